@@ -1,0 +1,53 @@
+# Each target makes the environment that it needs, once, and reuses it; the stamps say which extras are in.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+VENV_STAMP := $(VENV)/.made
+BASE := $(VENV)/.base-installed
+DEV := $(VENV)/.dev-installed
+
+# Static tools do not see through an editable install; .venv/ns/counterfactory leads them to the checkout.
+TYPED := MYPYPATH=$(VENV)/ns $(BIN)/mypy -p counterfactory.engine -p counterfactory.export -p counterfactory.kernels
+
+.PHONY: demo test test-all lint format clean
+.DELETE_ON_ERROR:
+
+demo: $(BASE)
+	$(BIN)/counterfactory demo
+
+test: $(DEV)
+	$(BIN)/python -m pytest
+
+test-all: $(DEV)
+	$(BIN)/python -m pytest -m ""
+
+lint: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(TYPED)
+
+format: $(DEV)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV_STAMP):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version 2>&1); say: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	mkdir -p $(VENV)/ns
+	ln -sfn ../.. $(VENV)/ns/counterfactory
+	touch $@
+
+$(BASE): pyproject.toml | $(VENV_STAMP)
+	@echo 'Installing the engine into $(VENV), once.'
+	$(PIP) --editable .
+	touch $@
+
+$(DEV): pyproject.toml | $(VENV_STAMP)
+	@echo 'Installing the engine, the export tools and the development tools into $(VENV), once.'
+	$(PIP) --editable '.[export,dev]'
+	touch $(BASE) $@
