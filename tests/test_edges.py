@@ -1,0 +1,223 @@
+"""Edge maps: layouts survive weather, precipitation does not become outlines, and the map's own promises hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.world import CLASSES, Scene, sample_scene
+from counterfactory.kernels.edges import EdgeSettings, canny_edges
+
+Pixels = NDArray[np.uint8]
+DEFAULT = EdgeSettings()
+# Agreement with the clear day that each weather and time reaches on average, less a margin for other layouts.
+AGREEMENT = {
+    ("cloudy", "day"): 0.96,
+    ("foggy", "day"): 0.93,
+    ("rainy", "day"): 0.90,
+    ("snowy", "day"): 0.84,
+    ("clear", "sunset"): 0.95,
+    ("clear", "night"): 0.83,
+    ("foggy", "night"): 0.77,
+    ("rainy", "night"): 0.77,
+    ("snowy", "night"): 0.76,
+}
+
+
+def scenes(count: int) -> list[Scene]:
+    rng = np.random.default_rng(20)
+    return [sample_scene(rng) for _ in range(count)]
+
+
+def pictures(layouts: list[Scene], weather: str, time: str) -> Pixels:
+    return np.stack([render(replace(scene, weather=weather, time=time))[0] for scene in layouts])
+
+
+def near(edges: Pixels) -> NDArray[np.bool_]:
+    """Within one pixel of an edge."""
+    return np.stack([cv2.dilate(e, np.ones((3, 3), np.uint8)) for e in edges]) > 0
+
+
+def agreement(a: Pixels, b: Pixels) -> float:
+    """F1 of two sets of maps, edges matching within one pixel."""
+    precision = float((near(a) & (b > 0)).sum() / (b > 0).sum())
+    recall = float((near(b) & (a > 0)).sum() / (a > 0).sum())
+    return 2 * precision * recall / (precision + recall)
+
+
+def outlines(mask: Pixels) -> Pixels:
+    """Where the class changes from a pixel to its right or lower neighbour."""
+    changes = np.zeros(mask.shape, np.uint8)
+    changes[:, :-1] |= (mask[:, 1:] != mask[:, :-1]).astype(np.uint8)
+    changes[:-1] |= (mask[1:] != mask[:-1]).astype(np.uint8)
+    return changes
+
+
+@pytest.fixture(scope="module")
+def layouts() -> list[Scene]:
+    return scenes(24)
+
+
+@pytest.fixture(scope="module")
+def clear(layouts: list[Scene]) -> Pixels:
+    return canny_edges(pictures(layouts, "clear", "day"), DEFAULT)
+
+
+@pytest.mark.parametrize(("weather", "time"), list(AGREEMENT))
+def test_one_layout_has_one_map_in_any_weather(layouts: list[Scene], clear: Pixels, weather: str, time: str) -> None:
+    edges = canny_edges(pictures(layouts, weather, time), DEFAULT)
+    assert agreement(clear, edges) > AGREEMENT[weather, time]
+
+
+@pytest.mark.parametrize("weather", ["clear", "foggy", "rainy", "snowy"])
+@pytest.mark.parametrize("time", ["day", "sunset", "night"])
+def test_vehicles_and_people_keep_their_outlines(layouts: list[Scene], weather: str, time: str) -> None:
+    edges = near(canny_edges(pictures(layouts, weather, time), DEFAULT))
+    vehicle = CLASSES.index("vehicle")
+    things = [render(scene)[1] for scene in layouts]
+    true = np.stack([outlines(np.where(mask >= vehicle, mask, 0).astype(np.uint8)) for mask in things]) > 0
+    assert (edges & true).sum() > 0.75 * true.sum()
+
+
+@pytest.mark.parametrize("weather", ["rainy", "snowy"])
+def test_rain_and_snow_in_the_sky_are_no_edges(layouts: list[Scene], weather: str) -> None:
+    """The sky well above the roofs is empty: of the edges that rain and snow would draw there, few remain."""
+    masks = np.stack([render(scene)[1] for scene in layouts])
+    sky = np.stack([cv2.erode((mask == 0).astype(np.uint8), np.ones((9, 9), np.uint8)) for mask in masks])
+    found = canny_edges(pictures(layouts, weather, "day"), DEFAULT) > 0
+    plain = canny_edges(pictures(layouts, weather, "day"), EdgeSettings(median=1, min_pixels=0)) > 0
+    share, unfiltered = float(found[sky > 0].mean()), float(plain[sky > 0].mean())
+    assert share < 0.015
+    assert share < 0.15 * unfiltered
+
+
+def test_each_map_is_its_pictures_alone(layouts: list[Scene], clear: Pixels) -> None:
+    images = pictures(layouts, "clear", "day")
+    again = canny_edges(images[::-1], DEFAULT)[::-1]
+    assert (again == clear).all()
+    for image, edges in zip(images[:4], clear, strict=False):
+        assert (canny_edges(image[None], DEFAULT)[0] == edges).all()
+
+
+def test_a_rectangle_gives_its_outline() -> None:
+    image = np.full((1, 64, 96, 3), 90, np.uint8)
+    image[:, 20:44, 30:70] = 180
+    edges = canny_edges(image, DEFAULT)
+    true = np.zeros((64, 96), np.uint8)
+    cv2.rectangle(true, (30, 20), (69, 43), 255, 1)
+    assert agreement(true[None], edges) > 0.97
+
+
+def test_colours_of_one_luminance_have_an_edge() -> None:
+    image = np.zeros((1, 64, 64, 3), np.uint8)
+    image[:, :, :32], image[:, :, 32:] = (200, 30, 60), (30, 117, 60)
+    grey = cv2.cvtColor(image[0], cv2.COLOR_RGB2GRAY)
+    assert np.ptp(grey.astype(int)) <= 2
+    assert (canny_edges(image, DEFAULT)[0, 8:-8, 30:35] > 0).any(axis=1).all()
+
+
+@pytest.mark.parametrize("fade", [0.15, 0.5, 1.0])
+def test_faded_shapes_keep_their_outline(fade: float) -> None:
+    """Fog pulls every colour towards one grey; the outline stays."""
+    image = np.full((1, 96, 96, 3), 60, np.uint8)
+    image[:, 30:60, 20:70] = 200
+    faded = (image * fade + 200 * (1 - fade)).round().astype(np.uint8)
+    assert agreement(canny_edges(image, DEFAULT), canny_edges(faded, DEFAULT)) > 0.99
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    count=st.integers(0, 3),
+    height=st.integers(1, 40),
+    width=st.integers(1, 40),
+    seed=st.integers(0, 1000),
+    median=st.sampled_from([1, 3, 5]),
+    min_pixels=st.integers(0, 30),
+)
+def test_any_picture_has_a_clean_map(
+    count: int, height: int, width: int, seed: int, median: int, min_pixels: int
+) -> None:
+    images = np.random.default_rng(seed).integers(0, 256, (count, height, width, 3), np.uint8)
+    before = images.tobytes()
+    edges = canny_edges(images, replace(DEFAULT, median=median, min_pixels=min_pixels))
+    assert edges.shape == (count, height, width)
+    assert edges.dtype == np.uint8
+    assert np.isin(edges, (0, 255)).all()
+    assert images.tobytes() == before
+    for one in edges:
+        assert all(size >= min_pixels for size in pieces(one))
+
+
+def pieces(edges: Pixels) -> list[int]:
+    """Sizes of the 8-connected pieces, by flood fill."""
+    left = {(int(y), int(x)) for y, x in np.argwhere(edges)}
+    sizes = []
+    while left:
+        reached = [left.pop()]
+        for y, x in reached:
+            beside = {(y + dy, x + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)} & left
+            left -= beside
+            reached.extend(beside)
+        sizes.append(len(reached))
+    return sizes
+
+
+@pytest.mark.parametrize("value", [0, 7, 128, 255])
+def test_flat_pictures_have_no_edges(value: int) -> None:
+    assert not canny_edges(np.full((2, 32, 48, 3), value, np.uint8), DEFAULT).any()
+
+
+def test_grain_is_no_edge() -> None:
+    grain = np.random.default_rng(0).normal(120, 4, (4, 128, 128, 3)).round().clip(0, 255).astype(np.uint8)
+    assert (canny_edges(grain, DEFAULT) > 0).mean() < 0.005
+
+
+def test_views_with_strides_are_read_as_they_look() -> None:
+    images = np.random.default_rng(1).integers(0, 256, (2, 48, 40, 3), np.uint8)
+    images = np.stack([cv2.GaussianBlur(image, (0, 0), 3) for image in images]).astype(np.uint8)
+    view = images[:, ::-1, :, ::-1]
+    assert (canny_edges(view, DEFAULT) == canny_edges(np.ascontiguousarray(view), DEFAULT)).all()
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        np.zeros((1, 8, 8, 3), np.float32),
+        np.zeros((8, 8, 3), np.uint8),
+        np.zeros((1, 3, 8, 8), np.uint8),
+        np.zeros((1, 8, 8, 4), np.uint8),
+        np.zeros((1, 0, 8, 3), np.uint8),
+    ],
+    ids=lambda a: f"{a.dtype}-{a.shape}",
+)
+def test_other_arrays_are_refused(images: Any) -> None:
+    with pytest.raises(ValueError, match="edges need uint8 images"):
+        canny_edges(images, DEFAULT)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"low": 0.0}, "0 < low <= high"),
+        ({"low": 2.0}, "0 < low <= high"),
+        ({"high": 17.0}, "0 < low <= high"),
+        ({"low": float("nan")}, "0 < low <= high"),
+        ({"reach": 0.0}, "reach must be"),
+        ({"reach": 1e9}, "reach must be"),
+        ({"floor": 0.0}, "floor must be"),
+        ({"median": 2}, "median must be 1, 3 or 5"),
+        ({"median": 0}, "median must be 1, 3 or 5"),
+        ({"min_pixels": -1}, "min_pixels must be at least 0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        EdgeSettings(**changed)
