@@ -1,0 +1,186 @@
+"""Image files into arrays: decoding whatever a photograph or a mask may be, and fitting both to one size.
+
+What arrives is the bytes of a file; what leaves is 8-bit RGB, or a mask with its own numbers. Where the bytes come
+from and what they are called is no concern of this module, and neither are colour profiles: numbers are taken as sRGB.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+# Naming the formats keeps a file called .png from reaching a decoder that nobody expects (EPS starts Ghostscript).
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM")
+MIN_SIDE = 8
+MAX_PIXELS = 80_000_000  # under the 89 million where Pillow itself begins to complain about decompression bombs
+
+_ORIENTATION_TAG = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+# Pillow's mode of a mask, and whether it is 16 bits deep. Palette masks keep their indices: these are the classes.
+_MASK_MODES = {
+    "1": False,
+    "L": False,
+    "P": False,
+    "RGB": False,
+    "RGBA": False,
+    "I;16": True,
+    "I;16B": True,
+    "I;16L": True,
+    "I": True,
+}
+
+
+class UnreadableError(ValueError):
+    """The bytes are not a usable image; the message is the reason, fit to follow a file's name and a colon."""
+
+
+def decode(data: bytes) -> NDArray[np.uint8]:
+    """A photograph as shown: uint8 [H, W, 3] RGB, upright, over white where it is transparent.
+
+    Of an animation the first frame is taken. 16-bit values are scaled by 1/257 and rounded.
+    Raises `UnreadableError` for what is empty, truncated, no image, below `MIN_SIDE` or above `MAX_PIXELS`.
+    """
+    image = _upright(_opened(data))
+    if image.mode == "F":
+        raise UnreadableError("32-bit float pixels have no agreed white; save it with 8 or 16 bits a channel")
+    if image.mode.startswith("I"):
+        grey = _as_uint16(image).astype(np.uint32)
+        return np.repeat(((grey + 128) // 257).astype(np.uint8)[:, :, None], 3, axis=2)
+    try:
+        return np.asarray(_over_white(image))
+    except Exception as error:  # see _opened
+        raise UnreadableError(f"pixels of mode {image.mode} cannot be turned into RGB") from error
+
+
+def decode_mask(data: bytes) -> NDArray[Any]:
+    """A mask with the file's own numbers: uint8 or uint16, [H, W] or, for colour-coded masks, [H, W, 3 or 4].
+
+    Raises `UnreadableError` as `decode` does, and for JPEG, whose losses turn class numbers into others.
+    """
+    image = _opened(data)
+    if image.format in ("JPEG", "MPO"):
+        raise UnreadableError("a JPEG mask blurs class numbers; save masks as PNG")
+    image = _upright(image)
+    if image.mode not in _MASK_MODES:
+        raise UnreadableError(f"a mask of mode {image.mode} is not read; save it as an 8 or 16 bit greyscale PNG")
+    if _MASK_MODES[image.mode]:
+        return _as_uint16(image)
+    return np.array(image, dtype=np.uint8)
+
+
+def target_size(height: int, width: int, short_side: int, multiple: int, max_long_side: int) -> tuple[int, int]:
+    """(height, width) to paint a picture at: short side to `short_side`, long side in proportion up to
+    `max_long_side`, each a whole multiple of `multiple`. All in pixels; the aspect that is lost is cropped by `fit`.
+    """
+    short = max(multiple, _nearest_multiple(short_side, 1, multiple))
+    longest = max(short, max_long_side // multiple * multiple)
+    long = min(longest, max(short, _nearest_multiple(short_side * max(height, width), min(height, width), multiple)))
+    return (short, long) if height <= width else (long, short)
+
+
+def fit(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
+    """uint8 [H, W, 3] to uint8 [height, width, 3]: the largest centred crop of that aspect, scaled without distortion.
+
+    Downward each pixel is the mean of the area that it covers, upward cubic.
+    """
+    height, width = size
+    left, top, right, bottom = crop_box(pixels.shape[0], pixels.shape[1], size)
+    down = bottom - top > height
+    scaled = Image.fromarray(pixels).resize(
+        (width, height),
+        Image.Resampling.BOX if down else Image.Resampling.BICUBIC,
+        box=(left, top, right, bottom),
+    )
+    return np.asarray(scaled)
+
+
+def fit_mask(mask: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
+    """A mask [H, W, ...] to [height, width, ...] through the same crop as `fit`, by nearest neighbour, so that no
+    number appears that was not there. Keeps the dtype.
+    """
+    left, top, right, bottom = crop_box(mask.shape[0], mask.shape[1], size)
+    rows = _nearest_indices(top, bottom, size[0], mask.shape[0])
+    columns = _nearest_indices(left, right, size[1], mask.shape[1])
+    return np.ascontiguousarray(mask[rows][:, columns])
+
+
+def crop_box(height: int, width: int, size: tuple[int, int]) -> tuple[float, float, float, float]:
+    """The largest centred box with the aspect of `size` (height, width): (left, top, right, bottom), in pixels."""
+    if width * size[0] >= height * size[1]:
+        margin = (width - height * size[1] / size[0]) / 2
+        return margin, 0.0, width - margin, float(height)
+    margin = (height - width * size[0] / size[1]) / 2
+    return 0.0, margin, float(width), height - margin
+
+
+def _opened(data: bytes) -> Image.Image:
+    """The first frame, decoded to its last pixel."""
+    if not data:
+        raise UnreadableError("the file is empty")
+    try:
+        image = Image.open(io.BytesIO(data), formats=FORMATS)
+    except UnidentifiedImageError as error:
+        raise UnreadableError(f"not an image in a format that is read ({', '.join(FORMATS)})") from error
+    except Image.DecompressionBombError as error:
+        raise UnreadableError(f"too large; at most {MAX_PIXELS // 10**6} million pixels are read") from error
+    except Exception as error:  # broken files make Pillow raise nearly anything, from struct.error to SyntaxError
+        raise UnreadableError(f"broken image header ({error})") from error
+    width, height = image.size
+    if width * height > MAX_PIXELS:
+        raise UnreadableError(f"too large ({width} x {height}); at most {MAX_PIXELS // 10**6} million pixels are read")
+    if min(width, height) < MIN_SIDE:
+        raise UnreadableError(f"too small ({width} x {height}); at least {MIN_SIDE} x {MIN_SIDE} is needed")
+    try:
+        image.load()
+    except Exception as error:
+        raise UnreadableError(f"broken or truncated image data ({error})") from error
+    return image
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    # ImageOps.exif_transpose would also rewrite the EXIF block, and give up a good photograph over an odd tag in it.
+    try:
+        orientation = image.getexif().get(_ORIENTATION_TAG, 1)
+    except Exception:  # unreadable EXIF says nothing about the pixels
+        return image
+    # A tag of the wrong type may come as a tuple or bytes: anything but 2..8 means "as it is".
+    method = _UPRIGHT.get(orientation) if isinstance(orientation, int) else None
+    return image if method is None else image.transpose(method)
+
+
+def _over_white(image: Image.Image) -> Image.Image:
+    if image.has_transparency_data:
+        rgba = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _as_uint16(image: Image.Image) -> NDArray[np.uint16]:
+    values = np.array(image)
+    if values.size and (int(values.min()) < 0 or int(values.max()) > 65535):
+        raise UnreadableError("32-bit values beyond 0..65535; save it with 8 or 16 bits")
+    return values.astype(np.uint16)
+
+
+def _nearest_multiple(numerator: int, denominator: int, multiple: int) -> int:
+    """numerator / denominator to the nearest multiple, in whole numbers: no rounding of floats decides a size."""
+    step = denominator * multiple
+    return (2 * numerator + step) // (2 * step) * multiple
+
+
+def _nearest_indices(start: float, stop: float, count: int, limit: int) -> NDArray[np.intp]:
+    centres = start + (np.arange(count) + 0.5) * ((stop - start) / count)
+    indices: NDArray[np.intp] = np.minimum(np.floor(centres).astype(np.intp), limit - 1)
+    return indices
