@@ -1,0 +1,58 @@
+"""One process a suite.
+
+A path arrives; a lock on it is held until release or until the process dies, however it dies. The lock is the
+kernel's (`flock`); the text in the file is for people. Another machine sharing the folder over a network file
+system is kept out only where that file system carries flock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import CounterfactoryError
+from .files import told
+
+
+class Lock:
+    """Holds `path` (created when missing) with the process id in it.
+
+    Raises CounterfactoryError when another process, or this one, holds it already, and when it cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        with told(path):
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            with told(path):
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    raise CounterfactoryError(
+                        f"{path.parent} is in use by {_holder(handle)}: wait until it ends, or name another folder"
+                    ) from error
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        except BaseException:
+            os.close(handle)
+            raise
+        self._handle: int | None = handle
+
+    def release(self) -> None:
+        """Lets go; a second call does nothing.
+
+        The file stays: removing it could free a lock that another process has just taken.
+        """
+        if self._handle is None:
+            return
+        handle, self._handle = self._handle, None
+        with suppress(OSError):  # the text is for people, and only while the lock is held
+            os.ftruncate(handle, 0)
+        os.close(handle)
+
+
+def _holder(handle: int) -> str:
+    text = os.pread(handle, 32, 0).decode(errors="replace").strip()
+    return f"process {text}" if text.isdigit() else "another process"

@@ -1,0 +1,196 @@
+"""A suite: a folder of images made from sources, with the record of how.
+
+    images/<source>/<16 hex>.png   masks/<source>/<the same>.png   metadata.parquet   run.json
+    superseded/images/…, superseded/masks/…   ledger.sqlite   suite.lock
+
+Painted images arrive in batches, metadata at the end; both are whole on the disk or absent. Which variants there
+should be is the journey's business.
+
+`datasets.load_dataset("imagefolder", data_dir=suite)` (5.2) takes the images from metadata.parquet alone; masks/,
+superseded/ and a contact sheet beside them are listed and left aside. One thing breaks it: a file or folder whose
+name holds a word for a split (train, test, val, dev, eval, evaluation …) set off by "-._ " or digits makes it read
+only such files. Names of sources are escaped for that (see `names`); do not put an `evaluation.json` in the suite.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CounterfactoryError
+from .files import make_folder, write_aside
+from .images import Painted, decode, encode_mask, encode_picture
+from .ledger import Ledger
+from .lock import Lock
+from .metadata import FILE, encode_metadata
+from .names import safe_name
+from .shelf import BATCH_DONE, Shelf
+
+
+def image_path(key: str, source: str) -> str:
+    """Where an image lies, relative to the suite: images/<source>/<first 16 digits of key>.png."""
+    if re.fullmatch(r"[0-9a-f]{16,}", key) is None:
+        raise ValueError(f"a key is at least 16 hex digits, got {key!r}")
+    return str(PurePosixPath("images", safe_name(source), f"{key[:16]}.png"))
+
+
+def mask_path(image: str) -> str:
+    """The mask's path that pairs with an image's: images/ and masks/ differ in their first part alone."""
+    return "masks/" + image.removeprefix("images/")
+
+
+class Suite:
+    """An open suite, this process's alone. Use `Suite.open` as a context manager."""
+
+    def __init__(self, path: Path, lock: Lock, ledger: Ledger, shelf: Shelf) -> None:
+        self.path = path
+        self.ledger = ledger
+        self._lock = lock
+        self._shelf = shelf
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Opens or creates the suite at `path`; a new folder's parents are created too.
+
+        Raises CounterfactoryError when another process has it, when it cannot be written, when the ledger is damaged
+        or newer, and when the folder holds somebody else's images.
+        """
+        if path.exists() and not path.is_dir():
+            raise CounterfactoryError(f"{path} is not a folder: name a folder for the suite")
+        _refuse_foreign(path)
+        make_folder(path)
+        lock = Lock(path / "suite.lock")
+        try:
+            ledger = Ledger(path / "ledger.sqlite")
+            try:
+                return cls(path, lock, ledger, Shelf(path, ledger))
+            except BaseException:
+                ledger.close()
+                raise
+        except BaseException:
+            lock.release()
+            raise
+
+    def close(self) -> None:
+        """Closes the ledger and lets go of the folder; a second call does nothing."""
+        try:
+            self.ledger.close()
+        finally:
+            self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def get(self, stage: str, keys: Sequence[str]) -> dict[str, Any]:
+        """See `Ledger.get`."""
+        return self.ledger.get(stage, keys)
+
+    def put(self, stage: str, rows: Mapping[str, Any]) -> None:
+        """See `Ledger.put`."""
+        self.ledger.put(stage, rows)
+
+    def write_images(self, stage: str, batch: Sequence[Painted]) -> dict[str, dict[str, Any]]:
+        """Keeps a batch: every file first, then the ledger's rows in one commit. Returns the rows by key.
+
+        A row is the image's `record` with "image" (and "mask", or null): {"path", "bytes", "sha256"}. Killed before
+        the commit, the files are written again by the next run; killed after it, all is there. Raises
+        CounterfactoryError, after which nothing of the batch counts.
+        """
+        files: dict[str, bytes] = {}
+        paths = {painted.key: image_path(painted.key, painted.source) for painted in batch}
+        for painted in batch:
+            path = paths[painted.key]
+            files[path] = encode_picture(painted.pixels)
+            if painted.mask is not None:
+                files[mask_path(path)] = encode_mask(painted.mask)
+        placed = self._shelf.place(files)
+        rows: dict[str, dict[str, Any]] = {}
+        for painted in batch:
+            path = paths[painted.key]
+            rows[painted.key] = {**painted.record, "image": placed[path], "mask": placed.get(mask_path(path))}
+        self.ledger.put_stages({stage: rows, **BATCH_DONE})
+        return rows
+
+    def images(self, stage: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The rows of `write_images` among `keys` whose files are there; a key without is to be painted (again).
+
+        There means: in place with its size; superseded files are moved back for it.
+        """
+        rows: dict[str, dict[str, Any]] = self.ledger.get(stage, keys)
+        missing = [file["path"] for row in rows.values() for file in _files(row) if not self._is_whole(file)]
+        self._shelf.restore(missing)
+        looked_for = set(missing)
+        return {
+            key: row
+            for key, row in rows.items()
+            if all(file["path"] not in looked_for or self._is_whole(file) for file in _files(row))
+        }
+
+    def _is_whole(self, file: Mapping[str, Any]) -> bool:
+        return bool(self._shelf.size(file["path"]) == file["bytes"])
+
+    def load_image(self, row: Mapping[str, Any]) -> NDArray[np.uint8]:
+        """Pixels uint8 [H, W, 3] of a row from `images`. Raises CounterfactoryError when the file was changed since."""
+        file = row["image"]
+        path = self.path / file["path"]
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise CounterfactoryError(
+                f"{path} cannot be read ({error.strerror}): run the same command again, which repaints it"
+            ) from error
+        if hashlib.sha256(data).hexdigest() != file["sha256"]:
+            raise CounterfactoryError(
+                f"{path} has changed since it was painted: delete it and run the same command again, which repaints it"
+            )
+        return decode(data).astype(np.uint8, copy=False)
+
+    def write_metadata(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Writes metadata.parquet (columns: see `metadata.encode_metadata`) and makes the folders hold what it lists.
+
+        Listed files come back from superseded/ before it is written and unlisted ones go there after: killed in
+        between, the table never lists a file that is not there. Raises CounterfactoryError for a listed file that is
+        gone.
+        """
+        data = encode_metadata(rows)
+        listed = {name for row in rows for name in (row["file_name"], row["mask"]) if name is not None}
+        missing = sorted(name for name in listed if self._shelf.size(name) is None)
+        self._shelf.restore(missing)
+        for name in missing:
+            if self._shelf.size(name) is None:
+                raise CounterfactoryError(f"{self.path / name} has vanished: run the same command again for it")
+        write_aside(self.path / FILE, data)
+        self._shelf.supersede_all_but(listed)
+
+    def write_run(self, run: Mapping[str, Any]) -> None:
+        """Writes run.json: profile, model hashes, versions, device, costs."""
+        text = json.dumps(run, indent=2, sort_keys=True, ensure_ascii=False)
+        write_aside(self.path / "run.json", f"{text}\n".encode())
+
+
+def _files(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [row[kind] for kind in ("image", "mask") if row[kind] is not None]
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Superseding moves images away: never those of somebody who named the wrong folder."""
+    if any((path / own).exists() for own in ("suite.lock", "ledger.sqlite")):
+        return
+    for name in ("images", "masks", "superseded", FILE):
+        if (path / name).exists():
+            raise CounterfactoryError(
+                f"{path} has {name} that Counterfactory did not make: name a new or an empty folder for the suite"
+            )

@@ -1,0 +1,83 @@
+"""Small fixtures that several tests share: street scenes as files, and a finished suite made of them without models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.world import restyle, sample_scene
+from counterfactory.engine.suite import Painted, Suite, image_path, mask_path
+
+
+@dataclass(frozen=True)
+class Street:
+    """Rendered scenes, `root`/images/<kind>/NNNN.png beside `root`/masks, and their names as the engine has them."""
+
+    root: Path
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MadeSuite:
+    """A finished suite of `street`, two variants a source; the last variant is rejected."""
+
+    path: Path
+    street: Street
+    rows: list[dict[str, Any]]
+
+
+@pytest.fixture
+def street(tmp_path: Path) -> Street:
+    """Three scenes as image and mask pairs."""
+    names = []
+    for index in range(3):
+        scene = sample_scene(np.random.default_rng((1, index)))
+        names.append(f"{scene.label}/{index:04d}")
+        for kind, array in zip(("images", "masks"), render(scene), strict=True):
+            path = tmp_path / "street" / kind / f"{names[-1]}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(array).save(path)
+    return Street(tmp_path / "street", tuple(sorted(names)))
+
+
+@pytest.fixture
+def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
+    """The street's suite, its variants rendered instead of painted; scores fall from 0.9 by 0.1 a variant."""
+    rows: list[dict[str, Any]] = []
+    with Suite.open(tmp_path / "suite") as suite:
+        for name in street.names:
+            scene = sample_scene(np.random.default_rng((1, int(name[-4:]))))
+            for variant in range(2):
+                image, mask = render(restyle(scene, np.random.default_rng((variant, len(rows)))))
+                key = f"{len(rows):016x}" + "0" * 48
+                suite.write_images("paint", [Painted(key, name, image, mask, {})])
+                file = image_path(key, name)
+                rows.append(
+                    {
+                        "file_name": file,
+                        "source": name,
+                        "label": scene.label,
+                        "mask": mask_path(file),
+                        "caption": "a clear street.",
+                        "edited_caption": "a foggy street.",
+                        "edits": [Edit("weather", "clear", "foggy")],
+                        "variant": variant,
+                        "seed": 0,
+                        "steps": 20,
+                        "guidance_scale": 5.0,
+                        "scores": {"image_text": 0.9 - 0.1 * len(rows), "directional": 0.5, "image_image": 0.5},
+                        "verdict": "rejected" if len(rows) == 5 else "accepted",
+                        "reason": "image_text 0.400 is below 0.450" if len(rows) == 5 else None,
+                        "source_key": "0" * 64,
+                        "variant_key": key,
+                    }
+                )
+        suite.write_metadata(rows)
+    return MadeSuite(tmp_path / "suite", street, rows)

@@ -1,0 +1,219 @@
+"""metadata.parquet: a table that depends on its rows alone, and that other tools open."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.suite import Painted, Suite, read_metadata
+from counterfactory.engine.suite.images import encode_picture
+from counterfactory.engine.suite.metadata import COLUMNS, encode_metadata
+
+CONTRACT = [
+    "file_name",
+    "source",
+    "label",
+    "mask",
+    "caption",
+    "edited_caption",
+    "edits",
+    "edit_types",
+    "variant",
+    "seed",
+    "steps",
+    "guidance_scale",
+    "scores",
+    "verdict",
+    "reason",
+    "source_key",
+    "variant_key",
+]
+
+
+def row(number: int = 0, **changes: Any) -> dict[str, Any]:
+    return {
+        "file_name": f"images/bus/{number // 3:04}/{number:016x}.png",
+        "source": f"bus/{number // 3:04}",
+        "label": "bus",
+        "mask": None,
+        "caption": "A red bus on a dry road.",
+        "edited_caption": "A red bus on a snowy road.",
+        "edits": (Edit("weather", "dry", "snowy"),),
+        "variant": number % 3,
+        "seed": 7,
+        "steps": 20,
+        "guidance_scale": 7.5,
+        "scores": {"text": 0.25, "layout": 0.875},
+        "verdict": "accepted",
+        "reason": None,
+        "source_key": "5" * 64,
+        "variant_key": f"{number:064x}",
+    } | changes
+
+
+def written(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metadata.parquet").write_bytes(encode_metadata(rows))
+    return folder
+
+
+def test_has_the_columns_of_the_contract_in_order(tmp_path: Path) -> None:
+    assert list(COLUMNS) == CONTRACT
+    table = pq.read_table(written(tmp_path, [row()]) / "metadata.parquet")
+    assert table.column_names == CONTRACT
+    assert str(table.schema.field("scores").type) == "struct<layout: double, text: double>"
+    assert str(table.schema.field("variant").type) == "int64"
+
+
+def test_rows_come_back_as_plain_data(tmp_path: Path) -> None:
+    (back,) = read_metadata(written(tmp_path, [row()]))
+    assert back == row() | {
+        "edits": [{"type": "weather", "keyword": "dry", "alternative": "snowy"}],
+        "edit_types": ["weather"],
+    }
+
+
+@settings(max_examples=20, deadline=None)
+@given(order=st.permutations(range(7)))
+def test_bytes_depend_on_the_rows_alone(order: list[int]) -> None:
+    shuffled = encode_metadata([dict(random.Random(i).sample(list(row(i).items()), k=len(row(i)))) for i in order])
+    assert shuffled == encode_metadata([row(i) for i in range(7)])
+
+
+ENCODE = """
+import json, sys
+from counterfactory.engine.suite.metadata import encode_metadata
+sys.stdout.buffer.write(encode_metadata(json.load(sys.stdin)))
+"""
+
+
+def test_bytes_are_the_same_in_another_process() -> None:
+    rows = [row(i, edits=[{"type": "time", "keyword": "day", "alternative": "night"}]) for i in range(5)]
+    other = subprocess.run(
+        [sys.executable, "-c", ENCODE],
+        input=json.dumps(rows).encode(),
+        env=os.environ | {"PYTHONHASHSEED": "5", "TZ": "Asia/Tokyo"},
+        capture_output=True,
+        check=False,
+    )
+    assert other.stdout == encode_metadata(rows), other.stderr
+
+
+def test_rows_are_sorted_by_source_then_variant(tmp_path: Path) -> None:
+    rows = [row(i, source=f"s{i % 2}", variant=i) for i in (11, 2, 10, 1)]
+    back = read_metadata(written(tmp_path, rows))
+    assert [(r["source"], r["variant"]) for r in back] == [("s0", 2), ("s0", 10), ("s1", 1), ("s1", 11)]
+
+
+def test_scores_are_the_union_of_what_rows_have(tmp_path: Path) -> None:
+    rows = [row(0, scores={"text": 1}), row(1, scores={"layout": 0.5}), row(2, scores=None)]
+    assert [r["scores"] for r in read_metadata(written(tmp_path, rows))] == [
+        {"layout": None, "text": 1.0},
+        {"layout": 0.5, "text": None},
+        None,
+    ]
+
+
+@pytest.mark.parametrize("rows", [[], [row(scores=None)], [row(scores={})]])
+def test_no_scores_and_no_rows_are_fine(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    assert [r["scores"] for r in read_metadata(written(tmp_path, rows))] == [None for _ in rows]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([row(colour="red")], "unknown.*colour"),
+        ([{k: v for k, v in row().items() if k != "seed"}], "lacks.*seed"),
+        ([row(caption=None)], "has no caption"),
+        ([row(verdict="maybe")], "maybe"),
+        ([row(0), row(1), row(0)], "two rows name images/bus/0000/0000000000000000.png"),
+    ],
+)
+def test_wrong_rows_are_refused(rows: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        encode_metadata(rows)
+
+
+def test_reading_nothing_says_what_to_run(tmp_path: Path) -> None:
+    with pytest.raises(CounterfactoryError, match="counterfactory generate"):
+        read_metadata(tmp_path)
+
+
+@pytest.mark.parametrize("keep", [0, 3, 100, 2000])
+def test_a_damaged_table_is_a_sentence(tmp_path: Path, keep: int) -> None:
+    path = written(tmp_path, [row(i) for i in range(50)]) / "metadata.parquet"
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(CounterfactoryError, match=r"cannot be read.*repaints nothing"):
+        read_metadata(tmp_path)
+
+
+def test_another_table_is_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    pq.write_table(pa.table({"file_name": ["a.png"]}), tmp_path / "metadata.parquet")
+    with pytest.raises(CounterfactoryError, match="lacks source"):
+        read_metadata(tmp_path)
+
+
+LOAD = """
+import json, sys
+from datasets import load_dataset
+found = load_dataset("imagefolder", data_dir=sys.argv[1], cache_dir=sys.argv[2])
+(split,) = found
+rows = [row | {"image": [list(row["image"].size), list(row["image"].getpixel((0, 0)))]} for row in found[split]]
+print(json.dumps({"columns": found[split].column_names, "rows": rows}))
+"""
+
+
+def test_datasets_opens_the_suite(tmp_path: Path) -> None:
+    # Words for splits, hidden parts and wildcards are what `datasets` stumbles over; it lists masks and strays too.
+    sources = ["bus/0003", "test/bus/1", "validation_2", "my-eval 7/x", "train", ".hidden", "a[1]*", "ä/ö", "dev1/val"]
+    folder = tmp_path / "test" / "suite"
+    picture = np.zeros((8, 12, 3), np.uint8)
+    with Suite.open(folder) as suite:
+        batch = [
+            Painted(f"{i:064x}", name, picture + np.uint8(i), np.full((8, 12), i, np.uint16))
+            for i, name in enumerate([*sources, "superseded/one"])
+        ]
+        written_rows = list(suite.write_images("paint", batch).values())
+        suite.write_metadata(
+            [
+                row(
+                    i,
+                    source=name,
+                    file_name=written_rows[i]["image"]["path"],
+                    mask=written_rows[i]["mask"]["path"],
+                )
+                for i, name in enumerate(sources)
+            ]
+        )
+        suite.write_run({"profile": "pocket"})
+    assert (folder / "superseded" / "images").is_dir()
+    (folder / "contact_sheet.png").write_bytes(encode_picture(picture))
+    (folder / "index.html").write_text("<p>sheet</p>")
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home"), "HF_DATASETS_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, folder, tmp_path / "cache"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["columns"] == ["image", *CONTRACT[1:]]
+    assert {r["source"]: r["image"] for r in found["rows"]} == {
+        name: [[12, 8], [i, i, i]] for i, name in enumerate(sources)
+    }
+    assert found["rows"][0]["edits"] == [{"type": "weather", "keyword": "dry", "alternative": "snowy"}]
