@@ -1,0 +1,314 @@
+"""The sampler against diffusers, against textbook formulas, and row by row against stacks."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from diffusers import DDIMScheduler, UniPCMultistepScheduler
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from counterfactory.engine.models.sampler import Sampler, SamplerSettings, guide
+
+Floats = NDArray[np.float32]
+SHAPE = (2, 4, 8, 8)
+SCHEDULE: dict[str, Any] = {
+    "beta_start": 0.00085,
+    "beta_end": 0.012,
+    "beta_schedule": "scaled_linear",
+    "steps_offset": 1,
+}
+
+KINDS = ("ddim", "unipc")
+MODELS = (("epsilon", False), ("v_prediction", False), ("v_prediction", True))  # prediction, zero_snr
+SPACINGS = ("leading", "trailing", "linspace")
+WAYS = [SamplerSettings(k, 4, p, s, z) for k, (p, z), s in itertools.product(KINDS, MODELS, SPACINGS)]  # type: ignore[arg-type]
+
+
+def noise(seed: int, shape: tuple[int, ...] = SHAPE) -> Floats:
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def network(latents: Floats, timestep: int) -> Floats:
+    """A smooth, bounded function of latents and timestep that no solver integrates exactly."""
+    t = np.float32(timestep / 1000)
+    rolled = np.roll(latents, 1, axis=-1)
+    output = np.tanh(0.6 * latents + 0.3 * rolled) * (0.4 + t) + np.sin(3 * latents + 5 * t) * 0.2
+    return np.asarray(output, np.float32)
+
+
+def trajectory(sampler: Sampler, latents: Floats, model: Callable[[Floats, int], Floats] = network) -> list[Floats]:
+    history = sampler.start
+    path = [latents]
+    for i, timestep in enumerate(sampler.timesteps.tolist()):
+        latents, history = sampler.step(i, latents, model(latents, timestep), history)
+        path.append(latents)
+    return path
+
+
+def diffusers_scheduler(way: SamplerSettings) -> Any:
+    common = SCHEDULE | {
+        "prediction_type": way.prediction,
+        "timestep_spacing": way.spacing,
+        "rescale_betas_zero_snr": way.zero_snr,
+    }
+    extra = {"clip_sample": False} if way.kind == "ddim" else {}
+    kinds: dict[str, Any] = {"ddim": DDIMScheduler, "unipc": UniPCMultistepScheduler}
+    scheduler = kinds[way.kind](**common, **extra)
+    scheduler.set_timesteps(way.steps)
+    if (way.kind, way.spacing) == ("ddim", "linspace"):
+        # diffusers 0.42 steps down by 1000 // num_inference_steps, but linspace points lie 999 / (steps - 1) apart:
+        # told of one step fewer, it lands on the timesteps it visits (for the step counts below).
+        scheduler.num_inference_steps = way.steps - 1
+    return scheduler
+
+
+def diffusers_trajectory(way: SamplerSettings, latents: Floats) -> list[Floats]:
+    scheduler = diffusers_scheduler(way)
+    path = [latents]
+    for timestep in scheduler.timesteps:
+        output = torch.from_numpy(network(path[-1], int(timestep)))
+        path.append(scheduler.step(output, timestep, torch.from_numpy(path[-1]), return_dict=False)[0].numpy())
+    return path
+
+
+def comparable() -> list[SamplerSettings]:
+    """UniPC in any number of steps; DDIM where diffusers' own lands on the timesteps that it visits next."""
+    ways = []
+    for kind, (prediction, zero_snr), spacing in itertools.product(KINDS, MODELS, SPACINGS):
+        steps: tuple[int, ...] = (1, 2, 3, 4, 10, 20, 28, 50) if kind == "unipc" else (1, 2, 4, 10, 20, 50)
+        if (kind, spacing) == ("ddim", "linspace"):
+            steps = (4, 10, 28)
+        ways += [SamplerSettings(kind, n, prediction, spacing, zero_snr) for n in steps]  # type: ignore[arg-type]
+    return ways
+
+
+@pytest.mark.parametrize("way", comparable(), ids=str)
+def test_whole_trajectories_equal_diffusers(way: SamplerSettings) -> None:
+    sampler = Sampler(way)
+    expected = diffusers_trajectory(way, noise(3))
+    found = trajectory(sampler, noise(3))
+    assert sampler.timesteps.tolist() == diffusers_scheduler(way).timesteps.tolist()
+    assert np.std(expected[-1]) > 0.05, "a vanished reference would prove nothing"
+    for i, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        assert ours.dtype == np.float32
+        error = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
+        assert error < 1e-5, f"after step {i}"
+
+
+@pytest.mark.parametrize("spacing", SPACINGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_timesteps_equal_diffusers(kind: Any, spacing: Any) -> None:
+    way = SamplerSettings(kind, 2, "v_prediction", spacing, False)
+    scheduler = diffusers_scheduler(way)
+    for steps in range(2, 251):
+        scheduler.set_timesteps(steps)
+        timesteps = Sampler(replace(way, steps=steps)).timesteps
+        # "trailing": for some numbers of steps rounding gives diffusers one timestep more, which is -1.
+        assert timesteps.tolist() == scheduler.timesteps.tolist()[:steps]
+        assert timesteps.dtype == np.int64
+        assert timesteps.shape == (steps,)
+        assert timesteps.max() <= 999
+        assert timesteps.min() >= 0
+        assert (np.diff(timesteps) < 0).all()
+
+
+def signal_power(zero_snr: bool) -> list[float]:
+    """The noise schedule by its definition, one timestep after the other."""
+    power, product = [], 1.0
+    for t in range(1000):
+        beta = (0.00085**0.5 + (0.012**0.5 - 0.00085**0.5) * t / 999) ** 2
+        product *= 1 - beta
+        power.append(product)
+    if zero_snr:
+        first, last = power[0] ** 0.5, power[-1] ** 0.5
+        power = [((p**0.5 - last) * first / (first - last)) ** 2 for p in power]
+    return power
+
+
+def perfect_network(clean: Floats, way: SamplerSettings) -> Callable[[Floats, int], Floats]:
+    """The network that knows the picture: its output for latents at a timestep, by definition of the prediction."""
+    power = signal_power(way.zero_snr)
+
+    def output(latents: Floats, timestep: int) -> Floats:
+        least = 2.0**-24 if way.kind == "unipc" else 0.0
+        alpha, sigma = max(power[timestep], least) ** 0.5, (1 - max(power[timestep], least)) ** 0.5
+        epsilon = (latents.astype(np.float64) - alpha * clean) / sigma
+        found = epsilon if way.prediction == "epsilon" else alpha * epsilon - sigma * clean
+        return np.asarray(found, np.float32)
+
+    return output
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_perfect_network_leads_to_the_picture(way: SamplerSettings) -> None:
+    clean = noise(11)
+    found = trajectory(Sampler(way), noise(12), perfect_network(clean, way))
+    np.testing.assert_allclose(found[-1], clean, atol=2e-5)
+
+
+@pytest.mark.parametrize("spacing", SPACINGS)
+@pytest.mark.parametrize(("prediction", "zero_snr"), MODELS)
+def test_ddim_is_its_formula(prediction: Any, zero_snr: bool, spacing: Any) -> None:
+    """Song et al. 2020, eq. 12, in float64, for a number of steps that diffusers' DDIM is not asked for above."""
+    way = SamplerSettings("ddim", 7, prediction, spacing, zero_snr)
+    sampler, power = Sampler(way), signal_power(zero_snr)
+    latents = noise(5)
+    expected = latents.astype(np.float64)
+    levels = [power[t] for t in sampler.timesteps.tolist()] + [1.0]
+    for i, timestep in enumerate(sampler.timesteps.tolist()):
+        output = network(expected.astype(np.float32), timestep).astype(np.float64)
+        now, after = levels[i], levels[i + 1]
+        if prediction == "epsilon":
+            epsilon, clean = output, (expected - (1 - now) ** 0.5 * output) / now**0.5
+        else:
+            epsilon = now**0.5 * output + (1 - now) ** 0.5 * expected
+            clean = now**0.5 * expected - (1 - now) ** 0.5 * output
+        expected = after**0.5 * clean + (1 - after) ** 0.5 * epsilon
+    found = trajectory(sampler, latents)[-1]
+    assert np.abs(found - expected).max() < 1e-5 * np.abs(expected).max()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    way=st.sampled_from(WAYS),
+    steps=st.integers(2, 9),
+    rows=st.integers(1, 5),
+    shape=st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 9)),
+    seed=st.integers(0, 99),
+)
+def test_a_row_alone_equals_the_row_in_a_stack(
+    way: SamplerSettings, steps: int, rows: int, shape: tuple[int, int, int], seed: int
+) -> None:
+    sampler = Sampler(replace(way, steps=steps))
+    latents, outputs = noise(seed, (rows, *shape)), noise(seed + 100, (steps, rows, *shape))
+    together, history = latents, sampler.start
+    for i in range(steps):
+        together, history = sampler.step(i, together, outputs[i], history)
+    for row in range(rows):
+        alone, own = latents[row], sampler.start
+        for i in range(steps):
+            alone, own = sampler.step(i, alone, outputs[i, row], own)
+        assert alone.tobytes() == together[row].tobytes()
+
+
+def test_rows_at_different_steps_share_a_sampler() -> None:
+    """A row's path depends on nothing but its own arrays: interleaved with another, it stays what it was."""
+    sampler = Sampler(SamplerSettings("unipc", 5, "v_prediction", "trailing", True))
+    ahead, behind = trajectory(sampler, noise(1)), trajectory(sampler, noise(2))
+    a, b = (noise(1), sampler.start), (noise(2), sampler.start)
+    for tick in range(7):
+        if tick < 5:
+            a = sampler.step(tick, a[0], network(a[0], int(sampler.timesteps[tick])), a[1])
+        if tick >= 2:
+            b = sampler.step(tick - 2, b[0], network(b[0], int(sampler.timesteps[tick - 2])), b[1])
+    assert a[0].tobytes() == ahead[-1].tobytes()
+    assert b[0].tobytes() == behind[-1].tobytes()
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_a_step_changes_nothing_in_place(way: SamplerSettings) -> None:
+    sampler, latents = Sampler(way), noise(7)
+    history = sampler.start
+    for i, timestep in enumerate(sampler.timesteps.tolist()):
+        output = network(latents, timestep)
+        before = [a.tobytes() for a in (latents, output, *history)]
+        new, later = sampler.step(i, latents, output, history)
+        assert [a.tobytes() for a in (latents, output, *history)] == before
+        latents, history = new, later
+    with pytest.raises(ValueError, match="read-only"):
+        sampler.timesteps[0] = 1
+
+
+@pytest.mark.parametrize("steps", [1, 2, 20, 250])
+@pytest.mark.parametrize("kind", KINDS)
+def test_zero_terminal_snr_stays_finite(kind: Any, steps: int) -> None:
+    sampler = Sampler(SamplerSettings(kind, steps, "v_prediction", "trailing", True))
+    assert sampler.timesteps[0] == 999
+    with np.errstate(all="raise", under="ignore"):
+        path = trajectory(sampler, noise(1))
+    assert all(np.isfinite(latents).all() for latents in path)
+    assert max(np.abs(latents).max() for latents in path) < 10
+
+
+def test_unipc_converges_faster_than_ddim() -> None:
+    """On a network whose exact solution many steps of either give, the same twelve evaluations go further."""
+
+    def end(kind: Any, steps: int) -> Floats:
+        way = SamplerSettings(kind, steps, "v_prediction", "trailing", False)
+        return trajectory(Sampler(way), noise(4), lambda x, t: np.tanh(x) * np.float32(0.4 + t / 2000))[-1]
+
+    exact = end("unipc", 250)
+    assert np.abs(end("unipc", 12) - exact).mean() < 0.5 * np.abs(end("ddim", 12) - exact).mean()
+
+
+def test_guidance() -> None:
+    conditional, unconditional = noise(1), noise(2)
+    np.testing.assert_allclose(guide(conditional, unconditional, 1.0), conditional, atol=1e-6)
+    assert guide(conditional, unconditional, 0.0).tobytes() == unconditional.tobytes()
+    assert guide(conditional, conditional, 7.5).tobytes() == conditional.tobytes()
+    expected = 7.5 * conditional.astype(np.float64) - 6.5 * unconditional.astype(np.float64)
+    found = guide(conditional, unconditional, 7.5)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert guide(conditional, unconditional, np.float64(7.5)).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"kind": "euler"}, "kind must be one of ddim, unipc, got 'euler'"),
+        ({"prediction": "sample"}, "prediction must be one of epsilon, v_prediction, got 'sample'"),
+        ({"spacing": "karras"}, "spacing must be one of leading, trailing, linspace, got 'karras'"),
+        ({"steps": 0}, "takes 1 to 250 steps, got 0"),
+        ({"steps": -3}, "takes 1 to 250 steps, got -3"),
+        ({"steps": 251}, "takes 1 to 250 steps, got 251"),
+        ({"steps": 1, "spacing": "linspace"}, "ddim with linspace spacing takes 2 to 250 steps, got 1"),
+        ({"prediction": "epsilon"}, "zero_snr needs prediction v_prediction, got epsilon"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], message: str) -> None:
+    good: dict[str, Any] = {
+        "kind": "ddim",
+        "steps": 10,
+        "prediction": "v_prediction",
+        "spacing": "trailing",
+        "zero_snr": True,
+    }
+    SamplerSettings(**good)
+    with pytest.raises(ValueError, match=message):
+        SamplerSettings(**(good | changed))
+
+
+def test_calls_that_make_no_sense_are_refused() -> None:
+    sampler = Sampler(SamplerSettings("unipc", 3, "v_prediction", "trailing", True))
+    x = noise(1)
+    x1, h1 = sampler.step(0, x, x, sampler.start)
+    for i in (-1, 3):
+        with pytest.raises(ValueError, match=f"has steps 0 to 2, got step {i}"):
+            sampler.step(i, x, x, sampler.start)
+    with pytest.raises(ValueError, match="step 1 needs 2 arrays of history, got 0"):
+        sampler.step(1, x1, x1, sampler.start)
+    with pytest.raises(ValueError, match="step 0 needs 0 arrays of history, got 2"):
+        sampler.step(0, x, x, h1)
+    with pytest.raises(ValueError, match=r"model_output must be float32 \[2, 4, 8, 8\], got float32 \[4, 8, 8\]"):
+        sampler.step(0, x, x[0], sampler.start)
+    with pytest.raises(ValueError, match=r"latents must be float32 .* got float64"):
+        sampler.step(0, np.asarray(x, np.float64), x, sampler.start)
+    with pytest.raises(ValueError, match="history must be float32"):
+        sampler.step(1, x1[0], x1[0], h1)
+
+
+def test_samplers_of_equal_settings_are_equal() -> None:
+    way = SamplerSettings("unipc", 20, "epsilon", "leading", False)
+    assert Sampler(way) == Sampler(way)
+    assert hash(Sampler(way)) == hash(Sampler(way))
+    assert Sampler(way).start == ()
+    assert Sampler(way).initial_scale == 1.0
