@@ -1,0 +1,70 @@
+"""CLIP as the engine uses it: text states that condition the denoiser, and embeddings that score images.
+
+Captions and images arrive in any number; batches of the plan's size are formed and padded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from ..errors import CounterfactoryError
+from ..runtime.session import Session
+from .batching import in_batches
+
+Floats = NDArray[np.float32]
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Read a tokenizer.json. Raises CounterfactoryError when it is missing or no tokenizer."""
+    try:
+        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CounterfactoryError(
+            f"tokenizer file {path} is missing; reinstall counterfactory or correct [models]"
+        ) from error
+    except Exception as error:  # tokenizers raises bare Exception
+        raise CounterfactoryError(f"tokenizer file {path} cannot be read: {error}") from error
+
+
+def to_pixel_values(images: Sequence[NDArray[np.uint8]], side: int) -> Floats:
+    """uint8 RGB images of any sizes to float32 [B, 3, side, side] in -1..1, squeezed to a square by area."""
+    squares = [
+        image if image.shape[:2] == (side, side) else cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA)
+        for image in images
+    ]
+    stacked = np.stack(squares).transpose(0, 3, 1, 2).astype(np.float32)
+    return stacked / np.float32(127.5) - np.float32(1)
+
+
+@dataclass(frozen=True)
+class ClipText:
+    """The text encoder: captions to states and embeddings."""
+
+    session: Session
+    tokenizer: Tokenizer
+
+    def encode(self, captions: Sequence[str]) -> tuple[Floats, Floats]:
+        """States [N, T, D] of the last layer, and unit embeddings [N, E]. Captions longer than T tokens are cut."""
+        ids = np.array([e.ids for e in self.tokenizer.encode_batch(list(captions))], np.int64)
+        out = in_batches(self.session, {"input_ids": ids})
+        return out["states"], out["text_embeds"]
+
+
+@dataclass(frozen=True)
+class ClipImage:
+    """The image encoder: images to embeddings."""
+
+    session: Session
+
+    def encode(self, images: Sequence[NDArray[np.uint8]]) -> Floats:
+        """Unit embeddings [N, E] of uint8 RGB images of any sizes."""
+        side = self.session.signature.inputs[0].shape[-1]
+        assert side is not None
+        return in_batches(self.session, {"pixel_values": to_pixel_values(images, side)})["image_embeds"]

@@ -1,0 +1,83 @@
+"""The language model on OpenVINO GenAI: continuous batching over a GGUF file, answers constrained by grammars.
+
+What arrives is requests; what leaves is their answers in order, decoded greedily. All requests of a call share one
+running batch and the cache of their common prompt prefixes. What the questions mean is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import openvino_genai
+
+from ..errors import CounterfactoryError
+from ..models.llm import Request
+
+PRECISIONS = ("bf16", "f32")
+# The running batch and its cache are bounded, whatever is asked at once.
+_MAX_ROWS = 128
+_MAX_STEP_TOKENS = 2048
+_CACHE_GB = 1
+
+
+@dataclass
+class Usage:
+    """Tokens so far: read from prompts, and generated."""
+
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+
+
+class GenaiLlm:
+    """A language model in a GGUF file. `usage` counts the tokens of all calls."""
+
+    def __init__(self, model: Path, *, precision: str, threads: int) -> None:
+        """Load `model`, to compute in `precision` on `threads` threads (0: all).
+
+        Raises CounterfactoryError when the file is missing or is no GGUF that the runtime reads.
+        """
+        if precision not in PRECISIONS:
+            raise CounterfactoryError(f"the language model runs in {' or '.join(PRECISIONS)}, not in {precision!r}")
+        if not model.is_file():
+            raise CounterfactoryError(f"the language model {model} is missing; restore the file or name another folder")
+        scheduling = openvino_genai.SchedulerConfig()
+        scheduling.max_num_seqs = _MAX_ROWS
+        scheduling.max_num_batched_tokens = _MAX_STEP_TOKENS
+        scheduling.cache_size = _CACHE_GB
+        scheduling.enable_prefix_caching = True
+        properties: dict[str, object] = {"INFERENCE_PRECISION_HINT": precision, "KV_CACHE_PRECISION": precision}
+        if threads:
+            properties["INFERENCE_NUM_THREADS"] = threads
+        try:
+            self._pipeline = openvino_genai.ContinuousBatchingPipeline(str(model), scheduling, "CPU", properties)
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise CounterfactoryError(f"the language model {model} cannot be loaded as GGUF: {reason}") from error
+        self.usage = Usage()
+
+    def generate(self, requests: Sequence[Request]) -> list[str]:
+        """The greedy answer to each request, in order. Raises CounterfactoryError when the runtime fails."""
+        if not requests:
+            return []
+        prompts = [request.prompt for request in requests]
+        try:
+            results = self._pipeline.generate(prompts, [_config(request) for request in requests])
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise CounterfactoryError(f"the language model failed on {len(requests)} requests: {reason}") from error
+        for result in results:
+            self.usage.prompt_tokens += int(result.perf_metrics.get_num_input_tokens())
+            self.usage.generated_tokens += int(result.perf_metrics.get_num_generated_tokens())
+        return [str(result.m_generation_ids[0]) for result in results]
+
+
+def _config(request: Request) -> Any:
+    config = openvino_genai.GenerationConfig()
+    config.do_sample = False
+    config.apply_chat_template = False
+    config.max_new_tokens = request.max_tokens
+    config.structured_output_config = openvino_genai.StructuredOutputConfig(regex=request.grammar.pattern)
+    return config

@@ -1,0 +1,111 @@
+"""Grammars: which answers a language model may give to a question, as one regular expression each.
+
+Every form that is asked for is a regular language, so one notation serves all decoders (OpenVINO GenAI and llguidance
+take regular expressions) and Python's `re` is their oracle. Expressions use only literals, classes, groups, `|`, `?`
+and `{m,n}`; they are matched against the whole answer. Answers are compact JSON without escapes. What words mean, and
+which of them may change, is not decided here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+_SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_SEPARATORS = " -"
+# An alternative is at most this many words of at most this many letters, beside what it shares with its keyword.
+_MAX_WORDS, _MAX_LETTERS = 4, 14
+_WORD = f"[a-z]{{1,{_MAX_LETTERS}}}"
+_MORE_WORDS = f"(?:[ -]{_WORD}){{0,{_MAX_WORDS - 1}}}"
+_REST_OF_WORD = f"[a-z]{{0,{_MAX_LETTERS - 1}}}{_MORE_WORDS}"
+_LONGEST_TAIL = _MAX_WORDS * (_MAX_LETTERS + 1)
+_TEXT = "A-Za-z0-9 ,.;:!?'()&/%+"
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """A regular expression for the whole answer, and the UTF-8 bytes of the longest answer that it allows."""
+
+    pattern: str
+    longest_bytes: int
+
+    def allows(self, answer: str) -> bool:
+        """Whether `answer` is an answer of this grammar."""
+        return re.fullmatch(self.pattern, answer) is not None
+
+
+def _literal(text: str) -> str:
+    if not text or '"' in text or "\\" in text or not text.isprintable():
+        raise ValueError(f"{text!r} cannot stand in an answer: it is empty, or holds a quote, a backslash or a control")
+    return _SPECIAL.sub(lambda found: "\\" + found.group(), text)
+
+
+def _one_of(texts: Iterable[str]) -> str:
+    return "(?:" + "|".join(_literal(text) for text in texts) + ")"
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())
+
+
+def keywords_grammar(types: Sequence[str], spans: Sequence[str], most: int) -> Grammar:
+    """`[["type","span"],...]` with 0 to `most` pairs of the types and spans. Raises ValueError for none of them."""
+    if not types or not spans or most < 1:
+        raise ValueError(f"keywords need types, spans and a count, got {len(types)}, {len(spans)} and {most}")
+    pair = rf'\["{_one_of(types)}","{_one_of(spans)}"\]'
+    longest = max(map(_bytes, types)) + max(map(_bytes, spans)) + len('["",""],')
+    return Grammar(rf"\[(?:{pair}(?:,{pair}){{0,{most - 1}}})?\]", 2 + most * longest)
+
+
+def _class(characters: str) -> str:
+    return "[" + "".join("\\" + c if c in "\\]^-" else c for c in characters) + "]"
+
+
+def _unlike(keyword: str, at: int = 0) -> str:
+    """Words that share `keyword[:at]` and are not `keyword`: they diverge here, end here, or go on sharing."""
+    following = keyword[at] if at < len(keyword) else ""
+    within_word = at > 0 and keyword[at - 1] in _LETTERS
+    ways = [_class(_LETTERS.replace(following, "") if following else _LETTERS) + _REST_OF_WORD]
+    if within_word:
+        ways.append(_class("".join(c for c in _SEPARATORS if c != following)) + _WORD + _MORE_WORDS)
+    if following and (following in _LETTERS or (within_word and following in _SEPARATORS)):
+        ways.append(_literal(following) + _unlike(keyword, at + 1))
+    may_end = within_word and at < len(keyword)
+    return "(?:" + "|".join(ways) + ")" + ("?" if may_end else "")
+
+
+def alternatives_grammar(keyword: str, most: int) -> Grammar:
+    """`["…",…]` with 1 to `most` strings of lower-case words, joined by single spaces or hyphens, none the keyword.
+
+    The complement of one string is a small regular language: follow the keyword letter by letter, and leave it
+    somewhere. Letter case is set aside. Raises ValueError for an empty keyword or a count below 1.
+    """
+    folded = keyword.casefold().strip()
+    if not folded or most < 1:
+        raise ValueError(f"alternatives need a keyword and a count, got {keyword!r} and {most}")
+    item = f'"{_unlike(folded)}"'
+    longest = _bytes(folded) + _LONGEST_TAIL + len('"",')
+    return Grammar(rf"\[{item}(?:,{item}){{0,{most - 1}}}\]", 2 + most * longest)
+
+
+def values_grammar(values: Sequence[str]) -> Grammar:
+    """`["…",…]` with at least one of `values`, each at most once and in their order. Raises ValueError for none."""
+    if not values:
+        raise ValueError("a choice among values needs values")
+    items = [f'"{_literal(value)}"' for value in values]
+    firsts = []
+    for at, item in enumerate(items):
+        firsts.append(item + "".join(f"(?:,{later})?" for later in items[at + 1 :]))
+    longest = sum(_bytes(value) + len('"",') for value in values)
+    return Grammar(rf"\[(?:{'|'.join(firsts)})\]", 2 + longest)
+
+
+def text_grammar(most_chars: int, letters: str = "") -> Grammar:
+    """`"…"` with 1 to `most_chars` characters of plain English text, and of those in `letters` beyond ASCII."""
+    if most_chars < 1:
+        raise ValueError(f"a text needs at least one character, got {most_chars}")
+    beyond = "".join(sorted({c for c in letters if not c.isascii() and c.isprintable()}))
+    widest = max(map(_bytes, beyond), default=1)
+    return Grammar(rf'"[{_TEXT}{beyond}\-]{{1,{most_chars}}}"', 2 + most_chars * widest)

@@ -1,0 +1,95 @@
+"""Networks on a CPU through OpenVINO.
+
+A model file (OpenVINO IR or ONNX) and a batch arrive; a session of one static plan leaves. Precision is chosen in
+the open: `resolve_precision` says what "auto" means on this machine, and the plan is checked to have kept to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import openvino as ov
+
+from ..errors import CounterfactoryError
+from .session import Array, Port, Signature
+
+Precision = Literal["bf16", "f32"]
+
+
+def resolve_precision(asked: Literal["auto", "bf16", "f32"]) -> Precision:
+    """What a precision means on this CPU. Raises CounterfactoryError where bf16 is asked of a CPU without it."""
+    native = "BF16" in ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    if asked == "bf16" and not native:
+        raise CounterfactoryError('this CPU has no bf16 arithmetic; set precision = "f32" or "auto" under [runtime]')
+    if asked == "auto":
+        return "bf16" if native else "f32"
+    return asked
+
+
+@dataclass(frozen=True)
+class OpenVinoSession:
+    """A compiled model; see `open_session`."""
+
+    name: str
+    signature: Signature
+    _compiled: Any
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """Run the plan once; refuses feeds that do not fit the signature."""
+        self.signature.check(self.name, feeds)
+        results = self._compiled(dict(feeds))
+        return {port.name: np.array(results[port.name]) for port in self.signature.outputs}
+
+
+def _port(port: Any) -> Port:
+    dims = tuple(d.get_length() if d.is_static else None for d in port.get_partial_shape())
+    return Port(port.get_any_name(), dims, np.dtype(port.get_element_type().to_dtype()).name)
+
+
+def _shape(port: Any, batch: int, size: tuple[int, int] | None) -> list[Any]:
+    dims = list(port.get_partial_shape())
+    return [batch, *dims[1:-2], *size] if size else [batch, *dims[1:]]
+
+
+def open_session(
+    path: Path,
+    *,
+    batch: int,
+    precision: Literal["auto", "bf16", "f32"],
+    threads: int = 0,
+    sizes: Mapping[str, tuple[int, int]] | None = None,
+) -> OpenVinoSession:
+    """Load a model for a static batch: every input's first axis becomes `batch`.
+
+    `sizes` fixes the last two axes (height, width) of the inputs that it names; other dynamic axes stay so. Raises
+    CounterfactoryError when the file is missing or no model, or the shapes do not suit the network.
+    """
+    if not path.is_file():
+        raise CounterfactoryError(
+            f"model file {path} is missing; reinstall counterfactory or correct [models] in the profile"
+        )
+    core = ov.Core()
+    try:
+        model = core.read_model(path)
+        model.reshape({p.get_any_name(): _shape(p, batch, (sizes or {}).get(p.get_any_name())) for p in model.inputs})
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise CounterfactoryError(f"model file {path} cannot be loaded at batch {batch}, {sizes}: {reason}") from error
+    chosen = resolve_precision(precision)
+    config: dict[str, Any] = {
+        "INFERENCE_PRECISION_HINT": chosen,
+        "PERFORMANCE_HINT": "LATENCY",
+        "NUM_STREAMS": 1,
+    }
+    if threads:
+        config["INFERENCE_NUM_THREADS"] = threads
+    compiled = core.compile_model(model, "CPU", config)
+    kept = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
+    if kept != chosen:
+        raise CounterfactoryError(f"{path.name} was asked for in {chosen} and compiled in {kept}")
+    signature = Signature(tuple(_port(p) for p in compiled.inputs), tuple(_port(p) for p in compiled.outputs))
+    return OpenVinoSession(path.stem, signature, compiled)

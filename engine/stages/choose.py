@@ -1,0 +1,89 @@
+"""Which edits each variant of a source gets: a keyed choice, made by the engine and not by the language model.
+
+What arrives is a caption's keywords with their alternatives; what leaves is one set of edits a variant, no two alike.
+The choice for variant i depends on the key and on the variants before it, never on how many are wanted, so that asking
+for more variants keeps those that exist. Types that were used least come first, then keywords, then alternatives.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..edit import Edit
+from ..keys import generator
+
+# Draws before the unused sets are walked one by one; most sources have far more sets than variants.
+_DRAWS = 8
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A keyword of a caption and what it may become."""
+
+    type: str
+    keyword: str
+    alternatives: tuple[str, ...]
+
+
+def combinations(choices: Sequence[Choice], low: int, high: int) -> int:
+    """How many different sets of `low` to `high` edits there are, each of another keyword."""
+    ways = [1] + [0] * len(choices)  # ways[n]: sets of n edits among the choices so far
+    for choice in choices:
+        for n in range(len(choices), 0, -1):
+            ways[n] += ways[n - 1] * len(choice.alternatives)
+    return sum(ways[low : high + 1])
+
+
+def choose_edits(choices: Sequence[Choice], variants: int, edits: tuple[int, int], key: str) -> list[tuple[Edit, ...]]:
+    """`variants` different sets of edits, or all that there are; edits stand in the order of `choices`.
+
+    `edits` are the least and the most edits of a set. Raises ValueError when that is no range from 1 upward.
+    """
+    low, high = edits
+    if not 1 <= low <= high:
+        raise ValueError(f"edits must run from at least 1 upward, got {low} to {high}")
+    choices = [choice for choice in choices if choice.alternatives]
+    wanted = min(variants, combinations(choices, low, high))
+    chosen: list[tuple[Edit, ...]] = []
+    used: Counter[object] = Counter()
+    for index in range(wanted):
+        rng = generator(key, f"edits of variant {index}")
+        taken = set(chosen)
+        drawn = (_draw(choices, low, min(high, len(choices)), used, rng) for _ in range(_DRAWS))
+        fresh = next((edits for edits in drawn if edits not in taken), None)
+        if fresh is None:
+            fresh = next(edits for edits in _every(choices, low, high) if edits not in taken)
+        chosen.append(fresh)
+        for edit in fresh:
+            used.update((edit.type, (edit.type, edit.keyword), edit))
+    return chosen
+
+
+def _draw(
+    choices: Sequence[Choice], low: int, high: int, used: Counter[object], rng: np.random.Generator
+) -> tuple[Edit, ...]:
+    """One set of edits: of what was used least so far, something at random."""
+    types = Counter({choice.type: used[choice.type] for choice in choices})
+    left = list(choices)
+    made: dict[Choice, Edit] = {}
+    for _ in range(int(rng.integers(low, high + 1))):
+        rank = rng.random(len(left))
+        at = min(range(len(left)), key=lambda i: (types[left[i].type], used[left[i].type, left[i].keyword], rank[i]))
+        choice = left.pop(at)
+        options = [Edit(choice.type, choice.keyword, alternative) for alternative in choice.alternatives]
+        luck = rng.random(len(options))
+        made[choice] = options[min(range(len(options)), key=lambda i: (used[options[i]], luck[i]))]
+        types[choice.type] += 1
+    return tuple(made[choice] for choice in choices if choice in made)
+
+
+def _every(choices: Sequence[Choice], low: int, high: int) -> Iterator[tuple[Edit, ...]]:
+    for count in range(low, min(high, len(choices)) + 1):
+        for some in itertools.combinations(choices, count):
+            for values in itertools.product(*(choice.alternatives for choice in some)):
+                yield tuple(Edit(c.type, c.keyword, v) for c, v in zip(some, values, strict=True))

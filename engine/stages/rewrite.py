@@ -1,0 +1,201 @@
+"""From captions to counterfactual captions: which edits each variant gets, and what its caption says then.
+
+What arrives is a shard's sources with their captions, a task and what the user wants; what leaves is the variants of
+each source. The language model answers three questions (models/llm.py) within grammars (runtime/grammar.py); between
+the second and the third the engine chooses the edits (choose.py). Words that may not change are checked at the end,
+whatever the model says (words.py): a variant that breaks them is dropped with the reason. Where answers come from and
+where they are kept is the caller's: `ask` is given all the requests of a question at once, none of them twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..edit import EDIT_TYPES, Edit
+from ..interventions import Interventions
+from ..keys import content_key
+from ..models import llm
+from ..models.llm import AnswerError, Request
+from ..runtime.grammar import alternatives_grammar, keywords_grammar, text_grammar, values_grammar
+from ..source import Source
+from ..task import Task
+from ..variant import Variant
+from .choose import Choice, choose_edits
+from .words import allowed_alternatives, allowed_values, apart, distinct, fault, spans
+
+KEYWORDS, ALTERNATIVES, REWRITE = "keywords", "alternatives", "rewrite"
+# What `ask` takes and gives: a question's name and its requests, no two alike; their answers in order.
+Ask = Callable[[str, Sequence[Request]], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class RewriteSettings:
+    """Bounds: keywords of a caption, alternatives and words of a keyword, characters of a caption."""
+
+    max_keywords: int
+    max_alternatives: int
+    max_words_keyword: int
+    max_chars_caption: int
+
+    def __post_init__(self) -> None:
+        for name in ("max_keywords", "max_alternatives", "max_words_keyword", "max_chars_caption"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a user asks for: variants a source, the least and the most edits of each, seed, and the allowed edits."""
+
+    variants: int
+    edits: tuple[int, int]
+    seed: int
+    interventions: Interventions | None = None
+
+    def __post_init__(self) -> None:
+        if self.variants < 1 or not 1 <= self.edits[0] <= self.edits[1]:
+            raise ValueError(f"asked for {self.variants} variants with {self.edits[0]} to {self.edits[1]} edits each")
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A source's variants, fewer than wanted when its caption allows no more: `shortfall` then says why."""
+
+    variants: tuple[Variant, ...]
+    shortfall: str | None
+
+
+@dataclass
+class _Draft:
+    """What is known of one source on its way through the questions."""
+
+    source: Source
+    caption: str
+    keep: tuple[str, ...]
+    keywords: list[tuple[str, str]]
+    choices: list[Choice]
+    problem: str | None = None
+    unread: str | None = None
+
+
+def rewrite(
+    sources: Sequence[Source], captions: Sequence[str], task: Task, settings: RewriteSettings, wanted: Wanted, ask: Ask
+) -> list[Rewritten]:
+    """The variants of each source, in order; they depend on no other source."""
+    drafts = [
+        _Draft(source, llm.plain(caption), task.protected(source.label), [], [])
+        for source, caption in zip(sources, captions, strict=True)
+    ]
+    _find_keywords(drafts, task, settings, wanted, ask)
+    _find_alternatives(drafts, task, settings, wanted, ask)
+    chosen = [_chosen(draft, task, wanted) for draft in drafts]
+    return _written(drafts, chosen, task, settings, wanted, ask)
+
+
+def _asked(ask: Ask, question: str, requests: Sequence[Request]) -> dict[Request, str]:
+    once = list(dict.fromkeys(requests))
+    return dict(zip(once, ask(question, once), strict=True)) if once else {}
+
+
+def _find_keywords(drafts: Sequence[_Draft], task: Task, settings: RewriteSettings, wanted: Wanted, ask: Ask) -> None:
+    types = wanted.interventions.types if wanted.interventions else EDIT_TYPES
+    requests: list[Request | None] = []
+    for draft in drafts:
+        free = spans(draft.caption, settings.max_words_keyword, draft.keep)
+        if len(draft.caption) > settings.max_chars_caption:
+            draft.problem = (
+                f"its caption has {len(draft.caption)} characters, and captions of at most "
+                f"{settings.max_chars_caption} are rewritten; raise [rewrite].max_chars_caption"
+            )
+        elif not free:
+            draft.problem = "its caption has no words that may change"
+        if draft.problem:
+            requests.append(None)
+            continue
+        prompt = llm.keywords_prompt(task.sentence, types, draft.keep, draft.caption)
+        requests.append(Request(prompt, keywords_grammar(types, free, settings.max_keywords)))
+    answers = _asked(ask, KEYWORDS, [request for request in requests if request])
+    for draft, request in zip(drafts, requests, strict=True):
+        if request is None:
+            continue
+        try:
+            draft.keywords = apart(draft.caption, llm.read_keywords(answers[request]))
+        except AnswerError as error:
+            draft.problem = str(error)
+        if not draft.keywords and not draft.problem:
+            draft.problem = f"the language model found nothing in its caption that may change: {draft.caption!r}"
+
+
+def _find_alternatives(
+    drafts: Sequence[_Draft], task: Task, settings: RewriteSettings, wanted: Wanted, ask: Ask
+) -> None:
+    asked: list[tuple[_Draft, str, str, bool, Request]] = []
+    for draft in drafts:
+        for type_, keyword in draft.keywords:
+            values: tuple[str, ...] = ()
+            if wanted.interventions:
+                values = allowed_values(wanted.interventions.values(type_), keyword, draft.keep)
+                if not values:
+                    continue
+                grammar = values_grammar(values)
+            else:
+                grammar = alternatives_grammar(keyword, settings.max_alternatives)
+            prompt = llm.alternatives_prompt(task.sentence, draft.keep, draft.caption, type_, keyword, values)
+            asked.append((draft, type_, keyword, bool(values), Request(prompt, grammar)))
+    answers = _asked(ask, ALTERNATIVES, [request for *_, request in asked])
+    for draft, type_, keyword, given, request in asked:
+        try:
+            found = llm.read_alternatives(answers[request])
+        except AnswerError as error:
+            draft.unread = str(error)  # a keyword without alternatives is not edited
+            continue
+        usable = distinct(found) if given else allowed_alternatives(found, keyword, draft.keep)
+        draft.choices.append(Choice(type_, keyword, usable))
+
+
+def _chosen(draft: _Draft, task: Task, wanted: Wanted) -> list[tuple[Edit, ...]]:
+    key = content_key("rewrite", draft.source.key, task, wanted.seed)
+    chosen = choose_edits(draft.choices, wanted.variants, wanted.edits, key)
+    if len(chosen) < wanted.variants and not draft.problem:
+        low, high = wanted.edits
+        draft.problem = draft.unread or (
+            f"its caption allows {len(chosen)} different sets of {low} to {high} edits, and {wanted.variants} variants "
+            f"are wanted: {draft.caption!r}"
+        )
+    return chosen
+
+
+def _written(
+    drafts: Sequence[_Draft],
+    chosen: Sequence[Sequence[tuple[Edit, ...]]],
+    task: Task,
+    settings: RewriteSettings,
+    wanted: Wanted,
+    ask: Ask,
+) -> list[Rewritten]:
+    def request(draft: _Draft, edits: tuple[Edit, ...]) -> Request:
+        changes = [(edit.keyword, edit.alternative) for edit in edits]
+        letters = draft.caption + "".join(edit.alternative for edit in edits)
+        prompt = llm.rewrite_prompt(task.sentence, draft.keep, draft.caption, changes)
+        return Request(prompt, text_grammar(settings.max_chars_caption, letters))
+
+    requests = [[request(draft, edits) for edits in sets] for draft, sets in zip(drafts, chosen, strict=True)]
+    answers = _asked(ask, REWRITE, [request for row in requests for request in row])
+    rewritten = []
+    for draft, sets, row in zip(drafts, chosen, requests, strict=True):
+        pairs = enumerate(zip(sets, row, strict=True))
+        variants = tuple(_variant(draft, i, edits, answers[asked], wanted.seed) for i, (edits, asked) in pairs)
+        rewritten.append(Rewritten(variants, draft.problem))
+    return rewritten
+
+
+def _variant(draft: _Draft, index: int, edits: tuple[Edit, ...], answer: str, seed: int) -> Variant:
+    try:
+        edited = llm.read_caption(answer)
+        dropped = fault(draft.caption, edited, edits, draft.keep)
+    except AnswerError as error:
+        edited, dropped = "", str(error)
+    # The index is left out: the same edits of the same source make the same image, whichever variant they are.
+    key = content_key("variant", draft.source.key, draft.caption, edits, edited, seed)
+    return Variant(key, draft.source, index, draft.caption, edits, edited, seed, dropped)

@@ -1,0 +1,176 @@
+"""The networks as graphs: modules whose inputs and outputs are the arrays that the engine hands over.
+
+Each wraps a diffusers or transformers module of any size; the pocket models and the full-size ones go through the
+same wrappers. Shapes: B batch, C latent channels, h x w latent size, H x W picture size, T tokens, D width.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
+from torch import nn
+from torch.nn import functional as F
+from transformers import Blip2ForConditionalGeneration, CLIPModel, OPTForCausalLM
+
+
+class HintEncoder(nn.Module):
+    """hint [B, 1 or 3, H, W] in 0..1 to hint_embedding [B, D, h, w]: what a ControlNet makes of the hint alone."""
+
+    def __init__(self, controlnet: ControlNetModel) -> None:
+        super().__init__()
+        self.embedding = controlnet.controlnet_cond_embedding
+
+    def forward(self, hint: torch.Tensor) -> torch.Tensor:
+        embedded = self.embedding(hint)
+        assert isinstance(embedded, torch.Tensor)
+        return embedded
+
+
+class FusedDenoiser(nn.Module):
+    """ControlNet and UNet as one step.
+
+    latents [B, C, h, w], timestep [B], text [B, T, D], hint_embedding [B, D', h, w], control_scale [B] to the model's
+    prediction [B, C, h, w]. Takes over the ControlNet it is given: its hint encoder is cut off.
+    """
+
+    def __init__(self, unet: UNet2DConditionModel, controlnet: ControlNetModel) -> None:
+        super().__init__()
+        controlnet.controlnet_cond_embedding = nn.Identity()
+        self.unet, self.controlnet = unet, controlnet
+
+    def forward(
+        self,
+        latents: torch.Tensor,
+        timestep: torch.Tensor,
+        text: torch.Tensor,
+        hint_embedding: torch.Tensor,
+        control_scale: torch.Tensor,
+    ) -> torch.Tensor:
+        down, mid = self.controlnet(latents, timestep, text, controlnet_cond=hint_embedding, return_dict=False)
+        by_row = control_scale[:, None, None, None]
+        predicted = self.unet(
+            latents,
+            timestep,
+            text,
+            down_block_additional_residuals=[r * by_row for r in down],
+            mid_block_additional_residual=mid * by_row,
+            return_dict=False,
+        )[0]
+        assert isinstance(predicted, torch.Tensor)
+        return predicted
+
+
+class VaeEncoder(nn.Module):
+    """pixel_values [B, 3, H, W] in -1..1 to latents [B, C, h, w], scaled as the denoiser knows them."""
+
+    def __init__(self, vae: AutoencoderTiny) -> None:
+        super().__init__()
+        self.vae = vae
+
+    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+        latents = self.vae.encode(pixel_values, return_dict=False)[0] * self.vae.config.scaling_factor
+        assert isinstance(latents, torch.Tensor)
+        return latents
+
+
+class VaeDecoder(nn.Module):
+    """latents [B, C, h, w], scaled as the denoiser knows them, to pixel_values [B, 3, H, W] in -1..1."""
+
+    def __init__(self, vae: AutoencoderTiny) -> None:
+        super().__init__()
+        self.vae = vae
+
+    def forward(self, latents: torch.Tensor) -> torch.Tensor:
+        pixels = self.vae.decode(latents / self.vae.config.scaling_factor, return_dict=False)[0]
+        assert isinstance(pixels, torch.Tensor)
+        return pixels
+
+
+class ClipTextEncoder(nn.Module):
+    """input_ids [B, T] to states [B, T, D] and unit text_embeds [B, E]."""
+
+    def __init__(self, clip: CLIPModel) -> None:
+        super().__init__()
+        self.text_model, self.projection = clip.text_model, clip.text_projection
+
+    def forward(self, input_ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        out = self.text_model(input_ids=input_ids)
+        return out.last_hidden_state, F.normalize(self.projection(out.pooler_output), dim=-1)
+
+
+class ClipImageEncoder(nn.Module):
+    """pixel_values [B, 3, S, S] to unit image_embeds [B, E]."""
+
+    def __init__(self, clip: CLIPModel) -> None:
+        super().__init__()
+        self.vision_model, self.projection = clip.vision_model, clip.visual_projection
+
+    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+        pooled = self.vision_model(pixel_values=pixel_values).pooler_output
+        return F.normalize(self.projection(pooled), dim=-1)
+
+
+class Blip2Vision(nn.Module):
+    """pixel_values [B, 3, S, S] to query_embeds [B, Q, D] in the language model's space: ViT, Q-Former, projection."""
+
+    def __init__(self, blip2: Blip2ForConditionalGeneration) -> None:
+        super().__init__()
+        self.vision, self.qformer = blip2.vision_model, blip2.qformer
+        self.queries, self.projection = blip2.query_tokens, blip2.language_projection
+
+    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+        states = self.vision(pixel_values=pixel_values).last_hidden_state
+        queries = self.queries.expand(states.shape[0], -1, -1)
+        out = self.qformer(query_embeds=queries, encoder_hidden_states=states).last_hidden_state
+        projected = self.projection(out[:, : queries.shape[1]])
+        assert isinstance(projected, torch.Tensor)
+        return projected
+
+
+class OptDecoder(nn.Module):
+    """OPT with its key-value cache in the open (Zhang et al. 2022, arXiv 2205.01068; pre-norm sizes).
+
+    inputs_embeds [B, S, D], position_ids [B, S], past_keys and past_values [B, L, heads, P, D/heads] to logits
+    [B, V] of the last position, and keys and values [B, L, heads, P + S, D/heads].
+    """
+
+    def __init__(self, opt: OPTForCausalLM) -> None:
+        super().__init__()
+        config, decoder = opt.config, opt.model.decoder
+        if not config.do_layer_norm_before or decoder.project_in is not None:
+            raise ValueError("OPT sizes with post-norm or projected embeddings (350m) are not supported")
+        self.heads, self.width = config.num_attention_heads, config.hidden_size // config.num_attention_heads
+        self.positions, self.layers = decoder.embed_positions, decoder.layers
+        self.norm, self.head = decoder.final_layer_norm, opt.lm_head
+
+    def forward(
+        self,
+        inputs_embeds: torch.Tensor,
+        position_ids: torch.Tensor,
+        past_keys: torch.Tensor,
+        past_values: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        # OPT's position table starts at 2.
+        states = inputs_embeds + F.embedding(position_ids + 2, self.positions.weight)
+        total = past_keys.shape[3] + inputs_embeds.shape[1]
+        visible = torch.arange(total)[None, None, :] <= position_ids[:, :, None]
+        bias = torch.where(visible, 0.0, -1e9)[:, None]
+        keys, values = [], []
+        for i, layer in enumerate(self.layers):
+            normed = layer.self_attn_layer_norm(states)
+            attention = layer.self_attn
+            q, k, v = (self._split(p(normed)) for p in (attention.q_proj, attention.k_proj, attention.v_proj))
+            k, v = torch.cat([past_keys[:, i], k], 2), torch.cat([past_values[:, i], v], 2)
+            weights = (q @ k.transpose(-1, -2) / math.sqrt(self.width) + bias).softmax(-1)
+            merged = (weights @ v).transpose(1, 2).reshape(states.shape)
+            states = states + attention.out_proj(merged)
+            states = states + layer.fc2(layer.activation_fn(layer.fc1(layer.final_layer_norm(states))))
+            keys.append(k)
+            values.append(v)
+        logits = self.head(self.norm(states[:, -1]))
+        return logits, torch.stack(keys, 1), torch.stack(values, 1)
+
+    def _split(self, states: torch.Tensor) -> torch.Tensor:
+        return states.reshape(states.shape[0], states.shape[1], self.heads, self.width).transpose(1, 2)
