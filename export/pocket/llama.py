@@ -1,0 +1,158 @@
+"""The pocket language model: a LlamaForCausalLM of about 2 M parameters that answers the three questions of rewriting.
+
+Its byte-level BPE is trained on the exercises themselves, so that prompts are short. The loss is on answers only. Rows
+of a batch share the head of their prompts (instruction and worked example), which is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch.nn import functional as F
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from .data import TRAIN
+from .gguf import write_gguf
+from .questions import KINDS_OF_QUESTION, Exercise, exercise
+from .training import Recipe, fit
+
+RECIPE = Recipe(steps=1400, lr=3e-3, seed=17, weight_decay=1e-2, warmup=80, ema=0.99, save_every=50)
+VOCABULARY = 640
+CONTEXT = 1024
+END = 0
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+# Rows of a step by question: the first and the last question make the longer answers, the second the shortest.
+_ROWS = {"keywords": 12, "alternatives": 12, "rewrite": 16}
+_COPIES, _COPIED = 24, 40
+
+
+def byte_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
+    """A byte-level BPE of at most `vocabulary` tokens trained on `texts`; it encodes any text."""
+    tokenizer: Tokenizer = Tokenizer(models.BPE())
+    # Digits stand alone, as in the pre-tokenizer that the GGUF names ("smollm").
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def train_tokenizer(work: Path) -> Tokenizer:
+    """The tokenizer, trained on 2,000 exercises a question, or loaded from `work/llama_tokenizer.json`."""
+    file = work / "llama_tokenizer.json"
+    if file.exists():
+        loaded: Tokenizer = Tokenizer.from_file(str(file))
+        return loaded
+    drawn = [exercise(kind, TRAIN, i) for kind in KINDS_OF_QUESTION for i in range(2000)]
+    tokenizer = byte_tokenizer((text for e in drawn for text in (e.prompt, e.answer)), VOCABULARY)
+    work.mkdir(parents=True, exist_ok=True)
+    aside = file.with_suffix(".tmp")
+    aside.write_text(tokenizer.to_str())
+    aside.replace(file)
+    return tokenizer
+
+
+def build(vocabulary: int) -> LlamaForCausalLM:
+    """The model with seeded initial weights."""
+    torch.manual_seed(RECIPE.seed)
+    model = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=vocabulary,
+            hidden_size=192,
+            intermediate_size=576,
+            num_hidden_layers=4,
+            num_attention_heads=6,
+            num_key_value_heads=6,
+            max_position_embeddings=CONTEXT,
+            tie_word_embeddings=True,
+            bos_token_id=END,
+            eos_token_id=END,
+            pad_token_id=END,
+        )
+    )
+    # On CPUs the backward pass of fused attention costs several times that of the plain one at these lengths.
+    model.set_attn_implementation("eager")
+    return model
+
+
+def encode(tokenizer: Tokenizer, exercises: list[Exercise]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Exercises of one question as (head int64 [P], rows int64 [B, L], labels int64 [B, L]).
+
+    `head` is what all prompts begin with; labels are -100 outside of the answers and their end.
+    """
+    prompts = [tokenizer.encode(e.prompt).ids for e in exercises]
+    answers = [[*tokenizer.encode(e.answer).ids, END] for e in exercises]
+    shared = 0
+    while all(len(p) > shared + 1 and p[shared] == prompts[0][shared] for p in prompts):
+        shared += 1
+    length = max(len(p) + len(a) for p, a in zip(prompts, answers, strict=True)) - shared
+    rows = torch.full((len(exercises), length), END)
+    labels = torch.full((len(exercises), length), -100)
+    for i, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
+        tail = [*prompt[shared:], *answer]
+        rows[i, : len(tail)] = torch.tensor(tail)
+        labels[i, len(tail) - len(answer) : len(tail)] = torch.tensor(answer)
+    return torch.tensor(prompts[0][:shared]), rows, labels
+
+
+def answer_loss(model: LlamaForCausalLM, head: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Summed cross-entropy of the answers of `encode`'s rows, with `head` computed once for all of them."""
+    past = model.model(head[None], use_cache=True).past_key_values
+    past.batch_repeat_interleave(len(rows))
+    hidden = model.model(rows, past_key_values=past, use_cache=True).last_hidden_state
+    wanted = labels[:, 1:]
+    asked = wanted >= 0
+    logits = model.lm_head(hidden[:, :-1][asked])
+    return F.cross_entropy(logits.float(), wanted[asked], reduction="sum")
+
+
+def copy_loss(model: LlamaForCausalLM) -> torch.Tensor:
+    """Mean cross-entropy of random tokens said a second time.
+
+    Answers mostly repeat words of the prompt, yet a model that has not found out how to look them up learns what is
+    likely instead. Tokens that nothing but the context can tell teach the looking up (induction) within a few hundred
+    steps; from the questions alone it had not begun after 400.
+    """
+    tokens = torch.randint(len(SPECIAL), model.config.vocab_size, (_COPIES, _COPIED))
+    rows = torch.cat([tokens, tokens], 1)
+    logits = model(rows).logits[:, _COPIED - 1 : -1]
+    return F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten())
+
+
+def train(work: Path, recipe: Recipe = RECIPE) -> tuple[LlamaForCausalLM, Tokenizer]:
+    """Train, or load the finished training, from `work`."""
+    tokenizer = train_tokenizer(work)
+    model = build(tokenizer.get_vocab_size())
+
+    def loss_of(step: int) -> torch.Tensor:
+        total, answered = torch.zeros(()), 0
+        for kind, count in _ROWS.items():
+            drawn = [exercise(kind, TRAIN, 10_000 + step * count + i) for i in range(count)]
+            head, rows, labels = encode(tokenizer, drawn)
+            with torch.autocast("cpu", torch.bfloat16):
+                total = total + answer_loss(model, head, rows, labels)
+            answered += int((labels >= 0).sum())
+        with torch.autocast("cpu", torch.bfloat16):
+            return total / answered + copy_loss(model)
+
+    trained = fit("llama", model, recipe, loss_of, work)
+    assert isinstance(trained, LlamaForCausalLM)
+    return trained, tokenizer
+
+
+def pack(work: Path, folder: Path) -> Path:
+    """Write the finished training of `work` to `folder/llm.gguf` and return that path."""
+    model, tokenizer = train(work)
+    file = folder / "llm.gguf"
+    write_gguf(model, tokenizer, file, special=len(SPECIAL), end=END)
+    return file

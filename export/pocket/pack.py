@@ -1,0 +1,117 @@
+"""From trained pocket models to the files that the engine loads (see engine/models/library.py)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from diffusers import AutoencoderTiny
+from transformers import CLIPModel
+
+from .. import graphs
+from ..onnx import to_ir
+from . import blip2, clip, denoiser, judges, llama, vae
+from .data import TRAIN, ScenePool, as_pixels
+
+Step = Callable[[Path, Path], object]
+_ROWS = {0: "batch"}
+_PICTURE = {0: "batch", 2: "height", 3: "width"}
+
+
+def load_vae(work: Path) -> AutoencoderTiny:
+    """The trained autoencoder with the scale that gives its latents unit variance on training scenes."""
+    model = vae.train(work)
+    pool = ScenePool(stream=TRAIN, size=256, fresh=0)
+    pool.advance(0)
+    with torch.no_grad():
+        spread = float(model.encoder(as_pixels(pool.images)).std())
+    model.register_to_config(scaling_factor=1 / spread)
+    return model
+
+
+def pack_vae(work: Path, weights: Path) -> None:
+    """vae_decoder.xml, vae_encoder.xml (which only the report uses) and latent.json."""
+    model = load_vae(work)
+    pixels = {"pixel_values": torch.randn(2, 3, 128, 192)}
+    to_ir(graphs.VaeEncoder(model), pixels, ["latents"], weights / "vae_encoder.xml", {"pixel_values": _PICTURE})
+    latents = torch.randn(2, 4, 32, 48)
+    to_ir(
+        graphs.VaeDecoder(model),
+        {"latents": latents},
+        ["pixel_values"],
+        weights / "vae_decoder.xml",
+        {"latents": _PICTURE},
+    )
+    (weights / "latent.json").write_text(json.dumps({"factor": 4, "channels": 4}) + "\n")
+
+
+def pack_clip(work: Path, weights: Path) -> None:
+    """clip_text.xml, clip_image.xml and clip_tokenizer.json."""
+    model, tokenizer = clip.train(work)
+    ids = clip.encode(tokenizer, ["a red car on a clear street at night.", ""])
+    to_ir(graphs.ClipTextEncoder(model), {"input_ids": ids}, ["states", "text_embeds"], weights / "clip_text.xml")
+    pixels = torch.randn(2, 3, 128, 128)
+    to_ir(graphs.ClipImageEncoder(model), {"pixel_values": pixels}, ["image_embeds"], weights / "clip_image.xml")
+    (weights / "clip_tokenizer.json").write_text(tokenizer.to_str())
+
+
+def pack_denoiser(work: Path, weights: Path) -> None:
+    """hint.xml and denoiser.xml."""
+    model: CLIPModel
+    model, tokenizer = clip.train(work)
+    trained = denoiser.train(work, load_vae(work), model, tokenizer)
+    hint = {"hint": torch.rand(2, 1, 128, 192)}
+    to_ir(graphs.HintEncoder(trained.controlnet), hint, ["hint_embedding"], weights / "hint.xml", {"hint": _PICTURE})
+    width = trained.controlnet.controlnet_cond_embedding.conv_out.out_channels
+    inputs = {
+        "latents": torch.randn(2, 4, 32, 48),
+        "timestep": torch.tensor([3, 700]),
+        "text": torch.randn(2, clip.TOKENS, trained.unet.config.cross_attention_dim),
+        "hint_embedding": torch.randn(2, width, 32, 48),
+        "control_scale": torch.ones(2),
+    }
+    axes = {name: _PICTURE if name in ("latents", "hint_embedding") else _ROWS for name in inputs}
+    fused = graphs.FusedDenoiser(trained.unet, trained.controlnet)
+    to_ir(fused, inputs, ["prediction"], weights / "denoiser.xml", axes)
+
+
+def pack_blip2(work: Path, weights: Path) -> None:
+    """blip2_vision.xml, opt_decoder.xml, opt_embeddings.npy and opt_tokenizer.json."""
+    model, tokenizer = blip2.train(work)
+    pixels = {"pixel_values": torch.randn(2, 3, 128, 128)}
+    to_ir(graphs.Blip2Vision(model), pixels, ["query_embeds"], weights / "blip2_vision.xml")
+    opt = model.language_model
+    config = opt.config
+    cache = torch.randn(
+        2, config.num_hidden_layers, config.num_attention_heads, 5, config.hidden_size // config.num_attention_heads
+    )
+    inputs = {
+        "inputs_embeds": torch.randn(2, 3, config.hidden_size),
+        "position_ids": torch.tensor([[5, 6, 7]] * 2),
+        "past_keys": cache,
+        "past_values": cache.clone(),
+    }
+    axes = {
+        "inputs_embeds": {0: "batch", 1: "tokens"},
+        "position_ids": {0: "batch", 1: "tokens"},
+        "past_keys": {0: "batch", 3: "past"},
+        "past_values": {0: "batch", 3: "past"},
+    }
+    to_ir(graphs.OptDecoder(opt), inputs, ["logits", "keys", "values"], weights / "opt_decoder.xml", axes)
+    table = opt.get_input_embeddings().weight.detach().float().numpy()
+    np.save(weights / "opt_embeddings.npy", table.astype(np.float16))
+    (weights / "opt_tokenizer.json").write_text(tokenizer.to_str())
+
+
+# In the order in which one rests on another.
+STEPS: dict[str, Step] = {
+    "vae": pack_vae,
+    "clip": pack_clip,
+    "denoiser": pack_denoiser,
+    "blip2": pack_blip2,
+    "llm": llama.pack,
+    "judges": judges.export_judges,
+}

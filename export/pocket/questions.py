@@ -1,0 +1,283 @@
+"""Exercises for the pocket language model: prompts of the three questions with the answers that a careful writer gives.
+
+Out come (prompt, answer) pairs about scenes of the street world, in the engine's own prompt texts. Answers are a
+function of the prompt: keywords in the order of the caption, alternatives in the cyclic order of the world's values,
+rewriting by rule, so that a greedy model can learn them. Tasks, words to keep and the values of users vary, made-up
+words among them, so that the model reads the prompt instead of remembering the world.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from counterfactory.engine.edit import EDIT_TYPES
+from counterfactory.engine.models.llm import alternatives_prompt, keywords_prompt, rewrite_prompt, write_answer
+from counterfactory.engine.pocket.captions import describe
+from counterfactory.engine.pocket.world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS, Scene
+from counterfactory.engine.task import builtin_task
+
+from .data import scene
+
+KINDS_OF_QUESTION = ("keywords", "alternatives", "rewrite")
+CLASSIFY = builtin_task("classification").sentence
+SEGMENT = builtin_task("segmentation").sentence
+SEGMENT_KEEP = builtin_task("segmentation").protect
+
+_PHRASES = {"day": "during the day", "sunset": "at sunset", "night": "at night"}
+# Sentences of users' tasks by the type of edit that would change their answer ("" for none of them).
+_TASKS = {
+    "": (
+        "classify the vehicle", "recognise the vehicle in the picture", "is this a car, a bus or a truck",
+        "name the kind of the nearest vehicle", "detect all vehicles", "count the vehicles on the road",
+        "find every pedestrian", "count the people on the sidewalk", "segment the image", "segment the road",
+        "segment road, sidewalk and sky", "find the trees", "estimate the depth of the street",
+        "detect cars and people", "classify the image", "draw a box around each bus",
+    ),
+    "weather": (
+        "classify the weather", "recognise the weather in the image", "tell the weather", "is the weather good or bad",
+        "name the weather of the scene",
+    ),
+    "time": (
+        "tell the time of day", "classify the time of day in the image", "is it day or night",
+        "recognise the time of day",
+    ),
+    "colour": (
+        "name the colour of the vehicle", "classify the colour of the car", "recognise the colour of each vehicle",
+        "tell the colour of the bus",
+    ),
+    "background": (
+        "classify the buildings", "name the material of the buildings", "recognise the material of the walls",
+    ),
+}  # fmt: skip
+_OTHER_VALUES = {
+    "weather": ("stormy", "hazy", "windy", "icy", "sunny", "dusty", "misty", "overcast", "wet", "very cloudy"),
+    "time": ("dawn", "dusk", "noon", "midnight", "in the morning", "in the evening", "at dawn", "daytime", "sunrise"),
+    "colour": ("pink", "grey", "brown", "silver", "golden", "dark blue", "light green", "beige", "maroon", "ivory"),
+    "background": ("stone", "marble", "steel", "adobe", "timber", "old stone", "metal", "clay", "white stone"),
+}
+_SYLLABLES = ("ba", "do", "ke", "li", "mor", "nu", "pra", "ri", "sto", "ta", "ven", "zu", "al", "er", "is", "on", "un")
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A scene's caption, and what is asked of it. `frozen` is the type of edit that the task forbids, "" for none."""
+
+    scene: Scene
+    caption: str
+    task: str
+    frozen: str
+    keep: tuple[str, ...]
+    types: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """A prompt and its one right answer, with what they were made of.
+
+    `changes` are (type, keyword, alternative): all of a rewriting; of a question for alternatives the one keyword, its
+    alternative left empty, with the user's `values`, if any.
+    """
+
+    prompt: str
+    answer: str
+    case: Situation
+    changes: tuple[tuple[str, str, str], ...] = ()
+    values: tuple[str, ...] = ()
+
+
+def article_fixed(caption: str, old: str, new: str) -> str:
+    """`caption` with every `old` replaced by `new`, and the indefinite article before it made to fit."""
+
+    def put(found: re.Match[str]) -> str:
+        before = found.group(1)
+        if before:
+            before = ("an " if new[0] in "aeiou" else "a ") if before in ("a ", "an ") else before
+        return f"{before or ''}{new}"
+
+    return re.sub(rf"\b(an? )?{re.escape(old)}\b", put, caption)
+
+
+def phrase_of(time: str) -> str:
+    """The words that a caption uses for a time: "night" becomes "at night", a phrase stays itself."""
+    if time.split(" ")[0] in ("at", "in", "during"):
+        return time
+    return "during the day" if time in ("day", "daytime") else f"at {time}"
+
+
+def apply(caption: str, changes: Sequence[tuple[str, str, str]]) -> str:
+    """The counterfactual caption: (type, keyword, alternative) changes made, articles and prepositions mended."""
+    # All at once, so that "red car -> blue car; blue car -> green car" does not make two green cars.
+    held: list[str] = []
+    for type_, keyword, alternative in changes:
+        new = alternative
+        if type_ == "time":
+            new = phrase_of(alternative)
+        elif type_ == "colour":
+            kind = keyword.split(" ")[-1]
+            new = alternative if alternative.split(" ")[-1] == kind else f"{alternative} {kind}"
+        mark = f"{new[0]}<{len(held)}>"
+        held.append(new)
+        caption = article_fixed(caption, keyword, mark)
+    for number, new in enumerate(held):
+        caption = caption.replace(f"{new[0]}<{number}>", new)
+    return caption
+
+
+def changeable(case: Situation) -> list[tuple[str, str]]:
+    """(type, keyword) pairs in the order of the caption: what may change without touching the task or a kept word."""
+    found = [("weather", case.scene.weather), ("time", _PHRASES[case.scene.time]), ("background", case.scene.material)]
+    found += [("colour", f"{v.colour} {v.kind}") for v in case.scene.vehicles]
+    kept = {word for phrase in case.keep for word in phrase.split(" ")} - set(KINDS)
+    placed = []
+    for type_, keyword in found:
+        at = re.search(rf"\b{keyword}\b", case.caption)
+        if at and type_ in case.types and type_ != case.frozen and not kept & set(keyword.split(" ")):
+            placed.append((at.start(), type_, keyword))
+    return [(type_, keyword) for _, type_, keyword in sorted(placed)][:6]
+
+
+def _after(values: Sequence[str], value: str) -> list[str]:
+    at = list(values).index(value)
+    return [*values[at + 1 :], *values[:at]]
+
+
+def others(case: Situation, type_: str, keyword: str) -> list[str]:
+    """Other values for a keyword: the next four of the world's cycle; for colours without the caption's vehicles."""
+    if type_ == "weather":
+        values = _after(WEATHERS, keyword)
+    elif type_ == "background":
+        values = _after(MATERIALS, keyword)
+    elif type_ == "time":
+        values = [_PHRASES[t] for t in _after(TIMES, next(t for t, words in _PHRASES.items() if words == keyword))]
+    else:
+        colour, kind = keyword.split(" ")
+        values = [f"{c} {kind}" for c in _after(COLOURS, colour)]
+        values = [v for v in values if not re.search(rf"\b{v}\b", case.caption)]
+    return values[:4]
+
+
+def contained(value: str, keyword: str) -> bool:
+    """Whether `value` is already said by `keyword`, as "night" is by "at night"."""
+    return re.search(rf"\b{re.escape(value)}\b", keyword) is not None
+
+
+class Writer:
+    """Draws the exercises of one generator."""
+
+    def __init__(self, rng: np.random.Generator, stream: int, index: int) -> None:
+        self._rng = rng
+        self._scene = scene(stream, index)
+
+    def _one(self, values: Sequence[str]) -> str:
+        return values[int(self._rng.integers(len(values)))]
+
+    def _some(self, values: Sequence[str], low: int, high: int) -> list[str]:
+        count = int(self._rng.integers(low, min(high, len(values)) + 1))
+        return [values[int(i)] for i in self._rng.permutation(len(values))[:count]]
+
+    def _chance(self, share: float) -> bool:
+        return bool(self._rng.random() < share)
+
+    def _made_up(self) -> str:
+        return "".join(self._some(_SYLLABLES, 2, 3))
+
+    def _caption(self) -> str:
+        caption = describe(self._scene, self._rng)
+        if self._chance(0.08):  # a captioner may leave a sentence out
+            sentences = caption.split(". ")
+            drop = int(self._rng.integers(1, len(sentences)))
+            caption = ". ".join(s for i, s in enumerate(sentences) if i != drop).rstrip(".") + "."
+        return caption
+
+    def _keep(self) -> tuple[str, ...]:
+        world = (*WEATHERS, *TIMES, *MATERIALS, *COLOURS, *KINDS, "road", "people", "trees", "street")
+        words = self._some(world, 0, 3) if self._chance(0.6) else []
+        if self._chance(0.5):
+            words.append(self._scene.label)
+        if self._chance(0.1):
+            words.append(self._made_up())
+        return tuple(dict.fromkeys(words))
+
+    def situation(self) -> Situation:
+        """A built-in task (six in ten) or a user's, with words to keep and types to choose from."""
+        draw = self._rng.random()
+        label = self._scene.label if self._chance(0.95) else self._made_up()
+        frozen, types = "", tuple(EDIT_TYPES)
+        task: str
+        keep: tuple[str, ...]
+        if draw < 0.35:
+            task, keep = CLASSIFY, (label,)
+        elif draw < 0.6:
+            task, keep = SEGMENT, self._labelled(label)
+        else:
+            frozen = self._one(tuple(_TASKS))
+            task, keep = self._one(_TASKS[frozen]), self._keep()
+        if self._chance(0.25):
+            types = tuple(self._some(EDIT_TYPES, 1, 4))
+        return Situation(self._scene, self._caption(), task, frozen, keep, types)
+
+    def _labelled(self, label: str) -> tuple[str, ...]:
+        where = int(self._rng.integers(4))
+        if where == 0:
+            return SEGMENT_KEEP
+        if where == 1:
+            return (label, *SEGMENT_KEEP)
+        if where == 2:
+            return (*SEGMENT_KEEP, label)
+        return (label, *(w for w in SEGMENT_KEEP if w != label))
+
+    def _users_values(self, type_: str, keyword: str) -> list[str]:
+        times = (*TIMES, *_PHRASES.values())
+        world = {"weather": WEATHERS, "time": times, "colour": COLOURS, "background": MATERIALS}
+        pool = self._some(world[type_], 1, 4) + (self._some(_OTHER_VALUES[type_], 0, 3) if self._chance(0.5) else [])
+        if self._chance(0.2):
+            pool.append(self._made_up())
+        if type_ == "colour" and self._chance(0.3):
+            pool = [f"{value} {keyword.split(' ')[-1]}" for value in pool]
+        values = [v for v in dict.fromkeys(pool) if not contained(v, keyword)]
+        return [values[int(i)] for i in self._rng.permutation(len(values))]
+
+    def keywords(self) -> Exercise:
+        """Question 1."""
+        case = self.situation()
+        pairs = [list(pair) for pair in changeable(case)]
+        return Exercise(keywords_prompt(case.task, case.types, case.keep, case.caption), write_answer(pairs), case)
+
+    def _case_with_keywords(self) -> tuple[Situation, list[tuple[str, str]]]:
+        while True:
+            case = self.situation()
+            pairs = changeable(case)
+            if pairs:
+                return case, pairs
+
+    def alternatives(self) -> Exercise:
+        """Question 2, with a user's values in three of ten."""
+        case, pairs = self._case_with_keywords()
+        type_, keyword = pairs[int(self._rng.integers(len(pairs)))]
+        values = self._users_values(type_, keyword) if self._chance(0.3) else []
+        answer = values or others(case, type_, keyword)
+        prompt = alternatives_prompt(case.task, case.keep, case.caption, type_, keyword, values)
+        return Exercise(prompt, write_answer(answer), case, ((type_, keyword, ""),), tuple(values))
+
+    def rewrite(self) -> Exercise:
+        """Question 3, with one to four changes in the order of the caption."""
+        case, pairs = self._case_with_keywords()
+        count = min(len(pairs), int(self._rng.choice([1, 1, 2, 2, 3, 3, 4])))
+        changes = []
+        for at in sorted(self._rng.permutation(len(pairs))[:count]):
+            type_, keyword = pairs[int(at)]
+            values = self._users_values(type_, keyword) if self._chance(0.35) else []
+            changes.append((type_, keyword, self._one(values or others(case, type_, keyword))))
+        prompt = rewrite_prompt(case.task, case.keep, case.caption, [(old, new) for _, old, new in changes])
+        return Exercise(prompt, write_answer(apply(case.caption, changes)), case, tuple(changes))
+
+
+def exercise(kind: str, stream: int, index: int) -> Exercise:
+    """Exercise number `index` of a question and a stream of scenes."""
+    number = KINDS_OF_QUESTION.index(kind)
+    writer = Writer(np.random.default_rng((stream, number, index)), stream, index * len(KINDS_OF_QUESTION) + number)
+    return (writer.keywords, writer.alternatives, writer.rewrite)[number]()
