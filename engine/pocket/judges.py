@@ -1,0 +1,155 @@
+"""The pocket models that look at pictures: two careless models under test, and the referee that only measures.
+
+Arrives: uint8 RGB [N, 128, 128, 3]. Leaves: words, masks and maps of attributes. The careless classifier and
+segmenter know fair days only, and that is their point; the referee knows every weather and time of day. None of them
+takes part in making a suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CounterfactoryError
+from ..runtime.openvino import OpenVinoSession, open_session
+from .render import render
+from .world import CLASSES, COLOURS, KINDS, SIZE, TIMES, WEATHERS, Scene, vehicle_box
+
+WEIGHTS = Path(__file__).parent / "weights"
+_VEHICLE = CLASSES.index("vehicle")
+
+Images = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class _Network:
+    """A judge's plan: pictures in, its named outputs out, in batches of one size."""
+
+    session: OpenVinoSession
+    batch: int
+
+    @classmethod
+    def load(cls, path: Path, batch: int, threads: int) -> _Network:
+        # f32: what measures must not itself depend on the CPU's arithmetic, and these networks are small.
+        return cls(open_session(path, batch=batch, precision="f32", threads=threads), batch)
+
+    def run(self, images: Images) -> Iterator[tuple[int, dict[str, NDArray[np.float32]]]]:
+        """Yields (first picture's index, outputs), the outputs without the padding of the last batch."""
+        if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != (SIZE, SIZE, 3):
+            raise CounterfactoryError(
+                f"the pocket judges look at uint8 pictures [N, {SIZE}, {SIZE}, 3], got {images.dtype} "
+                f"{list(images.shape)}; resize the pictures to {SIZE} x {SIZE} RGB"
+            )
+        for first in range(0, len(images), self.batch):
+            part = images[first : first + self.batch]
+            pixel_values = np.zeros((self.batch, 3, SIZE, SIZE), np.float32)
+            pixel_values[: len(part)] = part.transpose(0, 3, 1, 2) / np.float32(127.5) - 1
+            outputs = self.session.run({"pixel_values": pixel_values})
+            yield first, {name: values[: len(part)] for name, values in outputs.items()}
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """The careless classifier: the kind of the nearest vehicle."""
+
+    network: _Network
+
+    @classmethod
+    def load(cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0) -> Classifier:
+        """From the folder of pocket weights; `threads` 0 takes all cores. Raises CounterfactoryError when missing."""
+        return cls(_Network.load(weights / "classifier.xml", batch, threads))
+
+    def predict(self, images: Images) -> list[str]:
+        """Labels, one of `KINDS` a picture. Raises CounterfactoryError on pictures of another shape."""
+        batches = self.network.run(images)
+        return [KINDS[i] for _, outputs in batches for i in outputs["logits"].argmax(1).tolist()]
+
+
+@dataclass(frozen=True)
+class Segmenter:
+    """The careless segmenter: the class of every pixel."""
+
+    network: _Network
+
+    @classmethod
+    def load(cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0) -> Segmenter:
+        """From the folder of pocket weights; `threads` 0 takes all cores. Raises CounterfactoryError when missing."""
+        return cls(_Network.load(weights / "segmenter.xml", batch, threads))
+
+    def predict(self, images: Images) -> NDArray[np.uint8]:
+        """Masks [N, 128, 128] of indices into `CLASSES`. Raises CounterfactoryError on pictures of another shape."""
+        masks = np.zeros(images.shape[:3], np.uint8)
+        for first, outputs in self.network.run(images):
+            part = outputs["mask_logits"].argmax(1)
+            masks[first : first + len(part)] = part
+        return masks
+
+
+class Finding(NamedTuple):
+    """What the referee sees in a picture. The maps say of each pixel what a vehicle there would be."""
+
+    mask: NDArray[np.uint8]  # [128, 128], indices into CLASSES
+    weather: str
+    time: str
+    colours: NDArray[np.uint8]  # [128, 128], indices into COLOURS
+    kinds: NDArray[np.uint8]  # [128, 128], indices into KINDS
+
+    def vehicle(self, where: NDArray[np.bool_]) -> tuple[str, str]:
+        """Colour and kind by the vote of the pixels `where`, bool [128, 128], which must not be empty."""
+        if not where.any():
+            raise CounterfactoryError("a vehicle is named by its pixels; the region given is empty")
+        colour, kind = (int(np.bincount(values[where]).argmax()) for values in (self.colours, self.kinds))
+        return COLOURS[colour], KINDS[kind]
+
+
+@dataclass(frozen=True)
+class Referee:
+    """Sees mask, weather, time of day, and the colour and kind of vehicles under all conditions."""
+
+    network: _Network
+
+    @classmethod
+    def load(cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0) -> Referee:
+        """From the folder of pocket weights; `threads` 0 takes all cores. Raises CounterfactoryError when missing."""
+        return cls(_Network.load(weights / "referee.xml", batch, threads))
+
+    def inspect(self, images: Images) -> list[Finding]:
+        """One finding a picture. Raises CounterfactoryError on pictures of another shape."""
+        findings: list[Finding] = []
+        for _, outputs in self.network.run(images):
+            best = {name: values.argmax(1) for name, values in outputs.items()}
+            maps = {name: best[name].astype(np.uint8) for name in ("mask_logits", "colour", "kind")}
+            for i, (weather, time) in enumerate(zip(best["weather"].tolist(), best["time"].tolist(), strict=True)):
+                findings.append(
+                    Finding(maps["mask_logits"][i], WEATHERS[weather], TIMES[time], maps["colour"][i], maps["kind"][i])
+                )
+        return findings
+
+
+def vehicle_map(scene: Scene, mask: NDArray[np.uint8]) -> NDArray[np.int8]:
+    """Which vehicle each pixel shows: index into `scene.vehicles`, -1 where there is none, int8 [128, 128].
+
+    `mask` is the scene's own. Exact: vehicles whose boxes touch are told apart by rendering each alone.
+    """
+    boxes = [vehicle_box(scene, vehicle) for vehicle in scene.vehicles]
+    found, free = np.full(mask.shape, -1, np.int8), mask == _VEHICLE
+    slack = 2 / SIZE  # outlines are rounded to pixels of the canvas
+    for i, box in enumerate(boxes):  # nearest first: what a nearer one covers is no longer free
+        columns = slice(max(0, int((box.x0 - slack) * SIZE)), int((box.x1 + slack) * SIZE) + 1)
+        rows = slice(max(0, int((box.y0 - slack) * SIZE)), int((box.y1 + slack) * SIZE) + 1)
+        mine = np.zeros_like(free)
+        mine[rows, columns] = free[rows, columns]
+        others = [other for j, other in enumerate(boxes) if j != i]
+        if any(
+            min(box.x1, o.x1) + 2 * slack > max(box.x0, o.x0) and min(box.y1, o.y1) + 2 * slack > max(box.y0, o.y0)
+            for o in others
+        ):
+            mine &= render(replace(scene, vehicles=(scene.vehicles[i],), pedestrians=()))[1] == _VEHICLE
+        found[mine] = i
+        free &= ~mine
+    return found

@@ -1,0 +1,157 @@
+"""The pocket judges: exact truth to train on, batches that do not matter, and models that do what they are for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.pocket.judges import Classifier, Finding, Referee, Segmenter, vehicle_map
+from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, Scene, sample_scene
+
+HELD_OUT = 900  # the stream of scenes that no training sees
+
+
+def scene(index: int) -> Scene:
+    return sample_scene(np.random.default_rng((HELD_OUT, index)))
+
+
+def fair(index: int) -> Scene:
+    return replace(scene(index), weather="clear", time="day")
+
+
+@pytest.fixture(scope="module")
+def classifier() -> Classifier:
+    return Classifier.load(batch=4, threads=1)
+
+
+@pytest.fixture(scope="module")
+def segmenter() -> Segmenter:
+    return Segmenter.load(batch=4, threads=1)
+
+
+@pytest.fixture(scope="module")
+def referee() -> Referee:
+    return Referee.load(batch=4, threads=1)
+
+
+@pytest.fixture(scope="module")
+def fair_scenes() -> list[Scene]:
+    return [fair(i) for i in range(24)]
+
+
+@pytest.fixture(scope="module")
+def all_scenes() -> list[Scene]:
+    return [scene(i) for i in range(24)]
+
+
+def images(scenes: list[Scene]) -> NDArray[np.uint8]:
+    return np.stack([render(s)[0] for s in scenes])
+
+
+def test_vehicle_map_agrees_with_painting_one_vehicle_after_the_other() -> None:
+    crowded = 0
+    for index in range(40):
+        street = scene(index)
+        mask = render(street)[1]
+        expected = np.full(mask.shape, -1)
+        for i in reversed(range(len(street.vehicles))):  # far to near, as a painter does
+            alone = replace(street, vehicles=(street.vehicles[i],), pedestrians=())
+            expected[render(alone)[1] == CLASSES.index("vehicle")] = i
+        expected[mask != CLASSES.index("vehicle")] = -1
+        found = vehicle_map(street, mask)
+        assert found.dtype == np.int8
+        assert (found == expected).all(), index
+        assert ((found >= 0) == (mask == CLASSES.index("vehicle"))).all()
+        crowded += len(street.vehicles) > 1
+    assert crowded > 5
+
+
+def test_a_batch_and_its_padding_leave_answers_as_they_are(referee: Referee, all_scenes: list[Scene]) -> None:
+    pictures = images(all_scenes[:6])  # one full batch of four, one of two
+    together = referee.inspect(pictures)
+    apart = [referee.inspect(picture[None])[0] for picture in pictures]
+    assert len(together) == 6
+    for a, b in zip(together, apart, strict=True):
+        assert (a.weather, a.time) == (b.weather, b.time)
+        assert (a.mask == b.mask).mean() > 0.9999  # rounding may tip a tie
+        assert (a.colours == b.colours).mean() > 0.999
+
+
+def test_no_pictures_get_no_answers(classifier: Classifier, segmenter: Segmenter, referee: Referee) -> None:
+    nothing = np.zeros((0, 128, 128, 3), np.uint8)
+    assert classifier.predict(nothing) == []
+    assert segmenter.predict(nothing).shape == (0, 128, 128)
+    assert referee.inspect(nothing) == []
+
+
+@pytest.mark.parametrize(
+    "pictures",
+    [
+        np.zeros((1, 64, 128, 3), np.uint8),
+        np.zeros((128, 128, 3), np.uint8),
+        np.zeros((1, 128, 128, 4), np.uint8),
+        np.zeros((1, 3, 128, 128), np.uint8),
+        np.zeros((1, 128, 128, 3), np.float32),
+    ],
+)
+def test_pictures_of_another_shape_are_refused(
+    classifier: Classifier, segmenter: Segmenter, referee: Referee, pictures: NDArray[Any]
+) -> None:
+    for look in (classifier.predict, segmenter.predict, referee.inspect):
+        with pytest.raises(CounterfactoryError, match="resize the pictures to 128 x 128 RGB"):
+            look(pictures)
+
+
+def test_missing_weights_are_named(tmp_path: Path) -> None:
+    with pytest.raises(CounterfactoryError, match=r"classifier\.xml"):
+        Classifier.load(tmp_path)
+
+
+def test_the_vote_of_a_region() -> None:
+    colours, kinds = np.zeros((128, 128), np.uint8), np.zeros((128, 128), np.uint8)
+    colours[:4, :4], kinds[:4, :4] = COLOURS.index("green"), KINDS.index("bus")
+    finding = Finding(np.zeros((128, 128), np.uint8), "clear", "day", colours, kinds)
+    where = np.zeros((128, 128), bool)
+    with pytest.raises(CounterfactoryError, match="empty region"):
+        finding.vehicle(where)
+    where[:4, :6] = True  # 16 of 24 pixels are green
+    assert finding.vehicle(where) == ("green", "bus")
+
+
+def test_the_careless_models_know_fair_days(
+    classifier: Classifier, segmenter: Segmenter, fair_scenes: list[Scene]
+) -> None:
+    pictures = images(fair_scenes)
+    labels = classifier.predict(pictures)
+    assert sum(a == s.label for a, s in zip(labels, fair_scenes, strict=True)) >= 22
+    truth = np.stack([render(s)[1] for s in fair_scenes])
+    assert (segmenter.predict(pictures) == truth).mean() > 0.95
+
+
+def test_the_careless_segmenter_is_worse_where_it_never_looked(segmenter: Segmenter, fair_scenes: list[Scene]) -> None:
+    truth = np.stack([render(s)[1] for s in fair_scenes])
+    foggy_night = images([replace(s, weather="foggy", time="night") for s in fair_scenes])
+    fair_share = (segmenter.predict(images(fair_scenes)) == truth).mean()
+    assert (segmenter.predict(foggy_night) == truth).mean() < fair_share - 0.05
+
+
+def test_the_referee_sees_every_condition(referee: Referee, all_scenes: list[Scene]) -> None:
+    findings = referee.inspect(images(all_scenes))
+    right, vehicles, named = 0, 0, 0
+    for street, finding in zip(all_scenes, findings, strict=True):
+        mask = render(street)[1]
+        assert (finding.mask == mask).mean() > 0.95
+        right += (finding.weather, finding.time) == (street.weather, street.time)
+        which = vehicle_map(street, mask)
+        for i, vehicle in enumerate(street.vehicles):
+            vehicles += 1
+            named += finding.vehicle(which == i) == (vehicle.colour, vehicle.kind)
+    assert right >= 23
+    assert named >= 0.95 * vehicles
