@@ -1,0 +1,7 @@
+"""`python -m counterfactory.engine` is the command `counterfactory`."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

@@ -1,0 +1,225 @@
+"""What each command does: arguments and a terminal arrive, the number of skipped sources leaves.
+
+Here files, settings and the journey meet; nothing is computed. What needs the runtime is imported where it is used,
+so that `--help` and `report` do not wait for it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from .errors import CounterfactoryError
+from .evaluate import evaluate_labels
+from .interventions import load_interventions
+from .predictions import load_predictions, match
+from .profile import Profile, load_profile
+from .report.album import Seen, Table
+from .report.folder import Text, write_report
+from .source import Problem, Source, find_sources
+from .stages.check import CheckSettings, verdict
+from .suite import Suite, read_metadata
+from .summary import as_data, cost_line, count_line, evaluation_table, shortfall_lines
+from .task import Task, builtin_task, load_task
+from .terminal import Terminal
+
+_POCKET_SIZE = (128, 128)
+
+
+def generate(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory generate`."""
+    from .journey import Journey, JourneySettings
+
+    profile = load_profile(args.profile)
+    if args.shard is not None:
+        profile = replace(profile, shard_sources=args.shard)
+    settings = JourneySettings(
+        task=_task(args),
+        variants=args.variants,
+        edits=args.edits,
+        seed=args.seed,
+        interventions=None if args.interventions is None else load_interventions(args.interventions),
+    )
+    _keep_apart(args.sources, args.out)
+    sources, problems = _read(args.sources, terminal, labels=args.labels, masks=args.masks)
+    if args.limit is not None:
+        sources = sources[: args.limit]
+    if not sources:
+        raise CounterfactoryError(f"none of the {len(problems)} images in {args.sources} can be used")
+    _mention_street_world(profile, sources, terminal)
+    with Suite.open(args.out) as suite, terminal.progress() as on_progress:
+        report = Journey(profile, settings).run(sources, suite, on_progress)
+    for problem in report.problems:
+        terminal.warn(f"skipped {problem.name}: {problem.reason}")
+    terminal.say(cost_line(report))
+    terminal.say(count_line(report))
+    for line in shortfall_lines(report):
+        terminal.say(line)
+    terminal.say(f"suite      {args.out}")
+    look = shlex.join(["counterfactory", "report", str(args.out), "--sources", str(args.sources)])
+    terminal.say(f"look at it with: {look}")
+    skipped = [*problems, *report.problems]
+    terminal.finish({"suite": str(args.out), **as_data(report), "problems": [asdict(problem) for problem in skipped]})
+    return len(skipped)
+
+
+def _task(args: Namespace) -> Task:
+    return load_task(args.task_file) if args.task_file is not None else builtin_task(args.task or "classification")
+
+
+def _keep_apart(sources: Path, suite: Path) -> None:
+    """A suite among its own sources would be read as sources the next time."""
+    if sources.is_dir() and suite.resolve().is_relative_to(sources.resolve()):
+        raise CounterfactoryError(f"the suite {suite} would lie among its sources in {sources}; name a folder outside")
+
+
+def _read(
+    root: Path, terminal: Terminal, labels: Path | None = None, masks: Path | None = None
+) -> tuple[list[Source], list[Problem]]:
+    """The sources below `root`; tells of each that cannot be used."""
+    from .journey import Progress
+
+    with terminal.progress() as on_progress:
+        sources, problems = find_sources(
+            root, labels=labels, masks=masks, on_progress=lambda done, total: on_progress(Progress("read", done, total))
+        )
+    for problem in problems:
+        terminal.warn(f"skipped {problem.name}: {problem.reason}")
+    return sources, problems
+
+
+def _mention_street_world(profile: Profile, sources: Sequence[Source], terminal: Terminal) -> None:
+    """Scenes of the street world are 128 x 128; whatever is not, it did not render."""
+    if profile.models.folder == "pocket" and any(_size(source.path) != _POCKET_SIZE for source in sources[:100]):
+        terminal.warn(
+            "the pocket models know rendered streets only: photographs will be painted as streets; "
+            "use a full-size profile for photographs"
+        )
+
+
+def _size(path: Path) -> tuple[int, int]:
+    with Image.open(path) as image:
+        return image.size
+
+
+def demo(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory demo`."""
+    from .pocket.demo import run_demo
+
+    run_demo(args.out, args.sources, args.variants, terminal)
+    return 0
+
+
+def check(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory check`."""
+    settings = _thresholds(load_profile(args.profile).check, args)
+    rows = read_metadata(args.suite)
+    before = Counter(row["verdict"] for row in rows)
+    for row in rows:
+        if row["scores"] is None:
+            raise CounterfactoryError(f"{row['file_name']} was never scored; run `counterfactory generate` again")
+        row["reason"] = verdict(row["scores"], settings)
+        row["verdict"] = "accepted" if row["reason"] is None else "rejected"
+    after = Counter(row["verdict"] for row in rows)
+    with Suite.open(args.suite) as suite:
+        suite.write_metadata(rows)
+        _record_verdicts(suite, settings, after["accepted"], after["rejected"])
+    terminal.say(
+        f"{after['accepted']} of {len(rows)} variants accepted (before: {before['accepted']}), by "
+        f"min_image_text {settings.min_image_text:g} and min_directional {settings.min_directional:g}"
+    )
+    terminal.finish(
+        {
+            "variants": len(rows),
+            "accepted": after["accepted"],
+            "accepted_before": before["accepted"],
+            **asdict(settings),
+        }
+    )
+    return 0
+
+
+def _thresholds(settings: CheckSettings, args: Namespace) -> CheckSettings:
+    if args.min_image_text is not None:
+        settings = replace(settings, min_image_text=args.min_image_text)
+    if args.min_directional is not None:
+        settings = replace(settings, min_directional=args.min_directional)
+    return settings
+
+
+def _record_verdicts(suite: Suite, settings: CheckSettings, accepted: int, rejected: int) -> None:
+    """Bring run.json to the new verdicts; a suite that lost it has no costs to correct."""
+    path = suite.path / "run.json"
+    if not path.is_file():
+        return
+    run = json.loads(path.read_text(encoding="utf-8"))
+    costs = run["costs"]
+    core_hours = costs["cores"] * costs["wall_s"] / 3.6 / accepted if accepted else None
+    run["costs"] = {**costs, "accepted": accepted, "rejected": rejected, "core_hours_per_1k_accepted": core_hours}
+    run["profile"]["check"] = asdict(settings)
+    suite.write_run(run)
+
+
+def evaluate(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory evaluate`."""
+    rows = read_metadata(args.suite)
+    evaluation = evaluate_labels(rows, *match(load_predictions(args.predictions), rows))
+    terminal.show(evaluation_table(evaluation))
+    if evaluation.excluded:
+        terminal.say(f"{evaluation.excluded} rejected variants are not counted")
+    terminal.finish(evaluation.to_json())
+    return 0
+
+
+def report(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory report`."""
+    rows = read_metadata(args.suite)
+    if not rows:
+        raise CounterfactoryError(f"{args.suite} holds no variant to show")
+    profile = load_profile(args.profile)
+    sources, problems = ([], []) if args.sources is None else _read(args.sources, terminal)
+    answers: tuple[list[str], dict[str, tuple[str, str]]] = ([], {})
+    tables: tuple[Table, ...] = ()
+    if args.predictions is not None:
+        answers = match(load_predictions(args.predictions), rows)
+        tables = (evaluation_table(evaluate_labels(rows, *answers)),)
+    accepted = sum(row["verdict"] == "accepted" for row in rows)
+    names = len({row["source"] for row in rows})
+    files = write_report(
+        args.out or args.suite / "report",
+        rows,
+        args.suite,
+        Text(
+            title="A counterfactual suite",
+            subtitle=f"{names} sources, {len(rows)} variants, {accepted} accepted.",
+            figures=(("sources", str(names)), ("variants accepted", f"{accepted} of {len(rows)}")),
+            tables=tables,
+        ),
+        sources=sources,
+        image=profile.image,
+        edges=profile.edges,
+        seen=_seen(rows, *answers),
+        limit=args.limit,
+    )
+    terminal.say(f"page           {files.page}")
+    terminal.say(f"contact sheet  {files.sheet}")
+    terminal.finish({"page": str(files.page), "sheet": str(files.sheet)})
+    return len(problems)
+
+
+def _seen(
+    rows: Sequence[Mapping[str, Any]], answers: Sequence[str], originals: Mapping[str, tuple[str, str]]
+) -> dict[str, Seen]:
+    seen = {name: Seen(answer, answer == label) for name, (label, answer) in originals.items()}
+    for row, answer in zip(rows, answers, strict=False):  # no answers at all without predictions
+        if answer:
+            seen[row["file_name"]] = Seen(answer, answer == row["label"])
+    return seen

@@ -1,0 +1,142 @@
+"""The album: what a person is shown of a suite, ready for the contact sheet and for the page.
+
+The suite's rows (as `read_metadata` gives them) and the sources' pictures arrive; strips leave, one a source, each
+with its variants in order. Pictures of sources and their edge maps are written beside the page, as the models saw
+them. What each model under test said of a picture may be added; nothing here judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from counterfactory.kernels.edges import EdgeSettings, canny_edges
+
+from ..edit import Edit
+from ..suite.names import safe_name
+
+SOURCE_SUFFIX, EDGES_SUFFIX = ".png", ".edges.png"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the model under test answered to a picture, and whether that was right."""
+
+    answer: str
+    right: bool
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One variant as shown: its picture, what was changed, and what became of it."""
+
+    image: Path
+    edits: tuple[Edit, ...]
+    caption: str
+    accepted: bool
+    reason: str
+    seen: Seen | None = None
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of its edits, each once, in order."""
+        return tuple(dict.fromkeys(edit.type for edit in self.edits))
+
+
+@dataclass(frozen=True)
+class Strip:
+    """One source and its variants. `image` and `edges` are None where only the suite is at hand."""
+
+    name: str
+    label: str | None
+    caption: str
+    image: Path | None
+    edges: Path | None
+    frames: tuple[Frame, ...]
+    seen: Seen | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A small table of words; every row has one cell a column, and the first column names the row."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"table {self.title!r} has {len(self.columns)} columns, got a row of {len(row)}: {row}"
+                )
+
+
+def picture_paths(name: str, folder: Path) -> tuple[Path, Path]:
+    """Where a source's picture and its edge map lie below `folder`."""
+    stem = folder / safe_name(name)
+    return stem.with_name(stem.name + SOURCE_SUFFIX), stem.with_name(stem.name + EDGES_SUFFIX)
+
+
+def write_pictures(name: str, pixels: NDArray[np.uint8], settings: EdgeSettings, folder: Path) -> None:
+    """Write a source's picture, uint8 RGB [H, W, 3], and its edge map below `folder`."""
+    picture, outline = picture_paths(name, folder)
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(picture)
+    Image.fromarray(canny_edges(pixels[None], settings)[0]).save(outline)
+
+
+def strips(
+    rows: Sequence[Mapping[str, Any]],
+    suite: Path,
+    pictures: Path,
+    seen: Mapping[str, Seen] | None = None,
+) -> list[Strip]:
+    """Group a suite's rows by source.
+
+    `rows` are the suite's metadata, `suite` its folder, `pictures` where `write_pictures` put the sources'. `seen`
+    maps a variant's `file_name`, or a source's name, to what the model under test said of it.
+    """
+    seen = seen or {}
+    grouped: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        grouped.setdefault(row["source"], []).append(row)
+    album = []
+    for name, group in grouped.items():
+        picture, outline = picture_paths(name, pictures)
+        album.append(
+            Strip(
+                name=name,
+                label=group[0]["label"],
+                caption=group[0]["caption"],
+                image=picture if picture.is_file() else None,
+                edges=outline if outline.is_file() else None,
+                frames=tuple(_frame(row, suite, seen) for row in sorted(group, key=lambda row: row["variant"])),
+                seen=seen.get(name),
+            )
+        )
+    return album
+
+
+def _frame(row: Mapping[str, Any], suite: Path, seen: Mapping[str, Seen]) -> Frame:
+    return Frame(
+        image=suite / row["file_name"],
+        edits=tuple(Edit(edit["type"], edit["keyword"], edit["alternative"]) for edit in row["edits"]),
+        caption=row["edited_caption"],
+        accepted=row["verdict"] == "accepted",
+        reason=row["reason"] or "",
+        seen=seen.get(row["file_name"]),
+    )
+
+
+def spread(album: Sequence[Strip], count: int) -> list[Strip]:
+    """At most `count` strips, evenly from the whole album, first and last included."""
+    if len(album) <= count:
+        return list(album)
+    return [album[round(i)] for i in np.linspace(0, len(album) - 1, count)]

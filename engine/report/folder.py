@@ -1,0 +1,79 @@
+"""The report folder: `index.html`, `contact_sheet.png` and the sources' pictures, made from a suite.
+
+A suite's rows arrive, with the sources where they are at hand; files leave. Made again without sources it keeps the
+pictures that it has. The suite itself is only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from counterfactory.kernels.edges import EdgeSettings
+
+from ..source import ImageSettings, Source, load_pixels
+from .album import Seen, Table, spread, strips, write_pictures
+from .page import write_page
+from .sheet import write_sheet
+
+SHEET_ROWS = 8
+
+
+@dataclass(frozen=True)
+class Text:
+    """What a report says beside its pictures."""
+
+    title: str
+    subtitle: str
+    figures: tuple[tuple[str, str], ...] = ()
+    tables: tuple[Table, ...] = ()
+    footer: str = ""
+
+
+@dataclass(frozen=True)
+class ReportFiles:
+    """Where a person looks."""
+
+    page: Path
+    sheet: Path
+
+
+def write_report(
+    folder: Path,
+    rows: Sequence[Mapping[str, Any]],
+    suite: Path,
+    text: Text,
+    *,
+    sources: Sequence[Source] = (),
+    image: ImageSettings,
+    edges: EdgeSettings,
+    seen: Mapping[str, Seen] | None = None,
+    limit: int = 200,
+) -> ReportFiles:
+    """Write the report of a suite into `folder`: at most `limit` sources on the page, `SHEET_ROWS` on the sheet.
+
+    `rows` are the suite's metadata; `sources` those whose pictures are to be shown as the models saw them, by
+    `image` and `edges`; `seen` as in `album.strips`. Raises CounterfactoryError for sources that changed since.
+    """
+    files = ReportFiles(folder / "index.html", folder / "contact_sheet.png")
+    pictures = folder / "pictures"
+    album = spread(strips(rows, suite, pictures, seen), limit)
+    shown = {strip.name for strip in album}
+    for source in sources:
+        if source.name in shown:
+            pixels = load_pixels(source, image.short_side, image.multiple, image.max_long_side)
+            write_pictures(source.name, pixels, edges, pictures)
+    album = spread(strips(rows, suite, pictures, seen), limit)
+    write_sheet(spread(album, SHEET_ROWS), files.sheet, text.title, text.subtitle)
+    write_page(
+        album,
+        files.page,
+        title=text.title,
+        subtitle=text.subtitle,
+        figures=text.figures,
+        tables=text.tables,
+        footer=text.footer,
+    )
+    return files

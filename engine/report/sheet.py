@@ -1,0 +1,160 @@
+"""The contact sheet: one PNG that shows what a suite is.
+
+Strips arrive; a picture leaves with one row a source: the source, its edges, its variants, and below each variant the
+words that were changed. Rejected variants are framed in red and say why; a model's wrong answers are named. The sheet
+is for eyes only: pictures are enlarged and nothing can be read back from it.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageFont
+
+from .album import Frame, Strip
+
+CELL, GAP, MARGIN = 256, 20, 40
+_HEADER, _LINE, _BELOW = 104, 29, 12
+_DOT, _ARROW = 16, 34  # widths of the dot before a changed word and of the arrow behind it
+_MAX_LINES = 4
+
+Colour = tuple[int, int, int]
+PAPER: Colour = (255, 255, 255)
+_INK: Colour = (24, 27, 33)
+_GREY: Colour = (118, 124, 136)
+_RED: Colour = (200, 30, 45)
+_BLANK: Colour = (243, 244, 247)
+# One hue a type of edit; page.html uses the same.
+HUES: dict[str, Colour] = {
+    "weather": (37, 99, 235),
+    "time": (202, 108, 4),
+    "colour": (192, 38, 140),
+    "background": (13, 128, 98),
+    "object": (115, 70, 215),
+    "other": (95, 102, 115),
+}
+
+
+def draw_sheet(album: Sequence[Strip], title: str, subtitle: str) -> Image.Image:
+    """Draw the strips as a sheet, RGB; as wide as the longest strip. Raises ValueError if there is none."""
+    if not album:
+        raise ValueError("a contact sheet needs at least one source")
+    lines = [max((len(_notes(frame)) for frame in strip.frames), default=1) for strip in album]
+    lines = [min(_MAX_LINES, max(2, count)) for count in lines]
+    columns = 2 + max(len(strip.frames) for strip in album)
+    width = 2 * MARGIN + columns * CELL + (columns - 1) * GAP
+    heights = [CELL + _BELOW + count * _LINE + GAP for count in lines]
+    sheet = Image.new("RGB", (width, MARGIN + _HEADER + sum(heights) + MARGIN // 2), PAPER)
+    pen = ImageDraw.Draw(sheet)
+    pen.text((MARGIN, MARGIN - 10), _plain(title), _INK, _font(40))
+    pen.text((MARGIN, MARGIN + 42), _plain(subtitle), _GREY, _font(23))
+    top = MARGIN + _HEADER
+    for strip, height in zip(album, heights, strict=True):
+        _draw_strip(sheet, pen, strip, top)
+        top += height
+    return sheet
+
+
+def _draw_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, strip: Strip, top: int) -> None:
+    left = MARGIN
+    _place(sheet, strip.image, left, top)
+    below = top + CELL + _BELOW
+    pen.text((left, below), _clipped(strip.label or strip.name, 24, CELL), _INK, _font(24))
+    if strip.label:
+        pen.text((left, below + _LINE), _clipped(strip.name, 19, CELL), _GREY, _font(19))
+    left += CELL + GAP
+    _place(sheet, strip.edges, left, top)
+    pen.text((left, below), "edges", _GREY, _font(22))
+    for frame in strip.frames:
+        left += CELL + GAP
+        _place(sheet, frame.image, left, top)
+        if not frame.accepted:
+            pen.rounded_rectangle((left - 3, top - 3, left + CELL + 2, top + CELL + 2), 12, outline=_RED, width=5)
+        for i, (text, target, colour) in enumerate(_notes(frame)[:_MAX_LINES]):
+            _note(pen, (left, below + i * _LINE), text, target, colour)
+
+
+def _notes(frame: Frame) -> list[tuple[str, str | None, Colour]]:
+    """Lines below a variant: (text, text after an arrow, colour)."""
+    notes: list[tuple[str, str | None, Colour]] = []
+    if not frame.accepted:
+        notes.append((f"rejected: {frame.reason}", None, _RED))
+    notes += [(e.keyword, e.alternative, HUES.get(e.type, HUES["other"])) for e in frame.edits]
+    if frame.seen and not frame.seen.right:
+        notes.append((f"model says: {frame.seen.answer}", None, _RED))
+    return notes
+
+
+def _note(pen: ImageDraw.ImageDraw, at: tuple[int, int], text: str, target: str | None, colour: Colour) -> None:
+    x, y = at
+    if target is None:
+        pen.text((x, y), _clipped(text, 20, CELL), colour, _font(20))
+        return
+    text, target = _plain(_without_shared_end(text, target)), _plain(target)
+    room = CELL - _DOT - _ARROW
+    size = next((s for s in (22, 20, 18, 16) if _font(s).getlength(text) + _font(s).getlength(target) <= room), 18)
+    text = _clipped(text, size, max(room // 2, room - round(_font(size).getlength(target))))
+    middle = y + 13
+    pen.ellipse((x, middle - 5, x + 9, middle + 4), colour)
+    pen.text((x + _DOT, middle), text, _GREY, _font(size), anchor="lm")
+    tip = x + _DOT + round(_font(size).getlength(text)) + _ARROW - 8
+    # The font that comes with Pillow has no arrow.
+    pen.line((tip - 17, middle, tip, middle), _GREY, 2)
+    pen.line((tip - 6, middle - 5, tip, middle, tip - 6, middle + 5), _GREY, 2)
+    pen.text((tip + 8, middle), _clipped(target, size, x + CELL - tip - 8), _INK, _font(size), anchor="lm")
+
+
+def _without_shared_end(text: str, target: str) -> str:
+    """ "brick buildings" beside "glass buildings" is just "brick"."""
+    mine, other = text.split(), target.split()
+    while len(mine) > 1 and len(other) > 1 and mine[-1] == other[-1]:
+        mine.pop()
+        other.pop()
+    return " ".join(mine)
+
+
+def _place(sheet: Image.Image, path: Path | None, left: int, top: int) -> None:
+    """Paste a picture, enlarged to fit a cell and centred; an empty cell where there is none."""
+    cell = Image.new("RGB", (CELL, CELL), _BLANK)
+    if path is not None:
+        picture = Image.open(path).convert("RGB")
+        scale = CELL / max(picture.size)
+        size = (round(picture.width * scale), round(picture.height * scale))
+        picture = picture.resize(size, Image.Resampling.BICUBIC)
+        cell.paste(picture, ((CELL - size[0]) // 2, (CELL - size[1]) // 2))
+    corners = Image.new("L", (CELL * 2, CELL * 2), 0)
+    ImageDraw.Draw(corners).rounded_rectangle((0, 0, CELL * 2 - 1, CELL * 2 - 1), 18, fill=255)
+    sheet.paste(cell, (left, top), corners.resize((CELL, CELL), Image.Resampling.BOX))
+
+
+@cache  # Pillow decodes its font anew at every call
+def _font(size: int) -> ImageFont.FreeTypeFont:
+    font = ImageFont.load_default(size)
+    assert isinstance(font, ImageFont.FreeTypeFont)  # Pillow's wheels have FreeType
+    return font
+
+
+def _plain(text: str) -> str:
+    """Text in the letters that the font has: accents dropped, anything else a question mark."""
+    text = text.replace("–", "-").replace("×", "x")
+    return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode() or "?"
+
+
+def _clipped(text: str, size: int, width: int) -> str:
+    """Text cut to a width in pixels."""
+    text, font = _plain(text), _font(size)
+    if font.getlength(text) <= width:
+        return text
+    while text and font.getlength(text + "...") > width:
+        text = text[:-1]
+    return text.rstrip() + "..."
+
+
+def write_sheet(album: Sequence[Strip], path: Path, title: str, subtitle: str) -> None:
+    """Draw the sheet and write it as a PNG."""
+    sheet = draw_sheet(album, title, subtitle)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sheet.save(path)
