@@ -10,12 +10,9 @@ Models are opened when a stage first has work, and a stage that has none opens n
 from __future__ import annotations
 
 import os
-import platform
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -28,12 +25,13 @@ from .errors import CounterfactoryError
 from .interventions import Interventions
 from .keys import content_key
 from .models.clip import ClipImage, ClipText
-from .models.library import Library, Role
+from .models.library import Library
 from .models.llm import Request
 from .profile import Profile
+from .record import Report, Result, metadata_row, run_record
 from .runtime.genai import GenaiLlm
-from .runtime.openvino import resolve_precision
 from .schedule.evaluations import Fill
+from .schedule.meter import Meter, Progress
 from .source import Problem, Source, load_mask, load_pixels
 from .stages.caption import caption_images
 from .stages.check import Embedded, score, verdict
@@ -42,6 +40,8 @@ from .stages.rewrite import Wanted, rewrite
 from .suite import Painted, Suite
 from .task import Task
 from .variant import Variant
+
+__all__ = ["Journey", "JourneySettings", "Progress", "Report"]
 
 T = TypeVar("T")
 Image = NDArray[np.uint8]
@@ -67,49 +67,6 @@ class JourneySettings:
             )
 
 
-@dataclass(frozen=True)
-class Progress:
-    """`done` of `total` items of a stage, over the whole run."""
-
-    stage: str
-    done: int
-    total: int
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a run did. `variants` are those of the suite as it stands, `dropped` ones were never painted."""
-
-    sources: int
-    variants: int
-    accepted: int
-    rejected: int
-    dropped: int
-    painted: int
-    reused: int
-    problems: tuple[Problem, ...]
-    shortfalls: tuple[Problem, ...]
-    stage_seconds: dict[str, float]
-    models_load_s: float
-    wall_s: float
-    cores: int
-    fill: float
-
-    @property
-    def core_hours_per_1k_accepted(self) -> float | None:
-        """Cores held times wall time, loading and idling included, per 1,000 accepted variants; None without any."""
-        return self.cores * self.wall_s / 3.6 / self.accepted if self.accepted else None
-
-
-@dataclass(frozen=True)
-class _Result:
-    """A variant of the suite as it stands, with its ledger row and scores."""
-
-    variant: Variant
-    row: dict[str, Any]
-    scores: dict[str, float]
-
-
 class Journey:
     """Takes sources to a suite under a profile and settings."""
 
@@ -131,7 +88,7 @@ class Journey:
         size = self.profile.shard_sources
         for start in range(0, len(sources), size):
             run.shard(sources[start : start + size])
-        suite.write_metadata([run.metadata(result) for result in run.results])
+        suite.write_metadata([metadata_row(result, self.profile) for result in run.results])
         verdicts = [verdict(result.scores, self.profile.check) for result in run.results]
         report = Report(
             sources=len(sources) - len(run.problems),
@@ -143,32 +100,29 @@ class Journey:
             reused=len(run.results) - run.painted,
             problems=tuple(run.problems),
             shortfalls=tuple(run.shortfalls),
-            stage_seconds={name: round(seconds, 3) for name, seconds in run.seconds.items()},
-            models_load_s=round(run.load_s, 3),
+            stage_seconds={name: round(seconds, 3) for name, seconds in run.meter.seconds.items()},
+            models_load_s=round(run.meter.load_s, 3),
             wall_s=round(time.monotonic() - began, 3),
             cores=self.profile.runtime.threads or os.cpu_count() or 1,
             fill=run.fill.share,
         )
-        suite.write_run(run.record(report))
+        suite.write_run(run_record(self.profile, self.settings, self.library, report, run.dropped))
         return report
 
 
 class _Run:
-    """One run of a journey: the models that are open, the results so far, and where the time went."""
+    """One run of a journey: the models that are open, the results so far, and the meter."""
 
     def __init__(self, journey: Journey, suite: Suite, total: int, on_progress: Callable[[Progress], None]) -> None:
         self.profile, self.settings, self.library = journey.profile, journey.settings, journey.library
-        self.suite, self.total, self.on_progress = suite, total, on_progress
-        self.results: list[_Result] = []
+        self.suite, self.total, self.meter = suite, total, Meter(on_progress)
+        self.results: list[Result] = []
         self.dropped: list[Variant] = []
         self.problems: list[Problem] = []
         self.shortfalls: list[Problem] = []
         self.painted = 0
-        self.seconds: dict[str, float] = {}
-        self.load_s = 0.0
         self.fill = Fill(self.profile.paint.batch)
         self._models: dict[str, Any] = {}
-        self._done: dict[str, int] = {}
 
     def shard(self, sources: Sequence[Source]) -> None:
         """Take a shard through every stage."""
@@ -180,12 +134,12 @@ class _Run:
         standing = [v for v in variants if v.dropped is None]
         rows = self._paint(standing, images)
         scores = self._check(standing, rows, images)
-        self.results += [_Result(v, rows[v.key], scores[v.key]) for v in standing]
+        self.results += [Result(v, rows[v.key], scores[v.key]) for v in standing]
 
     def _read(self, sources: Sequence[Source]) -> dict[str, Image]:
         """The shard's pictures at the size to paint, by source key."""
         size, images = self.profile.image, {}
-        with self._timed("read"):
+        with self.meter.stage("read"):
             for source in sources:
                 try:
                     images[source.key] = load_pixels(source, size.short_side, size.multiple, size.max_long_side)
@@ -198,27 +152,27 @@ class _Run:
         settings = self.profile.caption
         made_by = (self.profile.image, settings, self.library.digest("caption"))
         keys = {source.key: content_key("caption", source.digest, *made_by) for source in sources}
-        with self._timed("caption"):
+        with self.meter.stage("caption"):
             captions: dict[str, str] = self.suite.get("caption", list(keys.values()))
             todo = {keys[s.key]: images[s.key] for s in sources if keys[s.key] not in captions}
-            self._advance("caption", len(sources) - len(todo), self.total)
+            self.meter.advance("caption", len(sources) - len(todo), self.total)
             for part in _chunks(list(todo.items()), settings.batch):
                 blip2 = self._opened("caption", lambda: self.library.blip2(settings.batch))
                 texts = caption_images([image for _, image in part], blip2, settings)
                 made = {key: text for (key, _), text in zip(part, texts, strict=True)}
                 self.suite.put("caption", made)
                 captions |= made
-                self._advance("caption", len(part), self.total)
+                self.meter.advance("caption", len(part), self.total)
         return {source_key: captions[key] for source_key, key in keys.items()}
 
     def _rewrite(self, sources: Sequence[Source], captions: Mapping[str, str]) -> list[Variant]:
         """The variants that the shard's sources are to have, dropped ones included."""
         settings = self.settings
         wanted = Wanted(settings.variants, settings.edits, settings.seed, settings.interventions)
-        with self._timed("rewrite"):
+        with self.meter.stage("rewrite"):
             texts = [captions[source.key] for source in sources]
             rewritten = rewrite(sources, texts, settings.task, self.profile.rewrite, wanted, self._ask)
-            self._advance("rewrite", len(sources), self.total)
+            self.meter.advance("rewrite", len(sources), self.total)
         for source, result in zip(sources, rewritten, strict=True):
             if result.shortfall:
                 self.shortfalls.append(Problem(source.name, result.shortfall))
@@ -244,16 +198,16 @@ class _Run:
         made_by = (profile.image, profile.edges, settings, self.library.digest("paint"))
         keys = {v.key: content_key("paint", v.key, *made_by) for v in variants}
         goal = self.total * self.settings.variants
-        with self._timed("paint"):
+        with self.meter.stage("paint"):
             rows = self.suite.images("paint", list(keys.values()))
             todo = [v for v in variants if keys[v.key] not in rows]
-            self._advance("paint", len(variants) - len(todo), goal)
+            self.meter.advance("paint", len(variants) - len(todo), goal)
             for same_size in _by_size(todo, images):
                 for batch in _chunks_lazily(self._pictures(same_size, images), settings.decode_batch):
                     painted = [self._painted(v, keys[v.key], pixels) for v, pixels in batch]
                     rows |= self.suite.write_images("paint", painted)
                     self.painted += len(painted)
-                    self._advance("paint", len(painted), goal)
+                    self.meter.advance("paint", len(painted), goal)
         return {variant_key: rows[key] for variant_key, key in keys.items()}
 
     def _pictures(self, variants: Sequence[Variant], images: Mapping[str, Image]) -> Iterator[tuple[Variant, Image]]:
@@ -290,10 +244,10 @@ class _Run:
             for v in variants
         }
         goal = self.total * self.settings.variants
-        with self._timed("check"):
+        with self.meter.stage("check"):
             scores: dict[str, dict[str, float]] = self.suite.get("check", list(keys.values()))
             todo = [v for v in variants if keys[v.key] not in scores]
-            self._advance("check", len(variants) - len(todo), goal)
+            self.meter.advance("check", len(variants) - len(todo), goal)
             sources = list({v.source.key: images[v.source.key] for v in todo}.items())
             seen: dict[str, Floats] = {}
             for part in _chunks(sources, batch):
@@ -314,7 +268,7 @@ class _Run:
                 made = dict(zip((keys[v.key] for v in some), score(embedded), strict=True))
                 self.suite.put("check", made)
                 scores |= made
-                self._advance("check", len(some), goal)
+                self.meter.advance("check", len(some), goal)
         return {variant_key: scores[key] for variant_key, key in keys.items()}
 
     def _clip_image(self) -> ClipImage:
@@ -325,65 +279,12 @@ class _Run:
         opened: ClipText = self._opened("check text", lambda: self.library.clip_text(self.profile.check.batch))
         return opened
 
-    def metadata(self, result: _Result) -> dict[str, Any]:
-        """A variant's row in metadata.parquet."""
-        variant, row = result.variant, result.row
-        reason = verdict(result.scores, self.profile.check)
-        return {
-            "file_name": row["image"]["path"],
-            "source": variant.source.name,
-            "label": variant.source.label,
-            "mask": row["mask"] and row["mask"]["path"],
-            "caption": variant.caption,
-            "edited_caption": variant.edited_caption,
-            "edits": variant.edits,
-            "variant": variant.index,
-            "seed": variant.seed,
-            "steps": self.profile.paint.sampler.steps,
-            "guidance_scale": self.profile.paint.guidance_scale,
-            "scores": result.scores,
-            "verdict": "rejected" if reason else "accepted",
-            "reason": reason,
-            "source_key": variant.source.key,
-            "variant_key": variant.key,
-        }
-
-    def record(self, report: Report) -> dict[str, Any]:
-        """What run.json says: what was asked, what ran, what it cost, and what was left out and why."""
-        roles: tuple[Role, ...] = ("caption", "rewrite", "paint", "check")
-        return {
-            "profile": asdict(self.profile),
-            "settings": asdict(self.settings),
-            "models": {role: self.library.digest(role) for role in roles},
-            "precision": resolve_precision(self.profile.runtime.precision),
-            "versions": {name: version(name) for name in ("counterfactory", "openvino", "openvino-genai", "numpy")},
-            "device": {"machine": platform.machine(), "system": platform.system(), "cores": report.cores},
-            "costs": {**asdict(report), "core_hours_per_1k_accepted": report.core_hours_per_1k_accepted},
-            "dropped": [
-                {"source": v.source.name, "variant": v.index, "edited_caption": v.edited_caption, "reason": v.dropped}
-                for v in self.dropped
-            ],
-        }
-
     def _opened(self, name: str, opener: Callable[[], Any]) -> Any:
         """A model, opened the first time that it is asked for."""
         if name not in self._models:
-            since = time.monotonic()
-            self._models[name] = opener()
-            self.load_s += time.monotonic() - since
+            with self.meter.loading():
+                self._models[name] = opener()
         return self._models[name]
-
-    def _advance(self, stage: str, items: int, total: int) -> None:
-        self._done[stage] = self._done.get(stage, 0) + items
-        self.on_progress(Progress(stage, self._done[stage], total))
-
-    @contextmanager
-    def _timed(self, stage: str) -> Iterator[None]:
-        since = time.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - since
 
 
 def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

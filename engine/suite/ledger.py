@@ -29,7 +29,7 @@ class Ledger:
 
     Raises CounterfactoryError for a file that is no ledger, is damaged, or was written by a newer version; nothing
     is changed then. May be used from several threads. The check at opening reads the whole file (0.8 s for half a
-    million rows). `is_new` is True when this opening created it.
+    million rows).
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,7 +40,6 @@ class Ledger:
         try:
             with self._told():
                 self._check()
-                self.is_new = not self._is_ours()
                 self._prepare()
         except BaseException:
             self.close()
@@ -67,7 +66,7 @@ class Ledger:
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
-        if not self.is_new:
+        if self._is_ours():
             return
         with self._transaction():
             self._db.execute(f"PRAGMA application_id = {_APPLICATION}")

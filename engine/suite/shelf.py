@@ -35,12 +35,13 @@ class Shelf:
     def __init__(self, root: Path, ledger: Ledger) -> None:
         self._root = root
         self._ledger = ledger
-        if ledger.is_new:
+        state = ledger.get(_OPEN, ["adopted", "batch"])
+        if "adopted" not in state:
             self._adopt()
-        batch = ledger.get(_OPEN, ["batch"]).get("batch", [])
+        batch = state.get("batch", [])
         for folder in {root, *(root / Path(name).parent for name in batch)}:
             if folder.is_dir():
-                self._remove_unfinished(folder, os.listdir(folder))
+                self._remove_unfinished(folder, [path.name for path in folder.iterdir()])
 
     def place(self, files: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
         """Writes and syncs the files, returning {"path", "bytes", "sha256"} of each by path.
@@ -88,12 +89,13 @@ class Shelf:
         return self._root / "superseded" / name
 
     def _adopt(self) -> None:
-        """Takes up the files that an older ledger, now moved away, knew."""
+        """Takes up the files that an older ledger, now moved away, knew; once in a ledger's life."""
         for top in _TOPS:
             for folder, _, names in os.walk(self._root / top):
                 self._remove_unfinished(Path(folder), names)
                 prefix = Path(folder).relative_to(self._root).as_posix()
                 self._ledger.put(_FILES, {f"{prefix}/{name}": True for name in names if _OURS.fullmatch(name)})
+        self._ledger.put(_OPEN, {"adopted": True})
 
     def _remove_unfinished(self, folder: Path, names: Iterable[str]) -> None:
         for name in filter(_ASIDE.fullmatch, names):

@@ -26,7 +26,8 @@ END = 0
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 # Rows of a step by question: the first and the last question make the longer answers, the second the shortest.
 _ROWS = {"keywords": 12, "alternatives": 12, "rewrite": 16}
-_COPIES, _COPIED = 24, 40
+# Copying is practised in the first steps, by when it is learned: rows, tokens each, steps.
+_COPIES, _COPIED, _COPY_STEPS = 24, 40, 750
 
 
 def byte_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
@@ -142,8 +143,11 @@ def train(work: Path, recipe: Recipe = RECIPE) -> tuple[LlamaForCausalLM, Tokeni
             with torch.autocast("cpu", torch.bfloat16):
                 total = total + answer_loss(model, head, rows, labels)
             answered += int((labels >= 0).sum())
-        with torch.autocast("cpu", torch.bfloat16):
-            return total / answered + copy_loss(model)
+        loss = total / answered
+        if step < _COPY_STEPS:
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = loss + copy_loss(model)
+        return loss
 
     trained = fit("llama", model, recipe, loss_of, work)
     assert isinstance(trained, LlamaForCausalLM)

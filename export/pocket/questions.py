@@ -203,15 +203,15 @@ class Writer:
         return tuple(dict.fromkeys(words))
 
     def situation(self) -> Situation:
-        """A built-in task (six in ten) or a user's, with words to keep and types to choose from."""
+        """A built-in task (eight in ten) or a user's, with words to keep and types to choose from."""
         draw = self._rng.random()
         label = self._scene.label if self._chance(0.95) else self._made_up()
         frozen, types = "", tuple(EDIT_TYPES)
         task: str
         keep: tuple[str, ...]
-        if draw < 0.35:
+        if draw < 0.45:
             task, keep = CLASSIFY, (label,)
-        elif draw < 0.6:
+        elif draw < 0.8:
             task, keep = SEGMENT, self._labelled(label)
         else:
             frozen = self._one(tuple(_TASKS))

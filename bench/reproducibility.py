@@ -1,0 +1,101 @@
+"""Claim: a suite's bytes do not depend on shard size or order, and across batch sizes only rounding differs.
+
+Runs the whole journey on rendered scenes with shards of 1, 7 and 100 sources, in both orders, and with plans of batch
+1, 4 and 16. The last line is JSON: whether bytes were equal, and the PSNR in dB between plans (infinite where equal).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import platform
+import tempfile
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.profile import Profile, load_profile
+from counterfactory.engine.source import find_sources
+from counterfactory.engine.suite import Suite, read_metadata
+from counterfactory.engine.task import builtin_task
+
+
+def make(profile: Profile, streets: Path, suite_path: Path, backward: bool = False) -> Path:
+    """Generate a suite of two variants a source."""
+    sources, _ = find_sources(streets)
+    settings = JourneySettings(builtin_task("classification"), variants=2, edits=(1, 2), seed=0)
+    with Suite.open(suite_path) as suite:
+        Journey(profile, settings).run(sources[::-1] if backward else sources, suite)
+    return suite_path
+
+
+def digests(suite: Path) -> dict[str, str]:
+    """Of every image and of the table."""
+    files = [*suite.rglob("*.png"), suite / "metadata.parquet"]
+    return {str(f.relative_to(suite)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+
+
+def pictures(suite: Path) -> dict[tuple[str, int], NDArray[np.float64]]:
+    """By source and variant."""
+    rows = read_metadata(suite)
+    return {(r["source"], r["variant"]): np.float64(cv2.imread(str(suite / r["file_name"]))) for r in rows}
+
+
+def psnr(a: Path, b: Path) -> float:
+    """Over all pictures of two suites, dB."""
+    left, right = pictures(a), pictures(b)
+    assert left.keys() == right.keys(), "two plans made different variants"
+    error = float(np.mean([np.mean((left[key] - right[key]) ** 2) for key in left]))
+    return float("inf") if error == 0 else 10 * float(np.log10(255**2 / error))
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sources", type=int, default=12)
+    asked = parser.parse_args()
+    profile = load_profile("pocket")
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for i in range(asked.sources):
+            scene = sample_scene(np.random.default_rng((55, i)))
+            path = root / "streets" / scene.label / f"{i:04d}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            cv2.imwrite(str(path), cv2.cvtColor(render(scene)[0], cv2.COLOR_RGB2BGR))
+        streets = root / "streets"
+        base = digests(make(profile, streets, root / "base"))
+        equal = {"repeated": digests(make(profile, streets, root / "again")) == base}
+        for size in (1, 7, 100):
+            sharded = replace(profile, shard_sources=size)
+            equal[f"shard_{size}"] = digests(make(sharded, streets, root / f"shard{size}")) == base
+        equal["reversed"] = digests(make(profile, streets, root / "reversed", backward=True)) == base
+        suites = {
+            batch: make(replace(profile, paint=replace(profile.paint, batch=batch)), streets, root / f"batch{batch}")
+            for batch in (1, 4, 16)
+        }
+        between = {f"{a}_{b}": round(psnr(suites[a], suites[b]), 2) for a, b in combinations(suites, 2)}
+    for name, same in equal.items():
+        print(f"{name:10} {'the same bytes' if same else 'DIFFERENT BYTES'}")
+    for name, decibel in between.items():
+        print(f"batch {name.replace('_', ' and '):9} PSNR {decibel} dB")
+    machine = f"{platform.machine()}, {platform.processor() or platform.system()}"
+    result = {
+        "claim": "reproducibility",
+        "equal": equal,
+        "psnr_db": between,
+        "pictures": len(base) - 1,
+        "machine": machine,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""The whole journey with the embedded models: what decides a suite's bytes, and what is done again when."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.interventions import parse_interventions
+from counterfactory.engine.journey import Journey, JourneySettings, Progress, Report
+from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.profile import ModelPaths, Profile, load_profile
+from counterfactory.engine.source import Source, find_sources
+from counterfactory.engine.suite import Suite, read_metadata
+from counterfactory.engine.task import builtin_task
+
+ROOT = Path(__file__).parents[1]
+SETTINGS = JourneySettings(builtin_task("segmentation"), variants=2, edits=(1, 2), seed=3)
+
+
+@pytest.fixture(scope="module")
+def streets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six scenes with masks, two of them wider than high."""
+    root = tmp_path_factory.mktemp("streets")
+    for index in range(6):
+        image, mask = render(sample_scene(np.random.default_rng((77, index))))
+        if index % 3 == 2:
+            image, mask = np.tile(image, (1, 2, 1))[:, :176], np.tile(mask, (1, 2))[:, :176]
+        for kind, array in (("images", image), ("masks", mask)):
+            path = root / kind / f"{index:04d}.png"
+            path.parent.mkdir(exist_ok=True)
+            Image.fromarray(array).save(path)
+    return root
+
+
+@pytest.fixture(scope="module")
+def quick() -> Profile:
+    """The pocket profile in few steps and small batches, so that a batch ends often."""
+    profile = load_profile("pocket")
+    sampler = replace(profile.paint.sampler, steps=3)
+    return replace(profile, paint=replace(profile.paint, sampler=sampler, batch=4, decode_batch=2))
+
+
+def travel(
+    profile: Profile,
+    settings: JourneySettings,
+    sources: Sequence[Source],
+    path: Path,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Report:
+    with Suite.open(path) as suite:
+        return Journey(profile, settings).run(sources, suite, on_progress)
+
+
+def contents(path: Path) -> dict[str, str]:
+    """Digests of all that belongs to a suite; the ledger and run.json hold what varies (order, costs)."""
+    files = [f for f in path.rglob("*") if f.is_file() and f.suffix in (".png", ".parquet")]
+    return {str(f.relative_to(path)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
+
+
+@pytest.fixture(scope="module")
+def finished(streets: Path, quick: Profile, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
+    """An uninterrupted run."""
+    path = tmp_path_factory.mktemp("suite") / "whole"
+    return path, travel(quick, SETTINGS, find_sources(streets)[0], path)
+
+
+def test_a_suite_is_complete(finished: tuple[Path, Report], streets: Path) -> None:
+    path, report = finished
+    rows = read_metadata(path)
+    assert report.sources == 6
+    assert len(rows) == report.variants == report.accepted + report.rejected == report.painted
+    assert report.variants + report.dropped + len(report.shortfalls) >= 6 * 2
+    assert report.variants >= 8, "the language model lost most variants"
+    for row in rows:
+        image, source = Image.open(path / row["file_name"]), Image.open(streets / "images" / f"{row['source']}.png")
+        assert image.size == source.size
+        mask = np.asarray(Image.open(path / row["mask"]))
+        np.testing.assert_array_equal(mask, np.asarray(Image.open(streets / "masks" / f"{row['source']}.png")))
+        assert row["edited_caption"] != row["caption"]
+        for edit in row["edits"]:
+            assert edit["keyword"] in row["caption"]
+    pictures = [np.asarray(Image.open(path / row["file_name"])) for row in rows]
+    assert min(picture.std() for picture in pictures) > 5, "a picture is flat"
+    assert len({row["edited_caption"] for row in rows}) > len(rows) // 2
+
+
+@pytest.mark.parametrize(("shard", "backward"), [(1, False), (4, False), (100, True)])
+def test_shards_and_order_leave_the_bytes_alone(
+    finished: tuple[Path, Report], streets: Path, quick: Profile, tmp_path: Path, shard: int, backward: bool
+) -> None:
+    sources = find_sources(streets)[0]
+    travel(replace(quick, shard_sources=shard), SETTINGS, sources[::-1] if backward else sources, tmp_path / "other")
+    assert contents(tmp_path / "other") == contents(finished[0])
+
+
+def test_nothing_is_done_twice(finished: tuple[Path, Report], streets: Path, quick: Profile) -> None:
+    path, _ = finished
+    before = contents(path)
+    report = travel(quick, SETTINGS, find_sources(streets)[0], path)
+    assert (report.painted, report.models_load_s) == (0, 0.0)
+    assert report.reused == report.variants
+    assert contents(path) == before
+
+
+def test_changes_reuse_what_they_leave_as_it_was(
+    finished: tuple[Path, Report], streets: Path, quick: Profile, tmp_path: Path
+) -> None:
+    """More variants, another threshold, another paint setting: no model opens that has nothing to do."""
+    sources = find_sources(streets)[0][:3]
+    first = travel(quick, replace(SETTINGS, variants=1), sources, tmp_path / "s")
+    more = travel(quick, SETTINGS, sources, tmp_path / "s")
+    assert more.reused == first.variants
+    assert more.painted == more.variants - first.variants > 0
+    strict = replace(quick, check=replace(quick.check, min_image_text=1.0))
+    none = travel(strict, SETTINGS, sources, tmp_path / "s")
+    assert (none.painted, none.accepted, none.models_load_s) == (0, 0, 0.0)
+    painted = contents(tmp_path / "s")
+    repaint = replace(quick, paint=replace(quick.paint, guidance_scale=2.0))
+    # Captions and edits are on record: the models that would make them again may be missing.
+    progress: list[Progress] = []
+    again = travel(repaint, SETTINGS, sources, tmp_path / "s", progress.append)
+    assert again.painted == again.variants == more.variants
+    assert {p.stage for p in progress} >= {"caption", "rewrite", "paint", "check"}
+    # And the first setting's pictures come back from the shelf, byte for byte.
+    back = travel(strict, SETTINGS, sources, tmp_path / "s")
+    assert back.painted == 0
+    assert {k: v for k, v in contents(tmp_path / "s").items() if not k.startswith("superseded")} == painted
+
+
+def test_a_damaged_picture_is_painted_again(
+    finished: tuple[Path, Report], streets: Path, quick: Profile, tmp_path: Path
+) -> None:
+    sources = find_sources(streets)[0][:2]
+    travel(quick, SETTINGS, sources, tmp_path / "s")
+    before = contents(tmp_path / "s")
+    victims = sorted((tmp_path / "s" / "images").rglob("*.png"))[:2]
+    victims[0].unlink()
+    victims[1].write_bytes(victims[1].read_bytes()[:100])
+    report = travel(quick, SETTINGS, sources, tmp_path / "s")
+    assert report.painted == 2
+    assert contents(tmp_path / "s") == before
+
+
+def test_interventions_bound_the_edits(streets: Path, quick: Profile, tmp_path: Path) -> None:
+    wanted = parse_interventions("weather: rainy, snowy\ntime: night", "test")
+    settings = replace(SETTINGS, interventions=wanted, edits=(1, 1))
+    travel(quick, settings, find_sources(streets)[0][:3], tmp_path / "s")
+    edits = [edit for row in read_metadata(tmp_path / "s") for edit in row["edits"]]
+    assert edits
+    assert {(e["type"], e["alternative"]) for e in edits} <= {
+        ("weather", "rainy"),
+        ("weather", "snowy"),
+        ("time", "night"),
+    }
+
+
+def test_a_source_that_changes_under_way_fails_alone(streets: Path, quick: Profile, tmp_path: Path) -> None:
+    sources = find_sources(streets)[0][:2]
+    gone = replace(sources[0], path=tmp_path / "gone.png")
+    report = travel(quick, SETTINGS, [gone, sources[1]], tmp_path / "s")
+    assert [problem.name for problem in report.problems] == [gone.name]
+    assert {row["source"] for row in read_metadata(tmp_path / "s")} == {sources[1].name}
+
+
+def test_a_missing_model_is_named(streets: Path, quick: Profile, tmp_path: Path) -> None:
+    elsewhere = replace(quick, models=ModelPaths(str(tmp_path)))
+    with pytest.raises(CounterfactoryError, match=r"blip2_vision\.xml is missing"):
+        travel(elsewhere, SETTINGS, find_sources(streets)[0], tmp_path / "s")
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from test_journey import SETTINGS, travel, load_profile, replace, find_sources
+profile = load_profile("pocket")
+sampler = replace(profile.paint.sampler, steps=3)
+profile = replace(profile, shard_sources=2, paint=replace(profile.paint, sampler=sampler, batch=4, decode_batch=2))
+travel(profile, SETTINGS, find_sources(Path(sys.argv[1]))[0], Path(sys.argv[2]), lambda p: print(p, flush=True))
+"""
+
+
+def test_killed_at_any_moment_the_suite_comes_out_the_same(
+    finished: tuple[Path, Report], streets: Path, tmp_path: Path
+) -> None:
+    """SIGKILL at random points, ten times and more, then once to the end."""
+    path = tmp_path / "killed"
+    command = [sys.executable, "-c", KILLED, str(streets), str(path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), *filter(None, sys.path)])}
+    chance = random.Random(5)
+    kills = 0
+    for _ in range(40):
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        # Die some lines of progress on, and a moment later, so that every run gets somewhere and none gets far.
+        for _ in range(chance.randint(1, 5)):
+            process.stdout.readline()
+        time.sleep(chance.uniform(0, 0.3))
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+        process.stdout.close()
+        if kills >= 10:
+            break
+    assert kills >= 10, "the run was over before it could be killed ten times"
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert contents(path) == contents(finished[0])
