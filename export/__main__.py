@@ -31,7 +31,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
     if asked.report:
-        write_report(asked.weights, asked.docs)
+        write_report(asked.weights, asked.docs, asked.work)
         return
     names = asked.only.split(",")
     unknown = sorted(set(names) - set(STEPS))

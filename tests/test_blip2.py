@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
 from counterfactory.engine.models.blip2 import Blip2
 from counterfactory.engine.runtime.session import Array, Port, Signature
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 EOS, WORDS = 2, 20
 

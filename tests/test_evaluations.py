@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 import pytest
-from counterfactory.engine.schedule.evaluations import Fill, run_jobs
 from hypothesis import given
 from hypothesis import strategies as st
+
+from counterfactory.engine.schedule.evaluations import Fill, run_jobs
 
 Row = tuple[int, int, int]
 

@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from counterfactory.engine.models.denoiser import Evaluation, ShapePlans
-from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.export import graphs
-from counterfactory.export.onnx import to_ir
 from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
 from parity import assert_parity
 from torch import nn
 from transformers import Blip2Config, Blip2ForConditionalGeneration
+
+from counterfactory.engine.models.denoiser import Evaluation, ShapePlans
+from counterfactory.engine.runtime.openvino import open_session
+from counterfactory.export import graphs
+from counterfactory.export.onnx import to_ir
 
 ROWS = {0: "batch"}
 PICTURE = {0: "batch", 2: "height", 3: "width"}

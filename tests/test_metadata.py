@@ -125,6 +125,11 @@ def test_scores_are_the_union_of_what_rows_have(tmp_path: Path) -> None:
     ]
 
 
+def test_what_was_read_writes_the_same_bytes(tmp_path: Path) -> None:
+    rows = [row(0, scores={"text": 1}), row(1, scores={"layout": 0.5}), row(2, scores=None), row(3, label=None)]
+    assert encode_metadata(read_metadata(written(tmp_path, rows))) == encode_metadata(rows)
+
+
 @pytest.mark.parametrize("rows", [[], [row(scores=None)], [row(scores={})]])
 def test_no_scores_and_no_rows_are_fine(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     assert [r["scores"] for r in read_metadata(written(tmp_path, rows))] == [None for _ in rows]

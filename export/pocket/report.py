@@ -33,6 +33,7 @@ from counterfactory.engine.source import find_sources
 from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.task import builtin_task
 
+from .curves import draw_curves, read_logs
 from .data import HELD_OUT, scene
 
 _CAPTIONED, _EDITED, _VARIANTS = 400, 120, 5
@@ -50,8 +51,11 @@ class _Judged:
     finding: Finding
 
 
-def write_report(weights: Path, docs: Path) -> dict[str, Any]:
-    """Measure the models in `weights`; write pocket.json, pocket.md and pocket.png to `docs`."""
+def write_report(weights: Path, docs: Path, work: Path) -> dict[str, Any]:
+    """Measure the models in `weights`; write pocket.json, pocket.md and pocket.png to `docs`.
+
+    The trainings' curves are drawn anew (pocket_training.svg) if their logs are in `work`.
+    """
     profile = load_profile("pocket")
     profile = replace(profile, models=ModelPaths(str(weights)))
     figures = {**_captions(profile), "vae_psnr_db": _psnr(weights)}
@@ -62,6 +66,8 @@ def write_report(weights: Path, docs: Path) -> dict[str, Any]:
     (docs / "pocket.json").write_text(json.dumps(figures, indent=2) + "\n")
     (docs / "pocket.md").write_text(_page(figures))
     _sheet(judged, docs / "pocket.png")
+    if logs := read_logs(work):
+        draw_curves(logs, docs / "pocket_training.svg")
     return figures
 
 
@@ -181,7 +187,7 @@ def _page(figures: Mapping[str, Any]) -> str:
             "",
             "Made by `python -m counterfactory.export pocket --report`; do not edit. Scenes are of the street world",
             f"and were seen by no training: {_CAPTIONED} for captions, {_EDITED} with {_VARIANTS} variants each",
-            f"({figures['variants_measured']} painted; those that the checks reject are counted too) for edits and layout.",
+            f"({figures['variants_measured']} painted, those that the checks reject included) for edits and layout.",
             "",
             "| what | measured | bar | reached |",
             "|---|---|---|---|",
@@ -193,7 +199,7 @@ def _page(figures: Mapping[str, Any]) -> str:
             "",
             "Captions, share right: " + ", ".join(f"{name} {share:.1%}" for name, share in told.items()) + ".",
             "",
-            f"Edits: new weather seen {figures['weather_success']:.1%}, new time {figures['time_success']:.1%}; measured "
+            f"Edits: new weather seen {figures['weather_success']:.1%}, new time {figures['time_success']:.1%}; of "
             + ", ".join(f"{count} of {name}" for name, count in figures["edits_measured"].items())
             + f". Accepted by the profile's checks: {figures['accepted_share']:.1%} of the painted variants.",
             "",
@@ -204,6 +210,10 @@ def _page(figures: Mapping[str, Any]) -> str:
             "| " + " | ".join(f"{figures['layout_iou_by_class'][name]:.3f}" for name in CLASSES) + " |",
             "",
             "![Sources (left) and their variants](pocket.png)",
+            "",
+            "The trainings: loss by step, logarithmic.",
+            "",
+            "![Training losses](pocket_training.svg)",
             "",
         ]
     )
