@@ -229,7 +229,7 @@ def test_generate_reports_what_it_skips_and_goes_on(
     status, out, err = run(capsys, *args)
     assert status == 1
     found: dict[str, Any] = json.loads(out)
-    assert {problem["name"] for problem in found["problems"]} == {"bus/empty", "bus/text", "bus/dot"}
+    assert {problem["name"] for problem in found["problems"]} == {"bus/empty.png", "bus/text.png", "bus/dot.png"}
     assert all(problem["reason"] in err for problem in found["problems"])
     rows = read_metadata(tmp_path / "suite")
     assert len(rows) == found["variants"] > 0

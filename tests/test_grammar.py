@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from counterfactory.engine.runtime.grammar import (
     Grammar,
     alternatives_grammar,
+    edited_grammar,
     keywords_grammar,
     text_grammar,
     values_grammar,
@@ -21,9 +22,13 @@ KEYWORDS = keywords_grammar(("weather", "colour"), ("foggy", "red car", "it's 3.
 ALTERNATIVES = alternatives_grammar("at night", 3)
 VALUES = values_grammar(("rainy", "Snowy", "very (very) dark"))
 TEXT = text_grammar(12, "an été")
+EDITED = edited_grammar("a red car on a street at sunset.", [("at sunset", "night"), ("red car", "orange car")])
 
 ACCEPTED = [
-    (KEYWORDS, "[]"),
+    (KEYWORDS, '[["none","none"]]'),
+    (EDITED, '"an orange car on a street at night."'),
+    (EDITED, '"a orange car on a street during night."'),
+    (EDITED, '"orange car on a street at the night."'),
     (KEYWORDS, '[["weather","foggy"]]'),
     (KEYWORDS, '[["weather","foggy"],["colour","red car"]]'),
     (KEYWORDS, '[["colour","it\'s 3.5 (a+b)"]]'),
@@ -44,6 +49,12 @@ ACCEPTED = [
     (TEXT, '"x"'),
 ]
 REJECTED = [
+    (KEYWORDS, "[]"),
+    (EDITED, '"a red car on a street at night."'),
+    (EDITED, '"an orange car on the street at night."'),
+    (EDITED, '"an orange car car on a street at night."'),
+    (EDITED, '"an orange bus on a street at night."'),
+    (EDITED, '"an orange car on a street at night. snow falls."'),
     (KEYWORDS, '[["weather","fog"]]'),
     (KEYWORDS, '[["place","foggy"]]'),
     (KEYWORDS, '[["weather","it\'s 3x5 (a+b)"]]'),

@@ -38,7 +38,7 @@ def streets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for index in range(6):
         image, mask = render(sample_scene(np.random.default_rng((77, index))))
         if index % 3 == 2:
-            image, mask = np.tile(image, (1, 2, 1))[:, :176], np.tile(mask, (1, 2))[:, :176]
+            image, mask = np.tile(image, (1, 2, 1))[:, :192], np.tile(mask, (1, 2))[:, :192]
         for kind, array in (("images", image), ("masks", mask)):
             path = root / kind / f"{index:04d}.png"
             path.parent.mkdir(exist_ok=True)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..runtime.grammar import Grammar
+from ..runtime.grammar import NOTHING, Grammar
 
 _KEYWORDS = """Which words of the caption can change while the task keeps its answer?
 Task: count the trees
@@ -123,7 +123,7 @@ def _read(answer: str) -> object:
 
 
 def read_keywords(answer: str) -> list[tuple[str, str]]:
-    """(type, keyword) pairs from an answer to question 1. Raises AnswerError."""
+    """(type, keyword) pairs from an answer to question 1, without those that say "none". Raises AnswerError."""
     value = _read(answer)
     if not isinstance(value, list):
         raise AnswerError(f"asked for a list of keywords, got {answer[:60]!r}")
@@ -131,7 +131,8 @@ def read_keywords(answer: str) -> list[tuple[str, str]]:
     for item in value:
         if not (isinstance(item, list) and len(item) == 2 and all(isinstance(x, str) for x in item)):
             raise AnswerError(f"asked for [type, keyword] pairs, got {item!r}")
-        pairs.append((item[0], item[1]))
+        if NOTHING not in item:
+            pairs.append((item[0], item[1]))
     return pairs
 
 

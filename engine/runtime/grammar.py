@@ -23,6 +23,10 @@ _REST_OF_WORD = f"[a-z]{{0,{_MAX_LETTERS - 1}}}{_MORE_WORDS}"
 _LONGEST_TAIL = _MAX_WORDS * (_MAX_LETTERS + 1)
 _TEXT = "A-Za-z0-9 ,.;:!?'()&/%+"
 
+NOTHING = "none"
+# The small words that an edit may exchange, the longer ones first.
+_HEADS = ("during the", "in the", "at the", "by the", "a", "an", "the", "at", "in", "on", "during", "by")
+
 
 @dataclass(frozen=True)
 class Grammar:
@@ -51,12 +55,18 @@ def _bytes(text: str) -> int:
 
 
 def keywords_grammar(types: Sequence[str], spans: Sequence[str], most: int) -> Grammar:
-    """`[["type","span"],...]` with 0 to `most` pairs of the types and spans. Raises ValueError for none of them."""
+    """`[["type","span"],...]` with 1 to `most` pairs of the types and spans; `NOTHING` stands among both.
+
+    `[["none","none"]]` says that nothing may change. An empty list would say it shorter, but where a grammar may end
+    at once, GenAI 2026.4.1 forbids tokens that reach over that point (`[["`), and the model is led astray at its first
+    token. Raises ValueError for no types or no spans.
+    """
     if not types or not spans or most < 1:
         raise ValueError(f"keywords need types, spans and a count, got {len(types)}, {len(spans)} and {most}")
+    types, spans = [*types, NOTHING], list(dict.fromkeys([*spans, NOTHING]))
     pair = rf'\["{_one_of(types)}","{_one_of(spans)}"\]'
     longest = max(map(_bytes, types)) + max(map(_bytes, spans)) + len('["",""],')
-    return Grammar(rf"\[(?:{pair}(?:,{pair}){{0,{most - 1}}})?\]", 2 + most * longest)
+    return Grammar(rf"\[{pair}(?:,{pair}){{0,{most - 1}}}\]", 2 + most * longest)
 
 
 def _class(characters: str) -> str:
@@ -100,6 +110,37 @@ def values_grammar(values: Sequence[str]) -> Grammar:
         firsts.append(item + "".join(f"(?:,{later})?" for later in items[at + 1 :]))
     longest = sum(_bytes(value) + len('"",') for value in values)
     return Grammar(rf"\[(?:{'|'.join(firsts)})\]", 2 + longest)
+
+
+def edited_grammar(caption: str, changes: Sequence[tuple[str, str]]) -> Grammar:
+    """`"…"`: the caption with each (keyword, alternative) made and every other word as it was.
+
+    The small words before an alternative are free (articles and prepositions: "an orange car", "during the day"), and
+    words of the keyword may follow it ("red car" -> "blue" gives "blue car"). Raises ValueError if a keyword does not
+    stand in the caption beside the others.
+    """
+    spots: list[tuple[int, int, str]] = []
+    for keyword, alternative in changes:
+        # From the small words before the keyword to its end, so that the model may exchange them.
+        place = rf"(?<!\w)(?:(?:{'|'.join(_HEADS)}) )?{re.escape(keyword)}(?!\w)"
+        found = (m.span() for m in re.finditer(place, caption, re.IGNORECASE))
+        free = next((span for span in found if all(span[1] <= s or e <= span[0] for s, e, _ in spots)), None)
+        if free is None:
+            raise ValueError(f"{keyword!r} does not stand in {caption!r} beside the other keywords")
+        spots.append((*free, _region(caption[free[0]].isupper(), keyword, alternative)))
+    pattern, longest, at = "", 0, 0
+    for start, end, region in sorted(spots):
+        pattern += (_literal(caption[at:start]) if start > at else "") + region
+        longest, at = longest + _bytes(region), end
+    pattern += _literal(caption[at:]) if at < len(caption) else ""
+    return Grammar(f'"{pattern}"', 2 + _bytes(caption) + longest)
+
+
+def _region(capital: bool, keyword: str, alternative: str) -> str:
+    said = alternative.casefold().split()
+    tails = ["", *(f" {word}" for word in keyword.split() if word.casefold() not in said)]
+    texts = [f"{head} {alternative}{tail}".strip() for head in ("", *_HEADS) for tail in tails]
+    return _one_of([*texts, *(text[0].upper() + text[1:] for text in texts)] if capital else texts)
 
 
 def text_grammar(most_chars: int, letters: str = "") -> Grammar:

@@ -17,7 +17,7 @@ from ..interventions import Interventions
 from ..keys import content_key
 from ..models import llm
 from ..models.llm import AnswerError, Request
-from ..runtime.grammar import alternatives_grammar, keywords_grammar, text_grammar, values_grammar
+from ..runtime.grammar import alternatives_grammar, edited_grammar, keywords_grammar, text_grammar, values_grammar
 from ..source import Source
 from ..task import Task
 from ..variant import Variant
@@ -31,12 +31,17 @@ Ask = Callable[[str, Sequence[Request]], Sequence[str]]
 
 @dataclass(frozen=True)
 class RewriteSettings:
-    """Bounds: keywords of a caption, alternatives and words of a keyword, characters of a caption."""
+    """Bounds: keywords of a caption, alternatives and words of a keyword, characters of a caption.
+
+    `verbatim` holds the model to the caption's own words wherever no edit touches them, by grammar; without it the
+    model writes the whole caption anew.
+    """
 
     max_keywords: int
     max_alternatives: int
     max_words_keyword: int
     max_chars_caption: int
+    verbatim: bool
 
     def __post_init__(self) -> None:
         for name in ("max_keywords", "max_alternatives", "max_words_keyword", "max_chars_caption"):
@@ -178,6 +183,8 @@ def _written(
         changes = [(edit.keyword, edit.alternative) for edit in edits]
         letters = draft.caption + "".join(edit.alternative for edit in edits)
         prompt = llm.rewrite_prompt(task.sentence, draft.keep, draft.caption, changes)
+        if settings.verbatim:
+            return Request(prompt, edited_grammar(draft.caption, changes))
         return Request(prompt, text_grammar(settings.max_chars_caption, letters))
 
     requests = [[request(draft, edits) for edits in sets] for draft, sets in zip(drafts, chosen, strict=True)]

@@ -13,8 +13,8 @@ from counterfactory.engine.pocket.world import COLOURS, MATERIALS, TIMES, WEATHE
 from counterfactory.engine.runtime.grammar import (
     Grammar,
     alternatives_grammar,
+    edited_grammar,
     keywords_grammar,
-    text_grammar,
     values_grammar,
 )
 from counterfactory.engine.stages.rewrite import RewriteSettings
@@ -23,7 +23,9 @@ from counterfactory.engine.stages.words import spans
 from .data import HELD_OUT
 from .questions import CLASSIFY, KINDS_OF_QUESTION, SEGMENT, Exercise, exercise
 
-SETTINGS = RewriteSettings(max_keywords=6, max_alternatives=4, max_words_keyword=3, max_chars_caption=400)
+SETTINGS = RewriteSettings(
+    max_keywords=6, max_alternatives=4, max_words_keyword=3, max_chars_caption=400, verbatim=True
+)
 _KNOWN = {*WEATHERS, *TIMES, *COLOURS, *MATERIALS}
 
 
@@ -39,7 +41,7 @@ def _alternatives_form(drawn: Exercise) -> Grammar:
 
 
 def _rewrite_form(drawn: Exercise) -> Grammar:
-    return text_grammar(SETTINGS.max_chars_caption)
+    return edited_grammar(drawn.case.caption, [(old, new) for _, old, new in drawn.changes])
 
 
 _FORMS: dict[str, Callable[[Exercise], Grammar]] = {

@@ -18,6 +18,7 @@ from counterfactory.engine.edit import EDIT_TYPES
 from counterfactory.engine.models.llm import alternatives_prompt, keywords_prompt, rewrite_prompt, write_answer
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS, Scene
+from counterfactory.engine.runtime.grammar import NOTHING
 from counterfactory.engine.task import builtin_task
 
 from .data import scene
@@ -244,7 +245,7 @@ class Writer:
     def keywords(self) -> Exercise:
         """Question 1."""
         case = self.situation()
-        pairs = [list(pair) for pair in changeable(case)]
+        pairs = [list(pair) for pair in changeable(case)] or [[NOTHING, NOTHING]]
         return Exercise(keywords_prompt(case.task, case.types, case.keep, case.caption), write_answer(pairs), case)
 
     def _case_with_keywords(self) -> tuple[Situation, list[tuple[str, str]]]:
