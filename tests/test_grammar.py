@@ -27,7 +27,7 @@ EDITED = edited_grammar("a red car on a street at sunset.", [("at sunset", "nigh
 ACCEPTED = [
     (KEYWORDS, '[["none","none"]]'),
     (EDITED, '"an orange car on a street at night."'),
-    (EDITED, '"a orange car on a street during night."'),
+    (EDITED, '"the orange car on a street during night."'),
     (EDITED, '"orange car on a street at the night."'),
     (KEYWORDS, '[["weather","foggy"]]'),
     (KEYWORDS, '[["weather","foggy"],["colour","red car"]]'),
@@ -51,6 +51,7 @@ ACCEPTED = [
 REJECTED = [
     (KEYWORDS, "[]"),
     (EDITED, '"a red car on a street at night."'),
+    (EDITED, '"a orange car on a street at night."'),
     (EDITED, '"an orange car on the street at night."'),
     (EDITED, '"an orange car car on a street at night."'),
     (EDITED, '"an orange bus on a street at night."'),

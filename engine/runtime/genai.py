@@ -68,9 +68,9 @@ class GenaiLlm:
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
             raise CounterfactoryError(f"the language model failed on {len(requests)} requests: {reason}") from error
-        for result in results:
-            self.usage.prompt_tokens += int(result.perf_metrics.get_num_input_tokens())
-            self.usage.generated_tokens += int(result.perf_metrics.get_num_generated_tokens())
+        self.usage.prompt_tokens += sum(int(result.perf_metrics.get_num_input_tokens()) for result in results)
+        # Each result reports the generated tokens of the whole call (GenAI 2026.4.1).
+        self.usage.generated_tokens += int(results[0].perf_metrics.get_num_generated_tokens())
         return [str(result.m_generation_ids[0]) for result in results]
 
 

@@ -139,8 +139,18 @@ def edited_grammar(caption: str, changes: Sequence[tuple[str, str]]) -> Grammar:
 def _region(capital: bool, keyword: str, alternative: str) -> str:
     said = alternative.casefold().split()
     tails = ["", *(f" {word}" for word in keyword.split() if word.casefold() not in said)]
-    texts = [f"{head} {alternative}{tail}".strip() for head in ("", *_HEADS) for tail in tails]
+    heads = ["", *(head for head in _HEADS if head not in _wrong_articles(alternative.casefold()))]
+    texts = [f"{head} {alternative}{tail}".strip() for head in heads for tail in tails]
     return _one_of([*texts, *(text[0].upper() + text[1:] for text in texts)] if capital else texts)
+
+
+def _wrong_articles(word: str) -> tuple[str, ...]:
+    """The indefinite articles that cannot stand before a word, by its first letters; none where sound and letter part
+    ("hour", "university", "European", "one-way").
+    """
+    if word.startswith(("h", "u", "eu", "one")):
+        return ()
+    return ("a",) if word[0] in "aeio" else ("an",)
 
 
 def text_grammar(most_chars: int, letters: str = "") -> Grammar:

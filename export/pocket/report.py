@@ -36,7 +36,7 @@ from counterfactory.engine.task import builtin_task
 from .curves import draw_curves, read_logs
 from .data import HELD_OUT, scene
 
-_CAPTIONED, _EDITED, _VARIANTS = 400, 120, 5
+_CAPTIONED, _EDITED, _VARIANTS = 300, 80, 5
 BARS = {"caption_facts": 0.95, "vae_psnr_db": 28.0, "edit_success": 0.90, "colour_success": 0.80, "layout_miou": 0.80}
 
 
