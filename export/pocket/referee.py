@@ -25,7 +25,7 @@ from .convnets import DenseHead, ObjectHead, Trunk, channels_last
 from .data import HELD_OUT, TRAIN, ScenePool, as_pixels, scene
 from .training import Recipe, batches, fit
 
-RECIPE = Recipe(steps=700, lr=3e-3, seed=41, weight_decay=1e-2, save_every=100)
+RECIPE = Recipe(steps=1500, lr=3e-3, seed=41, weight_decay=1e-2, save_every=100)
 OUTPUTS = ("mask_logits", "weather", "time", "colour", "kind")
 _BATCH = 16
 _WIDTHS = (32, 56, 96, 128)
