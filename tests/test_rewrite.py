@@ -221,6 +221,7 @@ def test_values_and_alternatives_that_may_be_used() -> None:
     assert allowed_values(["blue", "blue car", "two trucks"], "red car", ("car", "truck")) == ("blue", "blue car")
     found = ["blue car", "Blue car", "red car", "blue bus", " ", "green car "]
     assert allowed_alternatives(found, "red car", ("car", "bus")) == ("blue car", "green car")
+    assert allowed_alternatives(["very foggy", "Foggy", "misty"], "foggy", ()) == ("misty",)
 
 
 choice_lists = st.lists(st.tuples(st.sampled_from(["weather", "time", "colour"]), st.integers(0, 3)), max_size=5).map(

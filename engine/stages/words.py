@@ -71,10 +71,10 @@ def allowed_values(values: Sequence[str], keyword: str, keep: Sequence[str]) -> 
 
 
 def allowed_alternatives(found: Sequence[str], keyword: str, keep: Sequence[str]) -> tuple[str, ...]:
-    """The model's alternatives, each once, without the keyword and without those that would touch a word to keep."""
+    """The model's alternatives, each once, without those that still say the keyword or would touch a word to keep."""
     usable = [value.strip() for value in found]
     same = keyword.casefold()
-    return distinct([v for v in usable if v and v.casefold() != same and not broken_word(keyword, v, keep)])
+    return distinct([v for v in usable if v and same not in v.casefold() and not broken_word(keyword, v, keep)])
 
 
 def fault(caption: str, edited: str, edits: Sequence[Edit], keep: Sequence[str]) -> str | None:
