@@ -270,9 +270,6 @@ def test_prompts_carry_one_line_of_plain_text() -> None:
             read(text)
 
 
-needs_weights = pytest.mark.skipif(not WEIGHTS.exists(), reason="no pocket language model: its answers go unchecked")
-
-
 def test_a_missing_or_broken_model_is_one_clear_sentence(tmp_path: Path) -> None:
     from counterfactory.engine.runtime.genai import GenaiLlm
 
@@ -285,7 +282,6 @@ def test_a_missing_or_broken_model_is_one_clear_sentence(tmp_path: Path) -> None
         GenaiLlm(tmp_path / "none.gguf", precision="f16", threads=1)
 
 
-@needs_weights
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_an_answer_does_not_depend_on_company(precision: str) -> None:
     from counterfactory.engine.runtime.genai import GenaiLlm
@@ -305,7 +301,6 @@ def test_an_answer_does_not_depend_on_company(precision: str) -> None:
     assert 0 < fresh.usage.generated_tokens * 2 == llm.usage.generated_tokens
 
 
-@needs_weights
 def test_the_pocket_model_rewrites_street_captions() -> None:
     from counterfactory.engine.runtime.genai import GenaiLlm
 
