@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     commands_ = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_demo(commands_)
     _add_generate(commands_)
+    _add_estimate(commands_)
     _add_check(commands_)
     _add_evaluate(commands_)
     _add_report(commands_)
@@ -67,27 +68,47 @@ def _add_demo(parsers: _Commands[argparse.ArgumentParser]) -> None:
 
 def _add_generate(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser = parsers.add_parser("generate", help="make a suite from your images; run again, it goes on where it was")
-    parser.add_argument("sources", type=Path, metavar="SOURCES", help="folder of images, or a .csv or .jsonl file")
+    _add_sources(parser)
     task = parser.add_mutually_exclusive_group()
     task.add_argument(
         "--task", choices=("classification", "segmentation"), help="what the model under test does (classification)"
     )
     task.add_argument("--task-file", type=Path, metavar="FILE", help="a task of your own (TOML)")
-    parser.add_argument(
-        "--labels", type=Path, metavar="FILE", help="labels (and masks) of a folder's images, CSV or JSONL"
-    )
-    parser.add_argument("--masks", type=Path, metavar="DIR", help="folder of masks with the images' names")
     parser.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")
-    parser.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
-    parser.add_argument("--variants", type=_positive, default=5, metavar="N", help="variants a source (%(default)s)")
     parser.add_argument("--edits", type=_span, default=(1, 3), metavar="N|A..B", help="edits a variant (1..3)")
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="another seed, another suite (%(default)s)")
     parser.add_argument(
         "--interventions", type=Path, metavar="FILE", help="the only edits allowed, such as 'time: night'"
     )
     parser.add_argument("--shard", type=_positive, metavar="N", help="sources that travel together (the profile's)")
-    parser.add_argument("--limit", type=_positive, metavar="N", help="use the first N sources only")
+    parser.add_argument(
+        "--metrics",
+        type=Path,
+        metavar="FILE",
+        help="what it costs so far: JSON lines, one a second; Prometheus text if FILE ends in .prom",
+    )
     parser.set_defaults(run=commands.generate)
+
+
+def _add_estimate(parsers: _Commands[argparse.ArgumentParser]) -> None:
+    parser = parsers.add_parser("estimate", help="predict a run's time and cost, and what would be in memory when")
+    _add_sources(parser)
+    parser.add_argument(
+        "--memory", type=_gigabytes, metavar="GB", help="plan for this much, in 10^9 bytes (this machine's, and 24)"
+    )
+    parser.set_defaults(run=commands.estimate)
+
+
+def _add_sources(parser: argparse.ArgumentParser) -> None:
+    """What a suite is made of, and how many variants of each."""
+    parser.add_argument("sources", type=Path, metavar="SOURCES", help="folder of images, or a .csv or .jsonl file")
+    parser.add_argument(
+        "--labels", type=Path, metavar="FILE", help="labels (and masks) of a folder's images, CSV or JSONL"
+    )
+    parser.add_argument("--masks", type=Path, metavar="DIR", help="folder of masks with the images' names")
+    parser.add_argument("--limit", type=_positive, metavar="N", help="use the first N sources only")
+    parser.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
+    parser.add_argument("--variants", type=_positive, default=5, metavar="N", help="variants a source (%(default)s)")
 
 
 def _add_check(parsers: _Commands[argparse.ArgumentParser]) -> None:
@@ -127,6 +148,16 @@ def _positive(text: str) -> int:
     if not re.fullmatch(r"\d+", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"a whole number above 0 is needed, got {text!r}")
     return int(text)
+
+
+def _gigabytes(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.001 <= value <= 1e6:
+        raise argparse.ArgumentTypeError(f"a number of gigabytes is needed, got {text!r}")
+    return value
 
 
 def _cosine(text: str) -> float:

@@ -27,7 +27,8 @@ from .report.folder import Text, write_report
 from .source import Problem, Source, find_sources
 from .stages.check import CheckSettings, verdict
 from .suite import Suite, read_metadata
-from .summary import as_data, cost_line, count_line, evaluation_table, shortfall_lines
+from .suite.metadata import FILE as METADATA
+from .summary import as_data, cost_line, cost_table, count_line, evaluation_table, shortfall_lines, use_line
 from .task import Task, builtin_task, load_task
 from .terminal import Terminal
 
@@ -49,18 +50,18 @@ def generate(args: Namespace, terminal: Terminal) -> int:
         interventions=None if args.interventions is None else load_interventions(args.interventions),
     )
     _keep_apart(args.sources, args.out)
-    sources, problems = _read(args.sources, terminal, labels=args.labels, masks=args.masks)
-    if args.limit is not None:
-        sources = sources[: args.limit]
-    if not sources:
-        raise CounterfactoryError(f"none of the {len(problems)} images in {args.sources} can be used")
+    sources, problems = _usable(args, terminal)
     _mention_street_world(profile, sources, terminal)
     with Suite.open(args.out) as suite, terminal.progress() as on_progress:
-        report = Journey(profile, settings).run(sources, suite, on_progress)
+        report = Journey(profile, settings).run(sources, suite, on_progress, args.metrics)
     for problem in report.problems:
         terminal.warn(f"skipped {problem.name}: {problem.reason}")
+    if report.metrics_problem:
+        terminal.warn(report.metrics_problem)
     terminal.say(cost_line(report))
     terminal.say(count_line(report))
+    terminal.say(use_line(report))
+    terminal.show(cost_table(report))
     for line in shortfall_lines(report):
         terminal.say(line)
     terminal.say(f"suite      {args.out}")
@@ -79,6 +80,14 @@ def _keep_apart(sources: Path, suite: Path) -> None:
     """A suite among its own sources would be read as sources the next time."""
     if sources.is_dir() and suite.resolve().is_relative_to(sources.resolve()):
         raise CounterfactoryError(f"the suite {suite} would lie among its sources in {sources}; name a folder outside")
+
+
+def _usable(args: Namespace, terminal: Terminal) -> tuple[list[Source], list[Problem]]:
+    """The sources that the command line names, up to its limit; there is at least one."""
+    sources, problems = _read(args.sources, terminal, labels=args.labels, masks=args.masks)
+    if not sources:
+        raise CounterfactoryError(f"none of the {len(problems)} images in {args.sources} can be used")
+    return sources[: args.limit], problems
 
 
 def _read(
@@ -110,6 +119,33 @@ def _size(path: Path) -> tuple[int, int]:
         return image.size
 
 
+def estimate(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory estimate`."""
+    from . import forecast
+    from .estimate import estimate as predict
+
+    profile = load_profile(args.profile)
+    sources, problems = _usable(args, terminal)
+    asked = None if args.memory is None else round(args.memory * 1e9)
+    predicted = predict(profile, sources, args.variants, asked)
+    for line in forecast.cost_lines(predicted):
+        terminal.say(line)
+    terminal.show(forecast.stage_table(predicted))
+    shown: Table | None = None
+    for holding in predicted.holdings:
+        terminal.say(forecast.holding_line(holding))
+        if holding.timeline is None:
+            continue
+        table = forecast.holding_table(predicted, holding)
+        if table != shown:
+            terminal.show(table)
+        shown = table
+    for note in predicted.assumptions:
+        terminal.say(f"assumed    {note}")
+    terminal.finish(forecast.as_data(predicted))
+    return len(problems)
+
+
 def demo(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory demo`."""
     from .pocket.demo import run_demo
@@ -121,15 +157,17 @@ def demo(args: Namespace, terminal: Terminal) -> int:
 def check(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory check`."""
     settings = _thresholds(load_profile(args.profile).check, args)
-    rows = read_metadata(args.suite)
-    before = Counter(row["verdict"] for row in rows)
-    for row in rows:
-        if row["scores"] is None:
-            raise CounterfactoryError(f"{row['file_name']} was never scored; run `counterfactory generate` again")
-        row["reason"] = verdict(row["scores"], settings)
-        row["verdict"] = "accepted" if row["reason"] is None else "rejected"
-    after = Counter(row["verdict"] for row in rows)
+    if not (args.suite / METADATA).is_file():
+        read_metadata(args.suite)  # says what is wrong, and no lock is left in a folder that is no suite
     with Suite.open(args.suite) as suite:
+        rows = read_metadata(args.suite)
+        before = Counter(row["verdict"] for row in rows)
+        for row in rows:
+            if row["scores"] is None:
+                raise CounterfactoryError(f"{row['file_name']} was never scored; run `counterfactory generate` again")
+            row["reason"] = verdict(row["scores"], settings)
+            row["verdict"] = "accepted" if row["reason"] is None else "rejected"
+        after = Counter(row["verdict"] for row in rows)
         suite.write_metadata(rows)
         _record_verdicts(suite, settings, after["accepted"], after["rejected"])
     terminal.say(

@@ -4,38 +4,45 @@
 
 Sources arrive, a suite is filled. Shard by shard, every stage looks up what the ledger has under its content keys,
 does what is missing, and records it; so an interrupted run, a repeated one and a changed one are all the same run.
-Models are opened when a stage first has work, and a stage that has none opens nothing.
+Models are opened when a stage first has work, and a stage that has none opens nothing. Files are read ahead of the
+models and written behind them, a bounded number at a time; finished rows wait on the disk, so that memory does not
+grow with the suite.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.kernels.edges import canny_edges
-
+from .checker import Checker
 from .errors import CounterfactoryError
+from .estimate import plan_holding
 from .interventions import Interventions
 from .keys import content_key
-from .models.clip import ClipImage, ClipText
+from .metrics import MetricsFile
 from .models.library import Library
 from .models.llm import Request
+from .models.opened import Opened
+from .painter import Painter
+from .pictures import Image, Pictures
 from .profile import Profile
+from .rates import measured_rates, save_rates
 from .record import Report, Result, metadata_row, run_record
-from .runtime.genai import GenaiLlm
-from .schedule.evaluations import Fill
+from .schedule.energy import EnergyMeter, peak_memory_bytes
 from .schedule.meter import Meter, Progress
-from .source import Problem, Source, load_mask, load_pixels
+from .schedule.overlap import Behind, ahead, in_chunks
+from .schedule.residency import Residency
+from .source import Problem, Source, load_mask
 from .stages.caption import caption_images
-from .stages.check import Embedded, score, verdict
-from .stages.paint import PaintJob, paint
+from .stages.check import verdict
 from .stages.rewrite import Wanted, rewrite
 from .suite import Painted, Suite
 from .task import Task
@@ -43,9 +50,10 @@ from .variant import Variant
 
 __all__ = ["Journey", "JourneySettings", "Progress", "Report"]
 
-T = TypeVar("T")
-Image = NDArray[np.uint8]
 Floats = NDArray[np.float32]
+
+# Batches of pictures that may wait to be written.
+_BEHIND = 2
 
 
 @dataclass(frozen=True)
@@ -75,104 +83,144 @@ class Journey:
         self.settings = settings
         self.library = Library(profile.models.path, profile.runtime)
 
+    @property
+    def cores(self) -> int:
+        """The cores that a run holds."""
+        return self.profile.runtime.threads or os.cpu_count() or 1
+
     def run(
-        self, sources: Sequence[Source], suite: Suite, on_progress: Callable[[Progress], None] | None = None
+        self,
+        sources: Sequence[Source],
+        suite: Suite,
+        on_progress: Callable[[Progress], None] | None = None,
+        metrics: Path | None = None,
     ) -> Report:
         """Bring the suite to what the settings ask for and return what it took.
 
-        Sources whose file has changed or gone since they were found are reported as problems. Raises
-        CounterfactoryError for what stops the whole run; what was done by then is kept.
+        `metrics` is a file that is kept up to date with the costs so far (see `MetricsFile`). Sources whose file has
+        changed or gone since they were found are reported as problems. Raises CounterfactoryError for what stops the
+        whole run; what was done by then is kept.
         """
-        began = time.monotonic()
-        run = _Run(self, suite, len(sources), on_progress or (lambda _: None))
+        energy = EnergyMeter()
+        stream = None if metrics is None else MetricsFile(metrics, devices=self.cores, energy=energy)
+        # Energy counters wrap around: somebody has to read them now and then.
+        meter = Meter(on_progress or (lambda _: None), stream.write if stream else lambda _: energy.joules())
         size = self.profile.shard_sources
-        for start in range(0, len(sources), size):
-            run.shard(sources[start : start + size])
-        suite.write_metadata([metadata_row(result, self.profile) for result in run.results])
-        verdicts = [verdict(result.scores, self.profile.check) for result in run.results]
-        report = Report(
-            sources=len(sources) - len(run.problems),
-            variants=len(run.results),
-            accepted=verdicts.count(None),
-            rejected=len(verdicts) - verdicts.count(None),
-            dropped=len(run.dropped),
-            painted=run.painted,
-            reused=len(run.results) - run.painted,
-            problems=tuple(run.problems),
-            shortfalls=tuple(run.shortfalls),
-            stage_seconds={name: round(seconds, 3) for name, seconds in run.meter.seconds.items()},
-            models_load_s=round(run.meter.load_s, 3),
-            wall_s=round(time.monotonic() - began, 3),
-            cores=self.profile.runtime.threads or os.cpu_count() or 1,
-            fill=run.fill.share,
-        )
+        with suite.spool() as rows, _last_word(stream, meter):
+            run = _Run(self, suite, len(sources), meter, rows.add)
+            shards = [sources[start : start + size] for start in range(0, len(sources), size)]
+            looked_at = ahead(shards, run.look, depth=1)
+            while (shard := run.next_shard(looked_at)) is not None:
+                run.take(shard)
+            suite.write_metadata(rows)
+        report = run.report(energy, self.cores, stream.problem if stream else None)
+        save_rates(measured_rates(self.profile, report, self.settings.variants))
         suite.write_run(run_record(self.profile, self.settings, self.library, report, run.dropped))
         return report
 
 
-class _Run:
-    """One run of a journey: the models that are open, the results so far, and the meter."""
+@contextmanager
+def _last_word(stream: MetricsFile | None, meter: Meter) -> Iterator[None]:
+    """Whatever ends a run, its metrics say how far it came."""
+    try:
+        yield
+    finally:
+        if stream is not None:
+            stream.write(meter, final=True)
 
-    def __init__(self, journey: Journey, suite: Suite, total: int, on_progress: Callable[[Progress], None]) -> None:
+
+@dataclass(frozen=True)
+class _Shard:
+    """Sources that travel together, their captions' keys, the captions on record, and the pictures read so far."""
+
+    sources: Sequence[Source]
+    keys: dict[str, str]
+    captions: dict[str, str]
+    pictures: Pictures
+
+
+class _Run:
+    """One run of a journey: the models that are open, what it found out about all shards, and the meter."""
+
+    def __init__(
+        self, journey: Journey, suite: Suite, total: int, meter: Meter, keep: Callable[[Mapping[str, Any]], None]
+    ) -> None:
         self.profile, self.settings, self.library = journey.profile, journey.settings, journey.library
-        self.suite, self.total, self.meter = suite, total, Meter(on_progress)
-        self.results: list[Result] = []
+        self.suite, self.meter, self.total = suite, meter, total
+        self.goal = total * journey.settings.variants
+        shards = -(-total // self.profile.shard_sources)
+        self.models = Opened(self.library, self.profile, meter, _residency(self.profile, self.library, shards))
+        self._asked = False
         self.dropped: list[Variant] = []
         self.problems: list[Problem] = []
         self.shortfalls: list[Problem] = []
-        self.painted = 0
-        self.fill = Fill(self.profile.paint.batch)
-        self._models: dict[str, Any] = {}
+        self.variants = self.painted = 0
+        self._painter, self._checker = Painter(self.models, self.profile), Checker(self.models)
+        self._keep = keep
 
-    def shard(self, sources: Sequence[Source]) -> None:
+    def look(self, sources: Sequence[Source]) -> _Shard:
+        """Look a shard's captions up and read the pictures that lack one; runs beside the shard before it."""
+        made_by = (self.profile.image, self.profile.caption, self.library.digest("caption"))
+        keys = {source.key: content_key("caption", source.digest, *made_by) for source in sources}
+        captions: dict[str, str] = self.suite.get("caption", list(keys.values()))
+        pictures = Pictures(self.profile.image)
+        pictures.of(source for source in sources if keys[source.key] not in captions)
+        return _Shard(sources, keys, captions, pictures)
+
+    def next_shard(self, shards: Iterator[tuple[Sequence[Source], _Shard | Exception]]) -> _Shard | None:
+        """The next shard, once it was looked at; None at the end."""
+        with self.meter.stage("read"):
+            _, shard = next(shards, (None, None))
+        if isinstance(shard, Exception):
+            raise shard
+        return shard
+
+    def take(self, shard: _Shard) -> None:
         """Take a shard through every stage."""
-        images = self._read(sources)
-        kept = [source for source in sources if source.key in images]
-        captions = self._caption(kept, images)
-        variants = self._rewrite(kept, captions)
+        captions = self._caption(shard)
+        variants = self._rewrite([source for source in shard.sources if source.key in captions], captions)
         self.dropped += [v for v in variants if v.dropped is not None]
         standing = [v for v in variants if v.dropped is None]
-        rows = self._paint(standing, images)
-        scores = self._check(standing, rows, images)
-        self.results += [Result(v, rows[v.key], scores[v.key]) for v in standing]
+        embeds: dict[str, Floats] = {}
+        rows = self._paint(standing, shard.pictures, embeds)
+        scores = self._check([v for v in standing if v.key in rows], rows, shard.pictures, embeds)
+        for variant in standing:
+            if variant.key in scores:
+                self._finish(Result(variant, rows[variant.key], scores[variant.key]))
+        self.problems += shard.pictures.problems
 
-    def _read(self, sources: Sequence[Source]) -> dict[str, Image]:
-        """The shard's pictures at the size to paint, by source key."""
-        size, images = self.profile.image, {}
-        with self.meter.stage("read"):
-            for source in sources:
-                try:
-                    images[source.key] = load_pixels(source, size.short_side, size.multiple, size.max_long_side)
-                except CounterfactoryError as error:
-                    self.problems.append(Problem(source.name, str(error)))
-        return images
+    def _finish(self, result: Result) -> None:
+        self._keep(metadata_row(result, self.profile))
+        self.variants += 1
+        accepted = verdict(result.scores, self.profile.check) is None
+        self.meter.verdicts(int(accepted), int(not accepted))
 
-    def _caption(self, sources: Sequence[Source], images: Mapping[str, Image]) -> dict[str, str]:
+    def _caption(self, shard: _Shard) -> dict[str, str]:
         """Captions by source key."""
-        settings = self.profile.caption
-        made_by = (self.profile.image, settings, self.library.digest("caption"))
-        keys = {source.key: content_key("caption", source.digest, *made_by) for source in sources}
+        settings, captions = self.profile.caption, shard.captions
         with self.meter.stage("caption"):
-            captions: dict[str, str] = self.suite.get("caption", list(keys.values()))
-            todo = {keys[s.key]: images[s.key] for s in sources if keys[s.key] not in captions}
-            self.meter.advance("caption", len(sources) - len(todo), self.total)
-            for part in _chunks(list(todo.items()), settings.batch):
-                blip2 = self._opened("caption", lambda: self.library.blip2(settings.batch))
-                texts = caption_images([image for _, image in part], blip2, settings)
-                made = {key: text for (key, _), text in zip(part, texts, strict=True)}
+            todo = [source for source in shard.sources if shard.keys[source.key] not in captions]
+            self.meter.advance("caption", len(shard.sources) - len(todo), self.total)
+            images = shard.pictures.of(todo)
+            if images:
+                self.models.enter("caption")
+            for part in in_chunks(images.items(), settings.batch):
+                texts = caption_images([image for _, image in part], self.models.blip2(), settings)
+                made = {shard.keys[key]: text for (key, _), text in zip(part, texts, strict=True)}
                 self.suite.put("caption", made)
-                captions |= made
-                self.meter.advance("caption", len(part), self.total)
-        return {source_key: captions[key] for source_key, key in keys.items()}
+                captions.update(made)
+                self.meter.advance("caption", len(part), self.total, made=len(part))
+        return {key: captions[content] for key, content in shard.keys.items() if content in captions}
 
     def _rewrite(self, sources: Sequence[Source], captions: Mapping[str, str]) -> list[Variant]:
         """The variants that the shard's sources are to have, dropped ones included."""
         settings = self.settings
         wanted = Wanted(settings.variants, settings.edits, settings.seed, settings.interventions)
+        self._asked = False
         with self.meter.stage("rewrite"):
             texts = [captions[source.key] for source in sources]
             rewritten = rewrite(sources, texts, settings.task, self.profile.rewrite, wanted, self._ask)
-            self.meter.advance("rewrite", len(sources), self.total)
+            self.meter.advance("rewrite", len(sources), self.total, made=len(sources))
         for source, result in zip(sources, rewritten, strict=True):
             if result.shortfall:
                 self.shortfalls.append(Problem(source.name, result.shortfall))
@@ -185,122 +233,112 @@ class _Run:
         answers: dict[str, str] = self.suite.get("rewrite", keys)
         todo = [(key, request) for key, request in zip(keys, requests, strict=True) if key not in answers]
         if todo:
-            llm: GenaiLlm = self._opened("rewrite", self.library.llm)
+            if not self._asked:
+                self.models.enter("rewrite")
+            self._asked = True
+            llm = self.models.llm()
+            before, began = llm.usage, time.perf_counter()
             texts = llm.generate([request for _, request in todo])
+            spent = time.perf_counter() - began
+            # Its running batch is the runtime's own affair: no capacity, so it does not count for the fill.
+            self.meter.work("rewrite", "llm").add(len(todo), 0, spent)
+            used = llm.usage - before
+            self.meter.tokens("rewrite", used.prompt_tokens, used.generated_tokens)
             made = {key: text for (key, _), text in zip(todo, texts, strict=True)}
             self.suite.put("rewrite", made)
             answers |= made
         return [answers[key] for key in keys]
 
-    def _paint(self, variants: Sequence[Variant], images: Mapping[str, Image]) -> dict[str, dict[str, Any]]:
-        """The ledger's rows of painted variants, by variant key."""
-        profile, settings = self.profile, self.profile.paint
-        made_by = (profile.image, profile.edges, settings, self.library.digest("paint"))
+    def _paint(
+        self, variants: Sequence[Variant], pictures: Pictures, embeds: dict[str, Floats]
+    ) -> dict[str, dict[str, Any]]:
+        """The ledger's rows of painted variants, by variant key; adds the text embeddings that came up."""
+        profile = self.profile
+        made_by = (profile.image, profile.edges, profile.paint, self.library.digest("paint"))
         keys = {v.key: content_key("paint", v.key, *made_by) for v in variants}
-        goal = self.total * self.settings.variants
         with self.meter.stage("paint"):
             rows = self.suite.images("paint", list(keys.values()))
             todo = [v for v in variants if keys[v.key] not in rows]
-            self.meter.advance("paint", len(variants) - len(todo), goal)
-            for same_size in _by_size(todo, images):
-                for batch in _chunks_lazily(self._pictures(same_size, images), settings.decode_batch):
-                    painted = [self._painted(v, keys[v.key], pixels) for v, pixels in batch]
-                    rows |= self.suite.write_images("paint", painted)
-                    self.painted += len(painted)
-                    self.meter.advance("paint", len(painted), goal)
-        return {variant_key: rows[key] for variant_key, key in keys.items()}
+            self.meter.advance("paint", len(variants) - len(todo), self.goal)
+            images = pictures.of(v.source for v in todo)
+            todo = [v for v in todo if v.source.key in images]
+            if todo:
+                self.models.enter("paint")
 
-    def _pictures(self, variants: Sequence[Variant], images: Mapping[str, Image]) -> Iterator[tuple[Variant, Image]]:
-        """Paint variants of one picture size; edges and hint are made once a source, text states once a caption."""
-        settings = self.profile.paint
-        denoiser = self._opened("paint", lambda: self.library.denoiser(settings.batch, settings.decode_batch))
-        text = self._opened("text", lambda: self.library.clip_text(settings.batch))
-        height, width = images[variants[0].source.key].shape[:2]
-        plans = self._opened(f"paint {width} x {height}", lambda: denoiser.of(height, width))
-        source_keys = list(dict.fromkeys(v.source.key for v in variants))
-        edges = canny_edges(np.stack([images[key] for key in source_keys]), self.profile.edges)
-        hints = dict(zip(source_keys, plans.embed_hints(edges), strict=True))
-        captions = list(dict.fromkeys(v.edited_caption for v in variants))
-        states, _ = text.encode([settings.negative_prompt, *captions])
-        texts = dict(zip(captions, states[1:], strict=True))
-        jobs = [PaintJob(v.key, texts[v.edited_caption], hints[v.source.key]) for v in variants]
-        for order, pixels in paint(jobs, states[0], plans, settings, self.fill):
-            yield variants[order], pixels
+            def write(batch: Sequence[tuple[Variant, Image]]) -> None:
+                painted = [_painted(variant, keys[variant.key], pixels) for variant, pixels in batch]
+                rows.update(self.suite.write_images("paint", painted))
 
-    def _painted(self, variant: Variant, key: str, pixels: Image) -> Painted:
-        mask = load_mask(variant.source, pixels.shape[:2]) if variant.source.mask_path is not None else None
-        return Painted(key, variant.source.name, pixels, mask)
+            with Behind(write, _BEHIND) as writer:
+                for batch in in_chunks(self._painter.paint(todo, images, embeds), profile.paint.decode_batch):
+                    writer.put(batch)
+                    self.painted += len(batch)
+                    self.meter.advance("paint", len(batch), self.goal, made=len(batch))
+        return {variant_key: rows[key] for variant_key, key in keys.items() if key in rows}
 
     def _check(
-        self, variants: Sequence[Variant], rows: Mapping[str, dict[str, Any]], images: Mapping[str, Image]
+        self,
+        variants: Sequence[Variant],
+        rows: Mapping[str, dict[str, Any]],
+        pictures: Pictures,
+        embeds: dict[str, Floats],
     ) -> dict[str, dict[str, float]]:
         """Scores by variant key."""
-        batch = self.profile.check.batch
-        made_by = (batch, self.library.digest("check"))
+        made_by = (self.profile.check.batch, self.profile.paint.batch, self.library.digest("check"))
         keys = {
             v.key: content_key(
                 "check", rows[v.key]["image"]["sha256"], v.source.key, v.caption, v.edited_caption, *made_by
             )
             for v in variants
         }
-        goal = self.total * self.settings.variants
         with self.meter.stage("check"):
             scores: dict[str, dict[str, float]] = self.suite.get("check", list(keys.values()))
             todo = [v for v in variants if keys[v.key] not in scores]
-            self.meter.advance("check", len(variants) - len(todo), goal)
-            sources = list({v.source.key: images[v.source.key] for v in todo}.items())
-            seen: dict[str, Floats] = {}
-            for part in _chunks(sources, batch):
-                seen |= zip(
-                    (key for key, _ in part), self._clip_image().encode([image for _, image in part]), strict=True
-                )
-            captions = list(dict.fromkeys(text for v in todo for text in (v.caption, v.edited_caption)))
-            said: dict[str, Floats] = {}
-            for words in _chunks(captions, batch):
-                said |= zip(words, self._clip_text().encode(words)[1], strict=True)
-            for some in _chunks(todo, batch):
-                embedded = Embedded(
-                    source_image=np.stack([seen[v.source.key] for v in some]),
-                    source_text=np.stack([said[v.caption] for v in some]),
-                    variant_image=self._clip_image().encode([self.suite.load_image(rows[v.key]) for v in some]),
-                    variant_text=np.stack([said[v.edited_caption] for v in some]),
-                )
-                made = dict(zip((keys[v.key] for v in some), score(embedded), strict=True))
+            self.meter.advance("check", len(variants) - len(todo), self.goal)
+            images = pictures.of(v.source for v in todo)
+            todo = [v for v in todo if v.source.key in images]
+            if todo:
+                self.models.enter("check")
+            for some in self._checker.scores(todo, images, embeds, lambda v: self.suite.load_image(rows[v.key])):
+                made = {keys[variant_key]: found for variant_key, found in some.items()}
                 self.suite.put("check", made)
                 scores |= made
-                self.meter.advance("check", len(some), goal)
-        return {variant_key: scores[key] for variant_key, key in keys.items()}
+                self.meter.advance("check", len(some), self.goal, made=len(some))
+        return {variant_key: scores[key] for variant_key, key in keys.items() if key in scores}
 
-    def _clip_image(self) -> ClipImage:
-        opened: ClipImage = self._opened("check image", lambda: self.library.clip_image(self.profile.check.batch))
-        return opened
-
-    def _clip_text(self) -> ClipText:
-        opened: ClipText = self._opened("check text", lambda: self.library.clip_text(self.profile.check.batch))
-        return opened
-
-    def _opened(self, name: str, opener: Callable[[], Any]) -> Any:
-        """A model, opened the first time that it is asked for."""
-        if name not in self._models:
-            with self.meter.loading():
-                self._models[name] = opener()
-        return self._models[name]
-
-
-def _chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
-def _chunks_lazily(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    waiting = iter(items)
-    while part := list(islice(waiting, size)):
-        yield part
+    def report(self, energy: EnergyMeter, cores: int, metrics_problem: str | None) -> Report:
+        """What the run did and took."""
+        meter = self.meter
+        return Report(
+            sources=self.total - len(self.problems),
+            variants=self.variants,
+            accepted=meter.accepted,
+            rejected=meter.rejected,
+            dropped=len(self.dropped),
+            painted=self.painted,
+            reused=self.variants - self.painted,
+            problems=tuple(self.problems),
+            shortfalls=tuple(self.shortfalls),
+            stages=meter.costs(),
+            plans=meter.plans(),
+            wall_s=round(meter.elapsed_s, 3),
+            cores=cores,
+            peak_memory_bytes=peak_memory_bytes(),
+            energy_j=energy.joules(),
+            metrics_problem=metrics_problem,
+        )
 
 
-def _by_size(variants: Sequence[Variant], images: Mapping[str, Image]) -> Iterator[list[Variant]]:
-    """Variants of one picture size together, in order."""
-    groups: dict[tuple[int, ...], list[Variant]] = {}
-    for variant in variants:
-        groups.setdefault(images[variant.source.key].shape[:2], []).append(variant)
-    yield from groups.values()
+def _residency(profile: Profile, library: Library, shards: int) -> Residency | None:
+    """Which plans are open when, where the profile's memory does not hold all of them."""
+    if not profile.runtime.memory_gb:
+        return None
+    holding = plan_holding(profile, library, round(profile.runtime.memory_gb * 1e9), shards)
+    if holding.timeline is None:
+        raise CounterfactoryError(holding.problem)
+    return Residency(holding.timeline)
+
+
+def _painted(variant: Variant, key: str, pixels: Image) -> Painted:
+    mask = load_mask(variant.source, pixels.shape[:2]) if variant.source.mask_path is not None else None
+    return Painted(key, variant.source.name, pixels, mask)

@@ -8,9 +8,10 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
-from .models.library import Library, Role
+from .models.library import PLANS, Library
 from .profile import Profile
 from .runtime.openvino import resolve_precision
+from .schedule.meter import PlanUse, StageCost
 from .source import Problem
 from .stages.check import verdict
 from .variant import Variant
@@ -22,7 +23,8 @@ class Report:
 
     `variants` are those of the suite as it stands, of which `painted` were made by this run and `reused` by earlier
     ones; `dropped` ones broke the task's rules in their text and were never painted. `shortfalls` names sources with
-    fewer variants than asked for, `problems` those that were skipped. `fill` is rows over capacity of paint's batches.
+    fewer variants than asked for, `problems` those that were skipped. `stages` and `plans` say what the time went to,
+    `metrics_problem` why a metrics file fell behind.
     """
 
     sources: int
@@ -34,16 +36,29 @@ class Report:
     reused: int
     problems: tuple[Problem, ...]
     shortfalls: tuple[Problem, ...]
-    stage_seconds: dict[str, float]
-    models_load_s: float
+    stages: tuple[StageCost, ...]
+    plans: tuple[PlanUse, ...]
     wall_s: float
     cores: int
-    fill: float
+    peak_memory_bytes: int
+    energy_j: float | None
+    metrics_problem: str | None = None
 
     @property
     def core_hours_per_1k_accepted(self) -> float | None:
         """Cores held times wall time, loading and idling included, per 1,000 accepted variants; None without any."""
         return self.cores * self.wall_s / 3.6 / self.accepted if self.accepted else None
+
+    @property
+    def models_load_s(self) -> float:
+        """Seconds in which models were loaded."""
+        return sum(stage.load_s for stage in self.stages)
+
+    @property
+    def tokens_per_variant(self) -> float | None:
+        """Tokens that the language model wrote for each variant that this run painted; None if it wrote none."""
+        written = sum(stage.generated_tokens for stage in self.stages)
+        return written / self.painted if written and self.painted else None
 
 
 @dataclass(frozen=True)
@@ -70,7 +85,7 @@ def metadata_row(result: Result, profile: Profile) -> dict[str, Any]:
         "variant": variant.index,
         "seed": variant.seed,
         "steps": profile.paint.sampler.steps,
-        "guidance_scale": profile.paint.guidance_scale,
+        "guidance_scale": profile.paint.guidance.scale,
         "scores": result.scores,
         "verdict": "rejected" if reason else "accepted",
         "reason": reason,
@@ -83,15 +98,18 @@ def run_record(
     profile: Profile, settings: Any, library: Library, report: Report, dropped: Sequence[Variant]
 ) -> dict[str, Any]:
     """What run.json says: what was asked, what ran, what it cost, and what was left out and why."""
-    roles: tuple[Role, ...] = ("caption", "rewrite", "paint", "check")
     return {
         "profile": asdict(profile),
         "settings": asdict(settings),
-        "models": {role: library.digest(role) for role in roles},
+        "models": {stage: library.digest(stage) for stage in PLANS},
         "precision": resolve_precision(profile.runtime.precision),
         "versions": {name: version(name) for name in ("counterfactory", "openvino", "openvino-genai", "numpy")},
         "device": {"machine": platform.machine(), "system": platform.system(), "cores": report.cores},
-        "costs": {**asdict(report), "core_hours_per_1k_accepted": report.core_hours_per_1k_accepted},
+        "costs": {
+            **asdict(report),
+            "core_hours_per_1k_accepted": report.core_hours_per_1k_accepted,
+            "tokens_per_variant": report.tokens_per_variant,
+        },
         "dropped": [
             {"source": v.source.name, "variant": v.index, "edited_caption": v.edited_caption, "reason": v.dropped}
             for v in dropped

@@ -1,21 +1,24 @@
 """The terminal: progress while a suite is made, and what is said at the end.
 
 Progress and warnings go to standard error, results to standard output. On a terminal progress is a bar a stage with
-rate and time left; anywhere else it is one plain line a stage. With `json` nothing but one JSON object, given to
-`finish`, reaches standard output.
+rate and time left; anywhere else it is one plain line a stage. Shards take turns through the stages, so times and
+rates are of the stage alone. With `json` nothing but one JSON object, given to `finish`, reaches standard output.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bars
 from rich.table import Table as Grid
 from rich.text import Text
@@ -28,19 +31,61 @@ if TYPE_CHECKING:
 OnProgress = Callable[["Progress"], None]
 
 
-class _Rate(ProgressColumn):
-    """Items a second."""
+_WINDOW_S = 30.0  # rates look back so far, or items that were on record would count as fast work for ever
 
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.1f}/s".rjust(8), style="progress.data.speed")
+
+class _Pace:
+    """How long a stage took so far, and its items a second.
+
+    The time between two pieces of news, of any stages, belongs to the stage of the later one. So a stage that tells
+    of itself once has its time too, and one that waited for its turn is not slower for it.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._news: deque[tuple[float, int]] = deque()
+
+    def hear(self, seconds: float, done: int) -> None:
+        """`done` items after `seconds` more."""
+        self.seconds += seconds
+        self._news.append((self.seconds, done))
+        while len(self._news) > 2 and self.seconds - self._news[1][0] >= _WINDOW_S:
+            self._news.popleft()
+
+    @property
+    def rate(self) -> float | None:
+        """Items a second of late; None before the second piece of news, as the first may be of items on record."""
+        (since, before), (until, now) = self._news[0], self._news[-1]
+        return (now - before) / (until - since) if until > since and now > before else None
+
+
+class _Paces:
+    """The paces of all stages, from their news in the order of arrival."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._last = clock, clock()
+        self._of: dict[str, _Pace] = {}
+
+    def hear(self, progress: Progress) -> _Pace:
+        now = self._clock()
+        pace = self._of.setdefault(progress.stage, _Pace())
+        pace.hear(now - self._last, progress.done)
+        self._last = now
+        return pace
 
 
 class Terminal:
     """What a command says, to a person or (`as_json`) to a machine."""
 
-    def __init__(self, as_json: bool = False, out: Console | None = None, err: Console | None = None) -> None:
+    def __init__(
+        self,
+        as_json: bool = False,
+        out: Console | None = None,
+        err: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.as_json = as_json
+        self._clock = clock
         self._out = out or Console(highlight=False)
         self._err = err or Console(stderr=True, highlight=False)
 
@@ -61,12 +106,13 @@ class Terminal:
         """A table, within 80 columns as long as its words are."""
         if self.as_json:
             return
-        grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+        # Gaps of two: the widest table, a run's cost by stage, fills the 80 columns.
+        grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
         for i, column in enumerate(table.columns):
             grid.add_column(column, justify="right" if i else "left", no_wrap=True)
         for row in table.rows:
             grid.add_row(*map(Text, row))
-        self._out.print(grid)
+        self._out.print("", grid, "", sep="\n")
 
     def finish(self, data: Mapping[str, Any]) -> None:
         """The result for machines: one JSON object on standard output, if that was asked for."""
@@ -80,9 +126,9 @@ class Terminal:
             yield lambda _: None
         elif self._err.is_terminal:
             with self._bars() as bars:
-                yield _bar_updater(bars)
+                yield _bar_updater(bars, _Paces(self._clock))
         else:
-            lines = _Lines(self._err)
+            lines = _Lines(self._err, _Paces(self._clock))
             try:
                 yield lines.update
             finally:
@@ -93,34 +139,47 @@ class Terminal:
             TextColumn("{task.description:<9}"),
             BarColumn(bar_width=28),
             MofNCompleteColumn(),
-            _Rate(),
-            TimeRemainingColumn(elapsed_when_finished=True),
+            TextColumn("{task.fields[rate]:>9}", style="progress.data.speed"),
+            TextColumn("{task.fields[time]:>8}", style="progress.remaining"),
             console=self._err,
         )
 
 
-def _bar_updater(bars: Bars) -> OnProgress:
+def _bar_updater(bars: Bars, paces: _Paces) -> OnProgress:
     rows: dict[str, Any] = {}
 
     def update(progress: Progress) -> None:
+        pace = paces.hear(progress)
         if progress.stage not in rows:
-            rows[progress.stage] = bars.add_task(progress.stage, total=progress.total)
-        bars.update(rows[progress.stage], completed=progress.done, total=progress.total)
+            rows[progress.stage] = bars.add_task(progress.stage, total=progress.total, rate="", time="")
+        bars.update(
+            rows[progress.stage],
+            completed=progress.done,
+            total=progress.total,
+            rate="" if pace.rate is None else f"{pace.rate:.{0 if pace.rate >= 1000 else 1}f}/s",
+            time=_time(progress, pace),
+        )
 
     return update
+
+
+def _time(progress: Progress, pace: _Pace) -> str:
+    """The time that is left to the stage or, when it is complete, what it took."""
+    left = progress.total - progress.done
+    if left > 0:
+        return "" if pace.rate is None else str(timedelta(seconds=ceil(left / pace.rate)))
+    return str(timedelta(seconds=round(pace.seconds)))
 
 
 class _Lines:
     """One line a stage: when it is complete or, for one that ends short of its total, at the end."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._open: dict[str, tuple[float, float, Progress]] = {}
+    def __init__(self, console: Console, paces: _Paces) -> None:
+        self._console, self._paces = console, paces
+        self._open: dict[str, tuple[Progress, _Pace]] = {}
 
     def update(self, progress: Progress) -> None:
-        now = time.monotonic()
-        began = self._open[progress.stage][0] if progress.stage in self._open else now
-        self._open[progress.stage] = (began, now, progress)
+        self._open[progress.stage] = (progress, self._paces.hear(progress))
         if progress.done >= progress.total:
             self._print(progress.stage)
 
@@ -129,5 +188,5 @@ class _Lines:
             self._print(stage)
 
     def _print(self, stage: str) -> None:
-        began, last, progress = self._open.pop(stage)
-        self._console.print(f"{stage:<9} {progress.done}/{progress.total}  {last - began:.1f} s", soft_wrap=True)
+        progress, pace = self._open.pop(stage)
+        self._console.print(f"{stage:<9} {progress.done}/{progress.total}  {pace.seconds:.1f} s", soft_wrap=True)

@@ -33,6 +33,12 @@ class MadeSuite:
     rows: list[dict[str, Any]]
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tests measure of this machine under all their load is nobody's estimate."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def street(tmp_path: Path) -> Street:
     """Three scenes as image and mask pairs."""

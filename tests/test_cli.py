@@ -15,7 +15,14 @@ from PIL import Image
 
 from counterfactory.engine import commands
 from counterfactory.engine.cli import main
+from counterfactory.engine.journey import Journey
 from counterfactory.engine.suite import Suite, read_metadata
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the tests' runs measure does not become this machine's rates."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
@@ -151,6 +158,25 @@ def test_check_refuses_what_is_no_cosine(value: str, made_suite: MadeSuite, caps
     assert "cosine" in err
 
 
+def test_check_reads_what_it_writes_under_its_lock(
+    made_suite: MadeSuite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ends just before the lock is taken adds rows; they must not be lost."""
+    rows = read_metadata(made_suite.path)
+    with Suite.open(made_suite.path) as suite:
+        suite.write_metadata(rows[:4])
+    opened = Suite.open
+
+    def late(path: Path) -> Suite:
+        with opened(path) as suite:
+            suite.write_metadata(rows)
+        return opened(path)
+
+    monkeypatch.setattr(Suite, "open", late)
+    assert run(capsys, "check", made_suite.path)[0] == 0
+    assert len(read_metadata(made_suite.path)) == len(rows) == 6
+
+
 def test_check_refuses_a_suite_in_use(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
     with Suite.open(made_suite.path):
         status, _, err = run(capsys, "check", made_suite.path)
@@ -197,7 +223,7 @@ def test_commands_on_a_folder_that_is_no_suite(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("args", [[], ["--help"], ["generate", "--help"]])
+@pytest.mark.parametrize("args", [[], ["--help"], ["generate", "--help"], ["estimate", "--help"]])
 def test_help_is_quick_and_whole(args: list[str]) -> None:
     """The runtime takes a second to load; asking for help must not."""
     code = (
@@ -230,6 +256,22 @@ def test_generate_reports_what_it_skips_and_goes_on(
     again = json.loads(run(capsys, *args)[1])
     assert (again["painted"], again["reused"]) == (0, len(rows))
     assert (tmp_path / "suite" / "metadata.parquet").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["costs.jsonl", "costs.prom"])
+def test_generate_hands_the_metrics_file_on(
+    name: str, street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Path | None] = []
+
+    def stopped(journey: Journey, sources: object, suite: object, on_progress: object, metrics: Path | None) -> None:
+        seen.append(metrics)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journey, "run", stopped)
+    run(capsys, "generate", street.root, "--out", tmp_path / "a", "--metrics", tmp_path / name)
+    run(capsys, "generate", street.root, "--out", tmp_path / "b")
+    assert seen == [tmp_path / name, None]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The scheduler of evaluations: nothing lost, nothing mixed up, batches full, whatever the jobs."""
+"""The scheduler of evaluations: nothing lost, nothing mixed up, batches full, groups whole, whatever the jobs."""
 
 from __future__ import annotations
 
@@ -8,75 +8,142 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterfactory.engine.schedule.evaluations import Fill, run_jobs
+from counterfactory.engine.schedule.evaluations import run_jobs
 
-Row = tuple[int, int, int]
+# Job, step, group, row; and which queue it belongs to.
+Row = tuple[int, int, int, int, str]
+Groups = list[list[Row]]
+# By step: the size of each group.
+Plan = list[list[int]]
+
+plans = st.lists(st.tuples(st.sampled_from("ab"), st.lists(st.lists(st.integers(1, 4), max_size=3), max_size=5)))
 
 
-def job(number: int, shape: Sequence[int]) -> Generator[list[Row], Sequence[Row], list[Row]]:
-    """A job of len(shape) steps with shape[i] rows in step i; its product is all that it got back."""
+def job(number: int, plan: Plan, queue: str = "") -> Generator[Groups, Sequence[Sequence[Row]], list[Row]]:
+    """A job of len(plan) steps; its product is all that it got back."""
     got: list[Row] = []
-    for step, rows in enumerate(shape):
-        asked = [(number, step, row) for row in range(rows)]
+    for step, sizes in enumerate(plan):
+        asked = [[(number, step, group, row, queue) for row in range(size)] for group, size in enumerate(sizes)]
         answers = yield asked
-        assert list(answers) == asked
-        got += answers
+        assert [list(answer) for answer in answers] == asked
+        got += [row for answer in answers for row in answer]
     return got
 
 
-@given(
-    st.lists(st.lists(st.integers(1, 4), max_size=5), max_size=12),
-    st.integers(1, 7),
-)
-def test_every_job_gets_its_own_rows_back_and_batches_are_full_until_the_end(
-    shapes: list[list[int]], batch: int
-) -> None:
+def rows_of(number: int, plan: Plan, queue: str = "") -> list[Row]:
+    return [
+        (number, step, group, row, queue)
+        for step, sizes in enumerate(plan)
+        for group, size in enumerate(sizes)
+        for row in range(size)
+    ]
+
+
+@given(plans, st.integers(4, 9))
+def test_every_job_gets_its_own_rows_back(jobs: list[tuple[str, Plan]], batch: int) -> None:
     seen: list[Sequence[Row]] = []
 
     def evaluate(rows: Sequence[Row]) -> Sequence[Row]:
         seen.append(list(rows))
         return rows
 
-    fill = Fill(batch)
-    products = dict(run_jobs((job(i, shape) for i, shape in enumerate(shapes)), evaluate, batch, fill))
-    expected = {
-        i: [(i, step, row) for step, rows in enumerate(shape) for row in range(rows)] for i, shape in enumerate(shapes)
-    }
-    assert products == expected
-    assert sum(map(len, seen)) == sum(map(sum, shapes)) == fill.rows
-    assert all(0 < len(rows) <= batch for rows in seen)
+    running = run_jobs((job(i, p, q) for i, (q, p) in enumerate(jobs)), evaluate, batch, lambda row: row[4])
+    products = dict(running)
+    assert products == {i: rows_of(i, plan, queue) for i, (queue, plan) in enumerate(jobs)}
+    evaluated = [row for rows in seen for row in rows]
+    assert len(evaluated) == len(set(evaluated)) == sum(map(len, products.values()))
+    for rows in seen:
+        assert 0 < len(rows) <= batch
+        assert len({row[4] for row in rows}) == 1, "two queues shared a batch"
+        for group in {row[:3] for row in rows}:
+            whole = [row for row in evaluated if row[:3] == group]
+            assert [row for row in rows if row[:3] == group] == whole, "a group was torn apart"
 
 
-@given(st.integers(1, 30), st.integers(1, 6), st.integers(1, 8))
-def test_batches_are_full_while_jobs_are_left_to_begin(jobs: int, steps: int, batch: int) -> None:
+@given(st.lists(st.lists(st.integers(1, 3), max_size=6), min_size=1, max_size=30), st.integers(1, 8))
+def test_single_rows_fill_every_batch_while_jobs_are_left_to_begin(steps: list[list[int]], batch: int) -> None:
     begun = 0
 
-    def counted() -> Generator[Generator[list[Row], Sequence[Row], list[Row]], None, None]:
+    def counted() -> Generator[Generator[Groups, Sequence[Sequence[Row]], list[Row]], None, None]:
         nonlocal begun
-        for i in range(jobs):
+        for i, counts in enumerate(steps):
             begun += 1
-            yield job(i, [2] * steps)
+            yield job(i, [[1] * count for count in counts])
 
     def evaluate(rows: Sequence[Row]) -> Sequence[Row]:
-        assert len(rows) == batch or begun == jobs
+        assert len(rows) == batch or begun == len(steps)
         return rows
 
-    assert len(list(run_jobs(counted(), evaluate, batch))) == jobs
+    assert len(list(run_jobs(counted(), evaluate, batch))) == len(steps)
 
 
-def test_few_jobs_are_open_at_once() -> None:
+def test_batches_are_full_with_steps_that_differ_in_rows_until_the_last_jobs() -> None:
+    """Guidance on half of the steps, and jobs of different lengths: 500 variants fill 99 % of the slots."""
+    sizes = []
+
+    def evaluate(rows: Sequence[Row]) -> Sequence[Row]:
+        sizes.append(len(rows))
+        return rows
+
+    jobs = (job(i, [[1, 1]] * (3 + i % 4) + [[1]] * (6 - i % 3)) for i in range(500))
+    assert len(list(run_jobs(jobs, evaluate, 8))) == 500
+    assert sum(sizes) / (8 * len(sizes)) >= 0.99
+
+
+@given(st.lists(st.integers(1, 12), min_size=2, max_size=40), st.integers(1, 8))
+def test_the_oldest_job_is_in_every_batch(lengths: list[int], batch: int) -> None:
+    """Nothing starves: whoever is first in line moves on with each batch, until it is done."""
+    done: set[int] = set()
+
+    def watched(number: int) -> Generator[Groups, Sequence[Sequence[Row]], list[Row]]:
+        product = yield from job(number, [[1]] * lengths[number])
+        done.add(number)
+        return product
+
+    def evaluate(rows: Sequence[Row]) -> Sequence[Row]:
+        assert min(set(range(len(lengths))) - done) in {row[0] for row in rows}
+        return rows
+
+    assert len(list(run_jobs((watched(i) for i in range(len(lengths))), evaluate, batch))) == len(lengths)
+
+
+def test_few_jobs_are_open_at_once_and_they_finish_early() -> None:
     opened, closed, most = 0, 0, 0
 
-    def counted(number: int) -> Generator[list[Row], Sequence[Row], list[Row]]:
+    def counted(number: int) -> Generator[Groups, Sequence[Sequence[Row]], list[Row]]:
         nonlocal opened, closed, most
         opened += 1
         most = max(most, opened - closed)
-        product = yield from job(number, [2] * 10)
+        product = yield from job(number, [[1, 1]] * 10)
         closed += 1
         return product
 
-    list(run_jobs((counted(i) for i in range(200)), lambda rows: rows, 8))
+    finished = [number for number, _ in run_jobs((counted(i) for i in range(200)), lambda rows: rows, 8)]
     assert most <= 5  # four jobs fill a batch of eight with their two rows each
+    assert all(abs(number - place) <= 5 for place, number in enumerate(finished))
+
+
+@given(st.permutations(range(12)), st.integers(4, 7))
+def test_a_jobs_product_does_not_depend_on_its_neighbours(order: list[int], batch: int) -> None:
+    """Rows are evaluated alike wherever they stand, so any interleaving gives the same products."""
+    shapes: list[Plan] = [[[1 + (i + s) % 3] * (1 + i % 2) for s in range(1 + i % 4)] for i in range(12)]
+    jobs = (job(i, shapes[i]) for i in order)
+    products = dict(run_jobs(jobs, lambda rows: rows, batch))
+    assert [products[place] for place in range(12)] == [rows_of(i, shapes[i]) for i in order]
+
+
+@pytest.mark.parametrize("sizes", [[5], [0], [2, 9]])
+def test_a_group_that_no_batch_holds_is_refused(sizes: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"a group is 1 to 4 rows of one queue, got \d rows"):
+        list(run_jobs([job(0, [sizes])], lambda rows: rows, 4))
+
+
+def test_a_group_of_two_queues_is_refused() -> None:
+    def mixed() -> Generator[Groups, Sequence[Sequence[Row]], None]:
+        yield [[(0, 0, 0, 0, "a"), (0, 0, 0, 1, "b")]]
+
+    with pytest.raises(ValueError, match="2 rows of 2"):
+        list(run_jobs([mixed()], lambda rows: rows, 4, lambda row: row[4]))
 
 
 def test_a_failing_evaluation_is_not_swallowed() -> None:
@@ -84,4 +151,4 @@ def test_a_failing_evaluation_is_not_swallowed() -> None:
         raise RuntimeError("no memory")
 
     with pytest.raises(RuntimeError, match="no memory"):
-        list(run_jobs([job(0, [1])], broken, 4))
+        list(run_jobs([job(0, [[1]])], broken, 4))

@@ -12,6 +12,7 @@ from parity import assert_parity
 from torch import nn
 from transformers import Blip2Config, Blip2ForConditionalGeneration
 
+from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import Evaluation, ShapePlans
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.export import graphs
@@ -86,7 +87,7 @@ def plans(folder: Path, batch: int, height: int, width: int) -> ShapePlans:
     fused = open_session(
         folder / "denoiser.xml", batch=batch, precision="f32", sizes={"latents": size, "hint_embedding": size}
     )
-    return ShapePlans(hint, fused, hint, (4, *size))
+    return ShapePlans(Batched(hint), Batched(fused), Batched(hint), (4, *size))
 
 
 @pytest.mark.parametrize(("height", "width"), [(32, 32), (32, 64), (48, 32)])

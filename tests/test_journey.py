@@ -129,7 +129,7 @@ def test_changes_reuse_what_they_leave_as_it_was(
     none = travel(strict, SETTINGS, sources, tmp_path / "s")
     assert (none.painted, none.accepted, none.models_load_s) == (0, 0, 0.0)
     painted = contents(tmp_path / "s")
-    repaint = replace(quick, paint=replace(quick.paint, guidance_scale=3.5))
+    repaint = replace(quick, paint=replace(quick.paint, guidance=replace(quick.paint.guidance, scale=3.5)))
     # Captions and edits are on record: the models that would make them again may be missing.
     progress: list[Progress] = []
     again = travel(repaint, SETTINGS, sources, tmp_path / "s", progress.append)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.suite import ledger as ledger_module
 from counterfactory.engine.suite.ledger import FORMAT, Ledger
 
 json_values = st.recursive(
@@ -71,6 +74,24 @@ def test_get_takes_any_number_of_keys_and_keeps_their_order(path: Path) -> None:
     assert list(ledger.get("paint", keys).items()) == [(key, i) for i, key in enumerate(keys) if i % 20 == 0]
     assert ledger.get("paint", []) == {}
     assert ledger.get("paint", [keys[20], keys[20]]) == {keys[20]: 20}
+    ledger.close()
+
+
+def test_walk_goes_through_all_of_a_stage_and_lets_rows_be_put_meanwhile(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_module, "_PAGE", 3)
+    ledger = Ledger(path)
+    ledger.put("other", {"zz": 0})
+    ledger.put("files", {f"{i:02}": i for i in range(10)})
+    pages = []
+    for page in ledger.walk("files"):
+        pages.append(page)
+        ledger.put("files", dict.fromkeys(page, "seen"))
+    assert [list(page) for page in pages] == [["00", "01", "02"], ["03", "04", "05"], ["06", "07", "08"], ["09"]]
+    assert [value for page in pages for value in page.values()] == list(range(10))
+    assert set(ledger.get("files", [f"{i:02}" for i in range(10)]).values()) == {"seen"}
+    assert list(ledger.walk("never")) == []
     ledger.close()
 
 
@@ -148,13 +169,17 @@ def test_damage_met_after_opening_is_the_same_sentence(path: Path) -> None:
     database = sqlite3.connect(filled(path))
     database.execute("UPDATE results SET value = '{\"text\": ' WHERE key = ?", [f"{1:064x}"])
     database.execute("UPDATE results SET value = CAST(x'ff80' AS TEXT) WHERE key = ?", [f"{2:064x}"])
+    database.execute("UPDATE results SET value = '1,2' WHERE key = ?", [f"{3:064x}"])
+    database.execute("UPDATE results SET value = '' WHERE key = ?", [f"{4:064x}"])
     database.commit()
     database.close()
     ledger = Ledger(path)
-    for row in (1, 2):
+    for row in (1, 2, 3, 4):
         with pytest.raises(CounterfactoryError, match="images are safe"):
             ledger.get("caption", [f"{row:064x}"])
-    assert ledger.get("caption", [f"{3:064x}"])
+        with pytest.raises(CounterfactoryError, match="images are safe"):
+            ledger.get("caption", [f"{row:064x}", f"{5:064x}"])
+    assert ledger.get("caption", [f"{5:064x}"])
     ledger.close()
 
 
@@ -215,6 +240,30 @@ def test_threads_share_it(path: Path) -> None:
     keys = [f"{name}-{i}" for name in range(4) for i in range(20)]
     assert list(ledger.get("paint", keys)) == keys
     ledger.close()
+    ledger.close()
+
+
+def test_transactions_of_two_threads_do_not_mix(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = Ledger(path)
+    real, begun, go_on = ledger._transaction, threading.Event(), threading.Event()
+
+    @contextmanager
+    def slow() -> Iterator[None]:
+        with real():
+            begun.set()
+            assert go_on.wait(20)
+            yield
+
+    monkeypatch.setattr(ledger, "_transaction", slow)
+    threads = [threading.Thread(target=ledger.put, args=["paint", {name: 1}]) for name in "ab"]
+    threads[0].start()
+    assert begun.wait(20)
+    threads[1].start()
+    threads[1].join(0.3)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert ledger.get("paint", ["a", "b"]) == {"a": 1, "b": 1}
     ledger.close()
 
 

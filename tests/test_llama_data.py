@@ -14,6 +14,7 @@ pytest.importorskip("torch", reason="no torch: the pocket language model's train
 import torch
 
 from counterfactory.engine.pocket.captions import facts
+from counterfactory.engine.runtime.genai import open_pipeline
 from counterfactory.engine.task import broken_word
 from counterfactory.export.pocket.answers import built_in, request_of, same_facts
 from counterfactory.export.pocket.data import HELD_OUT
@@ -129,12 +130,7 @@ def test_the_file_says_what_the_model_says(tmp_path: Path) -> None:
             value.mul_(1.0 if "norm" in name else 6.0)
     file = tmp_path / "llm.gguf"
     write_gguf(model, tokenizer, file, special=len(llama.SPECIAL), end=llama.END)
-    pipeline = openvino_genai.ContinuousBatchingPipeline(
-        str(file),
-        openvino_genai.SchedulerConfig(),
-        "CPU",
-        {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1},
-    )
+    pipeline = open_pipeline(file, "f32", threads=1)
     config = openvino_genai.GenerationConfig()
     config.do_sample, config.apply_chat_template, config.ignore_eos, config.max_new_tokens = False, False, True, 8
     for drawn in DRAWN["rewrite"][:6]:

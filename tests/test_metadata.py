@@ -5,6 +5,8 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,10 @@ from hypothesis import strategies as st
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.suite import Painted, Suite, read_metadata
+from counterfactory.engine.suite import Painted, Suite, metadata, read_metadata
+from counterfactory.engine.suite.draft import Draft
 from counterfactory.engine.suite.images import encode_picture
-from counterfactory.engine.suite.metadata import COLUMNS, encode_metadata
+from counterfactory.engine.suite.metadata import COLUMNS, checked, write_table
 
 CONTRACT = [
     "file_name",
@@ -62,9 +65,18 @@ def row(number: int = 0, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def written(folder: Path, rows: list[dict[str, Any]]) -> Path:
+def encoded(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return (written(Path(folder), rows) / "metadata.parquet").read_bytes()
+
+
+def written(folder: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    """A folder with the rows' table and no images."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "metadata.parquet").write_bytes(encode_metadata(rows))
+    with Draft(folder) as draft, (folder / "metadata.parquet").open("wb") as file:
+        for one in rows:
+            draft.add(checked(one))
+        write_table(draft, draft.score_names, file)
     return folder
 
 
@@ -87,27 +99,48 @@ def test_rows_come_back_as_plain_data(tmp_path: Path) -> None:
 @settings(max_examples=20, deadline=None)
 @given(order=st.permutations(range(7)))
 def test_bytes_depend_on_the_rows_alone(order: list[int]) -> None:
-    shuffled = encode_metadata([dict(random.Random(i).sample(list(row(i).items()), k=len(row(i)))) for i in order])
-    assert shuffled == encode_metadata([row(i) for i in range(7)])
+    shuffled = encoded([dict(random.Random(i).sample(list(row(i).items()), k=len(row(i)))) for i in order])
+    assert shuffled == encoded([row(i) for i in range(7)])
+
+
+@settings(max_examples=20, deadline=None)
+@given(count=st.integers(0, 30), part=st.integers(1, 6), parts=st.integers(1, 4))
+def test_groups_have_one_size_whatever_the_rows_come_from(count: int, part: int, parts: int) -> None:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(metadata, "_ROWS_A_PART", part)
+        patch.setattr(metadata, "_PARTS_A_GROUP", parts)
+        rows = [row(number) for number in range(count)]
+        assert encoded(iter(rows)) == encoded(one for chunk in (rows[:7], rows[7:8], rows[8:]) for one in chunk)
+        path = written(Path(folder), rows) / "metadata.parquet"
+        found = pq.ParquetFile(path).metadata
+        sizes = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
+        assert sizes == [min(part * parts, count - start) for start in range(0, count, part * parts)]
+        assert [r["variant_key"] for r in read_metadata(Path(folder))] == [r["variant_key"] for r in rows]
 
 
 ENCODE = """
 import json, sys
-from counterfactory.engine.suite.metadata import encode_metadata
-sys.stdout.buffer.write(encode_metadata(json.load(sys.stdin)))
+from pathlib import Path
+from counterfactory.engine.suite import metadata
+from counterfactory.engine.suite.draft import Draft
+from counterfactory.engine.suite.metadata import checked, write_table
+with Draft(Path(sys.argv[1])) as draft:
+    for row in json.load(sys.stdin):
+        draft.add(checked(row))
+    write_table(draft, draft.score_names, sys.stdout.buffer)
 """
 
 
-def test_bytes_are_the_same_in_another_process() -> None:
+def test_bytes_are_the_same_in_another_process(tmp_path: Path) -> None:
     rows = [row(i, edits=[{"type": "time", "keyword": "day", "alternative": "night"}]) for i in range(5)]
     other = subprocess.run(
-        [sys.executable, "-c", ENCODE],
+        [sys.executable, "-c", ENCODE, tmp_path],
         input=json.dumps(rows).encode(),
         env=os.environ | {"PYTHONHASHSEED": "5", "TZ": "Asia/Tokyo"},
         capture_output=True,
         check=False,
     )
-    assert other.stdout == encode_metadata(rows), other.stderr
+    assert other.stdout == encoded(rows), other.stderr
 
 
 def test_rows_are_sorted_by_source_then_variant(tmp_path: Path) -> None:
@@ -127,7 +160,7 @@ def test_scores_are_the_union_of_what_rows_have(tmp_path: Path) -> None:
 
 def test_what_was_read_writes_the_same_bytes(tmp_path: Path) -> None:
     rows = [row(0, scores={"text": 1}), row(1, scores={"layout": 0.5}), row(2, scores=None), row(3, label=None)]
-    assert encode_metadata(read_metadata(written(tmp_path, rows))) == encode_metadata(rows)
+    assert encoded(read_metadata(written(tmp_path, rows))) == encoded(rows)
 
 
 @pytest.mark.parametrize("rows", [[], [row(scores=None)], [row(scores={})]])
@@ -147,7 +180,7 @@ def test_no_scores_and_no_rows_are_fine(tmp_path: Path, rows: list[dict[str, Any
 )
 def test_wrong_rows_are_refused(rows: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        encode_metadata(rows)
+        encoded(rows)
 
 
 def test_reading_nothing_says_what_to_run(tmp_path: Path) -> None:
@@ -207,6 +240,8 @@ def test_datasets_opens_the_suite(tmp_path: Path) -> None:
     assert (folder / "superseded" / "images").is_dir()
     (folder / "contact_sheet.png").write_bytes(encode_picture(picture))
     (folder / "index.html").write_text("<p>sheet</p>")
+    for left_by_a_kill in ("draft.77.tmp", "spool.ab_01xyz.77.tmp"):
+        (folder / left_by_a_kill).write_bytes(b"half")
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home"), "HF_DATASETS_OFFLINE": "1"}
     done = subprocess.run(
         [sys.executable, "-c", LOAD, folder, tmp_path / "cache"],

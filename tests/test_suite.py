@@ -8,22 +8,21 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path, PurePosixPath
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
-from PIL import Image
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.suite import Painted, Suite, image_path, mask_path, read_metadata
+from counterfactory.engine.schedule.overlap import Behind
+from counterfactory.engine.suite import Painted, Suite, read_metadata
 from counterfactory.engine.suite.files import make_folder, write_aside
-from counterfactory.engine.suite.images import decode, encode_mask, encode_picture
-from counterfactory.engine.suite.names import safe_name
 
 
 def key(number: int) -> str:
@@ -67,111 +66,6 @@ def contents(folder: Path) -> dict[str, bytes]:
         for file in sorted(folder.rglob("*"))
         if file.is_file() and not file.name.startswith(("ledger", "suite.lock"))
     }
-
-
-# Names
-
-
-names = st.one_of(
-    st.text(),
-    st.text("ab/.=-_ 0", max_size=12),
-    st.lists(st.sampled_from(["test", "val", "=", "..", "", "a", "CON", "0123456789abcdef.png"]), max_size=4).map(
-        "/".join
-    ),
-    st.text("äo\u0301/", min_size=60, max_size=300),
-)
-
-
-@given(names)
-@example("../../etc/passwd")
-@example("/etc/passwd")
-@example("..\\..\\boot")
-@example("nul.txt/COM1")
-@example("\ud800")
-@example("a" * 400)
-@example("/".join(["deep"] * 100))
-@example("")
-def test_any_name_is_a_safe_path(name: str) -> None:
-    path = safe_name(name)
-    assert not path.is_absolute()
-    assert len(str(path).encode()) <= 200
-    for part in path.parts:
-        assert part not in (".", "..", "")
-        assert part.isprintable()
-        assert not set(part) & set('<>:"|?*\\/[]')
-        assert part[0] not in ". "
-        assert part[-1] not in ". "
-        assert len(part.encode()) <= 150
-        assert not re.fullmatch(r"[0-9a-f]{16}\.png", part)
-        assert part.split(".")[0].upper() not in {"CON", "NUL", "COM1"}
-        words = set(re.split(r"[-._ 0-9]", part))
-        assert not words & {"train", "training", "valid", "validation", "val", "dev", "test", "testing", "eval"}
-    assert PurePosixPath(*path.parts) == PurePosixPath(str(path))
-
-
-@given(names, names)
-@example("a/b", "a//b")
-@example("test", "=test=")
-@example("a:b", "a?b")
-@example("é", "e\u0301")
-def test_other_names_give_other_paths(one: str, other: str) -> None:
-    assert (safe_name(one) == safe_name(other)) == (one == other)
-
-
-@given(names)
-def test_what_an_escaped_name_looks_like_cannot_be_claimed(name: str) -> None:
-    escaped = str(safe_name(name))
-    assert safe_name(escaped) != safe_name(name) or escaped == name
-
-
-@pytest.mark.parametrize("name", ["bus/0003", "IMG_0001", "a photo (2)", "straße/Ünal 7", "latest/contest", "x.y"])
-def test_ordinary_names_stay(name: str) -> None:
-    assert str(safe_name(name)) == name
-
-
-def test_split_words_stay_readable() -> None:
-    assert str(safe_name("test/my_val_1")) == "=test=/my_=val=_1"
-
-
-def test_an_images_path_wants_a_key() -> None:
-    assert image_path("0123456789abcdef" * 4, "bus/1") == "images/bus/1/0123456789abcdef.png"
-    assert mask_path("images/images/1/0123456789abcdef.png") == "masks/images/1/0123456789abcdef.png"
-    for bad in ("0123", "../../../../etc/passwd", "ABCDEFABCDEFABCDEF"):
-        with pytest.raises(ValueError, match="hex digits"):
-            image_path(bad, "bus/1")
-
-
-# Images
-
-
-def test_pictures_come_back_and_other_readers_agree(tmp_path: Path) -> None:
-    data = encode_picture(pixels(1))
-    assert data == encode_picture(np.asfortranarray(pixels(1)))
-    np.testing.assert_array_equal(decode(data), pixels(1))
-    (tmp_path / "a.png").write_bytes(data)
-    np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "a.png")), pixels(1))
-
-
-@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
-def test_masks_keep_every_value(tmp_path: Path, kind: Any) -> None:
-    mask = np.random.default_rng(0).integers(0, np.iinfo(kind).max + 1, (5, 9)).astype(kind)
-    (tmp_path / "a.png").write_bytes(encode_mask(mask))
-    np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "a.png")), mask)
-    assert decode(encode_mask(mask)).dtype == kind
-
-
-def test_coloured_masks_keep_every_value() -> None:
-    np.testing.assert_array_equal(decode(encode_mask(pixels(3))), pixels(3))
-
-
-@pytest.mark.parametrize("bad", [np.zeros((4, 4)), np.zeros((4, 4, 4), np.uint8), np.zeros((4, 4, 3), np.int32)])
-def test_other_arrays_are_refused(bad: Any) -> None:
-    with pytest.raises(ValueError, match="uint8"):
-        encode_picture(bad)
-    with pytest.raises(ValueError, match="uint8"):
-        encode_mask(bad)
-    with pytest.raises(ValueError, match="PNG"):
-        decode(b"")
 
 
 # Writing
@@ -287,6 +181,49 @@ def test_no_table_lists_a_vanished_file(tmp_path: Path) -> None:
     assert not (tmp_path / "metadata.parquet").exists()
 
 
+def test_the_table_takes_rows_as_they_come_and_holds_none(tmp_path: Path) -> None:
+    class Row(dict[str, Any]):
+        """A dict whose life can be watched."""
+
+    alive: set[int] = set()
+    most = 0
+
+    def rows(made: dict[str, dict[str, Any]]) -> Iterator[Row]:
+        nonlocal most
+        for number in reversed(range(12)):
+            row = Row(listed(made[key(number)], number))
+            alive.add(number)
+            weakref.finalize(row, alive.discard, number)
+            most = max(most, len(alive))
+            yield row
+            del row
+
+    with Suite.open(tmp_path) as suite:
+        made = suite.write_images("paint", [painted(number) for number in range(12)])
+        suite.write_metadata(listed(made[key(number)], number) for number in range(12))
+        forward = contents(tmp_path)
+        suite.write_metadata(rows(made))
+    assert contents(tmp_path) == forward
+    assert most <= 2
+
+
+def test_rows_that_fail_on_the_way_leave_the_old_table(tmp_path: Path) -> None:
+    with Suite.open(tmp_path) as suite:
+        rows = suite.write_images("paint", [painted(0), painted(1)])
+        write_table(suite, [0, 1])
+        before = contents(tmp_path)
+
+        def failing() -> Iterator[dict[str, Any]]:
+            yield listed(rows[key(1)], 1)
+            raise OSError("the rows end here")
+
+        with pytest.raises(OSError, match="the rows end here"):
+            suite.write_metadata(failing())
+        with pytest.raises(ValueError, match="two rows name"):
+            suite.write_metadata([listed(rows[key(1)], 1)] * 2)
+        assert contents(tmp_path) == before
+
+
 def test_peoples_own_files_stay_where_they_are(tmp_path: Path) -> None:
     with Suite.open(tmp_path) as suite:
         suite.write_images("paint", [painted(0), painted(1)])
@@ -299,6 +236,57 @@ def test_peoples_own_files_stay_where_they_are(tmp_path: Path) -> None:
         suite.write_images("paint", [painted(1)])
         write_table(suite, [1])
     assert all(file.read_bytes() == b"mine" for file in mine)
+
+
+# Threads
+
+
+def test_a_writers_thread_beside_the_callers_changes_nothing(tmp_path: Path) -> None:
+    batches = [[painted(2 * i), painted(2 * i + 1)] for i in range(12)]
+    with Suite.open(tmp_path / "alone") as suite:
+        for batch in batches:
+            suite.write_images("paint", batch)
+        write_table(suite, list(range(24)))
+    seen: set[str] = set()
+    with Suite.open(tmp_path / "together") as suite:
+        with Behind[list[Painted]](lambda batch: suite.write_images("paint", batch), depth=2) as writer:
+            for turn, batch in enumerate(batches):
+                writer.put(batch)
+                suite.put("caption", {key(turn): f"caption {turn}"})
+                assert list(suite.get("caption", [key(i) for i in range(12)])) == [key(i) for i in range(turn + 1)]
+                for name, row in suite.images("paint", [key(number) for number in range(24)]).items():
+                    assert row["image"]["path"].endswith(f"{name[:16]}.png")
+                    suite.load_image(row)  # whole, with the bytes on record, as soon as it is known
+                    seen.add(name)
+                write_table(suite, [number for number in range(24) if key(number) in seen])  # moves files meanwhile
+        assert len(suite.images("paint", [key(number) for number in range(24)])) == 24
+        write_table(suite, list(range(24)))
+    assert contents(tmp_path / "together") == contents(tmp_path / "alone")
+    assert not any((tmp_path / "together").rglob("*.tmp"))
+
+
+def test_one_batch_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kill leaves half is found by the one list of files of the open batch."""
+    writing, go_on, real = threading.Event(), threading.Event(), os.replace
+
+    def slow(*arguments: Any) -> None:
+        writing.set()
+        assert go_on.wait(20)
+        real(*arguments)
+
+    with Suite.open(tmp_path) as suite:
+        monkeypatch.setattr(os, "replace", slow)
+        threads = [threading.Thread(target=suite.write_images, args=["paint", [painted(i)]]) for i in range(2)]
+        threads[0].start()
+        assert writing.wait(20)
+        threads[1].start()
+        threads[1].join(0.3)
+        names = suite.get("suite/open", ["batch"])["batch"]
+        go_on.set()
+        for thread in threads:
+            thread.join()
+        assert [Path(name).name for name in names] == [f"{key(0)[:16]}.png"] * 2
+        assert list(suite.images("paint", [key(0), key(1)])) == [key(0), key(1)]
 
 
 # Opening

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from ..runtime.session import Session
-from .batching import pad_rows
+from .batching import Batched
 from .clip import to_pixel_values
 
 
@@ -23,8 +22,8 @@ from .clip import to_pixel_values
 class Blip2:
     """The captioner. `embeddings` is OPT's token table, [V, D]; `bos` starts a caption and `eos` ends it."""
 
-    vision: Session
-    decoder: Session
+    vision: Batched
+    decoder: Batched
     embeddings: NDArray[np.float32]
     tokenizer: Tokenizer
     bos: int
@@ -32,15 +31,13 @@ class Blip2:
 
     def caption(self, images: Sequence[NDArray[np.uint8]], max_tokens: int) -> list[str]:
         """Greedy captions of uint8 RGB images of any sizes; a caption ends at `eos` or after `max_tokens` tokens."""
-        batch, _, side, _ = self.vision.signature.inputs[0].shape
-        assert batch is not None
+        side = self.vision.signature.inputs[0].shape[2]
         assert side is not None
         captions: list[str] = []
-        for start in range(0, len(images), batch):
-            part = images[start : start + batch]
-            pixels = pad_rows(to_pixel_values(part, side), batch)
+        for start in range(0, len(images), self.vision.batch):
+            pixels = to_pixel_values(images[start : start + self.vision.batch], side)
             tokens = self._continue(self.vision.run({"pixel_values": pixels})["query_embeds"], max_tokens)
-            captions += [self._text(row) for row in tokens[: len(part)]]
+            captions += [self._text(row) for row in tokens]
         return captions
 
     def _continue(self, query_embeds: NDArray[np.float32], max_tokens: int) -> NDArray[np.int64]:

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from ..errors import CounterfactoryError
-from ..runtime.session import Session
-from .batching import in_batches
+from .batching import Batched
 
 Floats = NDArray[np.float32]
 
@@ -47,13 +46,13 @@ def to_pixel_values(images: Sequence[NDArray[np.uint8]], side: int) -> Floats:
 class ClipText:
     """The text encoder: captions to states and embeddings."""
 
-    session: Session
+    plan: Batched
     tokenizer: Tokenizer
 
     def encode(self, captions: Sequence[str]) -> tuple[Floats, Floats]:
         """States [N, T, D] of the last layer, and unit embeddings [N, E]. Captions longer than T tokens are cut."""
         ids = np.array([e.ids for e in self.tokenizer.encode_batch(list(captions))], np.int64)
-        out = in_batches(self.session, {"input_ids": ids})
+        out = self.plan.run({"input_ids": ids})
         return out["states"], out["text_embeds"]
 
 
@@ -61,10 +60,10 @@ class ClipText:
 class ClipImage:
     """The image encoder: images to embeddings."""
 
-    session: Session
+    plan: Batched
 
     def encode(self, images: Sequence[NDArray[np.uint8]]) -> Floats:
         """Unit embeddings [N, E] of uint8 RGB images of any sizes."""
-        side = self.session.signature.inputs[0].shape[-1]
+        side = self.plan.signature.inputs[0].shape[-1]
         assert side is not None
-        return in_batches(self.session, {"pixel_values": to_pixel_values(images, side)})["image_embeds"]
+        return self.plan.run({"pixel_values": to_pixel_values(images, side)})["image_embeds"]

@@ -1,19 +1,19 @@
 """The denoiser as the engine uses it: hint encoder, fused ControlNet and UNet, and the decoder of latents.
 
-A plan has one shape, so pictures of another size need plans of their own; `DenoiserPlans` opens them when first
-asked and keeps them. One row of a batch is one evaluation; rows never see each other.
+A plan has one shape, so pictures of another size need plans of their own. One row of a batch is one evaluation; rows
+never see each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..runtime.session import Array, Session
-from .batching import in_batches, pad_rows
+from ..runtime.session import Array
+from .batching import Batched
 
 Floats = NDArray[np.float32]
 
@@ -33,20 +33,18 @@ class Evaluation:
 class ShapePlans:
     """The plans of one picture size. `latent_shape` is [C, h, w]."""
 
-    hint: Session
-    denoiser: Session
-    decoder: Session
+    hint: Batched
+    denoiser: Batched
+    decoder: Batched
     latent_shape: tuple[int, int, int]
 
     def embed_hints(self, edges: NDArray[np.uint8]) -> Floats:
         """Hint embeddings [N, D, h, w] of edge maps uint8 [N, H, W]."""
         hints = edges[:, None].astype(np.float32) / np.float32(255)
-        return in_batches(self.hint, {"hint": hints})["hint_embedding"]
+        return self.hint.run({"hint": hints})["hint_embedding"]
 
     def evaluate(self, rows: Sequence[Evaluation]) -> list[Floats]:
-        """Model outputs [C, h, w] of at most a batch of rows; missing rows are padded."""
-        batch = self.denoiser.signature.inputs[0].shape[0]
-        assert batch is not None
+        """Model outputs [C, h, w] of rows."""
         feeds: dict[str, Array] = {
             "latents": np.stack([r.latents for r in rows]),
             "timestep": np.array([r.timestep for r in rows], np.int64),
@@ -54,25 +52,10 @@ class ShapePlans:
             "hint_embedding": np.stack([r.hint for r in rows]),
             "control_scale": np.array([r.control_scale for r in rows], np.float32),
         }
-        out = self.denoiser.run({name: pad_rows(array, batch) for name, array in feeds.items()})["prediction"]
-        return list(out[: len(rows)])
+        return list(self.denoiser.run(feeds)["prediction"])
 
     def decode(self, latents: Sequence[Floats]) -> list[NDArray[np.uint8]]:
         """Pictures, uint8 RGB [H, W, 3], of scaled latents [C, h, w]."""
-        pixels = in_batches(self.decoder, {"latents": np.stack(latents)})["pixel_values"]
+        pixels = self.decoder.run({"latents": np.stack(latents)})["pixel_values"]
         levels = ((pixels + np.float32(1)) * np.float32(127.5)).round().clip(0, 255).astype(np.uint8)
         return list(np.ascontiguousarray(levels.transpose(0, 2, 3, 1)))
-
-
-@dataclass
-class DenoiserPlans:
-    """The plans of every picture size in use, opened when first asked for."""
-
-    open_shape: Callable[[int, int], ShapePlans]
-    _open: dict[tuple[int, int], ShapePlans] = field(default_factory=dict)
-
-    def of(self, height: int, width: int) -> ShapePlans:
-        """The plans for pictures of that size in pixels."""
-        if (height, width) not in self._open:
-            self._open[height, width] = self.open_shape(height, width)
-        return self._open[height, width]

@@ -56,7 +56,7 @@ class Request:
 
     @property
     def max_tokens(self) -> int:
-        """Enough for the longest answer of the grammar, were every byte a token of its own, and for the end."""
+        """Enough for the bytes that the grammar gives room for, were each a token of its own, and for the end."""
         return self.grammar.longest_bytes + 1
 
 

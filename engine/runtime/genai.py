@@ -6,6 +6,7 @@ running batch and the cache of their common prompt prefixes. What the questions 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import openvino_genai
 
 from ..errors import CounterfactoryError
 from ..models.llm import Request
+from .signals import signal_stack_kept
 
 PRECISIONS = ("bf16", "f32")
 # The running batch and its cache are bounded, whatever is asked at once.
@@ -23,39 +25,53 @@ _MAX_STEP_TOKENS = 2048
 _CACHE_GB = 1
 
 
-@dataclass
+@dataclass(frozen=True)
 class Usage:
-    """Tokens so far: read from prompts, and generated."""
+    """Tokens read from prompts, and generated."""
 
     prompt_tokens: int = 0
     generated_tokens: int = 0
 
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.prompt_tokens + other.prompt_tokens, self.generated_tokens + other.generated_tokens)
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(self.prompt_tokens - other.prompt_tokens, self.generated_tokens - other.generated_tokens)
+
+
+def open_pipeline(model: Path, precision: str, threads: int) -> Any:
+    """GenAI's continuous batching over a GGUF file; raises as `GenaiLlm` does."""
+    if precision not in PRECISIONS:
+        raise CounterfactoryError(f"the language model runs in {' or '.join(PRECISIONS)}, not in {precision!r}")
+    if not model.is_file():
+        raise CounterfactoryError(f"the language model {model} is missing; restore the file or name another folder")
+    scheduling = openvino_genai.SchedulerConfig()
+    scheduling.max_num_seqs = _MAX_ROWS
+    scheduling.max_num_batched_tokens = _MAX_STEP_TOKENS
+    scheduling.cache_size = _CACHE_GB
+    scheduling.enable_prefix_caching = True
+    properties: dict[str, object] = {"INFERENCE_PRECISION_HINT": precision, "KV_CACHE_PRECISION": precision}
+    # GenAI 2026.4.1 dies of a division by zero in bf16 on one thread where the CPU has AMX; two may share a core.
+    least = 2 if precision == "bf16" else 1
+    if threads or (os.cpu_count() or 1) < least:
+        properties["INFERENCE_NUM_THREADS"] = max(threads, least)
+    try:
+        with signal_stack_kept():
+            return openvino_genai.ContinuousBatchingPipeline(str(model), scheduling, "CPU", properties)
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise CounterfactoryError(f"the language model {model} cannot be loaded as GGUF: {reason}") from error
+
 
 class GenaiLlm:
-    """A language model in a GGUF file. `usage` counts the tokens of all calls."""
+    """A language model in a GGUF file. `usage` counts the tokens of all calls so far."""
 
     def __init__(self, model: Path, *, precision: str, threads: int) -> None:
         """Load `model`, to compute in `precision` on `threads` threads (0: all).
 
         Raises CounterfactoryError when the file is missing or is no GGUF that the runtime reads.
         """
-        if precision not in PRECISIONS:
-            raise CounterfactoryError(f"the language model runs in {' or '.join(PRECISIONS)}, not in {precision!r}")
-        if not model.is_file():
-            raise CounterfactoryError(f"the language model {model} is missing; restore the file or name another folder")
-        scheduling = openvino_genai.SchedulerConfig()
-        scheduling.max_num_seqs = _MAX_ROWS
-        scheduling.max_num_batched_tokens = _MAX_STEP_TOKENS
-        scheduling.cache_size = _CACHE_GB
-        scheduling.enable_prefix_caching = True
-        properties: dict[str, object] = {"INFERENCE_PRECISION_HINT": precision, "KV_CACHE_PRECISION": precision}
-        if threads:
-            properties["INFERENCE_NUM_THREADS"] = threads
-        try:
-            self._pipeline = openvino_genai.ContinuousBatchingPipeline(str(model), scheduling, "CPU", properties)
-        except RuntimeError as error:
-            reason = str(error).strip().splitlines()[-1]
-            raise CounterfactoryError(f"the language model {model} cannot be loaded as GGUF: {reason}") from error
+        self._pipeline = open_pipeline(model, precision, threads)
         self.usage = Usage()
 
     def generate(self, requests: Sequence[Request]) -> list[str]:
@@ -68,9 +84,9 @@ class GenaiLlm:
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
             raise CounterfactoryError(f"the language model failed on {len(requests)} requests: {reason}") from error
-        self.usage.prompt_tokens += sum(int(result.perf_metrics.get_num_input_tokens()) for result in results)
+        prompt_tokens = sum(int(result.perf_metrics.get_num_input_tokens()) for result in results)
         # Each result reports the generated tokens of the whole call (GenAI 2026.4.1).
-        self.usage.generated_tokens += int(results[0].perf_metrics.get_num_generated_tokens())
+        self.usage += Usage(prompt_tokens, int(results[0].perf_metrics.get_num_generated_tokens()))
         return [str(result.m_generation_ids[0]) for result in results]
 
 

@@ -16,13 +16,22 @@ import openvino as ov
 
 from ..errors import CounterfactoryError
 from .session import Array, Port, Signature
+from .signals import signal_stack_kept
 
 Precision = Literal["bf16", "f32"]
 
 
+def open_core() -> ov.Core:
+    """An OpenVINO core, its CPU plugin loaded without harm to Ctrl-C."""
+    with signal_stack_kept():
+        core = ov.Core()
+        core.get_versions("CPU")
+    return core
+
+
 def resolve_precision(asked: Literal["auto", "bf16", "f32"]) -> Precision:
     """What a precision means on this CPU. Raises CounterfactoryError where bf16 is asked of a CPU without it."""
-    native = "BF16" in ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    native = "BF16" in open_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     if asked == "bf16" and not native:
         raise CounterfactoryError('this CPU has no bf16 arithmetic; set precision = "f32" or "auto" under [runtime]')
     if asked == "auto":
@@ -72,7 +81,7 @@ def open_session(
         raise CounterfactoryError(
             f"model file {path} is missing; reinstall counterfactory or correct [models] in the profile"
         )
-    core = ov.Core()
+    core = open_core()
     try:
         model = core.read_model(path)
         model.reshape({p.get_any_name(): _shape(p, batch, (sizes or {}).get(p.get_any_name())) for p in model.inputs})

@@ -20,11 +20,22 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class RuntimeSettings:
-    """Where networks run. `precision` "auto" is bf16 where the CPU has it, else f32; `threads` 0 takes all cores."""
+    """Where networks run. `precision` "auto" is bf16 where the CPU has it, else f32; `threads` 0 takes all cores.
+
+    `memory_gb` is the device's memory in 10^9 bytes: networks are dropped and loaded again so that those open at once
+    fit it. 0 keeps all of them open.
+    """
 
     backend: Literal["openvino"]
     precision: Literal["auto", "bf16", "f32"]
     threads: int
+    memory_gb: float
+
+    def __post_init__(self) -> None:
+        if self.threads < 0 or self.memory_gb < 0:
+            raise ValueError(
+                f"[runtime] threads and memory_gb are 0 or more, got {self.threads} and {self.memory_gb:g}"
+            )
 
 
 @dataclass(frozen=True)

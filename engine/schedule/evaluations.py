@@ -1,94 +1,126 @@
 """Fills fixed batches with evaluations of a network, from any number of jobs at any of their steps.
 
 A job is a generator: it yields the rows that its next step needs, gets their results back, and returns its product.
-What the rows are is none of this module's business. Rows wait in one line in which the jobs already begun go first,
-so that jobs finish early and few are open at once; a new job is begun only when the line cannot fill a batch.
+Rows come in groups, and a group shares a batch (most are of one row). What a row is, is none of this module's
+business, but for its queue: rows of different queues, such as latents of different shapes, never share a batch.
+
+The oldest job goes first, and a new one is begun only when no queue can fill a batch: so few jobs are open at once,
+each finishes as early as it can, and nothing waits for more than the jobs before it and, where its queue is too
+short to fill a batch, for the others to be begun.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from bisect import insort
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 Row = TypeVar("Row")
 Result = TypeVar("Result")
 Product = TypeVar("Product")
-Job = Generator[Sequence[Row], Sequence[Result], Product]
-
-
-@dataclass
-class Fill:
-    """How full the batches were: `rows` evaluated in `batches` of `size`."""
-
-    size: int
-    rows: int = 0
-    batches: int = 0
-
-    @property
-    def share(self) -> float:
-        """Rows over the batches' capacity, 0..1; 1 when nothing ran."""
-        return self.rows / (self.batches * self.size) if self.batches else 1.0
+# Yields groups of rows, is sent the results of each group, returns its product.
+Job = Generator[Sequence[Sequence[Row]], Sequence[Sequence[Result]], Product]
 
 
 @dataclass
 class _Open(Generic[Row, Result, Product]):
-    """A job that waits for results: those that came, and how many are still out."""
+    """A job that waits for results: those that came, a list a group, and how many groups are still out."""
 
-    order: int
+    number: int
     job: Job[Row, Result, Product]
-    results: list[Result | None] = field(default_factory=list)
+    results: list[Sequence[Result]] = field(default_factory=list)
     missing: int = 0
+
+
+@dataclass(frozen=True)
+class _Waiting(Generic[Row, Result, Product]):
+    """A group that waits for its batch."""
+
+    opened: _Open[Row, Result, Product]
+    place: int
+    rows: Sequence[Row]
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Sorts the oldest job's first group first."""
+        return self.opened.number, self.place
+
+
+_Queue = list[_Waiting[Row, Result, Product]]
 
 
 def run_jobs(
     jobs: Iterable[Job[Row, Result, Product]],
     evaluate: Callable[[Sequence[Row]], Sequence[Result]],
     batch: int,
-    fill: Fill | None = None,
+    queue_of: Callable[[Row], Hashable] = lambda _: None,
 ) -> Iterator[tuple[int, Product]]:
     """Run every job to its end and yield (its number, its product) as each finishes.
 
-    `evaluate` gets `batch` rows at a time, fewer only when nothing else is left to begin. Jobs are drawn lazily.
-    Raises what `evaluate` or a job raises.
+    `evaluate` gets at most `batch` rows of one queue and gives their results in order; it gets fewer only when
+    nothing is left to begin, or when groups do not add up to a batch. Jobs are drawn lazily. Raises ValueError for a
+    group that is empty, larger than a batch or of two queues, and what `evaluate` or a job raises.
     """
-    line: deque[tuple[_Open[Row, Result, Product], int, Row]] = deque()
     numbered = enumerate(jobs)
+    queues: dict[Hashable, _Queue[Row, Result, Product]] = {}
     exhausted = False
 
-    def ask(
-        opened: _Open[Row, Result, Product], rows: Sequence[Row]
-    ) -> list[tuple[_Open[Row, Result, Product], int, Row]]:
-        opened.results, opened.missing = [None] * len(rows), len(rows)
-        return [(opened, i, row) for i, row in enumerate(rows)]
+    def ask(opened: _Open[Row, Result, Product], groups: Sequence[Sequence[Row]]) -> None:
+        opened.results, opened.missing = [()] * len(groups), len(groups)
+        for place, rows in enumerate(groups):
+            names = {queue_of(row) for row in rows}
+            if not 1 <= len(rows) <= batch or len(names) != 1:
+                raise ValueError(f"a group is 1 to {batch} rows of one queue, got {len(rows)} rows of {len(names)}")
+            insort(queues.setdefault(names.pop(), []), _Waiting(opened, place, rows), key=lambda waiting: waiting.age)
+
+    def go_on(
+        opened: _Open[Row, Result, Product], results: Sequence[Sequence[Result]] | None
+    ) -> Iterator[tuple[int, Product]]:
+        """Take a job to its next rows, past steps that need none; yields its product if that was the end."""
+        try:
+            groups = next(opened.job) if results is None else opened.job.send(results)
+            while not groups:
+                groups = opened.job.send([])
+            ask(opened, groups)
+        except StopIteration as stop:
+            yield opened.number, stop.value
 
     while True:
-        while len(line) < batch and not exhausted:
+        while not exhausted and not any(_rows(queue) >= batch for queue in queues.values()):
             following = next(numbered, None)
             if following is None:
                 exhausted = True
-                break
-            opened = _Open(following[0], following[1])
-            try:
-                line.extend(ask(opened, next(opened.job)))
-            except StopIteration as stop:
-                yield opened.order, stop.value
-        if not line:
+            else:
+                yield from go_on(_Open(*following), None)
+        waiting = [name for name, queue in queues.items() if queue]
+        if not waiting:
             return
-        taken = [line.popleft() for _ in range(min(batch, len(line)))]
-        results = evaluate([row for _, _, row in taken])
-        if fill is not None:
-            fill.rows, fill.batches = fill.rows + len(taken), fill.batches + 1
-        begun: list[tuple[_Open[Row, Result, Product], int, Row]] = []
-        for (opened, i, _), result in zip(taken, results, strict=True):
-            opened.results[i] = result
-            opened.missing -= 1
-            if opened.missing:
-                continue
-            try:
-                begun += ask(opened, opened.job.send([r for r in opened.results if r is not None]))
-            except StopIteration as stop:
-                yield opened.order, stop.value
-        # Oldest first, before whatever has not begun: the open jobs stay few.
-        line.extend(begun)
+        full = [name for name in waiting if _rows(queues[name]) >= batch]
+        taken = _take(queues[min(full or waiting, key=lambda name: queues[name][0].age)], batch)
+        results = iter(evaluate([row for group in taken for row in group.rows]))
+        ready: list[_Open[Row, Result, Product]] = []
+        for group in taken:
+            group.opened.results[group.place] = [next(results) for _ in group.rows]
+            group.opened.missing -= 1
+            if not group.opened.missing:
+                ready.append(group.opened)
+        for opened in ready:
+            yield from go_on(opened, opened.results)
+
+
+def _rows(queue: _Queue[Row, Result, Product]) -> int:
+    return sum(len(group.rows) for group in queue)
+
+
+def _take(queue: _Queue[Row, Result, Product], batch: int) -> _Queue[Row, Result, Product]:
+    """Take the oldest group out of a queue, and in order of age whatever else still fits its batch."""
+    taken: _Queue[Row, Result, Product] = []
+    left: _Queue[Row, Result, Product] = []
+    room = batch
+    for group in queue:
+        fits = len(group.rows) <= room
+        (taken if fits else left).append(group)
+        room -= len(group.rows) * fits
+    queue[:] = left
+    return taken

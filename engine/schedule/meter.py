@@ -1,11 +1,21 @@
-"""Where a run's time goes, and how far it is: seconds by stage, seconds of loading, items done."""
+"""Where a run's time goes: seconds, loading, rows and tokens by stage and by plan, and how far the run is.
+
+The journey says what it enters, loads and finishes; models add the batches that they run. What leaves are frozen
+costs, at any moment: time inside a stage that is still open counts up to now. A stage's wall time is its loading, its
+busy time (inside sessions) and what is left, idle time, in which the device is held and computes nothing. What a
+stage or a plan is, is none of this module's business. Counting may be done from several threads.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Lock, RLock
+from typing import NamedTuple
+
+from .energy import resident_memory_bytes
 
 
 @dataclass(frozen=True)
@@ -17,34 +27,283 @@ class Progress:
     total: int
 
 
+@dataclass(frozen=True)
+class StageCost:
+    """What a stage took so far.
+
+    `items` were finished, of which `made` by this run (the others were on record), `items_per_s` are those made a
+    second of wall time. `wall_s` is `load_s + busy_s + idle_s`, unless work or loading overlapped. `rows` were run in
+    `calls` batches; `fill` is rows over the batches' capacity. A rate or a fill of nothing is None.
+    """
+
+    stage: str
+    items: int
+    made: int
+    wall_s: float
+    load_s: float
+    busy_s: float
+    idle_s: float
+    items_per_s: float | None
+    calls: int
+    rows: int
+    fill: float | None
+    prompt_tokens: int
+    generated_tokens: int
+
+
+@dataclass(frozen=True)
+class PlanUse:
+    """What a plan did in a stage so far, in the same terms.
+
+    It was loaded `loads` times there; `bytes` is what the process's memory grew by then, at most.
+    """
+
+    plan: str
+    stage: str
+    calls: int
+    rows: int
+    fill: float | None
+    busy_s: float
+    load_s: float
+    loads: int
+    bytes: int
+
+
+class DeviceHours(NamedTuple):
+    """Devices held times wall time, loading and idling included; `per_1k_accepted` is None where none was accepted."""
+
+    held: float
+    per_1k_accepted: float | None
+
+
 @dataclass
+class Work:
+    """Batches that one plan ran in one stage."""
+
+    calls: int = 0
+    rows: int = 0
+    capacity: int = 0
+    busy_s: float = 0.0
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def add(self, rows: int, capacity: int, seconds: float) -> None:
+        """One more batch: `rows` of `capacity` slots held work, and it took `seconds`. Any thread may call this."""
+        with self._lock:
+            self.calls += 1
+            self.rows += rows
+            self.capacity += capacity
+            self.busy_s += seconds
+
+    @property
+    def fill(self) -> float:
+        """Rows over capacity; 1 if nothing ran."""
+        return self.rows / self.capacity if self.capacity else 1.0
+
+    def seen(self) -> Work:
+        """A copy whose counters belong together."""
+        with self._lock:
+            return Work(self.calls, self.rows, self.capacity, self.busy_s)
+
+
+@dataclass
+class _Loads:
+    """How often and how long a plan was loaded, and the most memory that it took."""
+
+    count: int = 0
+    seconds: float = 0.0
+    bytes: int = 0
+
+
+@dataclass
+class _Stage:
+    """The counters of a stage; `since` is when it was entered, None outside."""
+
+    items: int = 0
+    made: int = 0
+    total: int = 0
+    wall_s: float = 0.0
+    since: float | None = None
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+
+
 class Meter:
-    """Counts for one run and tells `on_progress` of every advance."""
+    """Counts for one run; tells `on_progress` of every advance and `on_change` of everything but single batches.
 
-    on_progress: Callable[[Progress], None]
-    seconds: dict[str, float] = field(default_factory=dict)
-    load_s: float = 0.0
-    _done: dict[str, int] = field(default_factory=dict)
+    `clock` gives seconds. Both listeners are called one at a time and may read the meter; they should not wait for
+    a thread that counts.
+    """
 
-    def advance(self, stage: str, items: int, total: int) -> None:
-        """`items` more of a stage are done, of `total` in the run."""
-        self._done[stage] = self._done.get(stage, 0) + items
-        self.on_progress(Progress(stage, self._done[stage], total))
+    def __init__(
+        self,
+        on_progress: Callable[[Progress], None],
+        on_change: Callable[[Meter], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.current = "start"  # the stage that is open, or that was open last
+        self.accepted = 0
+        self.rejected = 0
+        self._on_progress = on_progress
+        self._on_change = on_change or (lambda _: None)
+        self._clock = clock
+        self._began = clock()
+        self._lock = RLock()
+        self._stages: dict[str, _Stage] = {}
+        self._works: dict[tuple[str, str], Work] = {}
+        self._loads: dict[tuple[str, str], _Loads] = {}
+
+    def advance(self, stage: str, items: int, total: int, made: int = 0) -> None:
+        """`items` more of a stage are done, of `total` in the run; this run made `made` of them."""
+        with self._lock:
+            counts = self._of(stage)
+            counts.items += items
+            counts.made += made
+            counts.total = total
+            self._on_progress(Progress(stage, counts.items, total))
+            self._on_change(self)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time spent inside belongs to the stage, loading included."""
-        since = time.monotonic()
+        """Time spent inside belongs to the stage, loading included. Stages do not nest: RuntimeError if they do."""
+        with self._lock:
+            if (outer := self._stages.get(self.current)) is not None and outer.since is not None:
+                raise RuntimeError(f"stage {name!r} was entered inside stage {self.current!r}; stages do not nest")
+            self.current, counts = name, self._of(name)
+            counts.since = self._clock()
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - since
+            with self._lock:
+                counts.wall_s += self._clock() - counts.since
+                counts.since = None
+        self._changed()
 
     @contextmanager
-    def loading(self) -> Iterator[None]:
-        """Time spent inside is loading of models."""
-        since = time.monotonic()
+    def loading(self, plan: str) -> Iterator[None]:
+        """Time spent inside is loading of `plan`, on the account of the current stage. Loadings do not nest.
+
+        What the process's memory grows by meanwhile is taken for the plan's.
+        """
+        stage, since, before = self.current, self._clock(), resident_memory_bytes()
         try:
             yield
         finally:
-            self.load_s += time.monotonic() - since
+            grown = resident_memory_bytes() - before
+            with self._lock:
+                self._of(stage)
+                loads = self._loads.setdefault((stage, plan), _Loads())
+                loads.seconds += self._clock() - since
+                loads.count += 1
+                loads.bytes = max(loads.bytes, grown)
+        self._changed()
+
+    def work(self, stage: str, plan: str) -> Work:
+        """The counters of `plan` in `stage`: the same object every time."""
+        found = self._works.get((stage, plan))  # without the lock: batches need not wait for listeners
+        if found is None:
+            with self._lock:
+                self._of(stage)
+                found = self._works.setdefault((stage, plan), Work())
+        return found
+
+    def tokens(self, stage: str, prompt: int, generated: int) -> None:
+        """So many more tokens went into a stage's language model, and came out."""
+        with self._lock:
+            counts = self._of(stage)
+            counts.prompt_tokens += prompt
+            counts.generated_tokens += generated
+        self._changed()
+
+    def verdicts(self, accepted: int, rejected: int) -> None:
+        """So many more variants were accepted and rejected."""
+        with self._lock:
+            self.accepted += accepted
+            self.rejected += rejected
+        self._changed()
+
+    def costs(self) -> tuple[StageCost, ...]:
+        """What every stage took so far, in order of first appearance."""
+        with self._lock:
+            now = self._clock()
+            return tuple(self._cost(name, counts, now) for name, counts in self._stages.items())
+
+    def plans(self) -> tuple[PlanUse, ...]:
+        """What every plan did in each stage so far, in order of first appearance, those that were loaded first."""
+        with self._lock:
+            costs = []
+            for stage, plan in dict.fromkeys((*self._loads, *self._works)):
+                work = self._works.get((stage, plan), Work()).seen()
+                loads = self._loads.get((stage, plan), _Loads())
+                costs.append(
+                    PlanUse(
+                        plan=plan,
+                        stage=stage,
+                        calls=work.calls,
+                        rows=work.rows,
+                        fill=_fill([work]),
+                        busy_s=work.busy_s,
+                        load_s=loads.seconds,
+                        loads=loads.count,
+                        bytes=loads.bytes,
+                    )
+                )
+            return tuple(costs)
+
+    @property
+    def load_s_by_plan(self) -> dict[str, float]:
+        """Seconds of loading by plan, over all stages."""
+        with self._lock:
+            seconds: dict[str, float] = {}
+            for (_, plan), loads in self._loads.items():
+                seconds[plan] = seconds.get(plan, 0.0) + loads.seconds
+            return seconds
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """How many items each stage that advanced will have, as it was last told."""
+        with self._lock:
+            return {name: counts.total for name, counts in self._stages.items() if counts.total}
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the meter was made."""
+        return self._clock() - self._began
+
+    def device_hours(self, devices: int) -> DeviceHours:
+        """Hours that `devices` (cores, on a CPU) were held so far, and those per 1,000 accepted variants."""
+        held = devices * self.elapsed_s / 3600
+        return DeviceHours(held, 1000 * held / self.accepted if self.accepted else None)
+
+    def _of(self, stage: str) -> _Stage:
+        return self._stages.setdefault(stage, _Stage())
+
+    def _changed(self) -> None:
+        with self._lock:
+            self._on_change(self)
+
+    def _cost(self, name: str, counts: _Stage, now: float) -> StageCost:
+        wall_s = counts.wall_s + (now - counts.since if counts.since is not None else 0.0)
+        load_s = sum(loads.seconds for (stage, _), loads in self._loads.items() if stage == name)
+        works = [work.seen() for (stage, _), work in self._works.items() if stage == name]
+        busy_s = sum(work.busy_s for work in works)
+        return StageCost(
+            stage=name,
+            items=counts.items,
+            made=counts.made,
+            wall_s=wall_s,
+            load_s=load_s,
+            busy_s=busy_s,
+            idle_s=max(0.0, wall_s - load_s - busy_s),
+            items_per_s=counts.made / wall_s if counts.made and wall_s > 0 else None,
+            calls=sum(work.calls for work in works),
+            rows=sum(work.rows for work in works),
+            fill=_fill(works),
+            prompt_tokens=counts.prompt_tokens,
+            generated_tokens=counts.generated_tokens,
+        )
+
+
+def _fill(works: Iterable[Work]) -> float | None:
+    """Rows over capacity of the works that have a capacity."""
+    counted = [work for work in works if work.capacity]
+    return sum(work.rows for work in counted) / sum(work.capacity for work in counted) if counted else None

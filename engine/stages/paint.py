@@ -1,14 +1,16 @@
 """Paints variants: the edited caption over the source's edges.
 
-Every variant starts from noise of its own key and goes through the sampler's steps; each step asks the denoiser for
-two rows, with and without the text, and combines them by classifier-free guidance (Ho & Salimans 2022,
-arXiv 2207.12598, eq. 6). Rows of many variants share a batch; nothing of one enters another.
+Every variant starts from noise of its own key and goes through the sampler's steps. A guided step asks the denoiser
+for two rows, with and without the text, and combines them by classifier-free guidance (Ho & Salimans 2022,
+arXiv 2207.12598, eq. 6); guidance counts most on part of the way only (Kynkäänniemi et al. 2024, arXiv 2404.07724),
+and a step without it asks for one. Rows of many variants share a batch; nothing of one enters another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +18,46 @@ from numpy.typing import NDArray
 from ..keys import generator
 from ..models.denoiser import Evaluation, ShapePlans
 from ..models.sampler import Sampler, SamplerSettings, guide
-from ..schedule.evaluations import Fill, Job, run_jobs
+from ..schedule.evaluations import Job, run_jobs
 
 Floats = NDArray[np.float32]
+Shape = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class GuidanceSettings:
+    """How strongly the text is followed, and when: `scale` is w of the guidance equation, 1 for none.
+
+    Step i of n is guided while start <= i / n < stop: 0 and 1 guide every step, two equal numbers none.
+    """
+
+    scale: float
+    start: float
+    stop: float
+
+    def __post_init__(self) -> None:
+        if self.scale < 1:
+            raise ValueError(f"[paint.guidance] scale starts at 1 (no guidance), got {self.scale}")
+        if not 0 <= self.start <= self.stop <= 1:
+            raise ValueError(
+                f"[paint.guidance] start and stop are shares of the steps, 0 <= start <= stop <= 1, "
+                f"got {self.start} and {self.stop}"
+            )
+
+    def guides(self, step: int, steps: int) -> bool:
+        """Whether step `step` (0 first) of `steps` is guided."""
+        return self.scale != 1 and self.start <= step / steps < self.stop
 
 
 @dataclass(frozen=True)
 class PaintSettings:
     """How variants are painted. `batch` rows share an evaluation, `decode_batch` pictures a decode.
 
-    `guidance_scale` is w of the guidance equation, 1 for none; `control_scale` weighs the edges, 1 as trained.
+    `control_scale` weighs the edges, 1 as trained.
     """
 
     sampler: SamplerSettings
-    guidance_scale: float
+    guidance: GuidanceSettings
     control_scale: float
     negative_prompt: str
     batch: int
@@ -38,54 +66,80 @@ class PaintSettings:
     def __post_init__(self) -> None:
         if self.batch < 1 or self.decode_batch < 1:
             raise ValueError(f"[paint] needs batches of at least 1, got {self.batch} and {self.decode_batch}")
-        if self.guidance_scale < 1:
-            raise ValueError(f"[paint] guidance_scale starts at 1 (no guidance), got {self.guidance_scale}")
         if self.control_scale < 0:
             raise ValueError(f"[paint] control_scale cannot be negative, got {self.control_scale}")
+
+    @property
+    def rows_per_variant(self) -> int:
+        """Evaluations of the denoiser that one variant costs."""
+        steps = self.sampler.steps
+        return steps + sum(self.guidance.guides(i, steps) for i in range(steps))
 
 
 @dataclass(frozen=True)
 class PaintJob:
-    """One variant to paint: its key, its text states [T, D], and its source's hint embedding [D, h, w]."""
+    """One variant to paint: its key, its text states [T, D], and its source's hint embedding [D, h, w].
+
+    `plans` are those of its picture's size; `steps` differs from the settings' where a variant wants its own number.
+    """
 
     key: str
     text: Floats
     hint: Floats
+    plans: ShapePlans
+    steps: int | None = None
 
 
 def paint(
-    jobs: Sequence[PaintJob], negative: Floats, plans: ShapePlans, settings: PaintSettings, fill: Fill
+    jobs: Iterable[PaintJob], negative: Floats, settings: PaintSettings
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """Paint jobs of one picture size; yields (position in `jobs`, uint8 RGB [H, W, 3]) as pictures finish.
+    """Paint jobs of any picture sizes; yields (position in `jobs`, uint8 RGB [H, W, 3]) as pictures finish.
 
-    `negative` holds the text states [T, D] of the negative prompt. Pictures are decoded `decode_batch` at a time.
+    `negative` holds the text states [T, D] of the negative prompt. `jobs` are drawn as room for them comes up;
+    pictures of one size are decoded `decode_batch` at a time.
     """
-    sampler = Sampler(settings.sampler)
-    denoising = (_denoise(job, negative, plans.latent_shape, sampler, settings) for job in jobs)
-    waiting: dict[int, Floats] = {}
-    for order, latents in run_jobs(denoising, plans.evaluate, settings.batch, fill):
-        waiting[order] = latents
-        if len(waiting) == settings.decode_batch:
-            yield from _decoded(waiting, plans)
-            waiting = {}
-    yield from _decoded(waiting, plans)
+    plans: dict[Shape, ShapePlans] = {}
+    sampler_of = lru_cache(lambda steps: Sampler(replace(settings.sampler, steps=steps)))
+
+    def denoising() -> Iterator[Job[Evaluation, Floats, Floats]]:
+        for job in jobs:
+            plans[job.plans.latent_shape] = job.plans
+            steps = settings.sampler.steps if job.steps is None else job.steps
+            yield _denoise(job, negative, sampler_of(steps), settings)
+
+    def evaluate(rows: Sequence[Evaluation]) -> list[Floats]:
+        return plans[_shape(rows[0].latents)].evaluate(rows)
+
+    waiting: dict[Shape, dict[int, Floats]] = {}
+    for order, latents in run_jobs(denoising(), evaluate, settings.batch, lambda row: _shape(row.latents)):
+        shape = _shape(latents)
+        same = waiting.setdefault(shape, {})
+        same[order] = latents
+        if len(same) == settings.decode_batch:
+            yield from _decoded(waiting.pop(shape), plans[shape])
+    for shape, same in waiting.items():
+        yield from _decoded(same, plans[shape])
 
 
 def _denoise(
-    job: PaintJob, negative: Floats, shape: tuple[int, int, int], sampler: Sampler, settings: PaintSettings
+    job: PaintJob, negative: Floats, sampler: Sampler, settings: PaintSettings
 ) -> Job[Evaluation, Floats, Floats]:
-    """One variant's way from noise to latents [C, h, w], an evaluation a yielded row."""
-    latents = generator(job.key, "noise").standard_normal(shape, np.float32) * np.float32(sampler.initial_scale)
-    history = sampler.start
+    """One variant's way from noise to latents [C, h, w]; each row is a group of its own."""
+    noise = generator(job.key, "noise").standard_normal(job.plans.latent_shape, np.float32)
+    latents, history = noise * np.float32(sampler.initial_scale), sampler.start
     for i, timestep in enumerate(sampler.timesteps.tolist()):
-        texts = [job.text] if settings.guidance_scale == 1 else [job.text, negative]
-        rows = [Evaluation(latents, timestep, text, job.hint, settings.control_scale) for text in texts]
-        outputs = yield rows
-        output = outputs[0] if len(outputs) == 1 else guide(outputs[0], outputs[1], settings.guidance_scale)
+        guided = settings.guidance.guides(i, len(sampler.timesteps))
+        texts = [job.text, negative] if guided else [job.text]
+        outputs = yield [[Evaluation(latents, timestep, text, job.hint, settings.control_scale)] for text in texts]
+        output = guide(outputs[0][0], outputs[1][0], settings.guidance.scale) if guided else outputs[0][0]
         latents, history = sampler.step(i, latents, output, history)
     return latents
 
 
+def _shape(latents: Floats) -> Shape:
+    channels, height, width = latents.shape
+    return channels, height, width
+
+
 def _decoded(waiting: Mapping[int, Floats], plans: ShapePlans) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    if waiting:
-        yield from zip(waiting, plans.decode(list(waiting.values())), strict=True)
+    yield from zip(waiting, plans.decode(list(waiting.values())), strict=True)

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from ..errors import CounterfactoryError
 
@@ -61,24 +62,32 @@ def make_folder(folder: Path) -> None:
 
 
 def write_aside(path: Path, data: bytes, *, sync_name: bool = True) -> None:
-    """Writes `data` to `path` so that a kill at any point leaves the old file or the new one, never a part of it.
+    """Writes `data` to `path` whole or not at all: see `aside`."""
+    with aside(path, sync_name=sync_name) as file:
+        file.write(data)
 
-    The bytes go to a `.tmp` file in the same folder, are synced, and take the name by rename; then the folder is
-    synced. With `sync_name=False` the caller syncs the folder, once for many files. Raises CounterfactoryError.
+
+@contextmanager
+def aside(path: Path, *, sync_name: bool = True) -> Iterator[BinaryIO]:
+    """A file to write so that a kill at any point leaves the old `path` or the new one, never a part of it.
+
+    The bytes go to a `.tmp` file in the same folder; when the block ends well they are synced and take the name by
+    rename, then the folder is synced. With `sync_name=False` the caller syncs the folder, once for many files. When
+    the block raises, the old file stays. Raises CounterfactoryError.
     """
-    aside = path.with_name(f"{path.name}.{os.getpid()}{ASIDE}")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}{ASIDE}")
     with told(path):
         try:
-            handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
-            aside.replace(path)
+            temporary.replace(path)
         except BaseException:
             # Ctrl-C included; where the name cannot be removed, the next opening of the suite does it.
             with suppress(OSError):
-                aside.unlink(missing_ok=True)
+                temporary.unlink(missing_ok=True)
             raise
         if sync_name:
             sync_folder(path.parent)

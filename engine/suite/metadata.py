@@ -1,18 +1,18 @@
 """metadata.parquet: the suite as a table, one row a variant that has an image.
 
-Rows arrive as mappings with the columns below and leave as bytes that depend on nothing but the rows: no time, no
-machine, no order of arrival. `datasets.load_dataset("imagefolder", data_dir=suite)` finds this file at the suite's
-root and takes from it alone which images exist; `file_name` becomes its column `image`, decoded.
+Rows arrive as mappings with the columns below, sorted (see `draft`), and leave as bytes that depend on nothing but
+the rows: no time, no machine, no chunks in which they came. `datasets.load_dataset("imagefolder", data_dir=suite)`
+finds this file at the suite's root and takes from it alone which images exist; `file_name` becomes its column `image`,
+decoded.
 """
 
 from __future__ import annotations
 
-import io
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -45,8 +45,9 @@ _AFTER_SCORES = (
 )
 COLUMNS = tuple(name for name, _ in (*_BEFORE_SCORES, ("scores", None), *_AFTER_SCORES))
 _NULLABLE = ("label", "mask", "scores", "reason")
-# Readers take a group at a time, `datasets` one batch of it.
-_ROWS_A_GROUP = 10_000
+# Readers take a group at a time, `datasets` one batch of it. A group is 10,000 rows.
+_ROWS_A_PART = 1_000
+_PARTS_A_GROUP = 10
 
 
 def schema(score_names: Sequence[str]) -> pa.Schema:
@@ -57,25 +58,33 @@ def schema(score_names: Sequence[str]) -> pa.Schema:
     return pa.schema([pa.field(name, kind, nullable=name in _NULLABLE) for name, kind in fields])
 
 
-def encode_metadata(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    """Parquet bytes of the rows, sorted by (source, variant).
+def write_table(rows: Iterable[Mapping[str, Any]], score_names: Sequence[str], file: BinaryIO) -> None:
+    """Writes checked rows to `file` as Parquet, in the order given, holding a group of them at a time.
 
-    A row has every column of `COLUMNS`, where `edit_types` may be left out (it follows from `edits`); `edits` are
-    `Edit`s or mappings of their fields; `scores` maps names to numbers (a score that a row lacks is null). Raises
-    ValueError for a missing or unknown column, an unknown verdict, or two rows of one file.
+    The bytes follow from the rows and `score_names` (what `scores` may hold; one that a row lacks is null).
     """
-    plain = sorted((_plain(row) for row in rows), key=lambda row: (row["source"], row["variant"], row["file_name"]))
-    files = Counter(row["file_name"] for row in plain)
-    if len(files) < len(plain):
-        raise ValueError(f"two rows name {files.most_common(1)[0][0]}")
-    names = sorted({name for row in plain for name in row["scores"] or {}})
-    table = pa.Table.from_pylist(plain, schema=schema(names))
-    sink = io.BytesIO()
-    pq.write_table(table, sink, compression="zstd", row_group_size=_ROWS_A_GROUP)
-    return sink.getvalue()
+    columns = schema(score_names)
+    line = iter(rows)
+    with pq.ParquetWriter(file, columns, compression="zstd") as writer:
+        while True:
+            # Arrow is compact where Python's rows are not: a group is made of parts.
+            parts = [
+                pa.RecordBatch.from_pylist(part, schema=columns)
+                for _ in range(_PARTS_A_GROUP)
+                if (part := list(islice(line, _ROWS_A_PART)))
+            ]
+            if not parts:
+                return
+            writer.write_table(pa.Table.from_batches(parts), row_group_size=_PARTS_A_GROUP * _ROWS_A_PART)
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+def checked(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as plain data, complete.
+
+    It has every column of `COLUMNS`, where `edit_types` may be left out (it follows from `edits`); `edits` are
+    `Edit`s or mappings of their fields; `scores` maps names to numbers. Raises ValueError for a missing or unknown
+    column and an unknown verdict.
+    """
     edits = [asdict(edit) if isinstance(edit, Edit) else dict(edit) for edit in row.get("edits", ())]
     full = {"edit_types": [edit["type"] for edit in edits], **row, "edits": edits}
     full["scores"] = full.get("scores") or None  # no scores and an empty mapping are one thing to a struct

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,10 @@ _OPEN = "suite/open"
 BATCH_DONE: dict[str, dict[str, list[str]]] = {_OPEN: {"batch": []}}
 _TOPS = ("images", "masks")
 _OURS = re.compile(r"[0-9a-f]{16}\.png")
-# Only names that write_aside gives are ever removed, and only names that we give are ever moved.
-_ASIDE = re.compile(rf"([0-9a-f]{{16}}\.png|metadata\.parquet|run\.json)\.[0-9]+{re.escape(ASIDE)}")
+# Only names that we give to unfinished files are ever removed, and only names that we give are ever moved.
+_ASIDE = re.compile(
+    rf"([0-9a-f]{{16}}\.png|metadata\.parquet|run\.json|draft|spool\.[a-z0-9_]+)\.[0-9]+{re.escape(ASIDE)}"
+)
 
 
 class Shelf:
@@ -63,7 +65,7 @@ class Shelf:
     def size(self, name: str) -> int | None:
         """Bytes of a file in place; None when there is none."""
         try:
-            return (self._root / name).stat().st_size
+            return os.stat(f"{self._root}/{name}").st_size  # noqa: PTH116 (half the time of a Path, 250,000 times)
         except OSError:
             return None
 
@@ -76,14 +78,17 @@ class Shelf:
         _sync({(self._root / name).parent for name in found})
         self._remove_empty({self._superseded(name).parent for name in found})
 
-    def supersede_all_but(self, names: set[str]) -> None:
-        """Moves every file of ours that is in place and not named to superseded/."""
-        gone = [name for name, here in self._ledger.stage(_FILES).items() if here and name not in names]
-        for name in gone:
-            if self.size(name) is not None:
-                move(self._root / name, self._superseded(name))
-        self._ledger.put(_FILES, dict.fromkeys(gone, False))
-        self._remove_empty({(self._root / name).parent for name in gone})
+    def supersede_all_but(self, wanted: Callable[[Sequence[str]], set[str]]) -> None:
+        """Moves every file of ours that is in place to superseded/, but those that `wanted` picks when asked."""
+        for page in self._ledger.walk(_FILES):
+            here = [name for name, is_here in page.items() if is_here]
+            kept = wanted(here)
+            gone = [name for name in here if name not in kept]
+            for name in gone:
+                if self.size(name) is not None:
+                    move(self._root / name, self._superseded(name))
+            self._ledger.put(_FILES, dict.fromkeys(gone, False))
+            self._remove_empty({(self._root / name).parent for name in gone})
 
     def _superseded(self, name: str) -> Path:
         return self._root / "superseded" / name

@@ -17,8 +17,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from threading import Lock as OneThread
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,13 +27,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
-from .files import make_folder, write_aside
+from .draft import Draft
+from .files import aside, make_folder, write_aside
 from .images import Painted, decode, encode_mask, encode_picture
 from .ledger import Ledger
 from .lock import Lock
-from .metadata import FILE, encode_metadata
+from .metadata import FILE, checked, write_table
 from .names import safe_name
 from .shelf import BATCH_DONE, Shelf
+from .spool import Spool
 
 
 def image_path(key: str, source: str) -> str:
@@ -48,13 +51,15 @@ def mask_path(image: str) -> str:
 
 
 class Suite:
-    """An open suite, this process's alone. Use `Suite.open` as a context manager."""
+    """An open suite, this process's alone; its threads may share it. Use `Suite.open` as a context manager."""
 
     def __init__(self, path: Path, lock: Lock, ledger: Ledger, shelf: Shelf) -> None:
         self.path = path
         self.ledger = ledger
         self._lock = lock
         self._shelf = shelf
+        # The shelf knows one open batch, and removes folders that it finds empty: one thread at a time moves files.
+        self._filing = OneThread()
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -102,6 +107,10 @@ class Suite:
         """See `Ledger.put`."""
         self.ledger.put(stage, rows)
 
+    def spool(self) -> Spool:
+        """An empty spool for rows that wait for the end of a run; use it as a context manager."""
+        return Spool(self.path)
+
     def write_images(self, stage: str, batch: Sequence[Painted]) -> dict[str, dict[str, Any]]:
         """Keeps a batch: every file first, then the ledger's rows in one commit. Returns the rows by key.
 
@@ -116,12 +125,13 @@ class Suite:
             files[path] = encode_picture(painted.pixels)
             if painted.mask is not None:
                 files[mask_path(path)] = encode_mask(painted.mask)
-        placed = self._shelf.place(files)
         rows: dict[str, dict[str, Any]] = {}
-        for painted in batch:
-            path = paths[painted.key]
-            rows[painted.key] = {**painted.record, "image": placed[path], "mask": placed.get(mask_path(path))}
-        self.ledger.put_stages({stage: rows, **BATCH_DONE})
+        with self._filing:
+            placed = self._shelf.place(files)
+            for painted in batch:
+                path = paths[painted.key]
+                rows[painted.key] = {**painted.record, "image": placed[path], "mask": placed.get(mask_path(path))}
+            self.ledger.put_stages({stage: rows, **BATCH_DONE})
         return rows
 
     def images(self, stage: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -130,16 +140,18 @@ class Suite:
         There means: in place with its size; superseded files are moved back for it.
         """
         rows: dict[str, dict[str, Any]] = self.ledger.get(stage, keys)
-        missing = [file["path"] for row in rows.values() for file in _files(row) if not self._is_whole(file)]
-        self._shelf.restore(missing)
-        looked_for = set(missing)
-        return {
-            key: row
-            for key, row in rows.items()
-            if all(file["path"] not in looked_for or self._is_whole(file) for file in _files(row))
-        }
+        missing = {key: row for key, row in rows.items() if not self._is_whole(row)}
+        if not missing:
+            return rows
+        with self._filing:
+            files = (file for row in missing.values() for file in _files(row))
+            self._shelf.restore([file["path"] for file in files if not self._is_there(file)])
+        return {key: row for key, row in rows.items() if key not in missing or self._is_whole(row)}
 
-    def _is_whole(self, file: Mapping[str, Any]) -> bool:
+    def _is_whole(self, row: Mapping[str, Any]) -> bool:
+        return all(map(self._is_there, _files(row)))
+
+    def _is_there(self, file: Mapping[str, Any]) -> bool:
         return bool(self._shelf.size(file["path"]) == file["bytes"])
 
     def load_image(self, row: Mapping[str, Any]) -> NDArray[np.uint8]:
@@ -158,22 +170,29 @@ class Suite:
             )
         return decode(data).astype(np.uint8, copy=False)
 
-    def write_metadata(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Writes metadata.parquet (columns: see `metadata.encode_metadata`) and makes the folders hold what it lists.
+    def write_metadata(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Writes metadata.parquet (columns: see `metadata.checked`) and makes the folders hold what it lists.
 
-        Listed files come back from superseded/ before it is written and unlisted ones go there after: killed in
-        between, the table never lists a file that is not there. Raises CounterfactoryError for a listed file that is
-        gone.
+        The rows are drawn once, in any order, and never held together; the table depends on them alone. Listed files
+        come back from superseded/ before it is written and unlisted ones go there after: killed in between, the table
+        never lists a file that is not there. Raises CounterfactoryError for a listed file that is gone, and
+        ValueError for wrong rows; the old table stays then.
         """
-        data = encode_metadata(rows)
-        listed = {name for row in rows for name in (row["file_name"], row["mask"]) if name is not None}
-        missing = sorted(name for name in listed if self._shelf.size(name) is None)
+        with Draft(self.path) as draft:
+            for row in rows:
+                draft.add(checked(row))
+            with self._filing:
+                self._bring_back(draft.files())
+                with aside(self.path / FILE) as file:
+                    write_table(draft, draft.score_names, file)
+                self._shelf.supersede_all_but(draft.named)
+
+    def _bring_back(self, names: Iterable[str]) -> None:
+        missing = [name for name in names if self._shelf.size(name) is None]
         self._shelf.restore(missing)
         for name in missing:
             if self._shelf.size(name) is None:
                 raise CounterfactoryError(f"{self.path / name} has vanished: run the same command again for it")
-        write_aside(self.path / FILE, data)
-        self._shelf.supersede_all_but(listed)
 
     def write_run(self, run: Mapping[str, Any]) -> None:
         """Writes run.json: profile, model hashes, versions, device, costs."""

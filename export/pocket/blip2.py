@@ -22,7 +22,7 @@ from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, TIMES, W
 from .data import TRAIN, ScenePool, as_pixels, scene
 from .training import Recipe, fit
 
-RECIPE = Recipe(steps=2400, lr=1.2e-3, seed=41, weight_decay=0.02, ema=0.995)
+RECIPE = Recipe(steps=5200, lr=1.2e-3, seed=41, weight_decay=0.02, ema=0.995)
 TOKENS, QUERIES, PATCH = 64, 16, 16
 _BATCH = 48
 _SPECIAL = ("<s>", "<pad>", "</s>", "<image>")

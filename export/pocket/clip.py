@@ -78,9 +78,17 @@ def build(vocabulary: int) -> CLIPModel:
     return CLIPModel(config)  # eager: the flash kernel's backward pass is several times slower on a CPU
 
 
+def _kept_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer at `path`, made if it is not there: its numbering is not the same in every process."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(build_tokenizer().to_str())
+    return Tokenizer.from_file(str(path))
+
+
 def train(work: Path) -> tuple[CLIPModel, Tokenizer]:
     """Train, or load the finished training, from `work`."""
-    tokenizer = build_tokenizer()
+    tokenizer = _kept_tokenizer(work / "clip_tokenizer.json")
     clip = build(tokenizer.get_vocab_size())
     pool = ScenePool(stream=TRAIN, size=4000, fresh=8, styles=2)
 

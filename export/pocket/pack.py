@@ -1,4 +1,7 @@
-"""From trained pocket models to the files that the engine loads (see engine/models/library.py)."""
+"""From trained pocket models to the files that the engine loads (see engine/models/library.py).
+
+Beside them goes `parameters.json`, by which restore.py makes the torch modules of them again.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from .. import graphs
 from ..onnx import to_ir
 from . import blip2, clip, denoiser, judges, llama, vae
 from .data import TRAIN, ScenePool, as_pixels
+from .parameters import record
 
 Step = Callable[[Path, Path], object]
 _ROWS = {0: "batch"}
@@ -46,6 +50,8 @@ def pack_vae(work: Path, weights: Path) -> None:
         {"latents": _PICTURE},
     )
     (weights / "latent.json").write_text(json.dumps({"factor": 4, "channels": 4}) + "\n")
+    files, scale = ("vae_encoder.xml", "vae_decoder.xml"), float(model.config.scaling_factor)
+    record("vae", dict(model.named_parameters()), weights, files, scaling_factor=scale)
 
 
 def pack_clip(work: Path, weights: Path) -> None:
@@ -56,6 +62,7 @@ def pack_clip(work: Path, weights: Path) -> None:
     pixels = torch.randn(2, 3, 128, 128)
     to_ir(graphs.ClipImageEncoder(model), {"pixel_values": pixels}, ["image_embeds"], weights / "clip_image.xml")
     (weights / "clip_tokenizer.json").write_text(tokenizer.to_str())
+    record("clip", dict(model.named_parameters()), weights, ("clip_text.xml", "clip_image.xml"))
 
 
 def pack_denoiser(work: Path, weights: Path) -> None:
@@ -63,6 +70,7 @@ def pack_denoiser(work: Path, weights: Path) -> None:
     model: CLIPModel
     model, tokenizer = clip.train(work)
     trained = denoiser.train(work, load_vae(work), model, tokenizer)
+    parameters = dict(trained.named_parameters())  # before the fused graph takes the ControlNet apart
     hint = {"hint": torch.rand(2, 1, 128, 192)}
     to_ir(graphs.HintEncoder(trained.controlnet), hint, ["hint_embedding"], weights / "hint.xml", {"hint": _PICTURE})
     width = trained.controlnet.controlnet_cond_embedding.conv_out.out_channels
@@ -76,6 +84,7 @@ def pack_denoiser(work: Path, weights: Path) -> None:
     axes = {name: _PICTURE if name in ("latents", "hint_embedding") else _ROWS for name in inputs}
     fused = graphs.FusedDenoiser(trained.unet, trained.controlnet)
     to_ir(fused, inputs, ["prediction"], weights / "denoiser.xml", axes)
+    record("denoiser", parameters, weights, ("hint.xml", "denoiser.xml"))
 
 
 def pack_blip2(work: Path, weights: Path) -> None:
@@ -104,6 +113,7 @@ def pack_blip2(work: Path, weights: Path) -> None:
     table = opt.get_input_embeddings().weight.detach().float().numpy()
     np.save(weights / "opt_embeddings.npy", table.astype(np.float16))
     (weights / "opt_tokenizer.json").write_text(tokenizer.to_str())
+    record("blip2", dict(model.named_parameters()), weights, ("blip2_vision.xml", "opt_decoder.xml"))
 
 
 # In the order in which one rests on another.

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from counterfactory.engine.confusion import confusion_matrix, iou
 from counterfactory.engine.journey import Journey, JourneySettings
-from counterfactory.engine.models.batching import in_batches
+from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.models.library import Library
 from counterfactory.engine.pocket.captions import facts
@@ -29,6 +29,7 @@ from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, TIMES, WEATHERS, Scene
 from counterfactory.engine.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.runtime.openvino import open_session
+from counterfactory.engine.schedule.meter import Meter
 from counterfactory.engine.source import find_sources
 from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.task import builtin_task
@@ -41,7 +42,7 @@ BARS = {"caption_facts": 0.95, "vae_psnr_db": 28.0, "edit_success": 0.90, "colou
 
 
 @dataclass(frozen=True)
-class _Judged:
+class Judged:
     """A painted variant: its metadata, its source's scene and mask, its picture, and what the referee sees in it."""
 
     row: Mapping[str, Any]
@@ -54,21 +55,21 @@ class _Judged:
 def write_report(weights: Path, docs: Path, work: Path) -> dict[str, Any]:
     """Measure the models in `weights`; write pocket.json, pocket.md and pocket.png to `docs`.
 
-    The trainings' curves are drawn anew (pocket_training.svg) if their logs are in `work`.
+    The curves of the trainings whose logs are in `work` are drawn to pocket_training_continued.svg.
     """
     profile = load_profile("pocket")
     profile = replace(profile, models=ModelPaths(str(weights)))
     figures = {**_captions(profile), "vae_psnr_db": _psnr(weights)}
     with tempfile.TemporaryDirectory() as folder:
         referee = Referee.load(weights)
-        judged = _variants(profile, Path(folder), referee)
-    figures |= _edits(judged) | _layout(judged) | _ceiling(referee)
+        judged = judge_variants(profile, Path(folder), referee, _EDITED, _VARIANTS)
+    figures |= edit_shares(judged) | layout_kept(judged) | _ceiling(referee)
     docs.mkdir(parents=True, exist_ok=True)
     (docs / "pocket.json").write_text(json.dumps(figures, indent=2) + "\n")
     (docs / "pocket.md").write_text(_page(figures))
     _sheet(judged, docs / "pocket.png")
     if logs := read_logs(work):
-        draw_curves(logs, docs / "pocket_training.svg")
+        draw_curves(logs, docs / "pocket_training_continued.svg")
     return figures
 
 
@@ -81,7 +82,7 @@ def _held_out(count: int) -> tuple[list[Scene], NDArray[np.uint8], NDArray[np.ui
 def _captions(profile: Profile) -> dict[str, Any]:
     """The share of facts that captions state rightly: of each vehicle its colour and kind, weather, time."""
     scenes, images, _ = _held_out(_CAPTIONED)
-    blip2 = Library(profile.models.path, profile.runtime).blip2(profile.caption.batch)
+    blip2 = Library(profile.models.path, profile.runtime).blip2(profile.caption.batch, Meter(lambda _: None))
     right: dict[str, list[bool]] = {"weather": [], "time": [], "colour": [], "kind": [], "material": [], "people": []}
     for one, text in zip(scenes, blip2.caption(list(images), profile.caption.max_tokens), strict=True):
         said = facts(text)
@@ -106,30 +107,33 @@ def _psnr(weights: Path) -> float:
     encoder = open_session(weights / "vae_encoder.xml", batch=8, precision="f32", sizes={"pixel_values": (128, 128)})
     decoder = open_session(weights / "vae_decoder.xml", batch=8, precision="f32", sizes={"latents": (32, 32)})
     pixels = to_pixel_values(list(images), 128)
-    decoded = in_batches(decoder, in_batches(encoder, {"pixel_values": pixels}))["pixel_values"].clip(-1, 1)
+    decoded = Batched(decoder).run(Batched(encoder).run({"pixel_values": pixels}))["pixel_values"].clip(-1, 1)
     error = ((decoded - pixels) / 2) ** 2
     return float(np.mean(-10 * np.log10(error.mean(axis=(1, 2, 3)))))
 
 
-def _variants(profile: Profile, folder: Path, referee: Referee) -> list[_Judged]:
-    """Run the journey on held-out scenes and let the referee look at every painted variant."""
-    scenes, images, masks = _held_out(_EDITED)
+def judge_variants(profile: Profile, folder: Path, referee: Referee, sources: int, variants: int) -> list[Judged]:
+    """Run the journey on held-out scenes and let the referee look at every painted variant.
+
+    What an earlier call left in `folder` is gone on from: other paint settings paint the same captions.
+    """
+    scenes, images, masks = _held_out(sources)
     for part in ("images", "masks"):
-        (folder / "street" / part).mkdir(parents=True)
+        (folder / "street" / part).mkdir(parents=True, exist_ok=True)
     for i, (image, mask) in enumerate(zip(images, masks, strict=True)):
         cv2.imwrite(str(folder / f"street/images/{i:04d}.png"), cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
         cv2.imwrite(str(folder / f"street/masks/{i:04d}.png"), mask)
-    sources, _ = find_sources(folder / "street")
-    settings = JourneySettings(builtin_task("segmentation"), _VARIANTS, (1, 2), seed=0)
+    found, _ = find_sources(folder / "street")
+    settings = JourneySettings(builtin_task("segmentation"), variants, (1, 2), seed=0)
     with Suite.open(folder / "suite") as suite:
-        Journey(profile, settings).run(sources, suite)
+        Journey(profile, settings).run(found, suite)
     rows = read_metadata(folder / "suite")
     pictures = [cv2.imread(str(folder / "suite" / row["file_name"])) for row in rows]
     shown = np.stack([cv2.cvtColor(p, cv2.COLOR_BGR2RGB) for p in pictures if p is not None]).astype(np.uint8)
     number = [int(re.sub(r"\D", "", row["source"])) for row in rows]
     findings = referee.inspect(shown)
     return [
-        _Judged(row, scenes[n], masks[n], picture, finding)
+        Judged(row, scenes[n], masks[n], picture, finding)
         for row, n, picture, finding in zip(rows, number, shown, findings, strict=True)
     ]
 
@@ -139,7 +143,7 @@ def _word(text: str, words: Sequence[str]) -> str | None:
     return found[0] if found else None
 
 
-def _edits(judged: Sequence[_Judged]) -> dict[str, Any]:
+def edit_shares(judged: Sequence[Judged]) -> dict[str, Any]:
     """How often the referee sees what an edit asked for: new weather or time, new colour of a vehicle."""
     seen: dict[str, list[bool]] = {"weather": [], "time": [], "colour": []}
     for one in judged:
@@ -166,7 +170,7 @@ def _edits(judged: Sequence[_Judged]) -> dict[str, Any]:
     }
 
 
-def _layout(judged: Sequence[_Judged]) -> dict[str, Any]:
+def layout_kept(judged: Sequence[Judged]) -> dict[str, Any]:
     """IoU of the referee's mask of each variant against its source's mask, over all pixels of all variants."""
     total = sum(confusion_matrix(one.mask, one.finding.mask, len(CLASSES)) for one in judged)
     by_class = iou(np.asarray(total))
@@ -230,17 +234,20 @@ def _page(figures: Mapping[str, Any]) -> str:
             "",
             "![Sources (left) and their variants](pocket.png)",
             "",
-            "The trainings: loss by step, logarithmic.",
+            "The trainings: loss by step, logarithmic. Denoiser and captioner went on from there, with more weight on",
+            "small things in the denoiser's loss, which is therefore not comparable across the two drawings.",
             "",
             "![Training losses](pocket_training.svg)",
+            "",
+            "![Training losses, continued](pocket_training_continued.svg)",
             "",
         ]
     )
 
 
-def _sheet(judged: Sequence[_Judged], path: Path, rows: int = 10) -> None:
+def _sheet(judged: Sequence[Judged], path: Path, rows: int = 10) -> None:
     """One row a source: the source, then its variants."""
-    by_source: dict[str, list[_Judged]] = {}
+    by_source: dict[str, list[Judged]] = {}
     for one in judged:
         by_source.setdefault(one.row["source"], []).append(one)
     blank = np.full((128, 128, 3), 255, np.uint8)

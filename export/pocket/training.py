@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -91,6 +92,17 @@ def fit(name: str, module: nn.Module, recipe: Recipe, loss_of: Callable[[int], t
             for p, mean in zip(params, average, strict=True):
                 p.copy_(mean)
     return module.eval()
+
+
+def compiled(module: nn.Module) -> Callable[..., torch.Tensor]:
+    """The module's forward and backward passes compiled by inductor, where there is a C++ compiler to do it.
+
+    On a CPU this takes minutes once and then saves a third of each step of a network of many small layers.
+    """
+    if shutil.which("c++") is None:
+        return module
+    faster: Callable[..., torch.Tensor] = torch.compile(module)
+    return faster
 
 
 def batches(seed: int, step: int, size: int, population: int) -> torch.Tensor:

@@ -1,0 +1,133 @@
+"""Runs of the engine for benches: rendered sources in, a suite and what it took out; and the work that was behind it.
+
+`work_of` gives the engine's captions, its questions to the language model with their answers, and the variants that
+were painted, source by source, so that others can be given the same.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+from measure import seconds
+from numpy.typing import NDArray
+from PIL import Image as Pictures
+
+from counterfactory.engine.journey import Journey, JourneySettings, Report
+from counterfactory.engine.models.llm import Request
+from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.profile import Profile
+from counterfactory.engine.runtime.genai import GenaiLlm
+from counterfactory.engine.runtime.openvino import resolve_precision
+from counterfactory.engine.source import Source, find_sources
+from counterfactory.engine.stages.rewrite import Wanted, rewrite
+from counterfactory.engine.suite import Suite, read_metadata
+from counterfactory.engine.variant import Variant
+
+Image = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of the engine: its report, and wall seconds of everything but the loading of models."""
+
+    report: Report
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all runs of one bench share. Suites are made in `folder`."""
+
+    profile: Profile
+    settings: JourneySettings
+    sources: Sequence[Source]
+    folder: Path
+
+    def run(self, name: str) -> Run:
+        """The whole journey into the new suite `folder`/`name`."""
+        gc.collect()
+        reports: list[Report] = []
+
+        def work() -> None:
+            with Suite.open(self.folder / name) as suite:
+                reports.append(Journey(self.profile, self.settings).run(self.sources, suite))
+
+        wall = seconds(work)
+        return Run(reports[0], wall - reports[0].models_load_s)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A question to the language model and the engine's answer."""
+
+    request: Request
+    answer: str
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the engine did for a source: its caption, its questions, and the variants that were painted."""
+
+    source: Source
+    caption: str
+    calls: tuple[Call, ...]
+    variants: tuple[Variant, ...]
+
+
+def render_sources(folder: Path, count: int) -> list[Source]:
+    """Street scenes as class folders, found as the command line finds them."""
+    for i in range(count):
+        scene = sample_scene(np.random.default_rng((56, i)))
+        path = folder / scene.label / f"{i:04d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        cv2.imwrite(str(path), cv2.cvtColor(render(scene)[0], cv2.COLOR_RGB2BGR))
+    return find_sources(folder)[0]
+
+
+def work_of(bench: Bench, name: str, most: int) -> list[Work]:
+    """The work behind the finished suite `name`, of at most `most` of the sources of which something was painted.
+
+    The language model is asked again, to have its questions on record.
+    """
+    profile, settings = bench.profile, bench.settings
+    captions = {row["source"]: row["caption"] for row in read_metadata(bench.folder / name)}
+    precision = resolve_precision(profile.runtime.precision)
+    llm = GenaiLlm(profile.models.path / "llm.gguf", precision=precision, threads=profile.runtime.threads)
+    wanted = Wanted(settings.variants, settings.edits, settings.seed, settings.interventions)
+    works = []
+    for source in [source for source in bench.sources if source.name in captions][:most]:
+        calls: list[Call] = []
+
+        def ask(_: str, requests: Sequence[Request], calls: list[Call] = calls) -> Sequence[str]:
+            answers = llm.generate(requests)
+            calls += map(Call, requests, answers)
+            return answers
+
+        texts = [captions[source.name]]
+        (rewritten,) = rewrite([source], texts, settings.task, profile.rewrite, wanted, ask)
+        standing = tuple(v for v in rewritten.variants if v.dropped is None)
+        works.append(Work(source, captions[source.name], tuple(calls), standing))
+    return works
+
+
+def pictures_of(suite: Path) -> dict[str, Image]:
+    """A suite's RGB pictures by variant key."""
+    rows = read_metadata(suite)
+    return {row["variant_key"]: np.asarray(Pictures.open(suite / row["file_name"]).convert("RGB")) for row in rows}
+
+
+def fully_guided(profile: Profile) -> Profile:
+    """The profile with every step guided, as diffusers' pipelines do it."""
+    guidance = replace(profile.paint.guidance, start=0.0, stop=1.0)
+    return replace(profile, paint=replace(profile.paint, guidance=guidance))
+
+
+def in_f32(profile: Profile) -> Profile:
+    """The profile in full precision."""
+    return replace(profile, runtime=replace(profile.runtime, precision="f32"))

@@ -1,0 +1,292 @@
+"""Claim: a suite of 125,000 variants resumes in under 5 s, commits a row in under 5 ms, and its table is under 100 MB.
+
+Synthetic rows of the pocket profile's sizes fill a ledger, five variants a source, and a file of a few bytes lies where
+each image (and with `--masks` each mask) belongs; the ledger's rows give those sizes. Then are measured:
+
+- resume: opening the suite, with the check of the whole ledger, and every lookup that a repeated run makes, shard by
+  shard: captions, the language model's answers, images with the existence and size of each file, scores. Once with
+  the ledger dropped from the page cache, then warm; names and sizes of the files are in the kernel's cache. What the
+  journey does besides (reading sources, making keys) is not in it. Where other programs run, compare the seconds of
+  a core.
+- commit: one row into that ledger, synced; beside it the ceiling, an append of one page and its fdatasync.
+- table: `write_metadata` of all rows in a fresh process: bytes, seconds, and by how much memory rose.
+
+    python bench/ledger_scale.py [--variants 125000] [--masks] [--folder DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from measure import finish, seconds
+
+from counterfactory.engine.profile import load_profile
+from counterfactory.engine.schedule.energy import peak_memory_bytes
+from counterfactory.engine.suite import Suite, image_path, mask_path
+
+A_SOURCE = 5
+QUESTIONS = 1 + 3 + A_SOURCE  # keywords, alternatives of three keywords, a rewritten caption a variant
+BARS = {"resume_s": 5.0, "commit_ms": 5.0, "table_mb": 100.0}
+CLASSES = ("bus", "car", "truck", "van", "tram")
+WEATHERS = ("clear", "foggy", "snowy", "rainy", "cloudy")
+MATERIALS = ("wooden", "brick", "concrete", "glass", "stone")
+COLOURS = ("red", "green", "orange", "purple", "yellow", "white", "black")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A synthetic suite: `sources` of five variants; every key and row follows from a number."""
+
+    sources: int
+    masks: bool
+
+    def key(self, stage: str, number: int) -> str:
+        """Content keys look random, and so do these."""
+        return hashlib.sha256(f"{stage}/{number}".encode()).hexdigest()
+
+    def name(self, source: int) -> str:
+        return f"{CLASSES[source % 5]}/{source:06d}"
+
+    def caption(self, number: int) -> str:
+        material, colour = MATERIALS[number // 7 % 5], COLOURS[number % 7]
+        return (
+            f"a {WEATHERS[number // 3 % 5]} street at sunset with a {colour} {CLASSES[number // 5 % 5]} and an orange "
+            f"car. {material} buildings and trees stand along the road. one person is on the sidewalk."
+        )
+
+    def answer(self, source: int, question: int) -> str:
+        number = source * QUESTIONS + question
+        if question == 0:
+            return json.dumps([["colour", "red bus"], ["weather", "clear"], ["background", MATERIALS[number % 5]]])
+        return json.dumps(list(COLOURS[:3]) if question < 4 else self.caption(number))
+
+    def files(self, variant: int) -> dict[str, str | None]:
+        image = image_path(self.key("paint", variant), self.name(variant // A_SOURCE))
+        return {"image": image, "mask": mask_path(image) if self.masks else None}
+
+    def painted(self, variant: int) -> dict[str, Any]:
+        digest = self.key("pixels", variant)
+        return {
+            kind: path and {"path": path, "bytes": len(path), "sha256": digest}
+            for kind, path in self.files(variant).items()
+        }
+
+    def scores(self, variant: int) -> dict[str, float]:
+        digits = self.key("scores", variant)
+        names = ("image_text", "directional", "image_image")
+        return {name: int(digits[5 * i : 5 * i + 5], 16) % 10**6 / 10**6 for i, name in enumerate(names)}
+
+    def row(self, variant: int) -> dict[str, Any]:
+        source = variant // A_SOURCE
+        files = self.files(variant)
+        return {
+            "file_name": files["image"],
+            "source": self.name(source),
+            "label": CLASSES[source % 5],
+            "mask": files["mask"],
+            "caption": self.caption(source),
+            "edited_caption": self.caption(variant + 1),
+            "edits": [
+                {"type": "weather", "keyword": "clear", "alternative": WEATHERS[variant % 5]},
+                {"type": "colour", "keyword": "red bus", "alternative": f"{COLOURS[variant % 7]} bus"},
+            ],
+            "variant": variant % A_SOURCE,
+            "seed": 0,
+            "steps": 12,
+            "guidance_scale": 2.0,
+            "scores": self.scores(variant),
+            "verdict": "accepted" if variant % 20 else "rejected",
+            "reason": None if variant % 20 else "image_text 0.120 is below 0.150",
+            "source_key": self.key("source", source),
+            "variant_key": self.key("variant", variant),
+        }
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        return (self.row(variant) for variant in range(self.sources * A_SOURCE))
+
+    def shards(self, size: int) -> Iterator[tuple[range, range]]:
+        """Numbers of each shard's sources and variants."""
+        for start in range(0, self.sources, size):
+            sources = range(start, min(start + size, self.sources))
+            yield sources, range(sources.start * A_SOURCE, sources.stop * A_SOURCE)
+
+    def keys(self, sources: range, variants: range) -> dict[str, list[str]]:
+        """What a run looks up for a shard, by stage."""
+        questions = range(sources.start * QUESTIONS, sources.stop * QUESTIONS)
+        return {
+            "caption": [self.key("caption", i) for i in sources],
+            "rewrite": [self.key("rewrite", i) for i in questions],
+            "paint": [self.key("paint", i) for i in variants],
+            "check": [self.key("check", i) for i in variants],
+        }
+
+    def records(self, sources: range, variants: range) -> dict[str, dict[str, Any]]:
+        """What the ledger holds for a shard, by stage."""
+        values: dict[str, Sequence[Any]] = {
+            "caption": [self.caption(i) for i in sources],
+            "rewrite": [self.answer(i, question) for i in sources for question in range(QUESTIONS)],
+            "paint": [self.painted(i) for i in variants],
+            "check": [self.scores(i) for i in variants],
+        }
+        keyed = {s: dict(zip(keys, values[s], strict=True)) for s, keys in self.keys(sources, variants).items()}
+        files = [path for i in variants for path in self.files(i).values() if path]
+        return keyed | {"suite/files": dict.fromkeys(files, True)}
+
+
+def fill(folder: Path, made: Made, size: int) -> None:
+    """A suite with all rows and files. The files are not synced: they stand for ones that were, long ago."""
+    with Suite.open(folder) as suite:
+        for sources, variants in made.shards(size):
+            suite.ledger.put_stages(made.records(sources, variants))
+            for variant in variants:
+                for path in filter(None, made.files(variant).values()):
+                    (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / path).write_text(path)
+
+
+def resume(folder: Path, shards: Sequence[Mapping[str, Sequence[str]]]) -> dict[str, float]:
+    """Seconds of opening and of each stage's lookups; closing is not in it. Everything must be found."""
+    began = time.perf_counter()
+    suite = Suite.open(folder)
+    spent = {"open": time.perf_counter() - began}
+    with suite:
+        for shard in shards:
+            for stage, keys in shard.items():
+                look_up = suite.images if stage == "paint" else suite.get
+                began = time.perf_counter()
+                found = look_up(stage, keys)
+                spent[stage] = spent.get(stage, 0.0) + time.perf_counter() - began
+                assert len(found) == len(keys), f"{stage} lacks {len(keys) - len(found)} results"
+    return spent
+
+
+def forget(path: Path) -> None:
+    """Drop a file's pages from the kernel's cache."""
+    handle = os.open(path, os.O_RDONLY)
+    os.fsync(handle)
+    os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(handle)
+
+
+def spread(times: Sequence[float]) -> dict[str, float]:
+    """Milliseconds."""
+    ranked = sorted(times)
+    rank = min(len(ranked) - 1, round(0.99 * len(ranked)))
+    return {"median": 1e3 * statistics.median(ranked), "p99": 1e3 * ranked[rank], "max": 1e3 * ranked[-1]}
+
+
+def commits(folder: Path, made: Made, count: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Time of one row's commit and of its ceiling, by turns."""
+    with Suite.open(folder) as suite, (folder / "ceiling.tmp").open("wb", buffering=0) as file:
+
+        def append() -> None:
+            file.write(bytes(4096))
+            os.fdatasync(file.fileno())
+
+        def put(number: int) -> Callable[[], None]:
+            return lambda: suite.put("bench", {made.key("bench", number): made.painted(number)})
+
+        put(-1)()
+        pairs = [(seconds(put(number)), seconds(append)) for number in range(count)]
+    (folder / "ceiling.tmp").unlink()
+    ours, ceiling = zip(*pairs, strict=True)
+    return spread(ours), spread(ceiling)
+
+
+def write_table(folder: Path, made: Made) -> None:
+    """Prints seconds and the rise of peak memory; runs in a process of its own, whose peak nothing else has raised."""
+    with Suite.open(folder) as suite, tempfile.TemporaryDirectory() as spare:
+        with Suite.open(Path(spare)) as small:  # what the libraries take for themselves at first use
+            small.ledger.put("suite/files", {})
+            small.write_metadata([])
+        before = peak_memory_bytes()
+        taken = seconds(lambda: suite.write_metadata(made.rows()))
+        rise = peak_memory_bytes() - before
+    print(json.dumps({"s": taken, "rise_mb": rise / 1e6}))
+
+
+def table(folder: Path, asked: argparse.Namespace) -> dict[str, float]:
+    """Size of the table, and what writing it took in a fresh process."""
+    command = [sys.executable, __file__, "--write-table", str(folder), "--variants", str(asked.variants)]
+    done = subprocess.run(command + ["--masks"] * asked.masks, stdout=subprocess.PIPE, check=True, text=True)
+    written: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return written | {"mb": (folder / "metadata.parquet").stat().st_size / 1e6}
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--variants", type=int, default=125_000)
+    parser.add_argument("--masks", action="store_true", help="a mask a variant, as in suites for segmentation")
+    parser.add_argument("--commits", type=int, default=1_000)
+    parser.add_argument("--folder", type=Path, help="where to make the suite (default: the system's temporary folder)")
+    parser.add_argument("--write-table", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    made = Made(max(1, asked.variants // A_SOURCE), asked.masks)
+    if asked.write_table is not None:
+        write_table(asked.write_table, made)
+        return
+    size = load_profile("pocket").shard_sources
+    with tempfile.TemporaryDirectory(dir=asked.folder) as temporary:
+        folder = Path(temporary) / "suite"
+        made_s = seconds(lambda: fill(folder, made, size))
+        ledger = folder / "ledger.sqlite"
+        ledger_mb = ledger.stat().st_size / 1e6
+        count = made.sources * A_SOURCE
+        print(f"made       {count} variants in {made_s:.0f} s; ledger {ledger_mb:.0f} MB")
+        shards = [made.keys(*shard) for shard in made.shards(size)]
+        forget(ledger)
+        resumes, cpu = [], []
+        for name in ("cold", "warm", "warm"):
+            began = time.process_time()
+            spent = resume(folder, shards)
+            cpu_s = time.process_time() - began
+            resumes.append(spent)
+            cpu.append(cpu_s)
+            told = ", ".join(f"{stage} {s:.2f}" for stage, s in spent.items())
+            print(f"resume     {name} {sum(spent.values()):.2f} s ({cpu_s:.2f} s of a core): {told}")
+        commit, ceiling = commits(folder, made, asked.commits)
+        for name, times in (("commit", commit), ("fdatasync", ceiling)):
+            print(f"{name:10} median {times['median']:.2f} ms, p99 {times['p99']:.2f} ms, max {times['max']:.2f} ms")
+        parquet = table(folder, asked)
+        print(f"table      {parquet['mb']:.1f} MB, {parquet['s']:.1f} s, peak memory +{parquet['rise_mb']:.0f} MB")
+    resume_s = max(sum(spent.values()) for spent in resumes)
+    met = {
+        "resume_s": resume_s < BARS["resume_s"],
+        "commit_ms": commit["p99"] < BARS["commit_ms"],
+        "table_mb": parquet["mb"] < BARS["table_mb"],
+    }
+    finish(
+        "ledger_scale",
+        None,
+        ceiling_share=ceiling["median"] / commit["median"],
+        variants=count,
+        masks=asked.masks,
+        resume_s=resume_s,
+        resume_warm_s=sum(resumes[-1].values()),
+        resume_cpu_s=statistics.median(cpu),
+        commit_ms={name: round(ms, 3) for name, ms in commit.items()},
+        fdatasync_ms={name: round(ms, 3) for name, ms in ceiling.items()},
+        table_mb=parquet["mb"],
+        table_s=parquet["s"],
+        table_memory_rise_mb=parquet["rise_mb"],
+        ledger_mb=ledger_mb,
+        bars=BARS,
+        met=met,
+    )
+
+
+if __name__ == "__main__":
+    main()

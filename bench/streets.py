@@ -1,0 +1,65 @@
+"""Rendered streets for benches: sources in a folder, and paint jobs without the stages before them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from counterfactory.engine.keys import content_key
+from counterfactory.engine.models.library import Library
+from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.pocket.captions import describe
+from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.world import restyle, sample_scene
+from counterfactory.engine.profile import Profile
+from counterfactory.engine.schedule.meter import Meter
+from counterfactory.engine.stages.paint import PaintJob
+from counterfactory.kernels.edges import canny_edges
+
+_STREAM = 55
+
+
+def render_streets(folder: Path, count: int) -> Path:
+    """`count` scenes as an image folder, a class folder each kind of vehicle."""
+    for i in range(count):
+        scene = sample_scene(np.random.default_rng((_STREAM, i)))
+        path = folder / scene.label / f"{i:04d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        cv2.imwrite(str(path), cv2.cvtColor(render(scene)[0], cv2.COLOR_RGB2BGR))
+    return folder
+
+
+@dataclass(frozen=True)
+class Easel:
+    """Paint jobs over rendered scenes, the negative prompt's states, and the models and meter behind them."""
+
+    jobs: Sequence[PaintJob]
+    negative: NDArray[np.float32]
+    edges: NDArray[np.uint8]
+    models: Opened
+    meter: Meter
+
+
+def set_up(profile: Profile, sources: int, variants: int) -> Easel:
+    """`variants` jobs a scene: its edges, the caption of the scene in another appearance."""
+    meter = Meter(lambda _: None)
+    models = Opened(Library(profile.models.path, profile.runtime), profile, meter)
+    jobs: list[PaintJob] = []
+    edges: list[NDArray[np.uint8]] = []
+    for i in range(sources):
+        scene = sample_scene(np.random.default_rng((_STREAM, i)))
+        image, _ = render(scene)
+        plans = models.painter(*image.shape[:2])
+        edges.append(canny_edges(image[None], profile.edges)[0])
+        hint = plans.embed_hints(edges[-1][None])[0]
+        for v in range(variants):
+            rng = np.random.default_rng((_STREAM, i, v))
+            states, _ = models.clip_text().encode([describe(restyle(scene, rng), rng)])
+            jobs.append(PaintJob(content_key("bench", i, v), states[0], hint, plans))
+    negative = models.clip_text().encode([profile.paint.negative_prompt])[0][0]
+    return Easel(jobs, negative, np.stack(edges), models, meter)

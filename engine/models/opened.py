@@ -1,0 +1,82 @@
+"""The models that are open: each from when a stage first asks for it until its memory is wanted for another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ..profile import Profile
+from ..runtime.genai import GenaiLlm
+from ..schedule.meter import Meter
+from ..schedule.residency import Residency
+from .blip2 import Blip2
+from .clip import ClipImage, ClipText
+from .denoiser import ShapePlans
+from .library import Library, Stage
+
+_Name = tuple[str, ...]
+# The plans that each model is made of.
+_PLANS_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "blip2": ("blip2_vision", "opt_decoder"),
+        "llm": ("llm",),
+        "clip_text": ("clip_text",),
+        "clip_image": ("clip_image",),
+        "painter": ("hint", "denoiser", "vae_decoder"),
+    }
+)
+
+
+class Opened:
+    """The open models of one run, under a profile; `residency` says what has to go, nothing without it."""
+
+    def __init__(self, library: Library, profile: Profile, meter: Meter, residency: Residency | None = None) -> None:
+        self._library, self._profile, self._meter = library, profile, meter
+        self._residency = residency
+        self._models: dict[_Name, Any] = {}
+
+    def enter(self, stage: Stage) -> None:
+        """A shard has work in this stage: what must make room for the stage's models is closed."""
+        if self._residency is not None:
+            drops = set(self._residency.enter(stage))
+            for name in [name for name in self._models if drops.intersection(_PLANS_OF[name[0]])]:
+                del self._models[name]
+
+    def blip2(self) -> Blip2:
+        """The captioner."""
+        batch = self._profile.caption.batch
+        opened: Blip2 = self._once(("blip2",), lambda: self._library.blip2(batch, self._meter))
+        return opened
+
+    def llm(self) -> GenaiLlm:
+        """The rewriting model."""
+        opened: GenaiLlm = self._once(("llm",), lambda: self._library.llm(self._meter))
+        return opened
+
+    def clip_text(self) -> ClipText:
+        """The text encoder, the same for conditions and checks."""
+        batch = self._profile.paint.batch
+        opened: ClipText = self._once(("clip_text",), lambda: self._library.clip_text(batch, self._meter))
+        return opened
+
+    def clip_image(self) -> ClipImage:
+        """The image encoder."""
+        batch = self._profile.check.batch
+        opened: ClipImage = self._once(("clip_image",), lambda: self._library.clip_image(batch, self._meter))
+        return opened
+
+    def painter(self, height: int, width: int) -> ShapePlans:
+        """The painter's plans for pictures of a size in pixels."""
+        paint = self._profile.paint
+
+        def opener() -> ShapePlans:
+            return self._library.painter(height, width, paint.batch, paint.decode_batch, self._meter)
+
+        opened: ShapePlans = self._once(("painter", str(height), str(width)), opener)
+        return opened
+
+    def _once(self, name: _Name, opener: Callable[[], Any]) -> Any:
+        if name not in self._models:
+            self._models[name] = opener()
+        return self._models[name]

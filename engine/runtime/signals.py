@@ -1,0 +1,34 @@
+"""Ctrl-C beside native runtimes.
+
+OpenVINO's CPU plugin gives the thread that loads it a stack for its signal handlers, and the one from before when it is
+unloaded. Plugins that are unloaded in another order than the reverse (GenAI loads several of its own) leave the thread
+a stack that is no longer there, and the next Ctrl-C kills the process (OpenVINO 2026.4.1).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class _SignalStack(ctypes.Structure):
+    """stack_t of sigaltstack(2)."""
+
+    _fields_ = (("ss_sp", ctypes.c_void_p), ("ss_flags", ctypes.c_int), ("ss_size", ctypes.c_size_t))
+
+
+@contextmanager
+def signal_stack_kept() -> Iterator[None]:
+    """Whatever stack the block gives this thread's signal handlers, the thread has the one from before afterwards."""
+    if sys.platform != "linux":  # the only system where the plugin does so
+        yield
+        return
+    libc = ctypes.CDLL(None)
+    before = _SignalStack()
+    libc.sigaltstack(None, ctypes.byref(before))
+    try:
+        yield
+    finally:
+        libc.sigaltstack(ctypes.byref(before), None)

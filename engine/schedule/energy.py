@@ -1,0 +1,120 @@
+"""What a run takes from its machine besides time: joules, and the most memory that it ever held.
+
+Energy comes from counters of the hardware: RAPL for processors (Linux, `/sys/class/powercap`, microjoules, package
+domains only: the whole chip, without the memory modules) and NVML for NVIDIA GPUs (millijoules, through the package
+`pynvml` where it is installed). Both count the whole machine, other programs included. Kernels since 5.10
+let only root read RAPL; where nothing can be read the answer is None, never zero.
+"""
+
+from __future__ import annotations
+
+import importlib
+import resource
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+POWERCAP = Path("/sys/class/powercap")
+_STATUS = Path("/proc/self/status")
+
+
+class _Counter:
+    """A hardware counter in units of `unit_j` joules that starts again at 0 after `range_`; None: it never does."""
+
+    def __init__(self, read: Callable[[], int], unit_j: float, range_: int | None) -> None:
+        self._read, self._unit_j, self._range = read, unit_j, range_
+        self._last, self._sum = read(), 0
+
+    def joules(self) -> float:
+        now = self._read()
+        passed = now - self._last
+        if passed < 0:  # Without a known range it was reset: what was counted since is all that is known.
+            passed = passed + self._range if self._range is not None else now
+        self._sum += passed
+        self._last = now
+        return self._sum * self._unit_j
+
+
+class EnergyMeter:
+    """Joules that the machine took since this was made.
+
+    A RAPL counter wraps around after its range, 262 kJ on many machines, which is some twenty minutes at 200 W: read
+    `joules()` more often than that, or whole rounds are lost. `root` is the folder of RAPL's domains, `nvml` is asked
+    for the module `pynvml` and raises ImportError where there is none.
+    """
+
+    def __init__(
+        self, root: Path = POWERCAP, nvml: Callable[[], Any] = lambda: importlib.import_module("pynvml")
+    ) -> None:
+        counters = {"rapl": _processors(root), "nvml": _gpus(nvml)}
+        self.sources = tuple(name for name, some in counters.items() if some)  # what `joules` counts
+        self._counters = [counter for some in counters.values() for counter in some]
+
+    def joules(self) -> float | None:
+        """Joules so far by all `sources`; None where no counter can be read, and from when one no longer can."""
+        if not self._counters:
+            return None
+        try:
+            return sum(counter.joules() for counter in self._counters)
+        except Exception:  # NVML's errors share no base class with OSError; half a sum would look like a saving
+            self._counters = []
+            return None
+
+
+def _processors(root: Path) -> list[_Counter]:
+    """RAPL's packages; none at all if one of them cannot be read, since a part would look like a saving."""
+    try:
+        # Not `core`, which is part of a package, nor `psys`, which holds all of them.
+        domains = sorted(root.glob("intel-rapl:*"))
+        packages = [path for path in domains if (path / "name").read_text(encoding="utf-8").startswith("package")]
+        return [
+            _Counter(partial(_number, path / "energy_uj"), 1e-6, _number(path / "max_energy_range_uj") + 1)
+            for path in packages
+        ]
+    except (OSError, ValueError):
+        return []
+
+
+def _number(path: Path) -> int:
+    return int(path.read_text(encoding="utf-8"))
+
+
+def _gpus(nvml: Callable[[], Any]) -> list[_Counter]:
+    """The GPUs that NVML tells of; none at all if one cannot tell its energy."""
+    try:
+        pynvml = nvml()
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        energy = pynvml.nvmlDeviceGetTotalEnergyConsumption
+        return [_Counter(partial(energy, handle), 1e-3, None) for handle in handles]
+    except Exception:  # no module, no driver, an old GPU: NVML has an exception for each
+        return []
+
+
+def peak_memory_bytes() -> int:
+    """The most memory that this process ever had resident, mapped files (weights) included.
+
+    Linux tells it as VmHWM. `ru_maxrss`, its POSIX relative, serves elsewhere only: on Linux a program inherits the
+    value of the one that started it.
+    """
+    try:
+        for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def resident_memory_bytes() -> int:
+    """The memory that this process has resident now; 0 where the system does not tell (it is Linux that does)."""
+    try:
+        for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0

@@ -1,0 +1,107 @@
+"""The table's rows before they are a table: gathered on the disk in any order, given back sorted.
+
+Checked rows arrive one by one; they leave in the table's order, each image once, and any file can be asked after. They
+wait in a file of their own, so that memory holds a page of them and no more. It is never synced: it does not outlive
+its process, and what a killed one leaves is removed at the next opening of the suite.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from .files import ASIDE, told
+from .sql import in_chunks, told_of_sqlite
+
+_TABLES = """
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+CREATE TABLE rows (source TEXT NOT NULL, variant INTEGER NOT NULL, file_name TEXT NOT NULL, row TEXT NOT NULL);
+CREATE INDEX in_order ON rows (source, variant, file_name);
+CREATE TABLE files (name TEXT PRIMARY KEY) WITHOUT ROWID;
+BEGIN;
+"""
+
+
+class Draft:
+    """Rows in a file in `folder`, gone when closed. A context manager; for one thread.
+
+    Raises CounterfactoryError when the disk fails.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / f"draft.{os.getpid()}{ASIDE}"
+        self._rows = 0
+        self._scores: set[str] = set()
+        with told(self._path):
+            self._path.unlink(missing_ok=True)
+        with told_of_sqlite(self._path):
+            self._db = sqlite3.connect(self._path, isolation_level=None)
+            try:
+                self._db.executescript(_TABLES)
+            except BaseException:
+                self.close()
+                raise
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Takes a row of what JSON can hold. Raises ValueError when another row names the same file."""
+        with told_of_sqlite(self._path):
+            try:
+                self._db.execute("INSERT INTO files VALUES (?)", [row["file_name"]])
+            except sqlite3.IntegrityError as error:
+                raise ValueError(f"two rows name {row['file_name']}") from error
+            if row["mask"] is not None:
+                self._db.execute("INSERT OR IGNORE INTO files VALUES (?)", [row["mask"]])
+            line = [row["source"], row["variant"], row["file_name"], json.dumps(row)]
+            self._db.execute("INSERT INTO rows VALUES (?, ?, ?, ?)", line)
+        self._scores.update(row["scores"] or ())
+        self._rows += 1
+
+    @property
+    def score_names(self) -> list[str]:
+        """Names of all scores that a row has, sorted."""
+        return sorted(self._scores)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The rows by (source, variant, file_name), text by code points."""
+        with told_of_sqlite(self._path):
+            for (row,) in self._db.execute("SELECT row FROM rows ORDER BY source, variant, file_name"):
+                yield json.loads(row)
+
+    def files(self) -> Iterator[str]:
+        """Every image and mask that a row names, sorted."""
+        with told_of_sqlite(self._path):
+            for (name,) in self._db.execute("SELECT name FROM files ORDER BY name"):
+                yield name
+
+    def named(self, names: Sequence[str]) -> set[str]:
+        """Those of the files that a row names."""
+        with told_of_sqlite(self._path):
+            return {
+                name
+                for marks, some in in_chunks(names)
+                for (name,) in self._db.execute(f"SELECT name FROM files WHERE name IN ({marks})", some)
+            }
+
+    def close(self) -> None:
+        """Removes the rows; a second call does nothing."""
+        self._db.close()
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

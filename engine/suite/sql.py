@@ -1,0 +1,45 @@
+"""What SQLite files of ours share: long lists of keys in a query, and SQLite's errors as sentences."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..errors import CounterfactoryError
+
+_CHUNK = 500  # SQLite allowed 999 parameters a statement for most of its life
+_AGAIN = "and run the same command again; nothing is lost"
+_TODO = {
+    sqlite3.SQLITE_FULL: f"free some space {_AGAIN}",
+    sqlite3.SQLITE_READONLY: f"allow writing there {_AGAIN}",
+    sqlite3.SQLITE_PERM: f"allow writing there {_AGAIN}",
+    sqlite3.SQLITE_CANTOPEN: f"allow writing there {_AGAIN}",
+    sqlite3.SQLITE_IOERR: f"see that the disk is sound and has space {_AGAIN}",
+    sqlite3.SQLITE_BUSY: f"close the program that reads it {_AGAIN}",
+}
+
+
+def in_chunks(keys: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """The keys in parts that a statement can take, each with its question marks for `IN (…)`."""
+    for start in range(0, len(keys), _CHUNK):
+        chunk = list(keys[start : start + _CHUNK])
+        yield ",".join("?" * len(chunk)), chunk
+
+
+def error_kind(error: sqlite3.Error) -> int:
+    """SQLite's primary code of an error; 0 when it has none."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the kind, the rest details
+
+
+@contextmanager
+def told_of_sqlite(path: Path) -> Iterator[None]:
+    """Turns errors of the disk from within into a CounterfactoryError that names `path` and what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        todo = _TODO.get(error_kind(error))
+        if todo is None:
+            raise  # a mistake of ours, not of the disk
+        raise CounterfactoryError(f"cannot use {path}: {error}; {todo}") from error

@@ -1,0 +1,125 @@
+"""What lies in a suite: names that are safe as paths, and pictures and masks as PNG."""
+
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from PIL import Image
+
+from counterfactory.engine.suite import image_path, mask_path
+from counterfactory.engine.suite.images import decode, encode_mask, encode_picture
+from counterfactory.engine.suite.names import safe_name
+
+
+def pixels(number: int) -> NDArray[np.uint8]:
+    return np.random.default_rng(number).integers(0, 256, (16, 24, 3), np.uint8)
+
+
+# Names
+
+
+names = st.one_of(
+    st.text(),
+    st.text("ab/.=-_ 0", max_size=12),
+    st.lists(st.sampled_from(["test", "val", "=", "..", "", "a", "CON", "0123456789abcdef.png"]), max_size=4).map(
+        "/".join
+    ),
+    st.text("äo\u0301/", min_size=60, max_size=300),
+)
+
+
+@given(names)
+@example("../../etc/passwd")
+@example("/etc/passwd")
+@example("..\\..\\boot")
+@example("nul.txt/COM1")
+@example("\ud800")
+@example("a" * 400)
+@example("/".join(["deep"] * 100))
+@example("")
+def test_any_name_is_a_safe_path(name: str) -> None:
+    path = safe_name(name)
+    assert not path.is_absolute()
+    assert len(str(path).encode()) <= 200
+    for part in path.parts:
+        assert part not in (".", "..", "")
+        assert part.isprintable()
+        assert not set(part) & set('<>:"|?*\\/[]')
+        assert part[0] not in ". "
+        assert part[-1] not in ". "
+        assert len(part.encode()) <= 150
+        assert not re.fullmatch(r"[0-9a-f]{16}\.png", part)
+        assert part.split(".")[0].upper() not in {"CON", "NUL", "COM1"}
+        words = set(re.split(r"[-._ 0-9]", part))
+        assert not words & {"train", "training", "valid", "validation", "val", "dev", "test", "testing", "eval"}
+    assert PurePosixPath(*path.parts) == PurePosixPath(str(path))
+
+
+@given(names, names)
+@example("a/b", "a//b")
+@example("test", "=test=")
+@example("a:b", "a?b")
+@example("é", "e\u0301")
+def test_other_names_give_other_paths(one: str, other: str) -> None:
+    assert (safe_name(one) == safe_name(other)) == (one == other)
+
+
+@given(names)
+def test_what_an_escaped_name_looks_like_cannot_be_claimed(name: str) -> None:
+    escaped = str(safe_name(name))
+    assert safe_name(escaped) != safe_name(name) or escaped == name
+
+
+@pytest.mark.parametrize("name", ["bus/0003", "IMG_0001", "a photo (2)", "straße/Ünal 7", "latest/contest", "x.y"])
+def test_ordinary_names_stay(name: str) -> None:
+    assert str(safe_name(name)) == name
+
+
+def test_split_words_stay_readable() -> None:
+    assert str(safe_name("test/my_val_1")) == "=test=/my_=val=_1"
+
+
+def test_an_images_path_wants_a_key() -> None:
+    assert image_path("0123456789abcdef" * 4, "bus/1") == "images/bus/1/0123456789abcdef.png"
+    assert mask_path("images/images/1/0123456789abcdef.png") == "masks/images/1/0123456789abcdef.png"
+    for bad in ("0123", "../../../../etc/passwd", "ABCDEFABCDEFABCDEF"):
+        with pytest.raises(ValueError, match="hex digits"):
+            image_path(bad, "bus/1")
+
+
+# Images
+
+
+def test_pictures_come_back_and_other_readers_agree(tmp_path: Path) -> None:
+    data = encode_picture(pixels(1))
+    assert data == encode_picture(np.asfortranarray(pixels(1)))
+    np.testing.assert_array_equal(decode(data), pixels(1))
+    (tmp_path / "a.png").write_bytes(data)
+    np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "a.png")), pixels(1))
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16])
+def test_masks_keep_every_value(tmp_path: Path, kind: Any) -> None:
+    mask = np.random.default_rng(0).integers(0, np.iinfo(kind).max + 1, (5, 9)).astype(kind)
+    (tmp_path / "a.png").write_bytes(encode_mask(mask))
+    np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "a.png")), mask)
+    assert decode(encode_mask(mask)).dtype == kind
+
+
+def test_coloured_masks_keep_every_value() -> None:
+    np.testing.assert_array_equal(decode(encode_mask(pixels(3))), pixels(3))
+
+
+@pytest.mark.parametrize("bad", [np.zeros((4, 4)), np.zeros((4, 4, 4), np.uint8), np.zeros((4, 4, 3), np.int32)])
+def test_other_arrays_are_refused(bad: Any) -> None:
+    with pytest.raises(ValueError, match="uint8"):
+        encode_picture(bad)
+    with pytest.raises(ValueError, match="uint8"):
+        encode_mask(bad)
+    with pytest.raises(ValueError, match="PNG"):
+        decode(b"")
