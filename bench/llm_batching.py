@@ -1,8 +1,9 @@
 """Claim: answers in a grammar, asked for all at once, come as fast as unconstrained text and faster than one by one.
 
 The keywords question about rendered scenes is answered by the pocket model constrained in one batch, unconstrained in
-one batch, and constrained one at a time. Tokens a second are compared; constrained answers must not differ. The last
-line is JSON: `ratio` is batched over one at a time, `constrained_share` constrained over unconstrained.
+one batch (to the same lengths), and constrained one at a time, each time about other scenes. Tokens a second are
+compared; constrained answers must not depend on the batch. The last line is JSON: `ratio` is batched over one at a
+time, `constrained_share` constrained over unconstrained.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ class Speed:
     tokens_per_s: float
 
 
-def questions(count: int) -> list[Request]:
-    """The keywords question about `count` scenes: the longest of the three answers."""
+def questions(first: int, count: int) -> list[Request]:
+    """The keywords question, the longest answered of the three, about scenes `first` to `first + count`."""
     profile, task = load_profile("pocket"), builtin_task("classification")
     requests = []
-    for i in range(count):
+    for i in range(first, first + count):
         rng = np.random.default_rng((57, i))
         scene = sample_scene(rng)
         caption = describe(scene, rng)
@@ -65,18 +66,20 @@ def constrained(llm: GenaiLlm, requests: Sequence[Request], at_once: int) -> Spe
     return Speed(answers, tokens, tokens / spent)
 
 
-def unconstrained(pipeline: Any, prompts: list[str], tokens: int) -> Speed:
-    """As many tokens a prompt as the constrained answers took on average, whatever they say."""
-    config = openvino_genai.GenerationConfig()
-    config.do_sample = False
-    config.apply_chat_template = False
-    config.max_new_tokens = max(1, round(tokens / len(prompts)))
-    config.ignore_eos = True
+def unconstrained(pipeline: Any, prompts: Sequence[str], lengths: Sequence[int]) -> Speed:
+    """`lengths` tokens after each prompt, whatever they say."""
+    configs = []
+    for length in lengths:
+        config = openvino_genai.GenerationConfig()
+        config.do_sample = False
+        config.apply_chat_template = False
+        config.max_new_tokens = length
+        config.ignore_eos = True
+        configs.append(config)
     began = time.perf_counter()
-    results = pipeline.generate(prompts, [config] * len(prompts))
+    results = pipeline.generate(list(prompts), configs)
     spent = time.perf_counter() - began
-    made = config.max_new_tokens * len(results)
-    return Speed([str(r.m_generation_ids[0]) for r in results], made, made / spent)
+    return Speed([str(r.m_generation_ids[0]) for r in results], sum(lengths), sum(lengths) / spent)
 
 
 def main() -> None:
@@ -89,18 +92,20 @@ def main() -> None:
     model = profile.models.path / "llm.gguf"
     precision = resolve_precision(profile.runtime.precision)
     llm, pipeline = GenaiLlm(model, precision=precision, threads=0), open_pipeline(model, precision, 0)
-    requests = questions(asked.questions)
-    prompts = [request.prompt for request in requests]
+    tokenizer = pipeline.get_tokenizer()
     gains, shares, last = [], [], None
     for i in range(asked.rounds + 1):
-        batched = constrained(llm, requests, len(requests))
-        free = unconstrained(pipeline, prompts, batched.tokens)
-        single = constrained(llm, requests, 1)
-        assert batched.answers == single.answers, "answers depend on the batch"
-        if i:  # the first round warms up and fills the prefix cache for all alike
+        # Every call meets scenes of its own: no cache holds their prompts or grammars, as in a run.
+        mine, free, alone = (questions((3 * i + k) * asked.questions, asked.questions) for k in range(3))
+        batched = constrained(llm, mine, len(mine))
+        lengths = [tokenizer.encode(a, add_special_tokens=False).input_ids.shape[1] + 1 for a in batched.answers]
+        unbound = unconstrained(pipeline, [request.prompt for request in free], lengths)
+        single = constrained(llm, alone, 1)
+        assert constrained(llm, alone, len(alone)).answers == single.answers, "answers depend on the batch"
+        if i:  # the first round warms up
             gains.append(batched.tokens_per_s / single.tokens_per_s)
-            shares.append(batched.tokens_per_s / free.tokens_per_s)
-        last = (batched, free, single)
+            shares.append(batched.tokens_per_s / unbound.tokens_per_s)
+        last = (batched, unbound, single)
     assert last is not None
     for name, speed in zip(("constrained, batched", "free, batched", "constrained, one by one"), last, strict=True):
         print(f"{name:24} {speed.tokens_per_s:8.0f} tokens/s ({speed.tokens} tokens)")

@@ -16,6 +16,7 @@ import openvino_genai
 
 from ..errors import CounterfactoryError
 from ..models.llm import Request
+from .ebnf import to_ebnf
 from .signals import signal_stack_kept
 
 PRECISIONS = ("bf16", "f32")
@@ -95,5 +96,5 @@ def _config(request: Request) -> Any:
     config.do_sample = False
     config.apply_chat_template = False
     config.max_new_tokens = request.max_tokens
-    config.structured_output_config = openvino_genai.StructuredOutputConfig(regex=request.grammar.pattern)
+    config.structured_output_config = openvino_genai.StructuredOutputConfig(grammar=to_ebnf(request.grammar.pattern))
     return config

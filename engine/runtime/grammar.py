@@ -1,26 +1,29 @@
 """Grammars: which answers a language model may give to a question, as one regular expression each.
 
 Every form that is asked for is a regular language, so one notation serves all decoders (OpenVINO GenAI and llguidance
-take regular expressions) and Python's `re` is their oracle. Expressions use only literals, classes, groups, `|`, `?`
-and `{m,n}`; they are matched against the whole answer. Answers are compact JSON without escapes. What words mean, and
-which of them may change, is not decided here.
+take regular expressions) and Python's `re` is their oracle. Expressions use only literals, classes, groups, `|`, `?`,
+`*`, `+` and `{m,n}`; they are matched against the whole answer. Answers are compact JSON without escapes. What words
+mean, and which of them may change, is not decided here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SEPARATORS = " -"
-# An alternative is at most this many words of at most this many letters, beside what it shares with its keyword.
+# An alternative is at most this many words, beside what it shares with its keyword, and has room for words of this
+# many letters on average. Letters are not counted by the grammar: counting made its compilation seven times as slow.
 _MAX_WORDS, _MAX_LETTERS = 4, 14
-_WORD = f"[a-z]{{1,{_MAX_LETTERS}}}"
+_WORD = "[a-z]+"
 _MORE_WORDS = f"(?:[ -]{_WORD}){{0,{_MAX_WORDS - 1}}}"
-_REST_OF_WORD = f"[a-z]{{0,{_MAX_LETTERS - 1}}}{_MORE_WORDS}"
+_REST_OF_WORD = f"[a-z]*{_MORE_WORDS}"
 _LONGEST_TAIL = _MAX_WORDS * (_MAX_LETTERS + 1)
+_WORD_AND_SPACE = re.compile(r" *[^ ]+| +$")
 _TEXT = "A-Za-z0-9 ,.;:!?'()&/%+"
 
 NOTHING = "none"
@@ -30,7 +33,11 @@ _HEADS = ("during the", "in the", "at the", "by the", "a", "an", "the", "at", "i
 
 @dataclass(frozen=True)
 class Grammar:
-    """A regular expression for the whole answer, and the UTF-8 bytes of the longest answer that it allows."""
+    """A regular expression for the whole answer, and the UTF-8 bytes that an answer has room for.
+
+    What the expression allows fits that room but for alternatives of very long words, which are cut off: an answer
+    that is not closed is not read, and its keyword not edited.
+    """
 
     pattern: str
     longest_bytes: int
@@ -47,7 +54,26 @@ def _literal(text: str) -> str:
 
 
 def _one_of(texts: Iterable[str]) -> str:
-    return "(?:" + "|".join(_literal(text) for text in texts) + ")"
+    """Any of `texts`; what several begin with, to the end of a word, stands once, so that grammars stay small."""
+    tree: dict[str, Any] = {}
+    for text in texts:
+        branch = tree
+        _literal(text)  # refuses what cannot stand in an answer, the empty text too
+        for word in _WORD_AND_SPACE.findall(text):
+            branch = branch.setdefault(word, {})
+        branch[""] = {}
+    return f"(?:{_branches(tree)})"
+
+
+def _branches(tree: Mapping[str, Any]) -> str:
+    ways = []
+    for word, after in tree.items():
+        if word:
+            following = _branches(after)
+            if len(after) > 1:
+                following = f"(?:{following})" + "?" * ("" in after)
+            ways.append(_literal(word) + following)
+    return "|".join(ways)
 
 
 def _bytes(text: str) -> int:
@@ -70,7 +96,8 @@ def keywords_grammar(types: Sequence[str], spans: Sequence[str], most: int) -> G
 
 
 def _class(characters: str) -> str:
-    return "[" + "".join("\\" + c if c in "\\]^-" else c for c in characters) + "]"
+    """One of `characters`, none of which has a meaning in a class but for a hyphen at the end."""
+    return f"[{characters}]"
 
 
 def _unlike(keyword: str, at: int = 0) -> str:
@@ -119,7 +146,7 @@ def edited_grammar(caption: str, changes: Sequence[tuple[str, str]]) -> Grammar:
     words of the keyword may follow it ("red car" -> "blue" gives "blue car"). Raises ValueError if a keyword does not
     stand in the caption beside the others.
     """
-    spots: list[tuple[int, int, str]] = []
+    spots: list[tuple[int, int, tuple[str, int]]] = []
     for keyword, alternative in changes:
         # From the small words before the keyword to its end, so that the model may exchange them.
         place = rf"(?<!\w)(?:(?:{'|'.join(_HEADS)}) )?{re.escape(keyword)}(?!\w)"
@@ -129,19 +156,27 @@ def edited_grammar(caption: str, changes: Sequence[tuple[str, str]]) -> Grammar:
             raise ValueError(f"{keyword!r} does not stand in {caption!r} beside the other keywords")
         spots.append((*free, _region(caption[free[0]].isupper(), keyword, alternative)))
     pattern, longest, at = "", 0, 0
-    for start, end, region in sorted(spots):
+    for start, end, (region, most) in sorted(spots):
         pattern += (_literal(caption[at:start]) if start > at else "") + region
-        longest, at = longest + _bytes(region), end
+        longest, at = longest + most, end
     pattern += _literal(caption[at:]) if at < len(caption) else ""
     return Grammar(f'"{pattern}"', 2 + _bytes(caption) + longest)
 
 
-def _region(capital: bool, keyword: str, alternative: str) -> str:
+def _region(capital: bool, keyword: str, alternative: str) -> tuple[str, int]:
+    """The alternative with one of the small words or none before it and a word of the keyword's or none after it; the
+    expression, and the most bytes.
+    """
     said = alternative.casefold().split()
-    tails = ["", *(f" {word}" for word in keyword.split() if word.casefold() not in said)]
-    heads = ["", *(head for head in _HEADS if head not in _wrong_articles(alternative.casefold()))]
-    texts = [f"{head} {alternative}{tail}".strip() for head in heads for tail in tails]
-    return _one_of([*texts, *(text[0].upper() + text[1:] for text in texts)] if capital else texts)
+    tails = [f" {word}" for word in keyword.split() if word.casefold() not in said]
+    heads = [head for head in _HEADS if head not in _wrong_articles(alternative.casefold())]
+    if capital:
+        heads += [head.capitalize() for head in heads]
+    changed = rf"(?:{_one_of(heads)} )?{_literal(alternative)}"
+    if capital:
+        changed = f"(?:{changed}|{_literal(alternative[0].upper() + alternative[1:])})"
+    longest = max(map(_bytes, heads)) + 1 + _bytes(alternative) + max(map(_bytes, tails), default=0)
+    return changed + (f"{_one_of(tails)}?" if tails else ""), longest
 
 
 def _wrong_articles(word: str) -> tuple[str, ...]:
@@ -159,4 +194,4 @@ def text_grammar(most_chars: int, letters: str = "") -> Grammar:
         raise ValueError(f"a text needs at least one character, got {most_chars}")
     beyond = "".join(sorted({c for c in letters if not c.isascii() and c.isprintable()}))
     widest = max(map(_bytes, beyond), default=1)
-    return Grammar(rf'"[{_TEXT}{beyond}\-]{{1,{most_chars}}}"', 2 + most_chars * widest)
+    return Grammar(rf'"[{_TEXT}{beyond}-]{{1,{most_chars}}}"', 2 + most_chars * widest)
