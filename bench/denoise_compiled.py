@@ -33,6 +33,7 @@ from counterfactory.engine.runtime.peak import PeakPrecision, measure_peak
 from counterfactory.export import graphs, stable_diffusion
 from counterfactory.export.onnx import to_ir
 from counterfactory.export.pocket import denoiser as pocket
+from counterfactory.export.production.denoiser import FACTOR, example_inputs, random_controlnet, random_unet
 from counterfactory.export.quantise import quantise
 
 Array = NDArray[Any]
@@ -78,7 +79,7 @@ def pocket_networks() -> Torch:
 
 def sd15_networks() -> Torch:
     """Stable Diffusion 1.5's networks with random weights."""
-    return stable_diffusion.build_unet(), stable_diffusion.build_controlnet()
+    return random_unet(stable_diffusion.SEED), random_controlnet(stable_diffusion.SEED + 1)
 
 
 def pocket_inputs(rows: int, side: int) -> dict[str, torch.Tensor]:
@@ -269,7 +270,7 @@ def run_bench(asked: argparse.Namespace) -> None:
 
 
 def _sd15_inputs(rows: int, side: int) -> dict[str, torch.Tensor]:
-    return stable_diffusion.example_inputs(rows, side, side)
+    return example_inputs(rows, (side // FACTOR, side // FACTOR))
 
 
 def _engine(

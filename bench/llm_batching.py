@@ -18,7 +18,7 @@ import numpy as np
 import openvino_genai
 from measure import Ratio, finish
 
-from counterfactory.engine.edit import EDIT_TYPES
+from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.models.llm import Request, keywords_prompt
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import sample_scene
@@ -49,9 +49,9 @@ def questions(first: int, count: int) -> list[Request]:
         caption = describe(scene, rng)
         keep = task.protected(scene.label)
         grammar = keywords_grammar(
-            EDIT_TYPES, spans(caption, profile.rewrite.max_words_keyword, keep), profile.rewrite.max_keywords
+            STREET_TYPES, spans(caption, profile.rewrite.max_words_keyword, keep), profile.rewrite.max_keywords
         )
-        requests.append(Request(keywords_prompt(task.sentence, EDIT_TYPES, keep, caption), grammar))
+        requests.append(Request(keywords_prompt(task.sentence, STREET_TYPES, keep, caption), grammar))
     return requests
 
 

@@ -158,7 +158,7 @@ class Peer:
         """Greedy captions of uint8 RGB images."""
         config = self.blip2.config
         pixels = torch.from_numpy(to_pixel_values(images, config.vision_config.image_size)).to(self.way.dtype)
-        most = self.profile.caption.max_tokens
+        most = self.profile.caption.decoding.max_tokens
         ids = self.blip2.generate(pixel_values=pixels, max_new_tokens=most, do_sample=False)
         eos = config.text_config.eos_token_id
         # The prompt (query places and the start token) comes back before what was generated.

@@ -44,9 +44,9 @@ def ceiling(profile: Profile, report: Report) -> tuple[Table, dict[str, float], 
     """What share of the measured matrix product each plan and each stage reached, and the whole run without loading."""
     precision = resolve_precision(profile.runtime.precision)
     peak = measure_peak(precision, profile.runtime.threads)
-    row_flops = dict(plan_flops(profile, Library(profile.models.path, profile.runtime), (SIZE, SIZE)))
+    row_flops = dict(plan_flops(profile, Library(profile), (SIZE, SIZE)))
     # Counted for a whole caption, run a token at a time.
-    row_flops["opt_decoder"] //= profile.caption.max_tokens
+    row_flops["opt_decoder"] //= profile.caption.decoding.max_tokens
     # Prompts are mostly in the cache: only what was written is counted, so the language model's share is at least this.
     written = sum(stage.generated_tokens for stage in report.stages)
     rows: list[tuple[str, ...]] = []
@@ -93,8 +93,7 @@ def show(profile: Profile, run: Run) -> dict[str, Any]:
         "ceiling_share": whole,
         "accepted": report.accepted,
         "accepted_per_hour": 3600 * report.accepted / report.wall_s,
-        "device_hours_per_1k": report.wall_s / 3.6 / report.accepted if report.accepted else None,
-        "core_hours_per_1k": report.core_hours_per_1k_accepted,
+        "device_hours_per_1k": report.device_hours_per_1k_accepted,
         "load_s": report.models_load_s,
         "wall_s": report.wall_s,
         "peak_memory_bytes": report.peak_memory_bytes,

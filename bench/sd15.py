@@ -37,7 +37,9 @@ from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.peak import PeakPrecision, measure_peak
 from counterfactory.engine.schedule.meter import Work
 from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings, paint
-from counterfactory.export import stable_diffusion as sd15
+from counterfactory.export.production import denoiser as sd15
+from counterfactory.export.production.vae import random_vae
+from counterfactory.export.stable_diffusion import SEED
 
 _SCALE = 7.5
 _FULL = (0.0, 1.0)
@@ -76,7 +78,7 @@ class Scene:
 def scenes(count: int, side: int) -> tuple[list[Scene], Array]:
     """Seeded scenes, and the text states of the negative prompt."""
     random = np.random.default_rng(15)
-    texts = random.standard_normal((count + 1, sd15.TOKENS, sd15.TEXT_WIDTH)).astype(np.float32)
+    texts = random.standard_normal((count + 1, sd15.TOKENS, sd15.SD15["cross_attention_dim"])).astype(np.float32)
     edges = (random.random((count, 1, side, side)) < 0.1).astype(np.float32)
     return [Scene(f"{i:064x}", np.repeat(edges[i], 3, 0), texts[i + 1]) for i in range(count)], texts[0]
 
@@ -89,7 +91,7 @@ class Engine:
         latent = (asked.side // sd15.FACTOR,) * 2
         sizes = {"latents": latent, "hint_embedding": latent}
         if asked.int8:
-            feeds = {k: v.numpy() for k, v in sd15.example_inputs(asked.batch, asked.side, asked.side).items()}
+            feeds = {k: v.numpy() for k, v in sd15.example_inputs(asked.batch, latent).items()}
             apart(quantise_once, exported, feeds)
 
         def opened(path: Path, batch: int, its: dict[str, Any], work: Work) -> Batched:
@@ -137,11 +139,11 @@ class Pipeline:
             timestep_spacing="leading",
         )
         self._pipeline = StableDiffusionControlNetPipeline(
-            vae=sd15.build_vae(),
+            vae=random_vae(SEED + 2),
             text_encoder=None,
             tokenizer=None,
-            unet=sd15.build_unet(),
-            controlnet=sd15.build_controlnet(),
+            unet=sd15.random_unet(SEED),
+            controlnet=sd15.random_controlnet(SEED + 1),
             scheduler=scheduler,
             safety_checker=None,
             feature_extractor=None,

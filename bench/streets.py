@@ -48,7 +48,7 @@ class Easel:
 def set_up(profile: Profile, sources: int, variants: int) -> Easel:
     """`variants` jobs a scene: its edges, the caption of the scene in another appearance."""
     meter = Meter(lambda _: None)
-    models = Opened(Library(profile.models.path, profile.runtime), profile, meter)
+    models = Opened(Library(profile), profile, meter)
     jobs: list[PaintJob] = []
     edges: list[NDArray[np.uint8]] = []
     for i in range(sources):

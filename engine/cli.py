@@ -47,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_demo(commands_)
     _add_generate(commands_)
     _add_estimate(commands_)
+    _add_doctor(commands_)
     _add_check(commands_)
     _add_evaluate(commands_)
     _add_report(commands_)
@@ -90,18 +91,37 @@ def _add_generate(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=commands.generate)
 
 
+def _add_doctor(parsers: _Commands[argparse.ArgumentParser]) -> None:
+    parser = parsers.add_parser("doctor", help="say what this box has, what a profile lacks, and the next command")
+    parser.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
+    parser.set_defaults(run=commands.doctor)
+
+
 def _add_estimate(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser = parsers.add_parser("estimate", help="predict a run's time and cost, and what would be in memory when")
-    _add_sources(parser)
+    _add_sources(parser, optional=True)
+    parser.add_argument(
+        "--sources",
+        dest="count",
+        type=_positive,
+        metavar="N",
+        help="this many instead of SOURCES",
+    )
     parser.add_argument(
         "--memory", type=_gigabytes, metavar="GB", help="plan for this much, in 10^9 bytes (this machine's, and 24)"
     )
     parser.set_defaults(run=commands.estimate)
 
 
-def _add_sources(parser: argparse.ArgumentParser) -> None:
+def _add_sources(parser: argparse.ArgumentParser, optional: bool = False) -> None:
     """What a suite is made of, and how many variants of each."""
-    parser.add_argument("sources", type=Path, metavar="SOURCES", help="folder of images, or a .csv or .jsonl file")
+    parser.add_argument(
+        "sources",
+        type=Path,
+        metavar="SOURCES",
+        nargs="?" if optional else None,
+        help="folder of images, or a .csv or .jsonl file",
+    )
     parser.add_argument(
         "--labels", type=Path, metavar="FILE", help="labels (and masks) of a folder's images, CSV or JSONL"
     )
@@ -117,6 +137,7 @@ def _add_check(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--profile", default="pocket", help="whose thresholds to take (%(default)s)")
     parser.add_argument("--min-image-text", type=_cosine, metavar="X", help="this instead of the profile's")
     parser.add_argument("--min-directional", type=_cosine, metavar="X", help="this instead of the profile's")
+    parser.add_argument("--min-image-image", type=_cosine, metavar="X", help="this instead of the profile's")
     parser.set_defaults(run=commands.check)
 
 

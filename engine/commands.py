@@ -125,7 +125,10 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
     from .estimate import estimate as predict
 
     profile = load_profile(args.profile)
-    sources, problems = _usable(args, terminal)
+    if (args.sources is None) == (args.count is None):
+        raise CounterfactoryError("estimate takes either SOURCES, a folder or a file, or --sources N, a number of them")
+    sources: Sequence[Source] | int
+    sources, problems = (args.count, []) if args.sources is None else _usable(args, terminal)
     asked = None if args.memory is None else round(args.memory * 1e9)
     predicted = predict(profile, sources, args.variants, asked)
     for line in forecast.cost_lines(predicted):
@@ -144,6 +147,19 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
         terminal.say(f"assumed    {note}")
     terminal.finish(forecast.as_data(predicted))
     return len(problems)
+
+
+def doctor(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory doctor`."""
+    from .doctor import as_data, examine, lines, plan_table
+
+    found = examine(load_profile(args.profile))
+    for line in lines(found):
+        terminal.say(line)
+    terminal.show(plan_table(found))
+    terminal.say(f"next       {found.next}")
+    terminal.finish(as_data(found))
+    return 0
 
 
 def demo(args: Namespace, terminal: Terminal) -> int:
@@ -172,7 +188,8 @@ def check(args: Namespace, terminal: Terminal) -> int:
         _record_verdicts(suite, settings, after["accepted"], after["rejected"])
     terminal.say(
         f"{after['accepted']} of {len(rows)} variants accepted (before: {before['accepted']}), by "
-        f"min_image_text {settings.min_image_text:g} and min_directional {settings.min_directional:g}"
+        f"min_image_text {settings.min_image_text:g}, min_directional {settings.min_directional:g} and "
+        f"min_image_image {settings.min_image_image:g}"
     )
     terminal.finish(
         {
@@ -190,6 +207,8 @@ def _thresholds(settings: CheckSettings, args: Namespace) -> CheckSettings:
         settings = replace(settings, min_image_text=args.min_image_text)
     if args.min_directional is not None:
         settings = replace(settings, min_directional=args.min_directional)
+    if args.min_image_image is not None:
+        settings = replace(settings, min_image_image=args.min_image_image)
     return settings
 
 
@@ -200,8 +219,8 @@ def _record_verdicts(suite: Suite, settings: CheckSettings, accepted: int, rejec
         return
     run = json.loads(path.read_text(encoding="utf-8"))
     costs = run["costs"]
-    core_hours = costs["cores"] * costs["wall_s"] / 3.6 / accepted if accepted else None
-    run["costs"] = {**costs, "accepted": accepted, "rejected": rejected, "core_hours_per_1k_accepted": core_hours}
+    device_hours = costs["devices"] * costs["wall_s"] / 3.6 / accepted if accepted else None
+    run["costs"] = {**costs, "accepted": accepted, "rejected": rejected, "device_hours_per_1k_accepted": device_hours}
     run["profile"]["check"] = asdict(settings)
     suite.write_run(run)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-EDIT_TYPES = ("weather", "time", "colour", "background", "object", "other")
+# What an edit may change in the street world of the pocket models, and in any picture: the types of LANCE
+# (arXiv 2305.19164) that those do not have.
+STREET_TYPES = ("weather", "time", "colour", "background", "object", "other")
+EDIT_TYPES = (*STREET_TYPES, "subject", "adjective", "domain")
 
 
 @dataclass(frozen=True)

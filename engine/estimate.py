@@ -20,7 +20,9 @@ from PIL import Image
 from .errors import CounterfactoryError
 from .models.library import PLANS, Library, Stage
 from .pixels import target_size
-from .profile import Profile
+from .profile import Profile, plan_facts
+from .projection import assumptions as projection_assumptions
+from .projection import project, projected_costs
 from .rates import Rates, load_rates
 from .roofline import (
     SHARE_OF_PEAK,
@@ -86,7 +88,8 @@ class Estimate:
 
     sources: int
     variants: int
-    cores: int
+    devices: int
+    device: str
     stages: tuple[StageEstimate, ...]
     plans: tuple[PlanEstimate, ...]
     holdings: tuple[Holding, ...]
@@ -101,19 +104,19 @@ class Estimate:
         return sum(stage.compute_s + stage.load_s for stage in self.stages)
 
     @property
-    def core_hours(self) -> float:
-        """Cores held times wall time."""
-        return self.cores * self.wall_s / 3600
+    def device_hours(self) -> float:
+        """Devices held times wall time."""
+        return self.devices * self.wall_s / 3600
 
     @property
-    def core_hours_per_1k(self) -> float:
-        """Core-hours per 1,000 variants."""
-        return 1000 * self.core_hours / self.variants
+    def device_hours_per_1k(self) -> float:
+        """Device-hours per 1,000 variants."""
+        return 1000 * self.device_hours / self.variants
 
     @property
-    def core_hours_per_1k_accepted(self) -> float | None:
-        """Core-hours per 1,000 accepted variants; None where it is not known how many will be."""
-        return self.core_hours_per_1k / self.accepted_share if self.accepted_share else None
+    def device_hours_per_1k_accepted(self) -> float | None:
+        """Device-hours per 1,000 accepted variants; None where it is not known how many will be."""
+        return self.device_hours_per_1k / self.accepted_share if self.accepted_share else None
 
     @property
     def basis(self) -> Literal["measured", "roofline", "mixed"]:
@@ -122,17 +125,20 @@ class Estimate:
         return "mixed" if others else first
 
 
-def estimate(profile: Profile, sources: Sequence[Source], variants: int, memory_bytes: int | None = None) -> Estimate:
-    """Predict a run over `sources`, at least one, of `variants` variants each.
+def estimate(
+    profile: Profile, sources: Sequence[Source] | int, variants: int, memory_bytes: int | None = None
+) -> Estimate:
+    """Predict a run over `sources`, at least one, or so many of the profile's size, of `variants` variants each.
 
     `memory_bytes` is what the machine is taken to have, without it what the profile says, and where that says nothing
     the machine is asked, and what 24 GB would hold is told beside. Raises CounterfactoryError when a stage does not
     fit the memory or a model file is missing.
     """
-    library, rates = Library(profile.models.path, profile.runtime), load_rates(profile)
+    library, rates = Library(profile), load_rates(profile)
     plans = _plans(profile, library, rates)
     costs = [plan.cost for plan in plans]
-    shards = -(-len(sources) // profile.shard_sources)
+    count = sources if isinstance(sources, int) else len(sources)
+    shards = -(-count // profile.shard_sources)
     named = memory_bytes or round(profile.runtime.memory_gb * 1e9)
     here = _holding(costs, named or machine_memory(), shards)
     if here.timeline is None:
@@ -141,16 +147,22 @@ def estimate(profile: Profile, sources: Sequence[Source], variants: int, memory_
     assumptions: tuple[str, ...] = ()
     size = peak = None
     if open_stages := [stage for stage in PLANS if stage not in seconds]:
-        size, peak, counted = _roofline_seconds(profile, library, sources, variants)
+        if profile.device is not None:
+            counted = project(profile, profile.device, plan_facts(profile), variants)
+            assumptions += tuple(projection_assumptions(profile, profile.device, variants))
+        else:
+            sizes = _sizes(profile, sources)
+            size, peak, counted = _roofline_seconds(profile, library, sizes, variants)
+            assumptions += compute_assumptions(profile, variants)
         seconds |= {stage: (counted[stage], "roofline") for stage in open_stages}
-        assumptions += compute_assumptions(profile, variants)
-    if not all(plan.measured_bytes and plan.measured_load for plan in plans):
+    if profile.device is None and not all(plan.measured_bytes and plan.measured_load for plan in plans):
         assumptions += cost_assumptions(profile)
     return Estimate(
-        sources=len(sources),
-        variants=len(sources) * variants,
-        cores=profile.runtime.threads or os.cpu_count() or 1,
-        stages=_stages(seconds, _load_seconds(here.timeline, costs), len(sources), variants),
+        sources=count,
+        variants=count * variants,
+        devices=profile.runtime.devices,
+        device=profile.runtime.unit,
+        stages=_stages(seconds, _load_seconds(here.timeline, costs), count, variants),
         plans=plans,
         holdings=(here,) if named else (here, _holding(costs, GPU_BYTES, shards)),
         accepted_share=None if rates is None else rates.accepted_share,
@@ -184,10 +196,17 @@ def painted_sizes(sources: Sequence[Source], profile: Profile) -> Counter[tuple[
     return sizes or Counter({(image.short_side, image.short_side): len(sources)})
 
 
+def _sizes(profile: Profile, sources: Sequence[Source] | int) -> Counter[tuple[int, int]]:
+    if isinstance(sources, int):
+        return Counter({(profile.image.short_side, profile.image.short_side): sources})
+    return painted_sizes(sources, profile)
+
+
 def _plans(profile: Profile, library: Library, rates: Rates | None) -> tuple[PlanEstimate, ...]:
     measured = {} if rates is None else rates.plans
+    costs = projected_costs(profile, plan_facts(profile)) if profile.device else plan_costs(profile, library)
     plans = []
-    for name, cost in plan_costs(profile, library).items():
+    for name, cost in costs.items():
         known = measured.get(name)
         if known is not None:
             cost = PlanCost(name, cost.bytes if known.bytes is None else known.bytes, known.load_s)
@@ -226,17 +245,18 @@ def _measured_seconds(profile: Profile, rates: Rates | None, variants: int) -> d
 
 
 def _roofline_seconds(
-    profile: Profile, library: Library, sources: Sequence[Source], variants: int
+    profile: Profile, library: Library, sizes: Counter[tuple[int, int]], variants: int
 ) -> tuple[tuple[int, int], float, dict[Stage, float]]:
     """The commonest picture size, this machine's peak, and seconds an item by stage."""
-    sizes = painted_sizes(sources, profile)
     size = sizes.most_common(1)[0][0]
     flops = item_flops(profile, plan_flops(profile, library, size), variants)
     # Pictures of other sizes cost about as their area.
     area = sum(height * width * count for (height, width), count in sizes.items()) / sizes.total()
     flops["paint"] *= area / (size[0] * size[1])
-    precision = resolve_precision(profile.runtime.precision)
-    peak = measure_peak(precision, profile.runtime.threads, _PEAK_SIDES, _PEAK_ROUNDS)
+    assert profile.runtime.precision != "f16", "GPUs are projected"
+    peak = measure_peak(
+        resolve_precision(profile.runtime.precision), profile.runtime.threads, _PEAK_SIDES, _PEAK_ROUNDS
+    )
     return size, peak, {stage: count / (SHARE_OF_PEAK * peak) for stage, count in flops.items()}
 
 

@@ -25,12 +25,12 @@ def cost_lines(estimate: Estimate) -> list[str]:
     lines = [
         f"estimate   {duration(estimate.wall_s)} for {_many(estimate.variants, 'variant')} of "
         f"{_many(estimate.sources, 'source')}",
-        f"cost       {figure(estimate.core_hours)} core-hours in all, "
-        f"{figure(estimate.core_hours_per_1k)} per 1,000 variants",
+        f"cost       {figure(estimate.device_hours)} {estimate.device}-hours in all, "
+        f"{figure(estimate.device_hours_per_1k)} per 1,000 variants",
     ]
-    if estimate.core_hours_per_1k_accepted is not None and estimate.accepted_share is not None:
+    if estimate.device_hours_per_1k_accepted is not None and estimate.accepted_share is not None:
         lines.append(
-            f"           {figure(estimate.core_hours_per_1k_accepted)} per 1,000 accepted, "
+            f"           {figure(estimate.device_hours_per_1k_accepted)} per 1,000 accepted, "
             f"if again {100 * estimate.accepted_share:.0f} % of those asked for are"
         )
     lines.append(f"from       {_BASIS[estimate.basis]}")
@@ -107,9 +107,9 @@ def as_data(estimate: Estimate) -> dict[str, Any]:
     """The estimate in JSON's own types; of each memory the first shard and the steady one."""
     data = asdict(replace(estimate, holdings=())) | {
         "wall_s": estimate.wall_s,
-        "core_hours": estimate.core_hours,
-        "core_hours_per_1k": estimate.core_hours_per_1k,
-        "core_hours_per_1k_accepted": estimate.core_hours_per_1k_accepted,
+        "device_hours": estimate.device_hours,
+        "device_hours_per_1k": estimate.device_hours_per_1k,
+        "device_hours_per_1k_accepted": estimate.device_hours_per_1k_accepted,
         "basis": estimate.basis,
     }
     data["holdings"] = [_holding_data(holding) for holding in estimate.holdings]

@@ -11,7 +11,6 @@ grow with the suite.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from .estimate import plan_holding
 from .interventions import Interventions
 from .keys import content_key
 from .metrics import MetricsFile
+from .models.chat import prompts
 from .models.library import Library
 from .models.llm import Request
 from .models.opened import Opened
@@ -81,12 +81,7 @@ class Journey:
     def __init__(self, profile: Profile, settings: JourneySettings) -> None:
         self.profile = profile
         self.settings = settings
-        self.library = Library(profile.models.path, profile.runtime)
-
-    @property
-    def cores(self) -> int:
-        """The cores that a run holds."""
-        return self.profile.runtime.threads or os.cpu_count() or 1
+        self.library = Library(profile)
 
     def run(
         self,
@@ -102,7 +97,7 @@ class Journey:
         whole run; what was done by then is kept.
         """
         energy = EnergyMeter()
-        stream = None if metrics is None else MetricsFile(metrics, devices=self.cores, energy=energy)
+        stream = None if metrics is None else MetricsFile(metrics, devices=self.profile.runtime.devices, energy=energy)
         # Energy counters wrap around: somebody has to read them now and then.
         meter = Meter(on_progress or (lambda _: None), stream.write if stream else lambda _: energy.joules())
         size = self.profile.shard_sources
@@ -113,7 +108,7 @@ class Journey:
             while (shard := run.next_shard(looked_at)) is not None:
                 run.take(shard)
             suite.write_metadata(rows)
-        report = run.report(energy, self.cores, stream.problem if stream else None)
+        report = run.report(energy, stream.problem if stream else None)
         save_rates(measured_rates(self.profile, report, self.settings.variants))
         suite.write_run(run_record(self.profile, self.settings, self.library, report, run.dropped))
         return report
@@ -205,8 +200,9 @@ class _Run:
             if images:
                 self.models.enter("caption")
             for part in in_chunks(images.items(), settings.batch):
-                texts = caption_images([image for _, image in part], self.models.blip2(), settings)
-                made = {shard.keys[key]: text for (key, _), text in zip(part, texts, strict=True)}
+                keys = [shard.keys[key] for key, _ in part]
+                texts = caption_images([image for _, image in part], keys, self.models.blip2(), settings)
+                made = dict(zip(keys, texts, strict=True))
                 self.suite.put("caption", made)
                 captions.update(made)
                 self.meter.advance("caption", len(part), self.total, made=len(part))
@@ -219,7 +215,9 @@ class _Run:
         self._asked = False
         with self.meter.stage("rewrite"):
             texts = [captions[source.key] for source in sources]
-            rewritten = rewrite(sources, texts, settings.task, self.profile.rewrite, wanted, self._ask)
+            rewritten = rewrite(
+                sources, texts, settings.task, self.profile.rewrite, wanted, self._ask, prompts(self.profile.llm.style)
+            )
             self.meter.advance("rewrite", len(sources), self.total, made=len(sources))
         for source, result in zip(sources, rewritten, strict=True):
             if result.shortfall:
@@ -228,8 +226,8 @@ class _Run:
 
     def _ask(self, question: str, requests: Sequence[Request]) -> list[str]:
         """The language model's answers, those on record first."""
-        model = self.library.digest("rewrite")
-        keys = [content_key("rewrite", question, request, model) for request in requests]
+        made_by = (self.library.digest("rewrite"), self.profile.llm.sampling)
+        keys = [content_key("rewrite", question, request, *made_by) for request in requests]
         answers: dict[str, str] = self.suite.get("rewrite", keys)
         todo = [(key, request) for key, request in zip(keys, requests, strict=True) if key not in answers]
         if todo:
@@ -306,7 +304,7 @@ class _Run:
                 self.meter.advance("check", len(some), self.goal, made=len(some))
         return {variant_key: scores[key] for variant_key, key in keys.items() if key in scores}
 
-    def report(self, energy: EnergyMeter, cores: int, metrics_problem: str | None) -> Report:
+    def report(self, energy: EnergyMeter, metrics_problem: str | None) -> Report:
         """What the run did and took."""
         meter = self.meter
         return Report(
@@ -322,7 +320,8 @@ class _Run:
             stages=meter.costs(),
             plans=meter.plans(),
             wall_s=round(meter.elapsed_s, 3),
-            cores=cores,
+            devices=self.profile.runtime.devices,
+            device=self.profile.runtime.unit,
             peak_memory_bytes=peak_memory_bytes(),
             energy_j=energy.joules(),
             metrics_problem=metrics_problem,

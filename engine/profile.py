@@ -11,7 +11,9 @@ from pathlib import Path
 
 from counterfactory.kernels.edges import EdgeSettings
 
+from .device import DeviceSettings, PlanFacts, load_facts
 from .errors import CounterfactoryError
+from .runtime.llm import LlmSettings
 from .runtime.session import RuntimeSettings
 from .settings import fill, read_toml
 from .source import ImageSettings
@@ -45,22 +47,30 @@ class ModelPaths:
 
 @dataclass(frozen=True)
 class Profile:
-    """Everything that a run takes from its box. `shard_sources` is how many sources travel together."""
+    """Everything that a run takes from its box. `shard_sources` is how many sources travel together.
+
+    `device` is the GPU that the profile is for, as far as estimates need it; None for CPUs.
+    """
 
     name: str
     shard_sources: int
     runtime: RuntimeSettings
     models: ModelPaths
     image: ImageSettings
+    llm: LlmSettings
     caption: CaptionSettings
     rewrite: RewriteSettings
     edges: EdgeSettings
     paint: PaintSettings
     check: CheckSettings
+    device: DeviceSettings | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("name is empty")
+        if (self.device is None) != (self.runtime.backend == "openvino"):
+            wanted = "has no" if self.device else "needs a"
+            raise ValueError(f'backend = "{self.runtime.backend}" {wanted} table [device]')
         if self.shard_sources < 1:
             raise ValueError(f"shard_sources must be at least 1, found {self.shard_sources}")
 
@@ -84,3 +94,12 @@ def load_profile(name_or_path: str) -> Profile:
         known = ", ".join(profile_names())
         raise CounterfactoryError(f"no profile {name_or_path!r}; there are {known}, or give the path of a .toml file")
     return fill(Profile, read_toml(path), str(path))
+
+
+def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
+    """What is known of the profile's plans before they are opened: from its own export, else as it came with us.
+
+    Raises CounterfactoryError where neither is there.
+    """
+    exported = profile.models.path / "export.json"
+    return load_facts(exported if exported.is_file() else _FOLDER / "a10g.json")

@@ -10,7 +10,7 @@ from typing import Any
 
 from .models.library import PLANS, Library
 from .profile import Profile
-from .runtime.openvino import resolve_precision
+from .runtime.opening import arithmetic
 from .schedule.meter import PlanUse, StageCost
 from .source import Problem
 from .stages.check import verdict
@@ -24,7 +24,7 @@ class Report:
     `variants` are those of the suite as it stands, of which `painted` were made by this run and `reused` by earlier
     ones; `dropped` ones broke the task's rules in their text and were never painted. `shortfalls` names sources with
     fewer variants than asked for, `problems` those that were skipped. `stages` and `plans` say what the time went to,
-    `metrics_problem` why a metrics file fell behind.
+    `metrics_problem` why a metrics file fell behind. `devices` of the kind `device` (core, GPU) were held.
     """
 
     sources: int
@@ -39,15 +39,16 @@ class Report:
     stages: tuple[StageCost, ...]
     plans: tuple[PlanUse, ...]
     wall_s: float
-    cores: int
+    devices: int
+    device: str
     peak_memory_bytes: int
     energy_j: float | None
     metrics_problem: str | None = None
 
     @property
-    def core_hours_per_1k_accepted(self) -> float | None:
-        """Cores held times wall time, loading and idling included, per 1,000 accepted variants; None without any."""
-        return self.cores * self.wall_s / 3.6 / self.accepted if self.accepted else None
+    def device_hours_per_1k_accepted(self) -> float | None:
+        """Devices held times wall time, loading and idling included, per 1,000 accepted variants; None without any."""
+        return self.devices * self.wall_s / 3.6 / self.accepted if self.accepted else None
 
     @property
     def models_load_s(self) -> float:
@@ -102,12 +103,12 @@ def run_record(
         "profile": asdict(profile),
         "settings": asdict(settings),
         "models": {stage: library.digest(stage) for stage in PLANS},
-        "precision": resolve_precision(profile.runtime.precision),
+        "precision": arithmetic(profile.runtime),
         "versions": {name: version(name) for name in ("counterfactory", "openvino", "openvino-genai", "numpy")},
-        "device": {"machine": platform.machine(), "system": platform.system(), "cores": report.cores},
+        "device": {"machine": platform.machine(), "system": platform.system(), report.device: report.devices},
         "costs": {
             **asdict(report),
-            "core_hours_per_1k_accepted": report.core_hours_per_1k_accepted,
+            "device_hours_per_1k_accepted": report.device_hours_per_1k_accepted,
             "tokens_per_variant": report.tokens_per_variant,
         },
         "dropped": [

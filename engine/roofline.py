@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from .models.library import PLANS, Library, Stage, plan_files
+from .models.library import PLANS, Library, Stage
 from .profile import Profile
 from .runtime.flops import count_flops, gguf_flops_per_token, output_length, weight_bytes
-from .runtime.openvino import resolve_precision
+from .runtime.opening import arithmetic
 from .schedule.residency import PlanCost
 
 # Of the peak of large matrix products. Small networks stay below it, networks of Stable Diffusion's size above.
@@ -39,12 +39,12 @@ def plan_flops(profile: Profile, library: Library, size: tuple[int, int]) -> dic
     latents = (size[0] // factor, size[1] // factor)
 
     def count(plan: str, sizes: Mapping[str, tuple[int, int]] | None = None) -> int:
-        return count_flops(library.existing(plan_files(plan)[0]), 1, sizes)
+        return count_flops(library.graph(plan), 1, sizes)
 
     return {
         "blip2_vision": count("blip2_vision"),
-        "opt_decoder": _caption_flops(library, profile.caption.max_tokens),
-        "llm": gguf_flops_per_token(library.existing(plan_files("llm")[0])),
+        "opt_decoder": _caption_flops(library, profile.caption.decoding.max_tokens),
+        "llm": gguf_flops_per_token(library.graph("llm")),
         "clip_text": count("clip_text"),
         "hint": count("hint", {"hint": size}),
         "denoiser": count("denoiser", {"latents": latents, "hint_embedding": latents}),
@@ -55,8 +55,8 @@ def plan_flops(profile: Profile, library: Library, size: tuple[int, int]) -> dic
 
 def _caption_flops(library: Library, tokens: int) -> int:
     """The queries and the first token at once, then token after token behind a cache that grows."""
-    start = output_length(library.existing(plan_files("blip2_vision")[0]), "query_embeds", 1) + 1
-    decoder = library.existing(plan_files("opt_decoder")[0])
+    start = output_length(library.graph("blip2_vision"), "query_embeds", 1) + 1
+    decoder = library.graph("opt_decoder")
 
     def step(new: int, past: int) -> int:
         lengths = {"inputs_embeds": new, "position_ids": new, "past_keys": past, "past_values": past}
@@ -78,7 +78,7 @@ def tokens_a_source(profile: Profile, variants: int) -> int:
 def item_flops(profile: Profile, flops: Mapping[str, int], variants: int) -> dict[Stage, float]:
     """Operations of each stage's item (a source, then a variant), from those of each plan's row."""
     return {
-        "caption": flops["blip2_vision"] + flops["opt_decoder"],
+        "caption": flops["blip2_vision"] + flops["opt_decoder"] * profile.caption.rows,
         "rewrite": flops["llm"] * tokens_a_source(profile, variants),
         "paint": flops["clip_text"]
         + flops["hint"] / variants
@@ -91,10 +91,10 @@ def item_flops(profile: Profile, flops: Mapping[str, int], variants: int) -> dic
 
 def plan_costs(profile: Profile, library: Library) -> dict[str, PlanCost]:
     """What each plan is taken to cost: its memory once loaded, and the seconds of loading it."""
-    precision = resolve_precision(profile.runtime.precision)
+    precision = arithmetic(profile.runtime)
     costs = {}
     for plan in dict.fromkeys(plan for plans in PLANS.values() for plan in plans):
-        path = library.existing(plan_files(plan)[0])
+        path = library.graph(plan)
         graph = path.stat().st_size if path.suffix == ".xml" else 0
         loaded = weight_bytes(path) * _BYTES_A_WEIGHT_BYTE[precision] + graph * _BYTES_A_GRAPH_BYTE
         cache = _LLM_CACHE_BYTES if plan == "llm" else 0
@@ -106,7 +106,7 @@ def compute_assumptions(profile: Profile, variants: int) -> tuple[str, ...]:
     """What `item_flops` and its use take for granted, in words."""
     return (
         f"networks reach {100 * SHARE_OF_PEAK:.0f} % of the peak",
-        f"captions have all {profile.caption.max_tokens} tokens of [caption].max_tokens",
+        f"captions have all {profile.caption.decoding.max_tokens} tokens of [caption.decoding].max_tokens",
         f"rewriting computes {tokens_a_source(profile, variants):,} tokens a source",
         "reading, writing and waiting take no time",
     )
@@ -114,7 +114,7 @@ def compute_assumptions(profile: Profile, variants: int) -> tuple[str, ...]:
 
 def cost_assumptions(profile: Profile) -> tuple[str, ...]:
     """What `plan_costs` takes for granted, in words."""
-    factor = _BYTES_A_WEIGHT_BYTE[resolve_precision(profile.runtime.precision)]
+    factor = _BYTES_A_WEIGHT_BYTE[arithmetic(profile.runtime)]
     return (
         f"~ GB: {factor} x the stored weights and {_BYTES_A_GRAPH_BYTE} x the graph's XML",
         f"~ GB of llm: its cache of {_LLM_CACHE_BYTES / 1e9:.2f} GB as well",

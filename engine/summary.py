@@ -21,10 +21,10 @@ _PREFIXES = ("", "k", "M", "G", "T")
 
 def cost_line(report: Report) -> str:
     """What a thousand accepted images cost, loading and waiting included."""
-    if report.core_hours_per_1k_accepted is None:
+    if report.device_hours_per_1k_accepted is None:
         return f"cost       no image was accepted; {duration(report.wall_s)}"
     return (
-        f"cost       {figure(report.core_hours_per_1k_accepted)} core-hours per 1,000 accepted images "
+        f"cost       {figure(report.device_hours_per_1k_accepted)} {report.device}-hours per 1,000 accepted images "
         f"({duration(report.wall_s)}, loading {duration(report.models_load_s)})"
     )
 
@@ -100,7 +100,7 @@ def as_data(report: Report) -> dict[str, Any]:
     """The report in JSON's own types."""
     return {
         **asdict(report),
-        "core_hours_per_1k_accepted": report.core_hours_per_1k_accepted,
+        "device_hours_per_1k_accepted": report.device_hours_per_1k_accepted,
         "models_load_s": report.models_load_s,
         "tokens_per_variant": report.tokens_per_variant,
     }

@@ -1,46 +1,76 @@
-"""`python -m counterfactory.export pocket`: train, export, pack and measure the pocket models."""
+"""`python -m counterfactory.export`: `pocket` trains the embedded models, `a10g` and `llm` make a GPU box's."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from counterfactory.engine.errors import CounterfactoryError
+
+from . import llm
 from .pocket.pack import STEPS
 from .pocket.report import write_report
+from .production import command as a10g
 
 _WEIGHTS = Path(__file__).parents[1] / "engine" / "pocket" / "weights"
 _DOCS = Path(__file__).parents[1] / "docs"
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command line; exits with 2 for what the user can mend, 1 where a graph is not what it should be."""
     parser = argparse.ArgumentParser(prog="python -m counterfactory.export", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    pocket = commands.add_parser("pocket", help="train the pocket models, export them, pack them")
-    pocket.add_argument("--only", default=",".join(STEPS), help=f"some of: {','.join(STEPS)}")
-    pocket.add_argument("--report", action="store_true", help="measure the packed models into docs/pocket.md and .json")
-    pocket.add_argument(
+    _add_pocket(commands.add_parser("pocket", help="train the pocket models, export them, pack them"))
+    a10g.add_command(commands)
+    quantising = commands.add_parser("llm", help="quantise the language model of a GPU box")
+    llm.add_arguments(quantising)
+    quantising.set_defaults(run=_llm)
+    asked = parser.parse_args()
+    try:
+        status = asked.run(asked, partial(print, flush=True))
+    except CounterfactoryError as error:
+        print(f"error: {error}", file=sys.stderr)
+        status = 2
+    raise SystemExit(status)
+
+
+def _add_pocket(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--only", default=",".join(STEPS), help=f"some of: {','.join(STEPS)}")
+    parser.add_argument("--report", action="store_true", help="measure the packed models into docs/pocket.md and .json")
+    parser.add_argument(
         "--work", type=Path, default=Path("pocket-training"), help="folder of training states; a run goes on from it"
     )
-    pocket.add_argument("--weights", type=Path, default=_WEIGHTS, help="folder of the packed models")
-    pocket.add_argument("--docs", type=Path, default=_DOCS, help="folder of the report")
-    pocket.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of torch")
-    asked = parser.parse_args()
+    parser.add_argument("--weights", type=Path, default=_WEIGHTS, help="folder of the packed models")
+    parser.add_argument("--docs", type=Path, default=_DOCS, help="folder of the report")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of torch")
+    parser.set_defaults(run=_pocket)
+
+
+def _llm(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
+    say(llm.run(asked))
+    return 0
+
+
+def _pocket(asked: argparse.Namespace, _: object) -> int:
     torch.set_num_threads(asked.threads)
     if asked.report:
         write_report(asked.weights, asked.docs, asked.work)
-        return
+        return 0
     names = asked.only.split(",")
     unknown = sorted(set(names) - set(STEPS))
     if unknown:
-        parser.error(f"no step {', '.join(unknown)}; there are {', '.join(STEPS)}")
+        raise CounterfactoryError(f"no step {', '.join(unknown)}; there are {', '.join(STEPS)}")
     asked.weights.mkdir(parents=True, exist_ok=True)
     for name in STEPS:
         if name in names:
             STEPS[name](asked.work, asked.weights)
+    return 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ same wrappers. Shapes: B batch, C latent channels, h x w latent size, H x W pict
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
@@ -16,29 +17,37 @@ from transformers import Blip2ForConditionalGeneration, CLIPModel, OPTForCausalL
 
 
 class HintEncoder(nn.Module):
-    """hint [B, 1 or 3, H, W] in 0..1 to hint_embedding [B, D, h, w]: what a ControlNet makes of the hint alone."""
+    """hint [B, 1 or 3, H, W] in 0..1 to hint_embedding [B, D, h, w]: what a ControlNet makes of the hint alone.
 
-    def __init__(self, controlnet: ControlNetModel) -> None:
+    With `grey` a hint of one channel is given to a ControlNet that was trained with three equal ones.
+    """
+
+    def __init__(self, controlnet: ControlNetModel, grey: bool = False) -> None:
         super().__init__()
         self.embedding = controlnet.controlnet_cond_embedding
+        self.repeats = controlnet.config.conditioning_channels if grey else 1
 
     def forward(self, hint: torch.Tensor) -> torch.Tensor:
-        embedded = self.embedding(hint)
+        embedded = self.embedding(hint if self.repeats == 1 else hint.repeat(1, self.repeats, 1, 1))
         assert isinstance(embedded, torch.Tensor)
         return embedded
 
 
 class FusedDenoiser(nn.Module):
-    """ControlNet and UNet as one step.
+    """ControlNets and UNet as one step.
 
     latents [B, C, h, w], timestep [B], text [B, T, D], hint_embedding [B, D', h, w], control_scale [B] to the model's
-    prediction [B, C, h, w]. Takes over the ControlNet it is given: its hint encoder is cut off.
+    prediction [B, C, h, w]. With N ControlNets, hint_embedding is [B, N, D', h, w] and control_scale [B, N]: what they
+    add to the UNet is the sum of what each does, times its scale. Takes over the ControlNets it is given: their hint
+    encoders are cut off.
     """
 
-    def __init__(self, unet: UNet2DConditionModel, controlnet: ControlNetModel) -> None:
+    def __init__(self, unet: UNet2DConditionModel, *controlnets: ControlNetModel) -> None:
         super().__init__()
-        controlnet.controlnet_cond_embedding = nn.Identity()
-        self.unet, self.controlnet = unet, controlnet
+        for controlnet in controlnets:
+            controlnet.controlnet_cond_embedding = nn.Identity()
+        self.unet, self.controlnet = unet, controlnets[0]
+        self.others = nn.ModuleList(controlnets[1:])
 
     def forward(
         self,
@@ -48,18 +57,44 @@ class FusedDenoiser(nn.Module):
         hint_embedding: torch.Tensor,
         control_scale: torch.Tensor,
     ) -> torch.Tensor:
-        down, mid = self.controlnet(latents, timestep, text, controlnet_cond=hint_embedding, return_dict=False)
-        by_row = control_scale[:, None, None, None]
+        total: list[torch.Tensor] = []
+        for i, controlnet in enumerate((self.controlnet, *self.others)):
+            hint, scale = hint_embedding, control_scale
+            if self.others:
+                hint, scale = hint[:, i], scale[:, i]
+            down, mid = controlnet(latents, timestep, text, controlnet_cond=hint, return_dict=False)
+            scaled = [residual * scale[:, None, None, None] for residual in (*down, mid)]
+            total = [a + b for a, b in zip(total, scaled, strict=True)] if i else scaled
         predicted = self.unet(
             latents,
             timestep,
             text,
-            down_block_additional_residuals=[r * by_row for r in down],
-            mid_block_additional_residual=mid * by_row,
+            down_block_additional_residuals=total[:-1],
+            mid_block_additional_residual=total[-1],
             return_dict=False,
         )[0]
         assert isinstance(predicted, torch.Tensor)
         return predicted
+
+
+class Normalised(nn.Module):
+    """`module` for pixel_values [B, 3, H, W] in -1..1, which are first brought to the mean and spread it knows.
+
+    `mean` and `std` are a channel's, of pixels in 0..1.
+    """
+
+    def __init__(self, module: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
+        super().__init__()
+        self.module = module
+        self.mean: torch.Tensor
+        self.std: torch.Tensor
+        self.register_buffer("mean", torch.tensor(mean)[:, None, None])
+        self.register_buffer("std", torch.tensor(std)[:, None, None])
+
+    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+        found = self.module(((pixel_values + 1) / 2 - self.mean) / self.std)
+        assert isinstance(found, torch.Tensor)
+        return found
 
 
 class VaeEncoder(nn.Module):
@@ -174,3 +209,26 @@ class OptDecoder(nn.Module):
 
     def _split(self, states: torch.Tensor) -> torch.Tensor:
         return states.reshape(states.shape[0], states.shape[1], self.heads, self.width).transpose(1, 2)
+
+
+class BeamOptDecoder(OptDecoder):
+    """OptDecoder whose cache never leaves the device: the graph itself reorders the rows of the past.
+
+    One more input, parents int64 [B]: the row of the past that each row continues (its own number where no beams are
+    searched). `tokens` is the embedding table [V, D], which is looked up outside.
+    """
+
+    def __init__(self, opt: OPTForCausalLM) -> None:
+        super().__init__(opt)
+        self.tokens: torch.Tensor = opt.model.decoder.embed_tokens.weight
+
+    def forward(  # type: ignore[override]
+        self,
+        inputs_embeds: torch.Tensor,
+        position_ids: torch.Tensor,
+        past_keys: torch.Tensor,
+        past_values: torch.Tensor,
+        parents: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        keys, values = past_keys.index_select(0, parents), past_values.index_select(0, parents)
+        return super().forward(inputs_embeds, position_ids, keys, values)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -131,10 +131,10 @@ class _Recorder:
         """As that of the session."""
         return self.session.signature
 
-    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
         """Keep a copy of `feeds` and run the session."""
         self.feeds.append({name: np.array(array) for name, array in feeds.items()})
-        return self.session.run(feeds)
+        return self.session.run(feeds, hold)
 
 
 def painting_feeds(profile: Profile, pictures: int) -> list[Feeds]:
@@ -144,7 +144,7 @@ def painting_feeds(profile: Profile, pictures: int) -> list[Feeds]:
     so that other machines see the same within its rounding.
     """
     settings, side, folder = profile.paint, profile.image.short_side, profile.models.path
-    library, meter = Library(folder, replace(profile.runtime, precision="f32")), Meter(lambda _: None)
+    library, meter = Library(replace(profile, runtime=replace(profile.runtime, precision="f32"))), Meter(lambda _: None)
     plans = library.painter(side, side, settings.batch, settings.decode_batch, meter)
     size = plans.latent_shape[1:]
     sizes = {"latents": size, "hint_embedding": size}

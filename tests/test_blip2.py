@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import Blip2Config, Blip2ForConditionalGeneration
 
+from counterfactory.engine.keys import generator
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.blip2 import Blip2
+from counterfactory.engine.models.clip import to_pixel_values
+from counterfactory.engine.models.decoding import DecodingSettings
 from counterfactory.engine.runtime.session import Array, Port, Signature
+from counterfactory.engine.stages.caption import CaptionSettings, caption_images
+from counterfactory.export import graphs
 
 EOS, WORDS = 2, 20
 
@@ -26,7 +34,7 @@ class Vision:
     def signature(self) -> Signature:
         return Signature((Port("pixel_values", (self.batch, 3, 4, 4), "float32"),), ())
 
-    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, feeds: Mapping[str, Array], hold: Collection[str] = ()) -> dict[str, Array]:
         grey = (feeds["pixel_values"].mean(axis=(1, 2, 3)) + 1) * 127.5
         return {"query_embeds": np.repeat(grey[:, None, None], 2, axis=1).astype(np.float32)}
 
@@ -43,7 +51,7 @@ class Script:
         cache = Port("past_keys", (self.batch, 1, 1, None, 1), "float32")
         return Signature((Port("inputs_embeds", (self.batch, None, 1), "float32"), cache), ())
 
-    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    def run(self, feeds: Mapping[str, Array], hold: Collection[str] = ()) -> dict[str, Array]:
         steps = feeds["inputs_embeds"].shape[1]
         past = feeds["past_keys"].shape[3]
         self.calls.append(steps)
@@ -78,15 +86,194 @@ def words(count: int) -> str:
     return " ".join(f"w{3 + i}" for i in range(count))
 
 
+def greedy(most: int) -> DecodingSettings:
+    return DecodingSettings("greedy", 1, 1.0, 1.0, 0, most, 1.0, 1.0)
+
+
+def told(captioner: Blip2, images: list[np.ndarray], how: DecodingSettings, prefix: str = "") -> list[str]:
+    generators = [[np.random.default_rng(0)]] * len(images)
+    return [text for (text,) in captioner.caption(images, generators, prefix, how)]
+
+
 def test_each_caption_ends_at_its_own_eos(captioner: Blip2) -> None:
     lengths = [4, 0, 2, 5, 1]
-    assert captioner.caption([picture(n) for n in lengths], 12) == [words(n) for n in lengths]
+    assert told(captioner, [picture(n) for n in lengths], greedy(12)) == [words(n) for n in lengths]
 
 
 def test_a_caption_ends_at_the_limit(captioner: Blip2) -> None:
-    assert captioner.caption([picture(9)], 4) == [words(4)]
+    assert told(captioner, [picture(9)], greedy(4)) == [words(4)]
 
 
 def test_the_loop_stops_when_all_rows_have_ended(captioner: Blip2, script: Script) -> None:
-    captioner.caption([picture(1), picture(2)], 100)
+    told(captioner, [picture(1), picture(2)], greedy(100))
     assert script.calls == [3, 1, 1]
+
+
+# Against transformers
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a device would keep: nothing that the engine could look into."""
+
+    tensor: torch.Tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.tensor.shape)
+
+
+@dataclass(frozen=True)
+class Torch:
+    """A graph's module as a session; with `gathers` as on a device, the cache held and gathered there."""
+
+    module: torch.nn.Module
+    signature: Signature
+    outputs: tuple[str, ...]
+    gathers: bool = False
+
+    def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
+        given = {k: v.tensor if isinstance(v, Kept) else torch.from_numpy(v) for k, v in feeds.items()}
+        if self.gathers:
+            parents = given.pop("parents")
+            given |= {name: given[name][parents] for name in ("past_keys", "past_values")}
+        with torch.no_grad():
+            out = self.module(**given)
+        named = dict(zip(self.outputs, out if isinstance(out, tuple) else (out,), strict=True))
+        return {k: Kept(v) if self.gathers and k in hold else v.numpy() for k, v in named.items()}
+
+
+@pytest.fixture(scope="module")
+def blip2() -> Blip2ForConditionalGeneration:
+    torch.manual_seed(11)
+    config = Blip2Config(
+        vision_config={
+            "image_size": 16,
+            "patch_size": 8,
+            "hidden_size": 16,
+            "intermediate_size": 24,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+        },
+        qformer_config={
+            "hidden_size": 16,
+            "intermediate_size": 24,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "encoder_hidden_size": 16,
+            "vocab_size": 8,
+        },
+        text_config={
+            "model_type": "opt",
+            "vocab_size": WORDS + 1,
+            "hidden_size": 24,
+            "word_embed_proj_dim": 24,
+            "ffn_dim": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "max_position_embeddings": 64,
+            "bos_token_id": 0,
+            "pad_token_id": 1,
+            "eos_token_id": EOS,
+            "tie_word_embeddings": False,
+        },
+        num_query_tokens=3,
+        image_token_index=WORDS,
+    )
+    model = Blip2ForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for value in model.parameters():  # fresh weights tell no picture from another
+            if value.ndim > 1:
+                value.normal_(std=2 * value[0].numel() ** -0.5)
+        for name, value in model.named_parameters():
+            if "norm" in name and name.endswith("weight"):
+                value.fill_(1.0)
+        model.language_model.lm_head.weight[WORDS] = 0  # no image within a caption
+        model.language_model.lm_head.weight[EOS] *= 3
+    return model
+
+
+def blocks(random: np.random.Generator, count: int) -> list[np.ndarray]:
+    """Pictures that differ a lot: a colour for each of the encoder's patches."""
+    return [random.choice([0, 255], (2, 2, 3)).astype(np.uint8).repeat(8, 0).repeat(8, 1) for _ in range(count)]
+
+
+def ours(model: Blip2ForConditionalGeneration, rows: int, gathers: bool) -> Blip2:
+    """`model` for two images at a time of `rows` rows each."""
+    cache = Port("past_keys", (2 * rows, 2, 2, None, 12), "float32")
+    inputs = (Port("inputs_embeds", (2 * rows, None, 24), "float32"), cache)
+    if gathers:
+        inputs = (*inputs, Port("parents", (2 * rows,), "int64"))
+    vision = Torch(
+        graphs.Blip2Vision(model), Signature((Port("pixel_values", (2, 3, 16, 16), "float32"),), ()), ("query_embeds",)
+    )
+    opt = graphs.OptDecoder(model.language_model)
+    decoder = Torch(opt, Signature(inputs, ()), ("logits", "keys", "values"), gathers)
+    tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(WORDS)}, unk_token="w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    table = model.language_model.model.decoder.embed_tokens.weight.detach().numpy()
+    return Blip2(Batched(vision), Batched(decoder), table, tokenizer, bos=0, eos=EOS)
+
+
+@pytest.mark.parametrize("gathers", [False, True])
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("prefix", ["", "w7 w9"])
+def test_captions_are_those_of_transformers(
+    blip2: Blip2ForConditionalGeneration, beams: int, prefix: str, gathers: bool
+) -> None:
+    how = replace(greedy(9), mode="beam" if beams > 1 else "greedy", beams=beams, min_tokens=2)
+    random = np.random.default_rng(4)
+    images = blocks(random, 5)
+    found = told(ours(blip2, beams, gathers), images, how, prefix)
+    prompt = [*[WORDS] * 3, 0, *(int(word[1:]) for word in prefix.split())]
+    wanted = []
+    for image in images:
+        ids = torch.tensor([prompt])
+        out = blip2.generate(
+            pixel_values=torch.from_numpy(to_pixel_values([image], 16)),
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            num_beams=beams,
+            min_new_tokens=2,
+            max_new_tokens=9,
+        )[0].tolist()
+        said = out[len(prompt) :]
+        said = said[: said.index(EOS)] if EOS in said else said
+        wanted.append(" ".join(f"w{token}" for token in said))
+    assert found == wanted
+    assert len(set(found)) > 2
+
+
+def test_several_captions_of_an_image_differ_and_belong_to_their_random_numbers(
+    blip2: Blip2ForConditionalGeneration,
+) -> None:
+    how = replace(greedy(9), mode="nucleus", top_p=0.95, temperature=3.0)
+    random = np.random.default_rng(4)
+    images = blocks(random, 3)
+    captioner = ours(blip2, 2, gathers=False)
+
+    def sampled(some: list[np.ndarray], seeds: list[int]) -> list[list[str]]:
+        generators = [[np.random.default_rng((seed, i)) for i in range(2)] for seed in seeds]
+        return captioner.caption(some, generators, "", how)
+
+    together = sampled(images, [1, 2, 3])
+    assert all(len(set(texts)) == 2 for texts in together)
+    assert sampled([images[2], images[0]], [3, 1]) == [together[2], together[0]]
+
+
+SAMPLED = CaptionSettings(2, 2, "", replace(greedy(9), mode="nucleus", top_p=0.95, temperature=3.0))
+
+
+def test_captions_are_joined_as_sentences(blip2: Blip2ForConditionalGeneration) -> None:
+    image = np.random.default_rng(4).integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    captioner = ours(blip2, 2, gathers=False)
+    generators = [[generator("key", f"caption {i}") for i in range(2)]]
+    ((first, second),) = captioner.caption([image], generators, "", SAMPLED.decoding)
+    assert caption_images([image], ["key"], captioner, SAMPLED) == [f"{first}. {second}."]
+    assert caption_images([image], ["other"], captioner, SAMPLED) != [f"{first}. {second}."]
+
+
+def test_equal_captions_are_not_joined() -> None:
+    with pytest.raises(ValueError, match="nucleus"):
+        CaptionSettings(2, 2, "", greedy(9))

@@ -120,13 +120,14 @@ def test_check_derives_verdicts_from_stored_scores(made_suite: MadeSuite, capsys
     images = {path: path.read_bytes() for path in made_suite.path.rglob("*.png")}
     status, out, _ = run(capsys, "check", made_suite.path, "--min-image-text", "0.65", "--json")
     assert status == 0
-    assert json.loads(out) | {"batch": 0, "min_directional": 0} == {
+    assert json.loads(out) | {"batch": 0, "min_directional": 0, "min_image_image": 0} == {
         "variants": 6,
         "accepted": 3,
         "accepted_before": 5,
         "min_image_text": 0.65,
         "batch": 0,
         "min_directional": 0,
+        "min_image_image": 0,
     }
     rows = read_metadata(made_suite.path)
     for row in rows:
@@ -137,7 +138,14 @@ def test_check_derives_verdicts_from_stored_scores(made_suite: MadeSuite, capsys
 
 def test_check_corrects_the_costs_on_record(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
     run_json = {
-        "costs": {"cores": 2, "wall_s": 36.0, "accepted": 5, "rejected": 1, "core_hours_per_1k_accepted": 4.0},
+        "costs": {
+            "devices": 2,
+            "device": "core",
+            "wall_s": 36.0,
+            "accepted": 5,
+            "rejected": 1,
+            "device_hours_per_1k_accepted": 4.0,
+        },
         "profile": {"name": "pocket", "check": {}},
     }
     with Suite.open(made_suite.path) as suite:
@@ -146,7 +154,7 @@ def test_check_corrects_the_costs_on_record(made_suite: MadeSuite, capsys: pytes
     found = json.loads((made_suite.path / "run.json").read_text())
     assert found["costs"]["accepted"] == 1
     assert found["costs"]["rejected"] == 5
-    assert found["costs"]["core_hours_per_1k_accepted"] == pytest.approx(2 * 36 / 3600 * 1000)
+    assert found["costs"]["device_hours_per_1k_accepted"] == pytest.approx(2 * 36 / 3600 * 1000)
     assert found["profile"]["check"]["min_image_text"] == 0.85
     assert found["profile"]["name"] == "pocket"
 

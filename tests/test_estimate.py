@@ -51,7 +51,7 @@ def profile() -> Profile:
 
 @pytest.fixture(scope="module")
 def flops(profile: Profile) -> dict[str, int]:
-    return plan_flops(profile, Library(profile.models.path, profile.runtime), (128, 128))
+    return plan_flops(profile, Library(profile), (128, 128))
 
 
 @pytest.fixture
@@ -200,7 +200,7 @@ def test_rates_of_a_run(profile: Profile) -> None:
             PlanUse("llm", "rewrite", 1, 1, None, 1.0, 12.0, 2, 123),
             PlanUse("hint", "paint", 1, 1, None, 1.0, 0.0, 0, 0),
         ),
-        wall_s=300.0, cores=2, peak_memory_bytes=1, energy_j=None,
+        wall_s=300.0, devices=2, device="core", peak_memory_bytes=1, energy_j=None,
     )  # fmt: skip
     found = rates.measured_rates(profile, report, 5)
     assert found.stages == {"caption": StageRate(0.5, 10), "rewrite": StageRate(2.0, 10), "paint": StageRate(2.0, 40)}
@@ -247,13 +247,13 @@ def test_a_caption_costs_all_its_steps(profile: Profile, flops: dict[str, int]) 
 
     start = 16 + 1  # the pocket captioner's queries, and the token that begins a caption
     first, second, last = step(start, 0), step(1, start), step(1, start + 62)
-    tokens = profile.caption.max_tokens
+    tokens = profile.caption.decoding.max_tokens
     assert tokens == 64
     assert flops["opt_decoder"] == pytest.approx(first + (tokens - 1) * (second + last) / 2, rel=1e-6)
 
 
 def test_plans_are_counted_at_the_picture_s_size(profile: Profile, flops: dict[str, int]) -> None:
-    library = Library(profile.models.path, profile.runtime)
+    library = Library(profile)
     wide = plan_flops(profile, library, (128, 256))
     assert wide["hint"] == 2 * flops["hint"]
     assert wide["vae_decoder"] == 2 * flops["vae_decoder"]
@@ -289,8 +289,8 @@ def test_without_rates_it_is_the_roofline(profile: Profile, flops: dict[str, int
         assert stage.items == (3 if stage.stage in ("caption", "rewrite") else 12)
         assert stage.compute_s == pytest.approx(stage.items * each[stage.stage] / (SHARE_OF_PEAK * PEAK))
     assert found.wall_s == pytest.approx(sum(s.compute_s + s.load_s for s in found.stages))
-    assert found.core_hours_per_1k == pytest.approx(found.cores * found.wall_s / 3600 / 12 * 1000)
-    assert (found.accepted_share, found.core_hours_per_1k_accepted) == (None, None)
+    assert found.device_hours_per_1k == pytest.approx(found.devices * found.wall_s / 3600 / 12 * 1000)
+    assert (found.accepted_share, found.device_hours_per_1k_accepted) == (None, None)
     assert any(f"{100 * SHARE_OF_PEAK:.0f} % of the peak" in note for note in found.assumptions)
 
 
@@ -306,7 +306,7 @@ def test_with_rates_nothing_is_counted(
     assert found.basis == "measured"
     assert [stage.compute_s for stage in found.stages] == [3 * 0.25, 3 * 0.5, 15 * 0.75, 15 * 1.0]
     assert [stage.load_s for stage in found.stages] == [4.0, 2.0, 8.0, 2.0]
-    assert found.core_hours_per_1k_accepted == pytest.approx(found.core_hours_per_1k / 0.8)
+    assert found.device_hours_per_1k_accepted == pytest.approx(found.device_hours_per_1k / 0.8)
     assert found.assumptions == ()
     assert found.peak_flops is None
     more = estimate(profile, sources, variants=10)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
-from parity import assert_parity
+from numpy.typing import ArrayLike
 from torch import nn
 from transformers import Blip2Config, Blip2ForConditionalGeneration
 
@@ -17,6 +17,7 @@ from counterfactory.engine.models.denoiser import Evaluation, ShapePlans
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.export import graphs
 from counterfactory.export.onnx import to_ir
+from counterfactory.export.parity import relative_error
 
 ROWS = {0: "batch"}
 PICTURE = {0: "batch", 2: "height", 3: "width"}
@@ -81,6 +82,11 @@ def denoiser_ir(
     return folder
 
 
+def assert_near(found: ArrayLike, reference: ArrayLike) -> None:
+    """Within what the files' fp16 costs: of the weights and, more, of the timestep's frequencies."""
+    assert relative_error(found, reference) <= 3e-2
+
+
 def plans(folder: Path, batch: int, height: int, width: int) -> ShapePlans:
     size = (height // 2, width // 2)
     hint = open_session(folder / "hint.xml", batch=1, precision="f32", sizes={"hint": (height, width)})
@@ -115,7 +121,7 @@ def test_the_fused_graph_is_controlnet_and_unet(
             )
         wanted.append(out[0][0].numpy())
     # The plan's weights were rounded to fp16 on the way.
-    assert_parity(found, np.stack(wanted), "bf16")
+    assert_near(found, np.stack(wanted))
 
 
 def test_a_row_never_sees_its_neighbours(denoiser_ir: Path) -> None:
@@ -155,7 +161,7 @@ def test_the_decoder_undoes_the_latents_scale(tmp_path: Path) -> None:
     session = open_session(tmp_path / "vae.xml", batch=2, precision="f32", sizes={"latents": (8, 12)})
     with torch.no_grad():
         wanted = vae.decode(latents / 1.7, return_dict=False)[0].numpy()
-    assert_parity(session.run({"latents": latents.numpy()})["pixel_values"], wanted, "bf16")
+    assert_near(session.run({"latents": latents.numpy()})["pixel_values"], wanted)
 
 
 @pytest.fixture(scope="module")
@@ -220,4 +226,4 @@ def test_captions_are_decoded_as_transformers_does(blip2: Blip2ForConditionalGen
         keys, cached, position = out["keys"], out["values"], position + step.shape[1]
         found.append(out["logits"])
         step = table[words[:, i + 1 : i + 2]]
-    assert_parity(np.stack(found, 1), wanted, "bf16")
+    assert_near(np.stack(found, 1), wanted)

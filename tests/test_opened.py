@@ -45,7 +45,7 @@ def within(profile: Profile, gigabytes: float) -> Profile:
 
 def tight(profile: Profile) -> float:
     """As little memory as the neediest stage takes, in 10^9 bytes: found with the planner that estimates use."""
-    library = Library(profile.models.path, profile.runtime)
+    library = Library(profile)
     return next(
         size / 1000
         for size in range(1, 100_000)

@@ -22,8 +22,8 @@ from counterfactory.engine.runtime.openvino import open_core, open_session
 from counterfactory.engine.runtime.session import Array
 from counterfactory.export import graphs
 from counterfactory.export.pocket.data import HELD_OUT, TRAIN, scene
+from counterfactory.export.production.denoiser import fill_zero_convolutions
 from counterfactory.export.quantise import pack_int8, painting_feeds, quantise
-from counterfactory.export.stable_diffusion import fill_zero_convolutions
 
 Feeds = dict[str, Array]
 ROWS, SIZES = 2, {"latents": (16, 16), "hint_embedding": (16, 16)}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.edit import Edit
+from counterfactory.engine.edit import STREET_TYPES, Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.interventions import Interventions
 from counterfactory.engine.keys import content_key
@@ -31,7 +31,7 @@ from counterfactory.engine.stages.words import allowed_alternatives, allowed_val
 from counterfactory.engine.task import Task, broken_word, builtin_task
 
 SETTINGS = RewriteSettings(
-    max_keywords=6, max_alternatives=4, max_words_keyword=3, max_chars_caption=400, verbatim=False
+    STREET_TYPES, max_keywords=6, max_alternatives=4, max_words_keyword=3, max_chars_caption=400, verbatim=False
 )
 CAPTION = "a red bus and a blue car on a foggy street at night. brick buildings stand along the road."
 TASK = builtin_task("classification")
@@ -174,7 +174,7 @@ def test_no_answer_within_the_grammars_breaks_a_rule(name: str, data: st.DataObj
 
     sources = [source("bus/1"), source("odd", None)]
     captions = [CAPTION, 'été: "it\'s" a café\n\t(50% red) [bus]']
-    small = RewriteSettings(2, 2, 2, 120, verbatim=False)
+    small = RewriteSettings(STREET_TYPES, 2, 2, 2, 120, verbatim=False)
     for src, result in zip(sources, rewrite(sources, captions, task, small, Wanted(2, (1, 2), 0), ask), strict=True):
         assert len({v.edits for v in result.variants}) == len(result.variants)
         assert len(result.variants) == 2 or result.shortfall
@@ -312,3 +312,23 @@ def test_the_pocket_model_rewrites_street_captions() -> None:
         assert result.shortfall is None
         assert [v.dropped for v in result.variants] == [None] * 5
         assert {e.type for v in result.variants for e in v.edits} == {"weather", "time", "colour", "background"}
+
+
+@pytest.mark.parametrize("types", [(), ("weather", "weather"), ("mood",)])
+def test_types_that_there_are_not_are_refused(types: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="types are some of"):
+        RewriteSettings(types, 2, 2, 2, 120, verbatim=False)
+
+
+def test_the_profile_s_types_are_those_that_are_asked_about() -> None:
+    asked: list[str] = []
+
+    def ask(_: str, requests: Sequence[Request]) -> list[str]:
+        asked.extend(request.prompt for request in requests)
+        return ['[["none","none"]]'] * len(requests)
+
+    only = RewriteSettings(("adjective", "domain"), 2, 2, 2, 120, verbatim=False)
+    source = Source("a", Path("a.png"), "bus", None, "d", "k")
+    rewrite([source], [CAPTION], TASK, only, Wanted(1, (1, 1), 0), ask)
+    assert "adjective, domain" in asked[0]
+    assert "weather," not in asked[0].split("Types:")[-1]

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from counterfactory.engine.models.sampler import Sampler, SamplerSettings, guide
+from counterfactory.engine.models.sampler import Sampler, SamplerSettings
+from counterfactory.kernels.guided_step import guide
 
 Floats = NDArray[np.float32]
 SHAPE = (2, 4, 8, 8)

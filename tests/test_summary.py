@@ -29,12 +29,17 @@ def stage(name: str, load_s: float = 0.0, busy_s: float = 0.0, idle_s: float = 0
 def report(*stages: StageCost, **changes: Any) -> Report:
     """A run of two cores that painted 120 variants."""
     counts = {"sources": 24, "variants": 120, "accepted": 100, "rejected": 20, "painted": 120, "dropped": 0}
-    costs = {"cores": 2, "peak_memory_bytes": 1_500_000_000, "wall_s": sum(stage.wall_s for stage in stages)}
+    costs = {
+        "devices": 2,
+        "device": "core",
+        "peak_memory_bytes": 1_500_000_000,
+        "wall_s": sum(stage.wall_s for stage in stages),
+    }
     rest: dict[str, Any] = {"reused": 0, "problems": (), "shortfalls": (), "plans": (), "energy_j": None}
     return Report(stages=stages, **{**counts, **costs, **rest, **changes})
 
 
-def test_the_cost_names_core_hours_and_all_loading() -> None:
+def test_the_cost_names_device_hours_and_all_loading() -> None:
     line = cost_line(report(stage("caption", load_s=2, busy_s=100), stage("paint", load_s=4, busy_s=254)))
     assert line.split("  ")[-1].strip() == "2 core-hours per 1,000 accepted images (6 min 0 s, loading 6.0 s)"
     assert "no image was accepted" in cost_line(report(stage("paint"), accepted=0))
@@ -116,7 +121,7 @@ def test_the_report_is_plain_data() -> None:
     data = json.loads(json.dumps(as_data(report(stage("paint", 1, 2, 3, generated_tokens=240))), allow_nan=False))
     assert data["stages"][0]["busy_s"] == 2
     assert (data["models_load_s"], data["tokens_per_variant"], data["energy_j"]) == (1, 2, None)
-    assert data["core_hours_per_1k_accepted"] == pytest.approx(2 * 6 / 3.6 / 100)
+    assert data["device_hours_per_1k_accepted"] == pytest.approx(2 * 6 / 3.6 / 100)
 
 
 @pytest.mark.parametrize(

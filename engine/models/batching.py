@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -32,16 +33,20 @@ class Batched:
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts[1:] else parts[0]
 
+    def run_full(self, feeds: Mapping[str, Any], hold: Collection[str] = (), rows: int | None = None) -> dict[str, Any]:
+        """Run one full batch, of which `rows` count (None: all); what is in `hold` may stay with the session."""
+        began = time.perf_counter()
+        out = self._session.run(feeds, hold)
+        self._work().add(self.batch if rows is None else rows, self.batch, time.perf_counter() - began)
+        return out
+
     def _once(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         rows = len(next(iter(feeds.values())))
-        padded = {name: _padded(array, self.batch) for name, array in feeds.items()}
-        began = time.perf_counter()
-        out = self._session.run(padded)
-        self._work().add(rows, self.batch, time.perf_counter() - began)
+        out = self.run_full({name: padded(array, self.batch) for name, array in feeds.items()}, rows=rows)
         return {name: array[:rows] for name, array in out.items()}
 
 
-def _padded(array: Array, batch: int) -> Array:
+def padded(array: Array, batch: int) -> Array:
     """Repeat the last row until there are `batch`."""
     missing = batch - len(array)
     return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array

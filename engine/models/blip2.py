@@ -1,67 +1,117 @@
 """BLIP-2 as the engine uses it: images to captions (Li et al. 2023, arXiv 2301.12597).
 
 Vision encoder, Q-Former and projection are one graph that turns an image into query embeddings; an OPT decoder with
-an explicit key-value cache continues them as text. All rows of a batch start at the same position, so no row is
-padded against another and a caption does not depend on its neighbours.
+an explicit key-value cache continues them as text, by the rules of `decoding`. All rows of a batch start at the same
+position, so no row is padded against another and a caption does not depend on its neighbours. On a device the cache
+stays there: a plan with the input `parents` takes which row goes on from which, and gathers the cache itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from .batching import Batched
+from .batching import Batched, padded
 from .clip import to_pixel_values
+from .decoding import DecodingSettings, decode
+
+Floats = NDArray[np.float32]
+Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Blip2:
-    """The captioner. `embeddings` is OPT's token table, [V, D]; `bos` starts a caption and `eos` ends it."""
+    """The captioner. `embeddings` is OPT's token table, [V, D]; `bos` starts a caption and `eos` ends it.
+
+    The decoder's batch is the encoder's times the rows that an image takes: its captions times their beams.
+    """
 
     vision: Batched
     decoder: Batched
-    embeddings: NDArray[np.float32]
+    embeddings: Floats
     tokenizer: Tokenizer
     bos: int
     eos: int
 
-    def caption(self, images: Sequence[NDArray[np.uint8]], max_tokens: int) -> list[str]:
-        """Greedy captions of uint8 RGB images of any sizes; a caption ends at `eos` or after `max_tokens` tokens."""
+    def caption(
+        self,
+        images: Sequence[NDArray[np.uint8]],
+        generators: Sequence[Sequence[np.random.Generator]],
+        prefix: str,
+        settings: DecodingSettings,
+    ) -> list[list[str]]:
+        """Captions of uint8 RGB images of any sizes: as many an image as it has generators, the same number for all.
+
+        A caption goes on after `prefix`, which is not repeated in it.
+        """
         side = self.vision.signature.inputs[0].shape[2]
         assert side is not None
-        captions: list[str] = []
+        captions: list[list[str]] = []
         for start in range(0, len(images), self.vision.batch):
-            pixels = to_pixel_values(images[start : start + self.vision.batch], side)
-            tokens = self._continue(self.vision.run({"pixel_values": pixels})["query_embeds"], max_tokens)
-            captions += [self._text(row) for row in tokens]
+            some = slice(start, start + self.vision.batch)
+            queries = self.vision.run({"pixel_values": to_pixel_values(images[some], side)})["query_embeds"]
+            captions += self._continue(queries, generators[some], prefix, settings)
         return captions
 
-    def _continue(self, query_embeds: NDArray[np.float32], max_tokens: int) -> NDArray[np.int64]:
-        """Token ids [B, n] after the query embeddings [B, Q, D]; rows that ended go on with eos."""
-        batch = len(query_embeds)
-        cache = next(p.shape for p in self.decoder.signature.inputs if p.name == "past_keys")
-        _, layers, heads, _, width = (0 if n is None else n for n in cache)
-        keys = values = np.zeros((batch, layers, heads, 0, width), np.float32)
-        first = np.repeat(self.embeddings[None, None, self.bos], batch, axis=0)
-        inputs, position = np.concatenate([query_embeds, first], axis=1), 0
-        tokens: list[NDArray[np.int64]] = []
-        ended = np.zeros(batch, bool)
-        while len(tokens) < max_tokens and not ended.all():
-            positions = np.tile(np.arange(position, position + inputs.shape[1], dtype=np.int64), (batch, 1))
-            feeds = {"inputs_embeds": inputs, "position_ids": positions, "past_keys": keys, "past_values": values}
-            out = self.decoder.run(feeds)
-            keys, values, position = out["keys"], out["values"], position + inputs.shape[1]
-            chosen = np.where(ended, self.eos, out["logits"].argmax(axis=-1)).astype(np.int64)
-            ended |= chosen == self.eos
-            tokens.append(chosen)
-            inputs = self.embeddings[chosen][:, None]
-        return np.stack(tokens, axis=1)
+    def _continue(
+        self,
+        queries: Floats,
+        generators: Sequence[Sequence[np.random.Generator]],
+        prefix: str,
+        settings: DecodingSettings,
+    ) -> list[list[str]]:
+        """Captions after the query embeddings [B, Q, D] of each image."""
+        each = len(generators[0])
+        prompt = [self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
+        rows = np.repeat(queries, each * settings.beams, axis=0)
+        spoken = np.repeat(self.embeddings[prompt][None], len(rows), axis=0)
+        past = _Past(self.decoder, len(rows))
+        logits = past.read(np.concatenate([rows, spoken], axis=1))
 
-    def _text(self, tokens: NDArray[np.int64]) -> str:
-        ids = tokens.tolist()
-        kept = ids[: ids.index(self.eos)] if self.eos in ids else ids
-        return str(self.tokenizer.decode(kept)).strip()
+        def advance(tokens: Ids, parents: Ids) -> Floats:
+            past.follow(parents)
+            return past.read(self.embeddings[tokens][:, None])
+
+        texts = decode(logits, advance, settings, prompt, self.eos, [g for some in generators for g in some])
+        told = [str(self.tokenizer.decode(text)).strip() for text in texts]
+        return [told[i : i + each] for i in range(0, len(told), each)]
+
+
+class _Past:
+    """What the decoder's rows have read so far. The plan's batch is filled up with copies of the last row."""
+
+    def __init__(self, decoder: Batched, rows: int) -> None:
+        self._decoder, self._rows, self._position = decoder, rows, 0
+        inputs = {port.name: port.shape for port in decoder.signature.inputs}
+        _, layers, heads, _, width = (0 if n is None else n for n in inputs["past_keys"])
+        empty = np.zeros((decoder.batch, layers, heads, 0, width), np.float32)
+        self._cache: dict[str, Any] = {"past_keys": empty, "past_values": empty}
+        self._gathers = "parents" in inputs
+        self._parents: Ids = np.arange(decoder.batch)
+
+    def follow(self, parents: Ids) -> None:
+        """Row i goes on from what row `parents[i]` has read."""
+        self._parents = np.append(parents, np.arange(self._rows, self._decoder.batch))
+        if not self._gathers and not np.array_equal(self._parents, np.arange(self._decoder.batch)):
+            self._cache = {name: held[self._parents] for name, held in self._cache.items()}
+
+    def read(self, inputs_embeds: Floats) -> Floats:
+        """Read on by [R, S, D]; logits [R, V] after the last position."""
+        steps = np.arange(self._position, self._position + inputs_embeds.shape[1], dtype=np.int64)
+        feeds = {
+            "inputs_embeds": padded(inputs_embeds, self._decoder.batch),
+            "position_ids": np.tile(steps, (self._decoder.batch, 1)),
+            **self._cache,
+        }
+        if self._gathers:
+            feeds["parents"] = self._parents
+        out = self._decoder.run_full(feeds, hold=("keys", "values"), rows=self._rows)
+        self._cache = {"past_keys": out["keys"], "past_values": out["values"]}
+        self._position += len(steps)
+        logits: Floats = out["logits"][: self._rows]
+        return logits

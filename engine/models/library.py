@@ -5,6 +5,8 @@
     clip_text.xml  clip_image.xml  clip_tokenizer.json                            conditioning and checks
     hint.xml  denoiser.xml  vae_decoder.xml  latent.json                          edges and text to picture
 
+For GPUs a plan is plans/NAME.plan or onnx/NAME/model.onnx instead of NAME.xml; the language model is what [llm] names.
+
 Nothing is opened before it is asked for, so that a run with nothing left to do loads nothing. `digest` names the
 content of what a stage uses, for its results' keys; what opened plans load and compute is told to the meter.
 """
@@ -22,18 +24,19 @@ import numpy as np
 
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
-from ..runtime.genai import GenaiLlm
-from ..runtime.openvino import open_session, resolve_precision
-from ..runtime.session import RuntimeSettings
+from ..profile import Profile
+from ..runtime.llm import model_digest, open_llm
+from ..runtime.opening import arithmetic, existing, open_plan, plan_digest, plan_file
 from ..schedule.meter import Meter
 from .batching import Batched
 from .blip2 import Blip2
 from .clip import ClipImage, ClipText, load_tokenizer
 from .denoiser import ShapePlans
+from .llm import Llm
 
 Stage = Literal["caption", "rewrite", "paint", "check"]
 
-# The networks of each stage; the language model is llm.gguf, all others are NAME.xml beside NAME.bin.
+# The networks of each stage.
 PLANS: Mapping[Stage, tuple[str, ...]] = MappingProxyType(
     {
         "caption": ("blip2_vision", "opt_decoder"),
@@ -52,32 +55,43 @@ _BESIDE: Mapping[Stage, tuple[str, ...]] = MappingProxyType(
 )
 
 
-def plan_files(plan: str) -> tuple[str, ...]:
-    """The files of a network, the one that is loaded first."""
-    return ("llm.gguf",) if plan == "llm" else (f"{plan}.xml", f"{plan}.bin")
-
-
 @dataclass
 class Library:
-    """The models of one folder under one runtime."""
+    """The models that a profile names, under the runtime that it names."""
 
-    path: Path
-    runtime: RuntimeSettings
-    _digests: dict[str, str] = field(default_factory=dict)
+    profile: Profile
+    _digests: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def path(self) -> Path:
+        """The folder of the models."""
+        return self.profile.models.path
+
+    @property
+    def llm_path(self) -> Path:
+        """The language model: a file or a folder, in the models' folder or anywhere."""
+        return self.path / Path(self.profile.llm.model).expanduser()
 
     def digest(self, stage: Stage) -> str:
         """A key of the content of the files that a stage uses, and of the precision they run in.
 
         Raises CounterfactoryError when one is missing.
         """
-        names = [name for plan in PLANS[stage] for name in plan_files(plan)] + list(_BESIDE[stage])
-        for name in names:
+        for name in (*PLANS[stage], *_BESIDE[stage]):
             if name not in self._digests:
-                self._digests[name] = file_digest(self.existing(name))
-        return content_key([self._digests[name] for name in names], resolve_precision(self.runtime.precision))
+                self._digests[name] = self._content(name)
+        used = [digest for name in (*PLANS[stage], *_BESIDE[stage]) for digest in self._digests[name]]
+        return content_key(used, arithmetic(self.profile.runtime))
 
-    def blip2(self, batch: int, meter: Meter) -> Blip2:
-        """The captioner."""
+    def _content(self, name: str) -> list[str]:
+        if name == "llm":
+            return [model_digest(existing(self.llm_path))]
+        if "." in name:
+            return [file_digest(self.existing(name))]
+        return plan_digest(self.path, name, self.profile.runtime.backend)
+
+    def blip2(self, batch: int, rows: int, meter: Meter) -> Blip2:
+        """The captioner, `batch` images at a time, each of which takes `rows` rows of the decoder."""
         table = np.load(self.existing("opt_embeddings.npy")).astype(np.float32)
         tokenizer = load_tokenizer(self.path / "opt_tokenizer.json")
         bos, eos = tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")
@@ -85,14 +99,13 @@ class Library:
             raise CounterfactoryError(
                 f"{self.path / 'opt_tokenizer.json'} has no <s> or no </s>: export the captioner again"
             )
-        vision, decoder = self._opened("blip2_vision", batch, meter), self._opened("opt_decoder", batch, meter)
+        vision, decoder = self._opened("blip2_vision", batch, meter), self._opened("opt_decoder", batch * rows, meter)
         return Blip2(vision, decoder, table, tokenizer, bos, eos)
 
-    def llm(self, meter: Meter) -> GenaiLlm:
+    def llm(self, meter: Meter) -> Llm:
         """The rewriting model."""
-        precision = resolve_precision(self.runtime.precision)
         with meter.loading("llm"):
-            return GenaiLlm(self.existing("llm.gguf"), precision=precision, threads=self.runtime.threads)
+            return open_llm(existing(self.llm_path), self.profile.llm, self.profile.runtime)
 
     def clip_text(self, batch: int, meter: Meter) -> ClipText:
         """The text encoder."""
@@ -116,16 +129,13 @@ class Library:
 
     def existing(self, name: str) -> Path:
         """The path of a file of the folder. Raises CounterfactoryError when it is missing."""
-        file = self.path / name
-        if not file.is_file():
-            raise CounterfactoryError(
-                f"model file {file} is missing; reinstall counterfactory or correct [models] folder"
-            )
-        return file
+        return existing(self.path / name)
+
+    def graph(self, plan: str) -> Path:
+        """The file of a plan's graph, for counting. Raises CounterfactoryError when it is missing."""
+        return existing(self.llm_path if plan == "llm" else plan_file(self.path, plan, self.profile.runtime.backend))
 
     def _opened(self, plan: str, batch: int, meter: Meter, sizes: dict[str, tuple[int, int]] | None = None) -> Batched:
-        runtime = self.runtime
-        file = self.path / f"{plan}.xml"
         with meter.loading(plan):
-            session = open_session(file, batch=batch, precision=runtime.precision, threads=runtime.threads, sizes=sizes)
+            session = open_plan(self.path, plan, self.profile.runtime, batch, sizes)
         return Batched(session, lambda: meter.work(meter.current, plan))

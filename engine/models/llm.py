@@ -60,8 +60,26 @@ class Request:
         return self.grammar.longest_bytes + 1
 
 
+@dataclass(frozen=True)
+class Usage:
+    """Tokens read from prompts, and generated."""
+
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.prompt_tokens + other.prompt_tokens, self.generated_tokens + other.generated_tokens)
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(self.prompt_tokens - other.prompt_tokens, self.generated_tokens - other.generated_tokens)
+
+
 class Llm(Protocol):
-    """Answers requests greedily; the answer to a request never depends on what else is asked."""
+    """Answers requests; `usage` counts the tokens of all calls so far. Neighbours do not change an answer, but for the
+    rounding of batches on a GPU.
+    """
+
+    usage: Usage
 
     def generate(self, requests: Sequence[Request]) -> list[str]:
         """One answer a request, in order. An answer that was cut off is returned as it stands."""

@@ -7,13 +7,13 @@ from types import MappingProxyType
 from typing import Any
 
 from ..profile import Profile
-from ..runtime.genai import GenaiLlm
 from ..schedule.meter import Meter
 from ..schedule.residency import Residency
 from .blip2 import Blip2
 from .clip import ClipImage, ClipText
 from .denoiser import ShapePlans
 from .library import Library, Stage
+from .llm import Llm
 
 _Name = tuple[str, ...]
 # The plans that each model is made of.
@@ -45,13 +45,13 @@ class Opened:
 
     def blip2(self) -> Blip2:
         """The captioner."""
-        batch = self._profile.caption.batch
-        opened: Blip2 = self._once(("blip2",), lambda: self._library.blip2(batch, self._meter))
+        caption = self._profile.caption
+        opened: Blip2 = self._once(("blip2",), lambda: self._library.blip2(caption.batch, caption.rows, self._meter))
         return opened
 
-    def llm(self) -> GenaiLlm:
+    def llm(self) -> Llm:
         """The rewriting model."""
-        opened: GenaiLlm = self._once(("llm",), lambda: self._library.llm(self._meter))
+        opened: Llm = self._once(("llm",), lambda: self._library.llm(self._meter))
         return opened
 
     def clip_text(self) -> ClipText:

@@ -22,9 +22,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float32]
-# The latents that the last step started from (corrected), then predicted clean latents, the newest first.
-History = tuple[Floats, ...]
+from counterfactory.kernels import guided_step
+from counterfactory.kernels.guided_step import Floats, History, StepWeights
 
 _TRAIN_STEPS = 1000
 _BETA_START, _BETA_END = 0.00085, 0.012
@@ -71,17 +70,6 @@ class SamplerSettings:
 
 
 @dataclass(frozen=True)
-class _Step:
-    """Weights of one step. `clean`: of (latents, output). `correct`: of (last latents, newest prediction, earlier
-    ones); empty where the latents stand as they are. `advance`: of (latents, newest prediction, earlier ones).
-    """
-
-    clean: tuple[float, ...]
-    correct: tuple[float, ...]
-    advance: tuple[float, ...]
-
-
-@dataclass(frozen=True)
 class Sampler:
     """A way from noise to latents in `settings.steps` evaluations; share one among all rows with these settings.
 
@@ -93,7 +81,7 @@ class Sampler:
     timesteps: NDArray[np.int64] = field(init=False, compare=False)
     start: History = field(init=False, default=(), compare=False)
     initial_scale: float = field(init=False, default=1.0, compare=False)
-    _steps: tuple[_Step, ...] = field(init=False, repr=False, compare=False)
+    _steps: tuple[StepWeights, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         timesteps = _timesteps(self.settings)
@@ -109,12 +97,12 @@ class Sampler:
         exist, differing shapes, another dtype, or a history that is not that of step i - 1.
         """
         self._check(i, latents, model_output, history)
-        weights = self._steps[i]
-        predictions = (_weighted(weights.clean, (latents, model_output)), *history[1:])
-        if weights.correct:
-            latents = _weighted(weights.correct, (history[0], *predictions))
-        known = (latents, *predictions)
-        return _weighted(weights.advance, known), known[: _MEMORY[self.settings.kind]]
+        stepped, known = guided_step.step(self._steps[i], latents, model_output, history)
+        return stepped, known[: _MEMORY[self.settings.kind]]
+
+    def weights(self, i: int) -> StepWeights:
+        """The weights of step `i`, for batches whose rows stand at different steps."""
+        return self._steps[i]
 
     def _check(self, i: int, latents: Floats, model_output: Floats, history: History) -> None:
         if not 0 <= i < self.settings.steps:
@@ -130,23 +118,6 @@ class Sampler:
                 raise ValueError(
                     f"sampler {name} must be float32 {list(latents.shape)}, got {array.dtype} {list(array.shape)}"
                 )
-
-
-def guide(conditional: Floats, unconditional: Floats, scale: float) -> Floats:
-    """Classifier-free guidance (Ho & Salimans 2022, arXiv 2207.12598): away from `unconditional`; scale 1 is none."""
-    return unconditional + float(scale) * (conditional - unconditional)
-
-
-def _weighted(weights: tuple[float, ...], arrays: tuple[Floats, ...]) -> Floats:
-    """The sum of `arrays` by `weights`, added from the left; arrays without a weight are left out.
-
-    Products and sums stay separate element-wise calls: a fused or blocked product (einsum, dot) would round by the
-    array's size, and a row alone would differ from the same row in a stack.
-    """
-    total = weights[0] * arrays[0]
-    for weight, array in zip(weights[1:], arrays[1:], strict=False):
-        total = total + weight * array
-    return total
 
 
 def _signal_power(zero_snr: bool) -> NDArray[np.float64]:
@@ -173,7 +144,7 @@ def _timesteps(settings: SamplerSettings) -> NDArray[np.int64]:
     return spaced[: settings.steps].astype(np.int64)
 
 
-def _steps(settings: SamplerSettings, timesteps: NDArray[np.int64]) -> tuple[_Step, ...]:
+def _steps(settings: SamplerSettings, timesteps: NDArray[np.int64]) -> tuple[StepWeights, ...]:
     """Each step's weights, computed in float64.
 
     Every step lands on the level of the next one's timestep and the last on pure signal. (diffusers' DDIM lands
@@ -196,7 +167,7 @@ def _steps(settings: SamplerSettings, timesteps: NDArray[np.int64]) -> tuple[_St
             clean = now.signal, -now.noise
         else:
             clean = 1 / now.signal, -now.noise / now.signal
-        steps.append(_Step(clean, correct, _predictor(earlier, now, after)))
+        steps.append(StepWeights(clean, correct, _predictor(earlier, now, after)))
     return tuple(steps)
 
 

@@ -111,7 +111,7 @@ def _text(report: Report, judged: Judged, table: Table, variants: int) -> Text:
             ("variants accepted", f"{report.accepted} of {report.variants}"),
             ("classifier's accuracy", f"{percent(before)} \N{RIGHTWARDS ARROW} {percent(after)}"),
             ("segmenter's mIoU", f"{percent(miou_before)} \N{RIGHTWARDS ARROW} {percent(miou_after)}"),
-            ("core-hours per 1,000 accepted", figure(report.core_hours_per_1k_accepted)),
+            (f"{report.device}-hours per 1,000 accepted", figure(report.device_hours_per_1k_accepted)),
         ),
         tables=(table,),
     )

@@ -35,6 +35,9 @@ HUES: dict[str, Colour] = {
     "background": (13, 128, 98),
     "object": (115, 70, 215),
     "other": (95, 102, 115),
+    "subject": (190, 30, 45),
+    "adjective": (0, 121, 140),
+    "domain": (109, 90, 20),
 }
 
 

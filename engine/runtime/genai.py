@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import openvino_genai
 
 from ..errors import CounterfactoryError
-from ..models.llm import Request
+from ..models.llm import Request, Usage
 from .ebnf import to_ebnf
 from .signals import signal_stack_kept
 
@@ -24,20 +23,6 @@ PRECISIONS = ("bf16", "f32")
 _MAX_ROWS = 128
 _MAX_STEP_TOKENS = 2048
 _CACHE_GB = 1
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Tokens read from prompts, and generated."""
-
-    prompt_tokens: int = 0
-    generated_tokens: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(self.prompt_tokens + other.prompt_tokens, self.generated_tokens + other.generated_tokens)
-
-    def __sub__(self, other: Usage) -> Usage:
-        return Usage(self.prompt_tokens - other.prompt_tokens, self.generated_tokens - other.generated_tokens)
 
 
 def open_pipeline(model: Path, precision: str, threads: int) -> Any:

@@ -6,7 +6,7 @@ the open: `resolve_precision` says what "auto" means on this machine, and the pl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -47,8 +47,8 @@ class OpenVinoSession:
     signature: Signature
     _compiled: Any
 
-    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """Run the plan once; refuses feeds that do not fit the signature."""
+    def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Array]:
+        """Run the plan once; refuses feeds that do not fit the signature. What is to be held comes as arrays too."""
         self.signature.check(self.name, feeds)
         results = self._compiled(dict(feeds))
         return {port.name: np.array(results[port.name]) for port in self.signature.outputs}

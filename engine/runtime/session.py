@@ -6,7 +6,8 @@ device by itself; feeds that do not fit its signature are refused by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -16,18 +17,21 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 
 Array = NDArray[Any]
+Backend = Literal["openvino", "onnxruntime", "tensorrt"]
 
 
 @dataclass(frozen=True)
 class RuntimeSettings:
     """Where networks run. `precision` "auto" is bf16 where the CPU has it, else f32; `threads` 0 takes all cores.
 
+    Networks for GPUs are exported in their precision, f16; "threads" means nothing there.
+
     `memory_gb` is the device's memory in 10^9 bytes: networks are dropped and loaded again so that those open at once
     fit it. 0 keeps all of them open.
     """
 
-    backend: Literal["openvino"]
-    precision: Literal["auto", "bf16", "f32"]
+    backend: Backend
+    precision: Literal["auto", "bf16", "f32", "f16"]
     threads: int
     memory_gb: float
 
@@ -36,6 +40,21 @@ class RuntimeSettings:
             raise ValueError(
                 f"[runtime] threads and memory_gb are 0 or more, got {self.threads} and {self.memory_gb:g}"
             )
+        if (self.precision == "f16") != (self.backend != "openvino"):
+            raise ValueError(
+                f'[runtime] precision is "f16" on a GPU (onnxruntime, tensorrt) and another one with openvino, '
+                f"got {self.precision!r} with {self.backend}"
+            )
+
+    @property
+    def unit(self) -> str:
+        """The word for what is held and paid for: a GPU, or a core."""
+        return "core" if self.backend == "openvino" else "GPU"
+
+    @property
+    def devices(self) -> int:
+        """How many of them a run holds."""
+        return (self.threads or os.cpu_count() or 1) if self.backend == "openvino" else 1
 
 
 @dataclass(frozen=True)
@@ -54,7 +73,7 @@ class Signature:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
 
-    def check(self, plan: str, feeds: Mapping[str, Array]) -> None:
+    def check(self, plan: str, feeds: Mapping[str, Any]) -> None:
         """Raise CounterfactoryError unless `feeds` has just the inputs of this signature, in shape and dtype."""
         wanted = {port.name for port in self.inputs}
         if feeds.keys() != wanted:
@@ -64,11 +83,20 @@ class Signature:
             fits = len(given.shape) == len(port.shape) and all(
                 want is None or want == have for want, have in zip(port.shape, given.shape, strict=True)
             )
-            if not fits or given.dtype != np.dtype(port.dtype):
+            dtype = getattr(given, "dtype", port.dtype)  # what was held is of the plan's own
+            if not fits or dtype != np.dtype(port.dtype):
                 raise CounterfactoryError(
-                    f"plan {plan} takes {port.name} as {port.dtype} {list(port.shape)}, "
-                    f"got {given.dtype} {list(given.shape)}"
+                    f"plan {plan} takes {port.name} as {port.dtype} {list(port.shape)}, got {dtype} {list(given.shape)}"
                 )
+
+
+class Held(Protocol):
+    """An output that stayed where it was computed, for the next run of the session that gave it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its lengths."""
+        ...
 
 
 class Session(Protocol):
@@ -79,6 +107,10 @@ class Session(Protocol):
         """What the plan takes and gives."""
         ...
 
-    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """Run the plan once. The arrays returned belong to the caller."""
+    def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
+        """Run the plan once on arrays, or what the last run held. The arrays returned belong to the caller.
+
+        Outputs named in `hold` may stay where they are: they come as `Held` (on a CPU an array is one), good for one
+        more run of this session.
+        """
         ...

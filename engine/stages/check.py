@@ -19,16 +19,17 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class CheckSettings:
-    """`batch` is the plan's; a variant is accepted if `image_text` and `directional` reach their minima (-1..1)."""
+    """`batch` is the plan's; a variant is accepted if each score reaches its minimum (-1..1)."""
 
     batch: int
     min_image_text: float
     min_directional: float
+    min_image_image: float
 
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise ValueError(f"[check] needs a batch of at least 1, got {self.batch}")
-        for name in ("min_image_text", "min_directional"):
+        for name in ("min_image_text", "min_directional", "min_image_image"):
             if not -1 <= getattr(self, name) <= 1:
                 raise ValueError(f"[check] {name} is a cosine, -1 to 1, got {getattr(self, name)}")
 
@@ -56,7 +57,12 @@ def score(embedded: Embedded) -> list[dict[str, float]]:
 
 def verdict(scores: Mapping[str, float], settings: CheckSettings) -> str | None:
     """None if the scores pass, else the reason for rejection."""
-    for name, least in (("image_text", settings.min_image_text), ("directional", settings.min_directional)):
+    minima = {
+        "image_text": settings.min_image_text,
+        "directional": settings.min_directional,
+        "image_image": settings.min_image_image,
+    }
+    for name, least in minima.items():
         if scores[name] < least:
             return f"{name} {scores[name]:.3f} is below {least:.3f}"
     return None

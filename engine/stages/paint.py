@@ -15,9 +15,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from counterfactory.kernels.guided_step import guide
+
 from ..keys import generator
 from ..models.denoiser import Evaluation, ShapePlans
-from ..models.sampler import Sampler, SamplerSettings, guide
+from ..models.sampler import Sampler, SamplerSettings
 from ..schedule.evaluations import Job, run_jobs
 
 Floats = NDArray[np.float32]

@@ -16,6 +16,7 @@ from ..edit import EDIT_TYPES, Edit
 from ..interventions import Interventions
 from ..keys import content_key
 from ..models import llm
+from ..models.chat import Prompts
 from ..models.llm import AnswerError, Request
 from ..runtime.grammar import alternatives_grammar, edited_grammar, keywords_grammar, text_grammar, values_grammar
 from ..source import Source
@@ -31,12 +32,14 @@ Ask = Callable[[str, Sequence[Request]], Sequence[str]]
 
 @dataclass(frozen=True)
 class RewriteSettings:
-    """Bounds: keywords of a caption, alternatives and words of a keyword, characters of a caption.
+    """The types of edits, and bounds: keywords of a caption, alternatives and words of a keyword, characters of a
+    caption.
 
     `verbatim` holds the model to the caption's own words wherever no edit touches them, by grammar; without it the
     model writes the whole caption anew.
     """
 
+    types: tuple[str, ...]
     max_keywords: int
     max_alternatives: int
     max_words_keyword: int
@@ -44,6 +47,9 @@ class RewriteSettings:
     verbatim: bool
 
     def __post_init__(self) -> None:
+        unknown = [type_ for type_ in self.types if type_ not in EDIT_TYPES]
+        if unknown or not self.types or len(set(self.types)) < len(self.types):
+            raise ValueError(f"types are some of {', '.join(EDIT_TYPES)}, each once; found {', '.join(self.types)}")
         for name in ("max_keywords", "max_alternatives", "max_words_keyword", "max_chars_caption"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
@@ -85,17 +91,23 @@ class _Draft:
 
 
 def rewrite(
-    sources: Sequence[Source], captions: Sequence[str], task: Task, settings: RewriteSettings, wanted: Wanted, ask: Ask
+    sources: Sequence[Source],
+    captions: Sequence[str],
+    task: Task,
+    settings: RewriteSettings,
+    wanted: Wanted,
+    ask: Ask,
+    prompts: Prompts = llm,
 ) -> list[Rewritten]:
-    """The variants of each source, in order; they depend on no other source."""
+    """The variants of each source, in order; they depend on no other source. `prompts` puts the questions."""
     drafts = [
         _Draft(source, llm.plain(caption), task.protected(source.label), [], [])
         for source, caption in zip(sources, captions, strict=True)
     ]
-    _find_keywords(drafts, task, settings, wanted, ask)
-    _find_alternatives(drafts, task, settings, wanted, ask)
+    _find_keywords(drafts, task, settings, wanted, ask, prompts)
+    _find_alternatives(drafts, task, settings, wanted, ask, prompts)
     chosen = [_chosen(draft, task, wanted) for draft in drafts]
-    return _written(drafts, chosen, task, settings, wanted, ask)
+    return _written(drafts, chosen, task, settings, wanted, ask, prompts)
 
 
 def _asked(ask: Ask, question: str, requests: Sequence[Request]) -> dict[Request, str]:
@@ -103,8 +115,10 @@ def _asked(ask: Ask, question: str, requests: Sequence[Request]) -> dict[Request
     return dict(zip(once, ask(question, once), strict=True)) if once else {}
 
 
-def _find_keywords(drafts: Sequence[_Draft], task: Task, settings: RewriteSettings, wanted: Wanted, ask: Ask) -> None:
-    types = wanted.interventions.types if wanted.interventions else EDIT_TYPES
+def _find_keywords(
+    drafts: Sequence[_Draft], task: Task, settings: RewriteSettings, wanted: Wanted, ask: Ask, prompts: Prompts
+) -> None:
+    types = wanted.interventions.types if wanted.interventions else settings.types
     requests: list[Request | None] = []
     for draft in drafts:
         free = spans(draft.caption, settings.max_words_keyword, draft.keep)
@@ -118,7 +132,7 @@ def _find_keywords(drafts: Sequence[_Draft], task: Task, settings: RewriteSettin
         if draft.problem:
             requests.append(None)
             continue
-        prompt = llm.keywords_prompt(task.sentence, types, draft.keep, draft.caption)
+        prompt = prompts.keywords_prompt(task.sentence, types, draft.keep, draft.caption)
         requests.append(Request(prompt, keywords_grammar(types, free, settings.max_keywords)))
     answers = _asked(ask, KEYWORDS, [request for request in requests if request])
     for draft, request in zip(drafts, requests, strict=True):
@@ -133,7 +147,7 @@ def _find_keywords(drafts: Sequence[_Draft], task: Task, settings: RewriteSettin
 
 
 def _find_alternatives(
-    drafts: Sequence[_Draft], task: Task, settings: RewriteSettings, wanted: Wanted, ask: Ask
+    drafts: Sequence[_Draft], task: Task, settings: RewriteSettings, wanted: Wanted, ask: Ask, prompts: Prompts
 ) -> None:
     asked: list[tuple[_Draft, str, str, bool, Request]] = []
     for draft in drafts:
@@ -146,7 +160,7 @@ def _find_alternatives(
                 grammar = values_grammar(values)
             else:
                 grammar = alternatives_grammar(keyword, settings.max_alternatives)
-            prompt = llm.alternatives_prompt(task.sentence, draft.keep, draft.caption, type_, keyword, values)
+            prompt = prompts.alternatives_prompt(task.sentence, draft.keep, draft.caption, type_, keyword, values)
             asked.append((draft, type_, keyword, bool(values), Request(prompt, grammar)))
     answers = _asked(ask, ALTERNATIVES, [request for *_, request in asked])
     for draft, type_, keyword, given, request in asked:
@@ -178,11 +192,12 @@ def _written(
     settings: RewriteSettings,
     wanted: Wanted,
     ask: Ask,
+    prompts: Prompts,
 ) -> list[Rewritten]:
     def request(draft: _Draft, edits: tuple[Edit, ...]) -> Request:
         changes = [(edit.keyword, edit.alternative) for edit in edits]
         letters = draft.caption + "".join(edit.alternative for edit in edits)
-        prompt = llm.rewrite_prompt(task.sentence, draft.keep, draft.caption, changes)
+        prompt = prompts.rewrite_prompt(task.sentence, draft.keep, draft.caption, changes)
         if settings.verbatim:
             return Request(prompt, edited_grammar(draft.caption, changes))
         return Request(prompt, text_grammar(settings.max_chars_caption, letters))

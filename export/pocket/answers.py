@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.models.llm import AnswerError, Llm, Request, read_caption
 from counterfactory.engine.pocket.captions import facts
 from counterfactory.engine.pocket.world import COLOURS, MATERIALS, TIMES, WEATHERS
@@ -24,7 +25,7 @@ from .data import HELD_OUT
 from .questions import CLASSIFY, KINDS_OF_QUESTION, SEGMENT, Exercise, exercise
 
 SETTINGS = RewriteSettings(
-    max_keywords=6, max_alternatives=4, max_words_keyword=3, max_chars_caption=400, verbatim=True
+    STREET_TYPES, max_keywords=6, max_alternatives=4, max_words_keyword=3, max_chars_caption=400, verbatim=True
 )
 _KNOWN = {*WEATHERS, *TIMES, *COLOURS, *MATERIALS}
 

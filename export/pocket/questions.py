@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from counterfactory.engine.edit import EDIT_TYPES
+from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.models.llm import alternatives_prompt, keywords_prompt, rewrite_prompt, write_answer
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS, Scene
@@ -207,7 +207,7 @@ class Writer:
         """A built-in task (eight in ten) or a user's, with words to keep and types to choose from."""
         draw = self._rng.random()
         label = self._scene.label if self._chance(0.95) else self._made_up()
-        frozen, types = "", tuple(EDIT_TYPES)
+        frozen, types = "", tuple(STREET_TYPES)
         task: str
         keep: tuple[str, ...]
         if draw < 0.45:
@@ -218,7 +218,7 @@ class Writer:
             frozen = self._one(tuple(_TASKS))
             task, keep = self._one(_TASKS[frozen]), self._keep()
         if self._chance(0.25):
-            types = tuple(self._some(EDIT_TYPES, 1, 4))
+            types = tuple(self._some(STREET_TYPES, 1, 4))
         return Situation(self._scene, self._caption(), task, frozen, keep, types)
 
     def _labelled(self, label: str) -> tuple[str, ...]:

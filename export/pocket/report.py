@@ -31,6 +31,7 @@ from counterfactory.engine.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.schedule.meter import Meter
 from counterfactory.engine.source import find_sources
+from counterfactory.engine.stages.caption import caption_images
 from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.task import builtin_task
 
@@ -82,9 +83,11 @@ def _held_out(count: int) -> tuple[list[Scene], NDArray[np.uint8], NDArray[np.ui
 def _captions(profile: Profile) -> dict[str, Any]:
     """The share of facts that captions state rightly: of each vehicle its colour and kind, weather, time."""
     scenes, images, _ = _held_out(_CAPTIONED)
-    blip2 = Library(profile.models.path, profile.runtime).blip2(profile.caption.batch, Meter(lambda _: None))
+    library = Library(profile)
+    blip2 = library.blip2(profile.caption.batch, profile.caption.rows, Meter(lambda _: None))
+    names = [str(i) for i in range(len(images))]
     right: dict[str, list[bool]] = {"weather": [], "time": [], "colour": [], "kind": [], "material": [], "people": []}
-    for one, text in zip(scenes, blip2.caption(list(images), profile.caption.max_tokens), strict=True):
+    for one, text in zip(scenes, caption_images(list(images), names, blip2, profile.caption), strict=True):
         said = facts(text)
         right["weather"].append(said.weather == one.weather)
         right["time"].append(said.time == one.time)

@@ -1,0 +1,202 @@
+"""From logits to tokens: greedy, nucleus sampling and beam search, for a batch of rows that are continued together.
+
+The first logits and a function that continues rows arrive; token ids leave. The rules are those of transformers'
+`generate`, in its order: repetition penalty (Keskar et al. 2019, arXiv 1909.05858, eq. 2; on log-probabilities in a
+beam search), least length, temperature, nucleus (Holtzman et al. 2020, arXiv 1904.09751, sec. 3.1). A row's result
+depends on its own logits and random numbers, never on its neighbours. What the tokens mean is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ids = NDArray[np.int64]
+# Tokens [R] to go on with, after the rows [R] whose past each of them continues; gives logits [R, V].
+Advance = Callable[[Ids, Ids], NDArray[np.float32]]
+
+_NEVER = -np.inf
+_MODES = ("greedy", "nucleus", "beam")
+
+
+@dataclass(frozen=True)
+class DecodingSettings:
+    """How text is written.
+
+    `beams` hypotheses a text in a beam search, else 1. `top_p` and `temperature` matter to nucleus sampling only.
+    `min_tokens` before the end may come, `max_tokens` at most, the end counted in neither. `repetition_penalty` 1
+    is none; `length_penalty` divides a beam's score by its length to that power.
+    """
+
+    mode: Literal["greedy", "nucleus", "beam"]
+    beams: int
+    top_p: float
+    temperature: float
+    min_tokens: int
+    max_tokens: int
+    repetition_penalty: float
+    length_penalty: float
+
+    def __post_init__(self) -> None:
+        if self.mode not in _MODES:
+            raise ValueError(f"decoding mode is one of {', '.join(_MODES)}, got {self.mode!r}")
+        if (self.beams > 1) != (self.mode == "beam") or self.beams < 1:
+            raise ValueError(f"decoding needs beams of 2 or more in a beam search and 1 without, got {self.beams}")
+        if not 0 < self.top_p <= 1 or self.temperature <= 0:
+            raise ValueError(
+                f"decoding needs 0 < top_p <= 1 and a temperature above 0, got {self.top_p} and {self.temperature}"
+            )
+        if not 0 <= self.min_tokens <= self.max_tokens or self.max_tokens < 1:
+            raise ValueError(
+                "decoding needs 0 <= min_tokens <= max_tokens of at least 1, "
+                f"got {self.min_tokens} and {self.max_tokens}"
+            )
+        if self.repetition_penalty <= 0:
+            raise ValueError(f"decoding repetition_penalty is above 0 (1: none), got {self.repetition_penalty}")
+
+
+def decode(
+    logits: NDArray[np.float32],
+    advance: Advance,
+    settings: DecodingSettings,
+    prompt: Sequence[int],
+    end: int,
+    generators: Sequence[np.random.Generator],
+) -> list[list[int]]:
+    """The tokens of each text, without their `end`.
+
+    `logits` [N * beams, V] follow the prompts, a text's beams one after another. `prompt` holds the tokens that a
+    repetition counts from. `generators`, one a text, are drawn from by nucleus sampling, once a token.
+    """
+    if settings.mode == "beam":
+        return _beam_search(logits, advance, settings, prompt, end)
+    return _one_by_one(logits, advance, settings, prompt, end, generators)
+
+
+def _one_by_one(
+    logits: NDArray[np.float32],
+    advance: Advance,
+    settings: DecodingSettings,
+    prompt: Sequence[int],
+    end: int,
+    generators: Sequence[np.random.Generator],
+) -> list[list[int]]:
+    rows = np.arange(len(logits))
+    texts: list[list[int]] = [[] for _ in rows]
+    ended = np.zeros(len(logits), bool)
+    while True:
+        chosen = np.full(len(logits), end, np.int64)
+        for row in np.flatnonzero(~ended).tolist():
+            scores = _ruled(logits[row].astype(np.float64), [*prompt, *texts[row]], len(texts[row]), settings, end)
+            sampled = settings.mode == "nucleus"
+            chosen[row] = _sampled(scores, settings, generators[row]) if sampled else scores.argmax()
+            if chosen[row] == end:
+                ended[row] = True
+            else:
+                texts[row].append(int(chosen[row]))
+                ended[row] = len(texts[row]) == settings.max_tokens
+        if ended.all():
+            return texts
+        logits = advance(chosen, rows)
+
+
+def _ruled(scores: Floats, said: Sequence[int], length: int, settings: DecodingSettings, end: int) -> Floats:
+    """Scores [V] after the repetition penalty and the least length; changed in place."""
+    if settings.repetition_penalty != 1:
+        again = np.unique(np.array(said, np.int64))
+        penalty = settings.repetition_penalty
+        scores[again] = np.where(scores[again] < 0, scores[again] * penalty, scores[again] / penalty)
+    if length < settings.min_tokens:
+        scores[end] = _NEVER
+    return scores
+
+
+def _sampled(scores: Floats, settings: DecodingSettings, generator: np.random.Generator) -> int:
+    """One token of the nucleus: the likeliest tokens that together reach `top_p`, at least one."""
+    probabilities = np.exp(_log_softmax(scores / settings.temperature))
+    order = np.argsort(-probabilities, kind="stable")
+    reached = np.cumsum(probabilities[order])
+    kept = int(np.searchsorted(reached, settings.top_p)) + 1
+    drawn = generator.random() * reached[min(kept, len(reached)) - 1]
+    return int(order[np.searchsorted(reached[:kept], drawn, side="right").clip(max=kept - 1)])
+
+
+def _log_softmax(scores: Floats) -> Floats:
+    shifted = scores - scores.max()
+    normalised: Floats = shifted - np.log(np.exp(shifted).sum())
+    return normalised
+
+
+@dataclass
+class _Text:
+    """One text's search: its running beams by falling score, and its finished ones by falling length-scaled score."""
+
+    running: list[tuple[float, list[int]]]
+    finished: list[tuple[float, list[int]]] = field(default_factory=list)
+    over: bool = False
+
+
+def _beam_search(
+    logits: NDArray[np.float32], advance: Advance, settings: DecodingSettings, prompt: Sequence[int], end: int
+) -> list[list[int]]:
+    beams = settings.beams
+    # All beams start alike, so only the first may be continued at first.
+    texts = [_Text([(0.0 if beam == 0 else _NEVER, []) for beam in range(beams)]) for _ in range(len(logits) // beams)]
+    for length in range(1, settings.max_tokens + 1):
+        tokens, parents = np.full(len(logits), end, np.int64), np.arange(len(logits))
+        for at, text in enumerate(texts):
+            first = at * beams
+            if not text.over:
+                chosen = _extended(text, logits[first : first + beams], length, settings, prompt, end)
+                tokens[first : first + beams] = [token for _, token in chosen]
+                parents[first : first + beams] = [first + parent for parent, _ in chosen]
+        if all(text.over for text in texts):
+            break
+        logits = advance(tokens, parents)
+    return [text.finished[0][1] for text in texts]
+
+
+def _extended(
+    text: _Text,
+    logits: NDArray[np.float32],
+    length: int,
+    settings: DecodingSettings,
+    prompt: Sequence[int],
+    end: int,
+) -> list[tuple[int, int]]:
+    """Take a text's beams one token on; returns (parent beam, token) of the new ones."""
+    beams, last = settings.beams, length == settings.max_tokens
+    scores = np.stack(
+        [
+            score + _ruled(_log_softmax(row.astype(np.float64)), [*prompt, *said], length - 1, settings, end)
+            for row, (score, said) in zip(logits, text.running, strict=True)
+        ]
+    )
+    best = np.argsort(-scores, axis=None, kind="stable")[: 2 * beams]
+    candidates = [(*divmod(int(i), scores.shape[1]), float(scores.flat[i])) for i in best]
+    scale = length**settings.length_penalty
+    going: list[tuple[int, int, float]] = []
+    for rank, (parent, token, score) in enumerate(candidates):
+        if score == _NEVER:
+            continue
+        said = text.running[parent][1]
+        if token == end or last:
+            if rank < beams:  # an end that is not among the best is no better than going on
+                text.finished.append((score / scale, said if token == end else [*said, token]))
+        elif len(going) < beams:
+            going.append((parent, token, score))
+    text.finished = sorted(text.finished, key=lambda one: -one[0])[:beams]
+    if not going:
+        text.over = True
+        return [(0, end)] * beams
+    text.running = [(score, [*text.running[parent][1], token]) for parent, token, score in going]
+    missing = beams - len(going)
+    text.running += [(_NEVER, going_tokens) for going_tokens in [[*text.running[0][1]]] * missing]
+    # No running beam can still beat the worst of the finished, were it to end now (transformers' early_stopping=False).
+    text.over = len(text.finished) == beams and text.running[0][0] / scale <= text.finished[-1][0]
+    return [(parent, token) for parent, token, _ in going] + [(going[0][0], going[0][1])] * missing

@@ -1,0 +1,143 @@
+"""The few calls of the CUDA runtime that sessions make, through cuda-bindings, on device 0.
+
+`CUDA_VISIBLE_DEVICES` says which GPU that is. Every failure is raised with the call and CUDA's own name for it.
+Compiled, not run: nobody has run this on a GPU; the tests hold every call against the installed package.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CounterfactoryError
+
+Bytes = NDArray[np.uint8]
+
+
+class Buffer:
+    """Memory that goes back when nobody holds this any longer: `pointer`, `nbytes`."""
+
+    def __init__(self, pointer: int, nbytes: int, release: Callable[[int], Any]) -> None:
+        self.pointer, self.nbytes = pointer, nbytes
+        # At exit the driver takes everything back itself, perhaps before this would run.
+        weakref.finalize(self, release, pointer).atexit = False
+
+
+class Pinned(Buffer):
+    """Host memory that the device copies from and to without the driver's staging; `array` shows it, uint8."""
+
+    @property
+    def array(self) -> Bytes:
+        """The memory itself, not a copy: valid while this is held."""
+        return np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(self.pointer))
+
+
+@dataclass(frozen=True)
+class Cuda:
+    """The runtime, `runtime` being the module cuda.bindings.runtime; and one stream, on which all work is queued."""
+
+    runtime: Any
+    stream: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        flags = self.runtime.cudaStreamNonBlocking
+        object.__setattr__(self, "stream", self._call("cudaStreamCreateWithFlags", flags))
+        weakref.finalize(self, self.runtime.cudaStreamDestroy, self.stream).atexit = False
+
+    @property
+    def stream_handle(self) -> int:
+        """The stream as the number that other libraries take."""
+        return int(self.stream)
+
+    def allocate(self, nbytes: int) -> Buffer:
+        """Memory on the device, at least one byte: an empty array still needs an address."""
+        size = max(nbytes, 1)
+        return Buffer(int(self._call("cudaMalloc", size)), size, self.runtime.cudaFree)
+
+    def pin(self, nbytes: int) -> Pinned:
+        """Pinned memory on the host, at least one byte."""
+        size = max(nbytes, 1)
+        return Pinned(int(self._call("cudaHostAlloc", size, 0)), size, self.runtime.cudaFreeHost)
+
+    def to_device(self, to: Buffer, host: Pinned, nbytes: int) -> None:
+        """Queue a copy; `host` is not changed before `wait`."""
+        self._copy(to.pointer, host.pointer, nbytes, "cudaMemcpyHostToDevice")
+
+    def to_host(self, host: Pinned, source: Buffer, nbytes: int) -> None:
+        """Queue a copy; `host` is not read before `wait`."""
+        self._copy(host.pointer, source.pointer, nbytes, "cudaMemcpyDeviceToHost")
+
+    def on_device(self, to: Buffer, source: Buffer, nbytes: int) -> None:
+        """Queue a copy from device memory to device memory."""
+        self._copy(to.pointer, source.pointer, nbytes, "cudaMemcpyDeviceToDevice")
+
+    def wait(self) -> None:
+        """Until all that was queued is done."""
+        self._call("cudaStreamSynchronize", self.stream)
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """What `work` queues, recorded instead of run; each call of the result queues all of it at once."""
+        # Of this thread only: other threads go on allocating meanwhile.
+        self._call(
+            "cudaStreamBeginCapture",
+            self.stream,
+            self.runtime.cudaStreamCaptureMode.cudaStreamCaptureModeThreadLocal,
+        )
+        try:
+            work()
+        finally:
+            graph = self._call("cudaStreamEndCapture", self.stream)
+        recorded = self._call("cudaGraphInstantiate", graph, 0)
+        self._call("cudaGraphDestroy", graph)
+
+        def launch() -> None:
+            self._call("cudaGraphLaunch", recorded, self.stream)
+
+        weakref.finalize(launch, self.runtime.cudaGraphExecDestroy, recorded).atexit = False
+        return launch
+
+    def _copy(self, to: int, source: int, nbytes: int, kind: str) -> None:
+        if nbytes:
+            direction = getattr(self.runtime.cudaMemcpyKind, kind)
+            self._call("cudaMemcpyAsync", to, source, nbytes, direction, self.stream)
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        return call(self.runtime, name, *arguments)
+
+
+def load_runtime() -> Any:
+    """The module cuda.bindings.runtime. Raises CounterfactoryError when it is not installed."""
+    try:
+        return import_module("cuda.bindings.runtime")
+    except ImportError as error:
+        raise CounterfactoryError(
+            f"a GPU session needs cuda-bindings, which is not installed ({error}); "
+            "install it: pip install 'counterfactory[cuda]'"
+        ) from error
+
+
+def call(runtime: Any, name: str, *arguments: Any) -> Any:
+    """One call of the CUDA runtime: its value, if it has one. Raises CounterfactoryError with CUDA's reason."""
+    error, *values = getattr(runtime, name)(*arguments)
+    if error != runtime.cudaError_t.cudaSuccess:
+        # Both of these answer (status, text).
+        code, text = runtime.cudaGetErrorName(error)[1].decode(), runtime.cudaGetErrorString(error)[1].decode()
+        raise CounterfactoryError(
+            f"CUDA's {name} failed with {code}: {text}; see `nvidia-smi` for the driver, the device and its free memory"
+        )
+    return values[0] if values else None
+
+
+def capability(runtime: Any) -> str:
+    """The compute capability of device 0, as "SM86". Raises CounterfactoryError where there is no device."""
+    kinds = runtime.cudaDeviceAttr
+    major = call(runtime, "cudaDeviceGetAttribute", kinds.cudaDevAttrComputeCapabilityMajor, 0)
+    minor = call(runtime, "cudaDeviceGetAttribute", kinds.cudaDevAttrComputeCapabilityMinor, 0)
+    return f"SM{major}{minor}"

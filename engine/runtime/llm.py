@@ -1,0 +1,78 @@
+"""Opens the language model under whatever runtime a profile names: the one place that knows all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ..errors import CounterfactoryError
+from ..keys import content_key, file_digest
+from ..models.chat import Style
+from ..models.llm import Llm
+from .exllama import ExllamaSettings
+from .session import RuntimeSettings
+
+# Beyond the tables of a safetensors file its weights count by their number of bytes: hashing 8 GB would take longer
+# than loading them.
+_HEAD_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class LlmSettings:
+    """The language model: `model` is a GGUF file (genai) or a folder of EXL2 or EXL3 weights, in the models' folder or
+    by its path; `style` is how it is asked. `exllama` says how either ExLlama decodes, and stands with them only.
+    """
+
+    backend: Literal["genai", "exllamav2", "exllamav3"]
+    model: str
+    style: Style
+    exllama: ExllamaSettings | None = None
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ValueError("[llm] model is empty; name a GGUF file or a folder of quantised weights")
+        if (self.exllama is None) != (self.backend == "genai"):
+            wanted = "has no" if self.backend == "genai" else "needs a"
+            raise ValueError(f'[llm] backend = "{self.backend}" {wanted} table [llm.exllama]')
+
+    @property
+    def sampling(self) -> tuple[float, float, int]:
+        """What an answer depends on beside its question and the model: temperature, top_p, seed; greedy is all 0."""
+        how = self.exllama
+        return (0.0, 0.0, 0) if how is None or how.temperature == 0 else (how.temperature, how.top_p, how.seed)
+
+
+def open_llm(model: Path, settings: LlmSettings, runtime: RuntimeSettings) -> Llm:
+    """Load the language model. Raises CounterfactoryError for a missing file, package or GPU."""
+    if settings.exllama is None:
+        from .genai import GenaiLlm
+        from .openvino import resolve_precision
+
+        precision = resolve_precision("auto" if runtime.precision == "f16" else runtime.precision)
+        return GenaiLlm(model, precision=precision, threads=runtime.threads)
+    if settings.backend == "exllamav2":
+        from .exllamav2 import open_exllamav2
+
+        return open_exllamav2(model, settings.exllama)
+    from .exllamav3 import open_exllamav3
+
+    return open_exllamav3(model, settings.exllama)
+
+
+def model_digest(model: Path) -> str:
+    """The content of a model file; of a folder, of its small files, and of large ones their beginnings and sizes.
+
+    Raises CounterfactoryError for an empty folder.
+    """
+    if model.is_file():
+        return file_digest(model)
+    files = sorted(path for path in model.iterdir() if path.is_file())
+    if not files:
+        raise CounterfactoryError(f"the language model's folder {model} is empty; export it, or correct [llm] model")
+    return content_key([(path.name, path.stat().st_size, _beginning(path)) for path in files])
+
+
+def _beginning(path: Path) -> str:
+    with path.open("rb") as file:
+        return content_key(file.read(_HEAD_BYTES).hex())

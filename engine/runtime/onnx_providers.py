@@ -1,0 +1,144 @@
+"""ONNX Runtime's providers: chosen by name, with their options, and held to what was asked.
+
+ONNX Runtime goes on without a provider that does not start, and runs on the CPU what a provider does not know. Here
+both are refused. On a GPU: not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from ..errors import CounterfactoryError
+from ..keys import content_key
+from .plans import Shapes, onnx_digest
+
+Provider = Literal["cuda", "tensorrt", "cpu"]
+
+PROVIDERS: Mapping[str, str] = MappingProxyType(
+    {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider", "cpu": "CPUExecutionProvider"}
+)
+# What a provider does not start without, by the packages that the library itself names.
+NEEDS: Mapping[str, str] = MappingProxyType(
+    {
+        "cuda": "it needs a GPU (see `nvidia-smi`), CUDA 13 and cuDNN 9: pip install 'onnxruntime-gpu[cuda,cudnn]'",
+        "tensorrt": "it needs a GPU (see `nvidia-smi`), CUDA 13, cuDNN 9 and the libraries of TensorRT 10",
+        "cpu": "check that the file is whole",
+    }
+)
+# What a GPU is there for. Arithmetic on shapes belongs on the CPU, and ONNX Runtime puts it there.
+_HEAVY = ("Conv", "MatMul", "Gemm", "Attention", "Normalization", "Softmax", "Gelu", "Sigmoid", "Erf")
+
+
+def graph_name(path: Path) -> str:
+    """What a graph is called: its file, or its folder where the file is only a "model.onnx"."""
+    return path.parent.name if path.stem == "model" else path.stem
+
+
+def load_library(provider: Provider) -> Any:
+    """ONNX Runtime. Raises CounterfactoryError when it is not installed or was built without the provider."""
+    install = "onnxruntime" if provider == "cpu" else "onnxruntime-gpu"
+    try:
+        library = import_module("onnxruntime")
+    except ImportError as error:
+        raise CounterfactoryError(f"ONNX Runtime is not installed; install it: pip install {install}") from error
+    has = library.get_available_providers()
+    if PROVIDERS[provider] not in has:
+        raise CounterfactoryError(
+            f"this onnxruntime {library.__version__} has no {PROVIDERS[provider]}, only {', '.join(has)}; "
+            f"exchange it: pip uninstall onnxruntime && pip install {install}"
+        )
+    if provider != "cpu":
+        # Finds CUDA and cuDNN where pip put them. It prints what it misses, and what that leads to is raised later.
+        with redirect_stdout(StringIO()):
+            library.preload_dlls()
+    return library
+
+
+def check_provider(plan: str, session: Any, provider: Provider) -> None:
+    """Raise CounterfactoryError unless the session runs with the provider that was asked for."""
+    kept = session.get_providers()
+    if PROVIDERS[provider] not in kept:
+        raise CounterfactoryError(
+            f"{plan} was asked for with {PROVIDERS[provider]} and opened with {', '.join(kept)}: the provider did not "
+            f"start; {NEEDS[provider]}"
+        )
+
+
+def refuse_cpu_work(plan: str, session: Any) -> None:
+    """Raise CounterfactoryError when the session leaves more than arithmetic on shapes to the CPU."""
+    left = [
+        node
+        for part in session.get_provider_graph_assignment_info()
+        if part.ep_name == PROVIDERS["cpu"]
+        for node in part.get_nodes()
+        if any(kind in node.op_type for kind in _HEAVY)
+    ]
+    if left:
+        names = ", ".join(f"{node.op_type} {node.name}" for node in left[:3])
+        raise CounterfactoryError(
+            f"{plan} would run {len(left)} operations on the CPU, among them {names}; export it for this provider"
+        )
+
+
+def tensorrt_options(folder: Path, name: str, shapes: Mapping[str, Shapes] | None) -> dict[str, str]:
+    """Options of the TensorRT provider: engines, their timing and the context model in `folder`.
+
+    The provider takes engines of other shapes of the same graph for its own, so that a folder and a prefix serve one
+    shape. The context model, `NAME_ctx.onnx`, holds no weights and opens without compiling. No precision is named: the
+    network is then typed as the graph is.
+    """
+    options = {
+        "trt_engine_cache_enable": "1",
+        "trt_engine_cache_prefix": folder.name,
+        # Beside the context model: the provider joins this to the model's folder, and forbids an absolute path.
+        "trt_engine_cache_path": "",
+        "trt_dump_ep_context_model": "1",
+        "trt_ep_context_file_path": str(folder / f"{name}_ctx.onnx"),
+        "trt_timing_cache_enable": "1",
+        "trt_timing_cache_path": str(folder),
+    }
+    if shapes is None:
+        return options | {"trt_cuda_graph_enable": "1"}
+    for kind in ("min", "opt", "max"):
+        texts = [f"{one}:{'x'.join(str(n) for n in getattr(shapes[one], kind))}" for one in sorted(shapes)]
+        options[f"trt_profile_{kind}_shapes"] = ",".join(texts)
+    return options
+
+
+def choose_providers(
+    library: Any,
+    provider: Provider,
+    path: Path,
+    axes: Mapping[str, int],
+    static: bool,
+    shapes: Mapping[str, Shapes] | None,
+    cache: Path | None,
+) -> tuple[list[Any], str]:
+    """The provider with its options, the one behind it, and the file to load.
+
+    `axes` are the lengths fixed by name; `static` says that none is left open. Raises CounterfactoryError where the
+    TensorRT provider lacks a folder, or the shapes that it needs for open axes.
+    """
+    if provider == "cpu":
+        return [PROVIDERS["cpu"]], str(path)
+    cuda = (PROVIDERS["cuda"], {"device_id": "0", "enable_cuda_graph": "1" if static and provider == "cuda" else "0"})
+    if provider == "cuda":
+        return [cuda], str(path)
+    if cache is None or (not static and shapes is None):
+        missing = "a folder for its engines" if cache is None else "the shapes of every input"
+        raise CounterfactoryError(f"the TensorRT provider needs {missing} to open {path}; give it")
+    made_of = content_key(onnx_digest(path), sorted(axes.items()), repr(sorted((shapes or {}).items())))
+    folder = cache / f"{graph_name(path)}-{library.__version__}-{made_of[:16]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    context = folder / f"{path.stem}_ctx.onnx"
+    options = tensorrt_options(folder, path.stem, None if static else shapes)
+    if context.is_file():
+        options |= {"trt_dump_ep_context_model": "0", "trt_engine_cache_path": str(folder)}
+        return [(PROVIDERS["tensorrt"], options), cuda], str(context)
+    return [(PROVIDERS["tensorrt"], options), cuda], str(path)

@@ -1,0 +1,109 @@
+"""Opens a plan under whatever runtime a profile names: the one place that knows all of them.
+
+A folder and a plan's name arrive, a session leaves. Runtimes for GPUs are imported when one is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from ..errors import CounterfactoryError
+from ..keys import file_digest
+from .openvino import open_session, resolve_precision
+from .plans import Wanted, faults, onnx_digest, read_key
+from .session import Backend, RuntimeSettings, Session
+
+PlanState = Literal["found", "stale", "missing"]
+
+
+def arithmetic(runtime: RuntimeSettings) -> Literal["bf16", "f32", "f16"]:
+    """What networks are computed in. Raises CounterfactoryError where bf16 is asked of a CPU without it."""
+    return "f16" if runtime.precision == "f16" else resolve_precision(runtime.precision)
+
+
+def plan_file(folder: Path, plan: str, backend: Backend) -> Path:
+    """The file that a runtime opens for a plan; an .xml has its .bin beside it, an .onnx maybe its .onnx.data."""
+    if backend == "openvino":
+        return folder / f"{plan}.xml"
+    return folder / "onnx" / plan / "model.onnx" if backend == "onnxruntime" else folder / "plans" / f"{plan}.plan"
+
+
+def open_plan(
+    folder: Path,
+    plan: str,
+    runtime: RuntimeSettings,
+    batch: int,
+    sizes: Mapping[str, tuple[int, int]] | None = None,
+) -> Session:
+    """Open a plan for a batch, and for the last two axes that `sizes` names. Raises CounterfactoryError, see there."""
+    file = plan_file(folder, plan, runtime.backend)
+    if runtime.precision != "f16":
+        return open_session(file, batch=batch, precision=runtime.precision, threads=runtime.threads, sizes=sizes)
+    if runtime.backend == "onnxruntime":
+        from . import onnxruntime
+
+        return onnxruntime.open_session(file, batch=batch, provider="cuda", sizes=sizes)
+    from . import tensorrt
+
+    return tensorrt.open_session(file, batch=batch, sizes=sizes, onnx_sha256=_exported(folder, plan))
+
+
+def plan_digest(folder: Path, plan: str, backend: Backend) -> list[str]:
+    """What a plan computes, as digests: of its graph and weights, whichever compiler made the plan of them.
+
+    Raises CounterfactoryError when a file is missing.
+    """
+    file = plan_file(folder, plan, backend)
+    if backend == "tensorrt":
+        return [read_key(file).onnx_sha256]
+    if backend == "onnxruntime":
+        return [onnx_digest(file)]
+    return [file_digest(existing(part)) for part in (file, file.with_suffix(".bin"))]
+
+
+def existing(file: Path) -> Path:
+    """`file`, if it is there. Raises CounterfactoryError when it is missing."""
+    if not file.exists():
+        raise CounterfactoryError(f"model file {file} is missing; reinstall counterfactory or correct [models] folder")
+    return file
+
+
+def plan_state(folder: Path, plan: str, backend: Backend) -> tuple[PlanState, str]:
+    """Whether a plan is there and serves, and if not, why; its own bytes are not read."""
+    file = plan_file(folder, plan, backend)
+    if not file.is_file():
+        return "missing", str(file)
+    if backend != "tensorrt":
+        return "found", ""
+    try:
+        found = faults(file, read_key(file), _wanted(folder, plan), content=False)
+    except CounterfactoryError as error:
+        return "stale", str(error)
+    return ("stale", "; ".join(found)) if found else ("found", "")
+
+
+def _wanted(folder: Path, plan: str) -> Wanted:
+    """What a plan should be of and for, as far as this box can tell."""
+    from . import cuda, trt_library
+
+    library = device = None
+    with suppress(CounterfactoryError):
+        library = trt_library.library_name(trt_library.load_library())
+    with suppress(CounterfactoryError):
+        device = cuda.capability(cuda.load_runtime())
+    return Wanted(onnx_sha256=_exported(folder, plan), library=library, device=device)
+
+
+def _exported(folder: Path, plan: str) -> str | None:
+    """The content of the graph that was last exported for a plan, by its manifest; None where plans came alone."""
+    manifest = folder / "onnx" / plan / "manifest.json"
+    try:
+        return str(json.loads(manifest.read_text())["onnx_sha256"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CounterfactoryError(f"cannot read {manifest}: {error!r}; export {plan} again") from error

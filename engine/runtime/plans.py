@@ -1,0 +1,168 @@
+"""Keys of compiled plans: what a plan was made of and made for, kept beside it, so that a stale one is refused.
+
+NAME.plan.json stands beside NAME.plan. A plan serves only the graph, the shapes, the library release and the kind of
+device that it was compiled for, and the compiler's own files say nothing of the first: that a file exists proves
+nothing. No compiler is imported here; a machine without a GPU can say which plans are stale.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import CounterfactoryError
+from ..keys import content_key, file_digest
+
+REBUILD = "build it again: `python -m counterfactory.export a10g --plans --out DIR`"
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """The shapes of one input that a plan takes: the smallest, the one it is tuned for, the largest."""
+
+    min: tuple[int, ...]
+    opt: tuple[int, ...]
+    max: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        ordered = len(self.min) == len(self.opt) == len(self.max) and all(
+            0 <= least <= usual <= most for least, usual, most in zip(self.min, self.opt, self.max, strict=True)
+        )
+        if not ordered:
+            raise ValueError(f"shapes need 0 <= min <= opt <= max on each axis, got {self.min}, {self.opt}, {self.max}")
+
+    @classmethod
+    def static(cls, *dims: int) -> Shapes:
+        """One shape and no other."""
+        return cls(dims, dims, dims)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether only one shape fits."""
+        return self.min == self.max
+
+    def bounds(self, axis: int) -> tuple[int, int, int]:
+        """The least, usual and greatest length of an axis."""
+        return self.min[axis], self.opt[axis], self.max[axis]
+
+
+@dataclass(frozen=True)
+class PlanKey:
+    """What a plan was made of and for.
+
+    `onnx_sha256` is the graph's content (`onnx_digest`), `library` the compiler and its release, "tensorrt_rtx
+    1.7.1.116", `device` the compute capability, "SM86", `plan_sha256` the plan's own bytes, `seconds` what it took.
+    """
+
+    onnx_sha256: str
+    shapes: Mapping[str, Shapes]
+    precision: str
+    library: str
+    device: str
+    plan_sha256: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a plan must have been made of and for; None asks nothing."""
+
+    onnx_sha256: str | None = None
+    shapes: Mapping[str, Shapes] | None = None
+    library: str | None = None
+    device: str | None = None
+
+
+def key_path(plan: Path) -> Path:
+    """Where the key of a plan stands."""
+    return plan.with_name(f"{plan.name}.json")
+
+
+def onnx_digest(path: Path) -> str:
+    """The content of an ONNX file and, where it has one, of its external data `NAME.onnx.data`, as 64 hex digits.
+
+    Raises CounterfactoryError when the file is missing.
+    """
+    if not path.is_file():
+        raise CounterfactoryError(f"ONNX graph {path} is missing; export it again or name another folder")
+    data = path.with_name(f"{path.name}.data")
+    return content_key([file_digest(file) for file in (path, data) if file.is_file()])
+
+
+def write_key(plan: Path, key: PlanKey) -> None:
+    """Keep `key` beside the plan, whole or not at all."""
+    aside = plan.with_name(f"{plan.name}.json.tmp")
+    aside.write_text(json.dumps(asdict(key), indent=2) + "\n")
+    os.replace(aside, key_path(plan))  # noqa: PTH105 - the last act: half a key never looks like a whole one
+
+
+def read_key(plan: Path) -> PlanKey:
+    """The key of a plan. Raises CounterfactoryError when the plan or its key is missing, or the key is damaged."""
+    if not plan.is_file():
+        raise CounterfactoryError(f"plan {plan} is missing; {REBUILD}")
+    file = key_path(plan)
+    if not file.is_file():
+        raise CounterfactoryError(f"plan {plan} has no key {file.name} that says what it was made of; {REBUILD}")
+    try:
+        fields = json.loads(file.read_text())
+        shapes = {name: _shapes(found) for name, found in fields.pop("shapes").items()}
+        key = PlanKey(shapes=shapes, **fields)
+        texts = (key.onnx_sha256, key.precision, key.library, key.device, key.plan_sha256)
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("a field that names something is no text")
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise CounterfactoryError(f"the key {file} of a plan is damaged ({error}); {REBUILD}") from error
+    return key
+
+
+def faults(plan: Path, key: PlanKey, wanted: Wanted, *, content: bool = True) -> list[str]:
+    """Why a plan does not serve, a reason each; none when it does.
+
+    `content` hashes the plan itself, a second or so for every two gigabytes.
+    """
+    found = []
+    if wanted.onnx_sha256 is not None and key.onnx_sha256 != wanted.onnx_sha256:
+        found.append(f"it was made of ONNX graph {key.onnx_sha256[:12]}, and the graph is {wanted.onnx_sha256[:12]}")
+    if wanted.library is not None and key.library != wanted.library:
+        found.append(f"it was made by {key.library}, and {wanted.library} is installed")
+    if wanted.device is not None and key.device != wanted.device:
+        found.append(f"it was made for {key.device}, and the device is {wanted.device}")
+    if wanted.shapes is not None and dict(wanted.shapes) != dict(key.shapes):
+        found += _other_shapes(key.shapes, wanted.shapes)
+    if content and file_digest(plan) != key.plan_sha256:
+        found.append("its bytes are not those that were written")
+    return found
+
+
+def require_fresh(plan: Path, wanted: Wanted) -> PlanKey:
+    """The key of a plan that serves. Raises CounterfactoryError with every reason when it is missing or stale."""
+    key = read_key(plan)
+    found = faults(plan, key, wanted)
+    if found:
+        raise CounterfactoryError(f"plan {plan} is stale: {'; '.join(found)}; {REBUILD}")
+    return key
+
+
+def _shapes(found: Any) -> Shapes:
+    least, usual, most = (tuple(int(length) for length in found[kind]) for kind in ("min", "opt", "max"))
+    return Shapes(least, usual, most)
+
+
+def _other_shapes(has: Mapping[str, Shapes], wants: Mapping[str, Shapes]) -> list[str]:
+    return [
+        f"its shapes of {name} are {_text(has.get(name))}, wanted {_text(wants.get(name))}"
+        for name in sorted({*has, *wants})
+        if has.get(name) != wants.get(name)
+    ]
+
+
+def _text(shapes: Shapes | None) -> str:
+    if shapes is None:
+        return "none"
+    if shapes.is_static:
+        return str(list(shapes.opt))
+    return f"{list(shapes.min)} to {list(shapes.max)}, tuned for {list(shapes.opt)}"

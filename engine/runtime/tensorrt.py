@@ -1,0 +1,254 @@
+"""Plans on a GPU through TensorRT or its sibling TensorRT-RTX, whichever compiled them.
+
+A plan and its key arrive; a session leaves that keeps the contract of session.py. Memory on the device and pinned
+memory on the host are made once, for the largest shapes. A plan of static shapes is bound once and recorded as one CUDA
+graph. A plan of dynamic shapes is queued call by call, and an output that the caller holds is fed again where it lies.
+
+Compiled, not run: plans were compiled for SM86, but nobody has run this on a GPU. Tests run it over a stand-in for the
+device's memory and hold every call against the installed packages.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import CounterfactoryError
+from . import cuda
+from .cuda import Buffer, Cuda
+from .places import DeviceArray, Place
+from .plans import REBUILD, Wanted, read_key, require_fresh
+from .session import Port, Signature
+from .trt_library import last_heard, library_name, listen, load_library
+
+
+@dataclass(frozen=True)
+class TensorRtSession:
+    """A plan on the device; see `open_session`. One thread at a time."""
+
+    name: str
+    signature: Signature
+    _context: Any
+    _cuda: Cuda
+    _inputs: Mapping[str, Place]
+    _outputs: Mapping[str, Place]
+    # Device buffers of held outputs that nobody holds any longer, by output.
+    _idle: dict[str, list[Buffer]] = field(default_factory=dict)
+    _recorded: list[Callable[[], None]] = field(default_factory=list)
+    _ran: Callable[[], None] = lambda: None
+    # What the context needs behind it for as long as it lives.
+    _alive: object = None
+
+    @property
+    def static(self) -> bool:
+        """Whether only one shape fits, so that the plan runs as a CUDA graph."""
+        return all(None not in port.shape for port in (*self.signature.inputs, *self.signature.outputs))
+
+    def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
+        """Run the plan once; refuses feeds that do not fit the signature.
+
+        Outputs named in `hold` stay on the device and may be fed to a later run of this session.
+        """
+        self._check(feeds, hold)
+        for name, place in self._inputs.items():
+            self._put(place, feeds[name])
+        held = {name: self._idle[name].pop() if self._idle.get(name) else self._room(name) for name in hold}
+        if not self.static:
+            for name, place in self._outputs.items():
+                self._bind(name, held[name] if name in held else place.device(place.largest))
+        self._queue()
+        shapes = {name: tuple(self._context.get_tensor_shape(name)) for name in self._outputs}
+        for name, place in self._outputs.items():
+            shape, nbytes = shapes[name], place.nbytes(shapes[name])
+            if name not in held:
+                self._cuda.to_host(place.host(shape), place.device(shape), nbytes)
+            elif self.static:
+                self._cuda.on_device(held[name], place.device(shape), nbytes)
+        self._cuda.wait()
+        self._ran()
+        return {
+            name: self._kept(place, shapes[name], held[name]) if name in held else place.shown(shapes[name]).copy()
+            for name, place in self._outputs.items()
+        }
+
+    def _check(self, feeds: Mapping[str, Any], hold: Collection[str]) -> None:
+        described: dict[str, Any] = dict(feeds)
+        self.signature.check(self.name, described)
+        for name, given in feeds.items():
+            if isinstance(given, DeviceArray) and given.session is not self._cuda:
+                raise CounterfactoryError(f"plan {self.name} was fed {name} that another session holds on the device")
+            place = self._inputs[name]
+            if any(have > most for have, most in zip(given.shape, place.largest, strict=True)):
+                raise CounterfactoryError(
+                    f"plan {self.name} accepts {name} up to {list(place.largest)}, got {list(given.shape)}; "
+                    "build it again for larger shapes or ask for less at a time"
+                )
+        unknown = sorted(set(hold) - self._outputs.keys())
+        if unknown:
+            raise CounterfactoryError(f"plan {self.name} gives {sorted(self._outputs)}, asked to hold {unknown}")
+
+    def _put(self, place: Place, given: Any) -> None:
+        """Bring an input to the device, or leave it where it is."""
+        name, shape = place.port.name, tuple(given.shape)
+        if not self.static and not self._context.set_input_shape(name, shape):
+            raise CounterfactoryError(
+                f"plan {self.name} refuses {name} of shape {list(shape)}: outside of its profile; {REBUILD}"
+            )
+        if isinstance(given, DeviceArray):
+            if self.static:
+                self._cuda.on_device(place.device(shape), given.buffer, given.nbytes)
+            else:
+                self._bind(name, given.buffer)
+            return
+        place.shown(shape)[...] = given
+        self._cuda.to_device(place.device(shape), place.host(shape), given.nbytes)
+        if not self.static:
+            self._bind(name, place.device(shape))
+
+    def _queue(self) -> None:
+        """The network itself, after its inputs and before its outputs."""
+        if not self.static:
+            self._execute()
+            return
+        if not self._recorded:
+            # The library settles its own memory in the first run, which a recording must not contain.
+            self._execute()
+            self._cuda.wait()
+            self._recorded.append(self._cuda.capture(self._execute))
+        self._recorded[0]()
+
+    def _execute(self) -> None:
+        if not self._context.execute_async_v3(self._cuda.stream_handle):
+            raise CounterfactoryError(f"plan {self.name} did not run: its library refused to queue it; {REBUILD}")
+
+    def _bind(self, name: str, buffer: Buffer) -> None:
+        if not self._context.set_tensor_address(name, buffer.pointer):
+            raise CounterfactoryError(f"plan {self.name} refuses the memory of {name}; {REBUILD}")
+
+    def _room(self, name: str) -> Buffer:
+        place = self._outputs[name]
+        return self._cuda.allocate(place.nbytes(place.largest))
+
+    def _kept(self, place: Place, shape: tuple[int, ...], buffer: Buffer) -> DeviceArray:
+        kept = DeviceArray(shape, place.dtype, buffer, self._cuda)
+        weakref.finalize(kept, self._idle.setdefault(place.port.name, []).append, buffer).atexit = False
+        return kept
+
+
+def open_session(
+    path: Path,
+    *,
+    batch: int,
+    sizes: Mapping[str, tuple[int, int]] | None = None,
+    onnx_sha256: str | None = None,
+) -> TensorRtSession:
+    """Load the plan `path` for batches of `batch`, and of the last two axes that `sizes` names.
+
+    The library that made the plan runs it. Raises CounterfactoryError when the plan is missing, stale (`onnx_sha256`
+    is the content of the graph it should be of) or of other shapes, or the library or the GPU is missing.
+    """
+    made_by = read_key(path).library
+    library = load_library(made_by.partition(" ")[0])
+    runtime = cuda.load_runtime()
+    wanted = Wanted(onnx_sha256, None, library_name(library), cuda.capability(runtime))
+    require_fresh(path, wanted)
+    log = listen(library)
+    loader = library.Runtime(log)
+    engine = loader.deserialize_cuda_engine(path.read_bytes())
+    if engine is None:
+        raise CounterfactoryError(f"plan {path} cannot be loaded: {last_heard(log)}; {REBUILD}")
+    context, ran = _context(library, engine, path)
+    if context is None:
+        raise CounterfactoryError(f"plan {path} cannot be made ready: {last_heard(log)}; free memory on the device")
+    return bind(path.stem, library, context, Cuda(runtime), batch, sizes or {}, ran, (log, loader, engine))
+
+
+def bind(
+    name: str,
+    library: Any,
+    context: Any,
+    device: Cuda,
+    batch: int,
+    sizes: Mapping[str, tuple[int, int]],
+    ran: Callable[[], None] = lambda: None,
+    alive: object = None,
+) -> TensorRtSession:
+    """The session of an execution context, its static shapes bound. Raises CounterfactoryError for other shapes."""
+    engine = context.engine
+    names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
+    inputs = [one for one in names if engine.get_tensor_mode(one) == library.TensorIOMode.INPUT]
+    open_axes = {}
+    for one in inputs:
+        least, _, most = (tuple(dims) for dims in engine.get_tensor_profile_shape(one, 0))
+        _check_asked(name, one, least, most, batch, sizes.get(one))
+        context.set_input_shape(one, (batch, *most[1:]))
+        open_axes[one] = [axis for axis in range(1, len(most)) if least[axis] != most[axis]]
+    missing = context.infer_shapes()
+    if missing:
+        raise CounterfactoryError(f"plan {name} leaves the shapes of {missing} open; {REBUILD}")
+    # An axis that the graph leaves open is fixed all the same when the profile has one length for it.
+    static = not any(open_axes.values())
+    places = {}
+    for one in names:
+        shape = tuple(int(length) for length in context.get_tensor_shape(one))
+        declared = tuple(engine.get_tensor_shape(one))
+        free = open_axes.get(one, [] if static else [axis for axis in range(1, len(shape)) if declared[axis] < 0])
+        dtype = np.dtype(library.nptype(engine.get_tensor_dtype(one)))
+        port = Port(one, tuple(None if axis in free else n for axis, n in enumerate(shape)), dtype.name)
+        places[one] = Place(port, shape, device)
+        if static:
+            places[one].host(shape)
+            if not context.set_tensor_address(one, places[one].device(shape).pointer):
+                raise CounterfactoryError(f"plan {name} refuses the memory of {one}; {REBUILD}")
+    taken = {one: places[one] for one in inputs}
+    given = {one: places[one] for one in names if one not in taken}
+    ports = [tuple(place.port for place in some.values()) for some in (taken, given)]
+    return TensorRtSession(name, Signature(*ports), context, device, taken, given, _ran=ran, _alive=alive)
+
+
+def _check_asked(
+    plan: str, name: str, least: tuple[int, ...], most: tuple[int, ...], batch: int, size: tuple[int, int] | None
+) -> None:
+    if not least[0] <= batch <= most[0]:
+        fits = f"{least[0]}" if least[0] == most[0] else f"{least[0]}-{most[0]}"
+        raise CounterfactoryError(
+            f"plan {plan} takes {name} in batches of {fits}, got {batch}; "
+            f"{REBUILD}, or set the stage's batch to {most[0]}"
+        )
+    if size is not None and (least[-2:] != tuple(size) or most[-2:] != tuple(size)):
+        raise CounterfactoryError(
+            f"plan {plan} takes {name} of size {list(most[-2:])}, asked for {list(size)}; "
+            f"{REBUILD}, for that picture size"
+        )
+
+
+def _context(library: Any, engine: Any, path: Path) -> tuple[Any, Callable[[], None]]:
+    """The execution context of an engine, and what to do after a run.
+
+    TensorRT-RTX finishes its kernels on the device when they are first used. They are kept beside the plan, so that a
+    plan that is dropped and loaded again does not wait for them; the library itself refuses them when they are stale.
+    """
+    if not hasattr(library, "IRuntimeCache"):
+        return engine.create_execution_context(), lambda: None
+    config = engine.create_runtime_config()
+    # A cache of keys and values has another length every token: kernels for each would never be ready in time.
+    config.dynamic_shapes_kernel_specialization_strategy = library.DynamicShapesKernelSpecializationStrategy.NONE
+    # Recorded by ourselves, the same way for both libraries.
+    config.cuda_graph_strategy = library.CudaGraphStrategy.DISABLED
+    cache, file = config.create_runtime_cache(), path.with_name(f"{path.name}.kernels")
+    known = file.is_file() and cache.deserialize(file.read_bytes())
+    config.set_runtime_cache(cache)
+    pending = [] if known else [file]
+
+    def keep() -> None:
+        if pending:
+            aside = file.with_name(f"{file.name}.tmp")
+            aside.write_bytes(bytes(cache.serialize()))
+            aside.replace(pending.pop())
+
+    return engine.create_execution_context(config), keep

@@ -1,0 +1,138 @@
+"""Which tokens may come next: a grammar's answer, followed token by token with llguidance.
+
+A model's vocabulary and a regular expression (grammar.py) arrive; for every place in an answer leave the tokens that
+are allowed there, those that are forced, and whether the answer is closed. The decoders for GPUs share this (exllama.py
+and its two backends); no decoder is known here. OpenVINO GenAI follows grammars by an engine of its own.
+
+"Forced" is said of bytes: where the grammar leaves one way to go on, several tokens may still spell it ("the", "th" and
+"t"), and the one that the model's own tokenizer writes is taken, without asking the model. The last token of a forced
+run is left out where it could grow together with what follows freely.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CounterfactoryError
+
+_BITS = 32
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tokenizer as llguidance reads it: `size` tokens, of which `end` closes an answer."""
+
+    size: int
+    end: int
+    tokens: Any
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """What the tokens spell, without special ones; a character that is cut in two is left out."""
+        plain = [token for token in tokens if not self.tokens.is_special_token(token)]
+        return bytes(self.tokens.decode_bytes(plain)).decode(errors="ignore")
+
+
+def read_vocabulary(tokenizer: Path, end: int) -> Vocabulary:
+    """The vocabulary in a `tokenizer.json`; `end` is the token that closes an answer.
+
+    Raises CounterfactoryError when the file is missing or is no tokenizer, or llguidance is not installed.
+    """
+    try:
+        import llguidance
+    except ImportError as error:
+        raise CounterfactoryError(
+            "grammars on a GPU need llguidance; say: pip install 'counterfactory[cuda]'"
+        ) from error
+    if not tokenizer.is_file():
+        raise CounterfactoryError(f"the tokenizer {tokenizer} is missing; it lies beside a model's weights on the hub")
+    text = tokenizer.read_text(encoding="utf-8")
+    try:
+        tokens = llguidance.LLTokenizer(_without_prefix_space(text), eos_token=end)
+    except ValueError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CounterfactoryError(f"{tokenizer} is no tokenizer of the tokenizers library: {reason}") from error
+    return Vocabulary(int(tokens.vocab_size), end, tokens)
+
+
+def _without_prefix_space(tokenizer: str) -> str:
+    """A tokenizer that puts no space before a text: an answer is none, and llguidance 1.9 would force that space."""
+    read = json.loads(tokenizer)
+    if not isinstance(read, dict):
+        raise ValueError("it is not a JSON object")
+    before = read.get("pre_tokenizer") or {}
+    for step in (before, *before.get("pretokenizers", ())):
+        if "add_prefix_space" in step:
+            step["add_prefix_space"] = False
+    return json.dumps(read)
+
+
+class TokenFilter:
+    """One answer under a grammar. `tokens` are those of the answer so far, the end token not among them."""
+
+    def __init__(self, vocabulary: Vocabulary, pattern: str, tokens: Sequence[int] = ()) -> None:
+        """Begin an answer of the grammar `pattern`, `tokens` being given. Raises ValueError for what cannot be one."""
+        from llguidance import LLMatcher
+
+        grammar = LLMatcher.grammar_from_regex(pattern)
+        self._matcher = LLMatcher(vocabulary.tokens, grammar, log_level=0)
+        self.vocabulary, self.pattern = vocabulary, pattern
+        self.tokens: list[int] = []
+        self._check(f"cannot follow the grammar {pattern!r}")
+        for token in tokens:
+            self.accept(token)
+
+    @property
+    def closed(self) -> bool:
+        """The answer is complete, and nothing but the end can follow."""
+        return bool(self._matcher.is_stopped())
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return self.vocabulary.text(self.tokens)
+
+    def accept(self, token: int) -> None:
+        """Go on by one token. Raises ValueError for one that the mask forbids, and for any but the end when closed."""
+        if token == self.vocabulary.end and self._matcher.is_accepting():
+            self._matcher.consume_token(token)
+            return
+        if self.closed or not self._matcher.consume_token(token):
+            raise ValueError(f"token {token} cannot follow {self.text!r} in this grammar")
+        self.tokens.append(token)
+
+    def forced(self) -> tuple[int, ...]:
+        """The tokens that follow whatever the model says; the end token when closed; often none."""
+        if self.closed:
+            return (self.vocabulary.end,)
+        return tuple(self._matcher.compute_ff_tokens())
+
+    def mask(self) -> NDArray[np.int32]:
+        """Allowed tokens as bits, int32 [ceil(size / 32)], token t being bit t % 32 of word t // 32."""
+        bits = np.zeros((self.vocabulary.size + _BITS - 1) // _BITS, np.int32)
+        self._matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
+        self._check(f"has no mask after {self.text!r}")
+        return bits
+
+    def clone(self) -> TokenFilter:
+        """The same place in the same answer; neither moves the other."""
+        twin = TokenFilter.__new__(TokenFilter)
+        twin.vocabulary, twin.pattern, twin.tokens = self.vocabulary, self.pattern, list(self.tokens)
+        twin._matcher = self._matcher.deep_copy()
+        return twin
+
+    def _check(self, what: str) -> None:
+        if self._matcher.is_error():
+            raise ValueError(f"the token filter {what}: {self._matcher.get_error()}")
+
+
+def allowed(mask: NDArray[np.int32], tokens: int) -> NDArray[np.bool_]:
+    """A mask as bool [tokens]; a head that is wider than the vocabulary has tokens that mean nothing, none allowed."""
+    bits = np.unpackbits(mask.view(np.uint8), bitorder="little").view(np.bool_)[:tokens]
+    return np.pad(bits, (0, tokens - len(bits))) if len(bits) < tokens else bits

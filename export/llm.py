@@ -1,0 +1,214 @@
+"""A language model quantised for ExLlama, by the converter that comes with it.
+
+    python -m counterfactory.export llm --profile a10g --bits 5
+
+What arrives is Hugging Face weights (config.json, tokenizer.json, *.safetensors), a folder or a hub id with its commit;
+what leaves is a folder that `engine/runtime/exllamav2` or `exllamav3` opens. Quantising measures every layer on a GPU:
+where one is missing, or the package is, nothing is made, and what to run on the box is said instead. Not run on a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.profile import load_profile
+from counterfactory.engine.runtime.exllama import existing_model
+
+from .production.weights import locate
+
+Format = Literal["exl2", "exl3"]
+PACKAGES: dict[Format, str] = {"exl2": "exllamav2", "exl3": "exllamav3"}
+_SOURCE = "meta-llama/Llama-2-13b-chat-hf@a2cb7a712bb6e5e736ca7f8cd98167f81a0b5bd8"
+# That model's weights: what a source that is not here yet is taken to hold.
+_WEIGHTS = 13_015_864_320
+_FILES = ("*.json", "*.safetensors")
+_HEAD_BITS = 6
+# ExLlamaV3 comes with a converter and no command for it.
+_EXL3 = (
+    "from exllamav3.conversion.convert_model import main, parser, prepare; "
+    "settings, state, ready, why = prepare(parser.parse_args()); "
+    "main(settings, state) if ready else exit(why)"
+)
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """One model to be quantised to `bits` a weight; the converter keeps its state in `work`, and resumes from it.
+
+    `source` is a folder, or ID@COMMIT of the hub.
+    """
+
+    source: str
+    target: Path
+    form: Format
+    bits: float
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.bits <= 8:
+            raise CounterfactoryError(f"--bits must be from 2 to 8, got {self.bits:g}")
+
+    @property
+    def folder(self) -> Path | None:
+        """The source's folder; None for a hub id, which is fetched when all else is there."""
+        return None if "@" in self.source and not Path(self.source).exists() else Path(self.source).expanduser()
+
+    @property
+    def work(self) -> Path:
+        """The converter's own folder, beside the target; it can be deleted afterwards."""
+        return self.target.with_name(f"{self.target.name}.work")
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What is run; the same again resumes what was interrupted."""
+        bits, source = f"{self.bits:g}", str(self.folder or "WEIGHTS")
+        if self.form == "exl2":
+            script = ["-m", "exllamav2.conversion.convert_exl2"]
+            places = ["-i", source, "-o", str(self.work), "-cf", str(self.target)]
+        else:
+            script = ["-c", _EXL3]
+            resumed = (self.work / "args.json").is_file()
+            places = ["-w", str(self.work)]
+            places += ["-r"] if resumed else ["-i", source, "-o", str(self.target)]
+            if resumed:
+                return (sys.executable, *script, *places)
+        return (sys.executable, *script, *places, "-b", bits, "-hb", str(_HEAD_BITS))
+
+    @property
+    def weights(self) -> int:
+        """Weights of the source: those that its files' headers list, or LLaMA-2-13B's where there are none."""
+        files = self.folder.glob("*.safetensors") if self.folder else ()
+        return sum(map(_weights, files)) or _WEIGHTS
+
+    @property
+    def target_gb(self) -> float:
+        """About what the quantised model takes, in 10^9 bytes. Embeddings and head, a few per cent, take more bits."""
+        return self.weights * (self.bits + 0.25) / 8 / 1e9
+
+    @property
+    def free_gb(self) -> float:
+        """Disk needed beside the source, in 10^9 bytes: the result, and the converter's copy of it."""
+        return 2 * self.target_gb + 1
+
+    def lacking(self, has_gpu: Callable[[], bool]) -> list[str]:
+        """What stands against running it here, each with what to do; empty when nothing does."""
+        found = []
+        if self.folder:
+            missing = [name for name in ("config.json", "tokenizer.json") if not (self.folder / name).is_file()]
+            if not any(self.folder.glob("*.safetensors")):
+                missing.append("*.safetensors")
+            if missing:
+                found.append(f"{self.folder} lacks {', '.join(missing)}; name the folder of a model from the hub")
+        package = PACKAGES[self.form]
+        if importlib.util.find_spec(package) is None:
+            found.append(f"the package {package} is not installed; say: pip install 'counterfactory[cuda]'")
+        if not has_gpu():
+            found.append("there is no NVIDIA GPU that torch sees; run it on the box")
+        free = shutil.disk_usage(_existing(self.target)).free / 1e9
+        if free < self.free_gb:
+            found.append(f"{self.target.parent} has {free:.0f} GB free of the {self.free_gb:.0f} GB needed")
+        return found
+
+    def run(self, has_gpu: Callable[[], bool]) -> str:
+        """Quantise, and say what was made. Raises CounterfactoryError, with what to run, where that cannot be."""
+        if lacking := self.lacking(has_gpu):
+            raise CounterfactoryError(
+                "\n".join(["nothing was quantised:", *(f"- {x}" for x in lacking), self.advice()])
+            )
+        fetched = replace(self, source=str(locate(self.source, _FILES)))
+        self.work.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(fetched.command, check=False)
+        if done.returncode:
+            raise CounterfactoryError(
+                f"{PACKAGES[self.form]}'s converter ended with status {done.returncode}; its own words stand above. "
+                "The same command goes on from where it stopped"
+            )
+        # ExLlamaV2's converter ends with status 0 after errors of its own, so the result is looked at.
+        existing_model(self.target, PACKAGES[self.form])
+        return f"{self.target} holds {self.source} in {self.bits:g} bits; {self.work} can be deleted"
+
+    def advice(self) -> str:
+        """What to run on a box with a GPU, and what it takes."""
+        asked = shlex.join((self.source, "--target", str(self.target)))
+        runs = "which runs" if self.folder else f"which fetches the weights ({2 * self.weights / 1e9:.0f} GB) and runs"
+        return "\n".join(
+            (
+                "on a box with a 24 GB GPU:",
+                "  pip install 'counterfactory[export,cuda]'",
+                f"  python -m counterfactory.export llm {asked} --format {self.form} --bits {self.bits:g}",
+                runs,
+                f"  {shlex.join(('python', *self.command[1:]))}",
+                f"it needs {self.free_gb:.0f} GB of disk beside the source, of which {self.target_gb:.1f} GB stay, and "
+                "hours for 13 B weights (nobody has measured them for these docs)",
+            )
+        )
+
+
+def _weights(file: Path) -> int:
+    """Elements of all tensors of a safetensors file, from its header. Raises CounterfactoryError for another file."""
+    try:
+        with file.open("rb") as stream:
+            size = int.from_bytes(stream.read(8), "little")
+            if size > file.stat().st_size:
+                raise ValueError(f"its header would be {size} bytes long")
+            header = json.loads(stream.read(size))
+        total = 0
+        for name, tensor in header.items():
+            count = 1
+            for length in tensor["shape"] if name != "__metadata__" else [0]:
+                count *= length
+            total += count
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CounterfactoryError(f"{file} is no safetensors file ({error}); download it again") from error
+    return total
+
+
+def _existing(path: Path) -> Path:
+    """The nearest folder on the way to `path` that there is."""
+    return next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.is_dir())
+
+
+def cuda_is_there() -> bool:
+    """Whether torch sees an NVIDIA GPU."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `python -m counterfactory.export llm`."""
+    parser.add_argument(
+        "source", nargs="?", default=_SOURCE, help=f"folder of the weights, or a hub id with its commit ({_SOURCE})"
+    )
+    parser.add_argument("--profile", default="a10g", help="whose language model is made: its folder and its format")
+    parser.add_argument("--target", type=Path, help="another folder for the quantised model")
+    parser.add_argument(
+        "--format", choices=tuple(PACKAGES), help="another format: exl2 for exllamav2, exl3 for exllamav3"
+    )
+    parser.add_argument("--bits", type=float, default=5.0, help="bits a weight, 2 to 8")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be run, and what it needs")
+
+
+def run(asked: argparse.Namespace) -> str:
+    """What to print after the command; raises CounterfactoryError where it cannot be done here."""
+    profile = load_profile(asked.profile)
+    formats = {package: form for form, package in PACKAGES.items()}
+    form = asked.format or formats.get(profile.llm.backend)
+    if form is None:
+        raise CounterfactoryError(
+            f"profile {profile.name} decodes with {profile.llm.backend}, which takes a GGUF file as it is; name a "
+            "profile with exllamav2 or exllamav3, or --format and --target"
+        )
+    target = asked.target or profile.models.path / Path(profile.llm.model).expanduser()
+    conversion = Conversion(asked.source, target, form, asked.bits)
+    return conversion.advice() if asked.dry_run else conversion.run(cuda_is_there)

@@ -1,0 +1,163 @@
+"""What a compiler of plans does not catch: profiles that do not suit the graph they are given for.
+
+An ONNX file and the shapes of its inputs arrive; a CounterfactoryError with every fault leaves, or nothing. TensorRT
+ignores a profile's names that are no inputs, takes inputs whose batches end at different lengths, and compiles a graph
+whose reshapes know one batch only: such plans fail on the box, or answer wrongly. The graph is read by OpenVINO, which
+works out all shapes without computing anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import openvino as ov
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime.onnx_header import NamedPort, Ports, read_ports
+from counterfactory.engine.runtime.openvino import open_core
+from counterfactory.engine.runtime.plans import Shapes
+
+Profile = Mapping[str, Shapes]
+
+
+def check_profile(onnx_path: Path, profile: Profile) -> None:
+    """Raise CounterfactoryError with all that keeps `profile` from suiting the graph.
+
+    Faults of one kind are looked for only where those before it are none: names; ranks and fixed lengths; axes that
+    must be of one length; then whether the graph holds at the profile's corners and along its batch axis.
+    """
+    ports = read_ports(onnx_path)
+    for kind in (_names, _lengths, _shared_axes):
+        _raise(onnx_path, list(kind(ports, profile)))
+    _raise(onnx_path, [*_corners(onnx_path, ports, profile), *_fixed_batches(onnx_path, profile)])
+
+
+def _raise(onnx_path: Path, faults: list[str]) -> None:
+    if faults:
+        raise CounterfactoryError(f"{onnx_path} cannot become a plan of these shapes: {'; '.join(faults)}")
+
+
+def _names(ports: Ports, profile: Profile) -> Iterator[str]:
+    names = {port.name for port in ports.inputs}
+    if unknown := sorted(profile.keys() - names):
+        yield f"shapes are given for {unknown}, which are no inputs; the graph takes {sorted(names)}"
+    if missing := sorted(names - profile.keys()):
+        yield f"inputs {missing} have no shapes; give them"
+
+
+def _lengths(ports: Ports, profile: Profile) -> Iterator[str]:
+    for port in ports.inputs:
+        shapes = profile[port.name]
+        if len(shapes.opt) != len(port.axes):
+            yield f"{port.name} has {len(port.axes)} axes {list(port.axes)}, its shapes have {len(shapes.opt)}"
+            continue
+        for axis, length in enumerate(port.axes):
+            if isinstance(length, int) and shapes.bounds(axis) != (length,) * 3:
+                yield (
+                    f"{port.name} is fixed to {length} along axis {axis}, its shapes say {_span(shapes, axis)}; "
+                    "export the graph with that axis dynamic or give that length"
+                )
+
+
+def _shared_axes(ports: Ports, profile: Profile) -> Iterator[str]:
+    """Axes of one name are of one length, and so are the first axes of all inputs: they are the batch."""
+    uses: dict[str, dict[str, tuple[int, int, int]]] = {}
+    for port in ports.inputs:
+        for axis, name in enumerate(port.axes):
+            called = "the batch (axis 0)" if axis == 0 else f"axis {name!r}" if isinstance(name, str) else None
+            if called:
+                uses.setdefault(called, {})[f"{port.name}[{axis}]"] = profile[port.name].bounds(axis)
+    for called, bounds in uses.items():
+        if len(set(bounds.values())) > 1:
+            spans = ", ".join(f"{where} {least}/{usual}/{most}" for where, (least, usual, most) in bounds.items())
+            yield f"{called} must be of one length in all inputs, min/opt/max are {spans}"
+
+
+def _corners(onnx_path: Path, ports: Ports, profile: Profile) -> Iterator[str]:
+    """The graph at its smallest, usual and largest shapes: every operation holds, outputs are as long as declared."""
+    corners = {
+        tuple((name, getattr(shapes, kind)) for name, shapes in profile.items()): kind for kind in ("min", "opt", "max")
+    }
+    for corner, kind in corners.items():
+        wanted = dict(corner)
+        try:
+            model = _reshaped(onnx_path, {name: list(shape) for name, shape in wanted.items()})
+        except RuntimeError as error:
+            yield f"it does not hold at its {kind} shapes {wanted}: {_reason(error)}"
+            continue
+        lengths = _named_lengths(ports, wanted)
+        for declared, found in zip(ports.outputs, model.outputs, strict=True):
+            yield from _output_faults(declared, found, lengths, kind)
+
+
+def _named_lengths(ports: Ports, wanted: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    return {
+        axis: length
+        for port in ports.inputs
+        for axis, length in zip(port.axes, wanted[port.name], strict=True)
+        if isinstance(axis, str)
+    }
+
+
+def _output_faults(declared: NamedPort, found: Any, lengths: Mapping[str, int], kind: str) -> Iterator[str]:
+    for axis, (name, dim) in enumerate(zip(declared.axes, found.get_partial_shape(), strict=True)):
+        # Names that are sums of others ("past + tokens") are not worked out.
+        wanted = lengths.get(name) if isinstance(name, str) else name
+        if wanted is not None and (dim.is_dynamic or dim.get_length() != wanted):
+            yield (
+                f"at its {kind} shapes it gives {declared.name} of {dim} along axis {axis}, declared {name} = {wanted}"
+            )
+
+
+def _fixed_batches(onnx_path: Path, profile: Profile) -> Iterator[str]:
+    """Reshapes to a constant number of rows where the number of rows is open.
+
+    Such a reshape may hold at every batch, if another of its axes takes what is over, and then mixes rows.
+    """
+    if all(shapes.bounds(0)[0] == shapes.bounds(0)[2] for shapes in profile.values()):
+        return
+    spans = {name: [_dimension(shapes, axis) for axis in range(len(shapes.opt))] for name, shapes in profile.items()}
+    try:
+        model = _reshaped(onnx_path, spans)
+    except RuntimeError as error:
+        yield f"it does not hold between its shapes: {_reason(error)}"
+        return
+    for op in model.get_ordered_ops():
+        if op.get_type_name() != "Reshape" or not op.input(0).get_partial_shape().rank.is_static:
+            continue
+        given, target = op.input(0).get_partial_shape(), op.input_value(1).get_node()
+        if target.get_type_name() != "Constant" or not len(given) or given[0].is_static:
+            continue
+        rows = target.get_data().reshape(-1)[:1].tolist()
+        if rows and rows[0] > 0:
+            yield (
+                f"{op.get_friendly_name()} reshapes {given} to {target.get_data().tolist()}: a fixed number of rows; "
+                "export it with a dynamic batch, or build one plan a batch"
+            )
+
+
+def _reshaped(onnx_path: Path, shapes: Mapping[str, list[Any]]) -> Any:
+    model = open_core().read_model(onnx_path)
+    model.reshape({name: ov.PartialShape(dims) for name, dims in shapes.items()})
+    return model
+
+
+def _dimension(shapes: Shapes, axis: int) -> ov.Dimension:
+    least, _, most = shapes.bounds(axis)
+    return ov.Dimension(least, most)
+
+
+def _span(shapes: Shapes, axis: int) -> str:
+    least, usual, most = shapes.bounds(axis)
+    return str(usual) if least == most else f"{least} to {most}"
+
+
+# What OpenVINO says around the operation and its fault.
+_FRAME = ("Exception from", "Check '", "FrontEnd API", "Model wasn't", "Summary:", "-- Conversion is failed")
+
+
+def _reason(error: RuntimeError) -> str:
+    lines = [line.strip() for line in str(error).splitlines()]
+    return " ".join(line for line in lines if line and not line.startswith(_FRAME))[:500]

@@ -1,0 +1,260 @@
+"""One network's way from a torch module to an artefact: exported, halved, compared, described, compiled.
+
+    torch module in float32 -> ONNX in float32 -> ONNX in fp16 with islands, or int8 -> plan
+                 reference  ..  parity 1e-4    ..  parity 1e-2
+
+Weights live once at a time: the module is gone before the first graph runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime.plans import Shapes
+from counterfactory.engine.runtime.session import Array
+from counterfactory.engine.schedule.energy import peak_memory_bytes
+
+from ..onnx import to_onnx
+from ..parity import TOLERANCE
+from .cpu import OnnxCpu
+from .graph import Graph
+from .int8 import Painting, activation_ranges, example_painting, quantise
+from .islands import find_islands, half_error, worst_error, write_half
+from .manifest import Parity, describe, write_manifest
+from .precision import to_half
+from .stored import Stored, fold_transposes
+from .weights import digest
+
+Precision = Literal["fp32", "fp16"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a network is exported: `int8` makes that form beside the one in `precision`, `library` compiles it.
+
+    `islands` are those of fp16; None looks for them, which runs the network three to four times.
+    """
+
+    precision: Precision = "fp16"
+    int8: bool = False
+    plans: bool = False
+    library: str | None = None
+    islands: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of export.json. `parity_error` of a compiled graph is that of its ONNX; `why` says what is missing."""
+
+    name: str
+    parameters: int
+    precision: str
+    parity_error: float
+    parity_bound: float
+    onnx_bytes: int
+    plan_bytes: int
+    plan_seconds: float
+    islands: tuple[str, ...]
+    compiled: bool
+    why: str
+    fused_attention: int
+    fp32_layers: tuple[str, ...]
+    library: str
+    random: bool
+    peak_memory_bytes: int
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong with the artefact: nothing, where it keeps its bound."""
+        if self.parity_error <= self.parity_bound:
+            return []
+        return [f"{self.name} is off by {self.parity_error:.2e}, its bound is {self.parity_bound:g}"]
+
+
+def export_graph(
+    build: Callable[[], Graph], out: Path, asked: Asked, *, random: bool, painting: Callable[[], Painting] | None = None
+) -> list[Row]:
+    """Export what `build` makes to `out`/onnx and its plans to `out`/plans; the rows, that of int8 the last.
+
+    int8 is calibrated on `painting`, without it on the examples. Needs the module's memory in float32 once more on the
+    disk while it runs. Raises CounterfactoryError when the float32 graph itself is not what the module computes:
+    nothing made of it could be trusted.
+    """
+    work = out / "work"
+    traced = _trace(build, work)
+    main = _write(traced, out / "onnx" / traced.name, asked, work)
+    made = [(traced.name, main)]
+    if asked.int8:
+        ranges = activation_ranges(traced.full, painting() if painting else example_painting(traced.feeds))
+        folder = out / "onnx" / f"{traced.name}_int8"
+        made.append((folder.name, _write_int8(traced, folder, ranges, main.islands, asked.precision)))
+    shutil.rmtree(traced.full.parent)
+    rows = []
+    for name, artefact in made:
+        manifest = describe(
+            artefact.path,
+            name=name,
+            weights_sha256=traced.weights_sha256,
+            precision=artefact.parity.precision,
+            islands=artefact.islands,
+            parity=artefact.parity,
+            measured=artefact.measured,
+            random=random,
+        )
+        write_manifest(artefact.path, manifest)
+        built = (
+            _NOT_ASKED if not asked.plans else _compile(artefact.path, out / "plans" / f"{name}.plan", traced, asked)
+        )
+        rows.append(_row(name, traced, artefact, built, random))
+    return rows
+
+
+@dataclass(frozen=True)
+class _Traced:
+    """A network in float32 as ONNX, and what its module computed before it was dropped."""
+
+    name: str
+    parameters: int
+    shapes: Mapping[str, Shapes]
+    weights_sha256: str
+    full: Path
+    feeds: Mapping[str, Array]
+    reference: Mapping[str, Array]
+    error: float
+
+
+@dataclass(frozen=True)
+class _Artefact:
+    path: Path
+    islands: tuple[str, ...]
+    measured: Mapping[str, float]
+    parity: Parity
+
+
+@dataclass(frozen=True)
+class _Built:
+    """What came of compiling."""
+
+    compiled: bool
+    why: str
+    plan_bytes: int = 0
+    seconds: float = 0.0
+    fused_attention: int = 0
+    fp32_layers: tuple[str, ...] = ()
+    library: str = ""
+
+
+_NOT_ASKED = _Built(False, "plans were not asked for")
+
+
+def _trace(build: Callable[[], Graph], work: Path) -> _Traced:
+    graph = build()
+    full = work / graph.name / "model.onnx"
+    full.parent.mkdir(parents=True, exist_ok=True)
+    feeds = {name: np.ascontiguousarray(value.numpy()) for name, value in graph.inputs.items()}
+    reference = _reference(graph)
+    to_onnx(graph.module, graph.inputs, graph.outputs, full, graph.axes)
+    known = (graph.name, graph.parameters, graph.plan, digest(graph.module), full, feeds, reference)
+    del graph
+    gc.collect()
+    error = worst_error(OnnxCpu(full).run(feeds), reference)
+    if error > TOLERANCE["f32"]:
+        raise CounterfactoryError(f"{known[0]} in float32 is off by {error:.2e}, its bound is {TOLERANCE['f32']:.0e}")
+    return _Traced(*known, error)
+
+
+def _reference(graph: Graph) -> dict[str, Array]:
+    """What the torch module computes in float32."""
+    with torch.no_grad():
+        found = graph.module(*graph.inputs.values())
+    outputs = found if isinstance(found, tuple) else (found,)
+    return {name: value.numpy() for name, value in zip(graph.outputs, outputs, strict=True)}
+
+
+def _write(traced: _Traced, folder: Path, asked: Asked, work: Path) -> _Artefact:
+    """Write the form that is asked for, its islands found unless given, to `folder`/model.onnx."""
+    path = _cleared(folder)
+    if asked.precision == "fp32":
+        stored = Stored.read(traced.full)
+        fold_transposes(stored)
+        stored.save(path)
+        error = worst_error(OnnxCpu(path).run(traced.feeds), traced.reference)
+        return _Artefact(path, ("all",), {"all": error}, Parity(error, TOLERANCE["f32"], "fp32"))
+    islands, measured = asked.islands, dict[str, float]()
+    if islands is None:
+        tried = work / f"{traced.name}_islands"
+        found = find_islands(traced.full, tried, traced.feeds, traced.reference, TOLERANCE["fp16"])
+        islands, measured = found.islands, dict(found.errors)
+        shutil.rmtree(tried)
+    write_half(traced.full, path, islands)
+    # The very graph that was measured, where islands were looked for.
+    known = measured.get("+".join(islands) or "none")
+    error = half_error(path, traced.feeds, traced.reference) if known is None else known
+    return _Artefact(path, islands, measured, Parity(error, TOLERANCE["fp16"], "fp16"))
+
+
+def _write_int8(
+    traced: _Traced, folder: Path, ranges: Mapping[str, float], islands: tuple[str, ...], precision: Precision
+) -> _Artefact:
+    """Write the int8 form, what is not int8 in `precision` with `islands`, to `folder`/model.onnx."""
+    path = _cleared(folder)
+    stored = Stored.read(traced.full)
+    quantise(stored, ranges)
+    if precision == "fp16":
+        to_half(stored, islands)
+    stored.save(path)
+    if precision == "fp16":
+        error = half_error(path, traced.feeds, traced.reference)
+    else:
+        error = worst_error(OnnxCpu(path).run(traced.feeds), traced.reference)
+    return _Artefact(path, islands, {"+".join(islands) or "none": error}, Parity(error, TOLERANCE["int8"], "int8"))
+
+
+def _cleared(folder: Path) -> Path:
+    """The path of the graph in `folder`, whose manifest goes first: it would speak of another graph."""
+    (folder / "manifest.json").unlink(missing_ok=True)
+    return folder / "model.onnx"
+
+
+def _compile(path: Path, plan: Path, traced: _Traced, asked: Asked) -> _Built:
+    """Compile the graph at `path`; a compiler that is missing or refuses is said, not hidden."""
+    from ..tensorrt import build_plan
+
+    plan.parent.mkdir(parents=True, exist_ok=True)
+    cache = plan.with_name("timing.cache")
+    try:
+        report = build_plan(path, plan, traced.shapes, library=asked.library, timing_cache=cache)
+    except CounterfactoryError as error:
+        return _Built(False, str(error))
+    layers = tuple(report.fp32_layers)
+    return _Built(True, "", report.plan_bytes, report.seconds, report.fused_attention, layers, report.library)
+
+
+def _row(name: str, traced: _Traced, artefact: _Artefact, built: _Built, random: bool) -> Row:
+    return Row(
+        name=name,
+        parameters=traced.parameters,
+        precision=artefact.parity.precision,
+        parity_error=artefact.parity.error,
+        parity_bound=artefact.parity.bound,
+        onnx_bytes=sum(file.stat().st_size for file in artefact.path.parent.glob("model.onnx*")),
+        plan_bytes=built.plan_bytes,
+        plan_seconds=built.seconds,
+        islands=artefact.islands,
+        compiled=built.compiled,
+        why=built.why,
+        fused_attention=built.fused_attention,
+        fp32_layers=built.fp32_layers,
+        library=built.library,
+        random=random,
+        peak_memory_bytes=peak_memory_bytes(),
+    )

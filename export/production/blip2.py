@@ -1,0 +1,204 @@
+"""BLIP-2 with OPT (Li et al. 2023, arXiv 2301.12597): what sees, and what says.
+
+`blip2_vision` is the vision encoder (ViT-g/14 of EVA-CLIP), the Q-Former and the projection in one graph; it is built
+without the language model, whose 11 or 27 GB it does not need. `opt_decoder` is OPT (Zhang et al. 2022, arXiv
+2205.01068) with its key-value cache in the open.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import Blip2Config, Blip2QFormerModel, Blip2VisionModel, OPTForCausalLM
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime.plans import Shapes
+
+from .. import graphs
+from .clip import MEAN, STD
+from .graph import ROWS, Graph, Request, normal, static
+from .weights import fill, load, locate, tensors
+
+# Salesforce/blip2-opt-2.7b's config.json; -6.7b-coco differs in the side, 364 pixels.
+VISION: Mapping[str, Any] = {
+    "hidden_size": 1408,
+    "intermediate_size": 6144,
+    "num_hidden_layers": 39,
+    "num_attention_heads": 16,
+    "patch_size": 14,
+    "hidden_act": "gelu",
+    "layer_norm_eps": 1e-6,
+    "qkv_bias": True,
+}
+QFORMER: Mapping[str, Any] = {
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "cross_attention_frequency": 2,
+    "encoder_hidden_size": 1408,
+    "layer_norm_eps": 1e-12,
+}
+QUERIES = 32
+# facebook/opt-2.7b's and opt-6.7b's config.json, with BLIP-2's end token (a new line) and its vocabulary.
+_OPT = {
+    "model_type": "opt",
+    "vocab_size": 50304,
+    "max_position_embeddings": 2048,
+    "activation_function": "relu",
+    "do_layer_norm_before": True,
+    "bos_token_id": 2,
+    "pad_token_id": 1,
+    "eos_token_id": 50118,
+}
+OPT: Mapping[str, Mapping[str, Any]] = {
+    "2.7b": {
+        **_OPT,
+        "hidden_size": 2560,
+        "word_embed_proj_dim": 2560,
+        "ffn_dim": 10240,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+    },
+    "6.7b": {
+        **_OPT,
+        "hidden_size": 4096,
+        "word_embed_proj_dim": 4096,
+        "ffn_dim": 16384,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+    },
+}
+_TINY = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 2}
+# Rows of a plan may hold 1 to 64 new tokens (32 queries, then the prompt) after at most 192.
+_STEP, _PAST = (1, 33, 64), (0, 32, 192)
+
+
+def config_of(request: Request) -> Blip2Config:
+    """The configuration: the checkpoint's, or the real or small one."""
+    if request.sources is not None:
+        return Blip2Config.from_pretrained(_folder(request), local_files_only=True)
+    if request.small:
+        opt = {**_OPT, **_TINY, "word_embed_proj_dim": 32, "ffn_dim": 48, "vocab_size": 40, "eos_token_id": 3}
+        return Blip2Config(
+            vision_config={**_TINY, "intermediate_size": 48, "image_size": 32, "patch_size": 8},
+            qformer_config={**_TINY, "intermediate_size": 48, "encoder_hidden_size": 32, "vocab_size": 8},
+            text_config={**opt, "max_position_embeddings": 64},
+            num_query_tokens=4,
+        )
+    return Blip2Config(
+        vision_config={**VISION, "image_size": request.caption_side},
+        qformer_config=dict(QFORMER),
+        text_config=dict(OPT[request.captioner]),
+        num_query_tokens=QUERIES,
+    )
+
+
+class Eyes(nn.Module):
+    """Blip2ForConditionalGeneration without its language model, under the same names."""
+
+    def __init__(self, config: Blip2Config) -> None:
+        super().__init__()
+        width = config.qformer_config.hidden_size
+        self.vision_model = Blip2VisionModel(config.vision_config)
+        self.qformer = Blip2QFormerModel(config.qformer_config)
+        self.query_tokens = nn.Parameter(torch.zeros(1, config.num_query_tokens, width))
+        self.language_projection = nn.Linear(width, config.text_config.hidden_size)
+
+
+def build_eyes(request: Request) -> Eyes:
+    """Vision encoder, Q-Former, queries and projection: 1.1 thousand million parameters at full size."""
+    eyes = Eyes(config_of(request))
+    if request.sources is None:
+        fill(eyes, request.seed)
+    else:
+        folder = _folder(request)
+        wanted = ("vision_model.", "qformer.", "query_tokens", "language_projection.")
+        found = tensors(folder, wanted)
+        # Older checkpoints carry a table of positions as if it were a weight.
+        load(eyes, {name: value for name, value in found.items() if not name.endswith("position_ids")}, folder)
+    return eyes.eval().requires_grad_(False)
+
+
+def build_opt(request: Request) -> OPTForCausalLM:
+    """The language model; 6.7b takes 27 GB in float32."""
+    opt = OPTForCausalLM(config_of(request).text_config)
+    if request.sources is None:
+        fill(opt, request.seed + 1)
+    else:
+        folder, prefix = _folder(request), "language_model."
+        found = {name.removeprefix(prefix): value for name, value in tensors(folder, (prefix,)).items()}
+        found.setdefault("lm_head.weight", found.get("model.decoder.embed_tokens.weight", torch.zeros(0)))  # tied
+        load(opt, found, folder)
+    return opt.eval().requires_grad_(False)
+
+
+def vision_graph(request: Request) -> Graph:
+    """pixel_values [B, 3, S, S] in -1..1 to query_embeds [B, 32, D]; normalised inside."""
+    eyes = build_eyes(request)
+    side = int(eyes.vision_model.config.image_size)
+    inputs = {"pixel_values": normal(request.seed, 2, 3, side, side).clamp(-1, 1)}
+    module = graphs.Normalised(graphs.Blip2Vision(eyes), MEAN, STD)
+    plan = static(request.batch("blip2_vision"), inputs)
+    return Graph("blip2_vision", module, inputs, ("query_embeds",), {"pixel_values": ROWS}, plan)
+
+
+def decoder_graph(request: Request) -> Graph:
+    """One step of OPT over a cache that stays on the device; see graphs.BeamOptDecoder."""
+    opt = build_opt(request)
+    config = opt.config
+    width, heads = config.hidden_size, config.num_attention_heads
+    cache = (config.num_hidden_layers, heads, 5, width // heads)
+    inputs = {
+        "inputs_embeds": normal(request.seed, 3, 2, width),
+        "position_ids": torch.tensor([[5, 6]] * 3),
+        "past_keys": normal(request.seed + 1, 3, *cache),
+        "past_values": normal(request.seed + 2, 3, *cache),
+        "parents": torch.tensor([1, 1, 0]),
+    }
+    axes = {
+        "inputs_embeds": {0: "batch", 1: "tokens"},
+        "position_ids": {0: "batch", 1: "tokens"},
+        "past_keys": {0: "batch", 3: "past"},
+        "past_values": {0: "batch", 3: "past"},
+        "parents": ROWS,
+    }
+    rows = request.batch("opt_decoder")
+    steps, pasts = ((1, 5, 8), (0, 5, 24)) if request.small else (_STEP, _PAST)
+    past = Shapes(*((rows, cache[0], cache[1], length, cache[3]) for length in pasts))
+    plan = {
+        "inputs_embeds": Shapes(*((rows, length, width) for length in steps)),
+        "position_ids": Shapes(*((rows, length) for length in steps)),
+        "past_keys": past,
+        "past_values": past,
+        "parents": Shapes.static(rows),
+    }
+    module = graphs.BeamOptDecoder(opt)
+    return Graph("opt_decoder", module, inputs, ("logits", "keys", "values"), axes, plan)
+
+
+def write_tokens(request: Request, graph: Graph, folder: Path) -> None:
+    """opt_embeddings.npy (float16 [V, D]), opt_tokens.json (first and last token) and, with weights, the tokenizer."""
+    module = graph.module
+    assert isinstance(module, graphs.BeamOptDecoder)
+    np.save(folder / "opt_embeddings.npy", module.tokens.detach().numpy().astype(np.float16))
+    config = config_of(request).text_config
+    tokens = {"bos": int(config.bos_token_id), "eos": int(config.eos_token_id)}
+    (folder / "opt_tokens.json").write_text(json.dumps(tokens) + "\n")
+    if request.sources is not None:
+        tokenizer = _folder(request) / "tokenizer.json"
+        if not tokenizer.is_file():
+            raise CounterfactoryError(f"{tokenizer} is missing; fetch the whole BLIP-2 folder")
+        shutil.copyfile(tokenizer, folder / "opt_tokenizer.json")
+
+
+def _folder(request: Request) -> Path:
+    assert request.sources is not None
+    return locate(request.sources.named("blip2"), ("*.json", "*.safetensors", "*.txt"))

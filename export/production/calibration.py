@@ -1,0 +1,59 @@
+"""What an int8 denoiser with trained weights is calibrated on: rendered streets, painted in another appearance.
+
+The product renders its own photographs with captions, so that calibration needs no data set: their edges, at the size
+that will be painted, embedded by the ControlNets, and captions of the same layouts under other weather and light,
+encoded by the CLIP that conditions the denoiser. Random weights know no words; they take random states (int8.py).
+"""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+import torch
+
+from counterfactory.engine.pocket.captions import describe
+from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.world import restyle, sample_scene
+from counterfactory.engine.runtime.session import Array
+from counterfactory.kernels.edges import EdgeSettings, canny_edges
+
+from .. import graphs
+from . import clip, denoiser
+from .graph import Request
+from .int8 import Painting
+
+_PICTURES, _STEPS, _SEED = 4, 8, 77
+# The defaults suit 128 pixels; these pictures are four times as large.
+_EDGES = EdgeSettings(reach=16.0, median=5, min_pixels=44)
+_NEGATIVE = "low quality, blurry"
+
+
+def painting(request: Request) -> Painting:
+    """Captions and hint embeddings of a few streets, with the weights of `request`."""
+    scenes = [sample_scene(np.random.default_rng((_SEED, i))) for i in range(_PICTURES)]
+    captions = []
+    for i, scene in enumerate(scenes):
+        random = np.random.default_rng((_SEED, i, 1))
+        captions.append(describe(restyle(scene, random), random))
+    height, width = request.picture
+    images = [cv2.resize(render(scene)[0], (width, height), interpolation=cv2.INTER_CUBIC) for scene in scenes]
+    edges = canny_edges(np.stack(images), _EDGES).astype(np.float32)[:, None] / 255
+    texts = _texts(request, [_NEGATIVE, *captions])
+    return Painting(texts[1:], texts[0], _hints(request, edges), _STEPS)
+
+
+def _texts(request: Request, captions: list[str]) -> Array:
+    tokenizer = clip.tokenizer_of(request)
+    ids = torch.tensor([encoded.ids for encoded in tokenizer.encode_batch(captions)])
+    with torch.no_grad():
+        states = graphs.ClipTextEncoder(clip.build(request))(ids)[0]
+    return np.asarray(states.numpy(), np.float32)
+
+
+def _hints(request: Request, edges: Array) -> Array:
+    """Hint embeddings [N, D, h, w], or [N, C, D, h, w] of C ControlNets."""
+    found = []
+    for controlnet in denoiser.build_controlnets(request):
+        with torch.no_grad():
+            found.append(graphs.HintEncoder(controlnet, grey=True)(torch.from_numpy(edges)).numpy())
+    return found[0] if len(found) == 1 else np.stack(found, 1)

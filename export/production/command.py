@@ -1,0 +1,228 @@
+"""`python -m counterfactory.export a10g`: every network of the box, exported, compared, and compiled where asked.
+
+Each graph is made in a process of its own, which gives all of its memory back. `export.json` has a row a graph and is
+written again after each, so that a run that was stopped leaves what it made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import multiprocessing
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from counterfactory.engine.errors import CounterfactoryError
+
+from . import blip2, clip, denoiser, hed, vae
+from .artefact import Asked, Row, export_graph
+from .calibration import painting
+from .graph import BATCHES, Graph, Request, Sources
+from .precision import ISLANDS
+
+_Say = Callable[[str], None]
+_USUAL = Asked()
+
+
+def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
+    """What builds each network, by name, in the order of a picture's journey."""
+    hints = len(request.sources.controlnets) if request.sources else request.controls
+    return {
+        "blip2_vision": partial(blip2.vision_graph, request),
+        "opt_decoder": partial(blip2.decoder_graph, request),
+        "clip_text": partial(clip.text_graph, request),
+        **{f"hint_{i}" if i else "hint": partial(denoiser.hint_graph, request, i) for i in range(max(hints, 1))},
+        "denoiser": partial(denoiser.denoiser_graph, request),
+        "vae_decoder": partial(vae.decoder_graph, request),
+        "clip_image": partial(clip.image_graph, request),
+        "hed": partial(hed.graph, request),
+    }
+
+
+def export_one(name: str, request: Request, out: Path, asked: Asked, threads: int) -> list[Row]:
+    """Export one network to `out`, with the small files that belong beside it."""
+    import torch
+
+    torch.set_num_threads(threads)
+    # PyTorch's exporter tells of packages that it could use and of its own deprecations.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore")
+
+    def build() -> Graph:
+        graph = graphs_of(request)[name]()
+        if name == "opt_decoder":
+            blip2.write_tokens(request, graph, out)
+        elif name == "clip_text":
+            clip.write_tokenizer(request, out)
+        elif name == "vae_decoder":
+            vae.write_latent(request, out)
+        return graph
+
+    own = replace(asked, int8=asked.int8 and name == "denoiser")
+    random = request.sources is None
+    return export_graph(build, out, own, random=random, painting=None if random else partial(painting, request))
+
+
+def export_all(
+    request: Request,
+    out: Path,
+    *,
+    only: Sequence[str] = (),
+    asked: Asked = _USUAL,
+    threads: int = 0,
+    say: _Say = lambda _: None,
+) -> list[str]:
+    """Export the networks of `only`, or all, to `out`; returns what went wrong, a sentence each.
+
+    Rows of earlier runs stay in export.json unless made again. Raises CounterfactoryError for a name of no network.
+    """
+    names = list(graphs_of(request))
+    unknown = sorted(set(only) - set(names))
+    if unknown:
+        raise CounterfactoryError(f"no graph {', '.join(unknown)}; there are {', '.join(names)}")
+    out.mkdir(parents=True, exist_ok=True)
+    faults: list[str] = []
+    for name in names:
+        if only and name not in only:
+            continue
+        say(f"{name} ...")
+        arguments = (name, request, out, asked, threads or os.cpu_count() or 1)
+        try:
+            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+                rows = pool.submit(export_one, *arguments).result()
+        except CounterfactoryError as error:
+            faults.append(f"{name}: {error}")
+            say(f"{name} failed: {error}")
+            continue
+        _record(out / "export.json", rows)
+        for row in rows:
+            faults += row.faults + (
+                [f"{row.name} was not compiled: {row.why}"] if asked.plans and not row.compiled else []
+            )
+            say(_line(row))
+    return faults
+
+
+def _record(file: Path, rows: Sequence[Row]) -> None:
+    """Put `rows` into export.json, in the place of earlier ones of the same names."""
+    before: list[dict[str, Any]] = json.loads(file.read_text()) if file.is_file() else []
+    names = {row.name for row in rows}
+    merged = [row for row in before if row["name"] not in names] + [asdict(row) for row in rows]
+    aside = file.with_suffix(".tmp")
+    aside.write_text(json.dumps(merged, indent=2) + "\n")
+    os.replace(aside, file)  # noqa: PTH105
+
+
+def _line(row: Row) -> str:
+    plan = f"plan {row.plan_bytes / 1e6:.1f} MB in {row.plan_seconds:.0f} s" if row.compiled else f"no plan ({row.why})"
+    islands = ", ".join(row.islands) or "none"
+    return (
+        f"{row.name}: {row.parameters / 1e6:.1f} M parameters, {row.precision}, islands {islands}, "
+        f"off by {row.parity_error:.1e} (bound {row.parity_bound:g}), {row.onnx_bytes / 1e6:.1f} MB, {plan}, "
+        f"peak {row.peak_memory_bytes / 1e9:.1f} GB"
+    )
+
+
+def add_command(commands: Any) -> None:
+    """Add `a10g` to the export's commands."""
+    parser = commands.add_parser("a10g", help="export the networks of a GPU box and compile them", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the export")
+    parser.add_argument("--random", action="store_true", help="seeded random weights: for sizes, speed and CI")
+    parser.add_argument("--small", action="store_true", help="the same classes in a tiny configuration (with --random)")
+    parser.add_argument("--only", default="", help="some of the graphs, with commas: denoiser,hed")
+    parser.add_argument("--plans", action="store_true", help="compile each graph for SM86")
+    parser.add_argument(
+        "--library", choices=("tensorrt_rtx", "tensorrt"), help="what compiles (default: what is there)"
+    )
+    parser.add_argument("--precision", choices=("fp16", "fp32"), default="fp16", help="of the ONNX graphs")
+    parser.add_argument(
+        "--islands", metavar="NAMES", help=f"of fp16, instead of looking for them: {', '.join(ISLANDS)}"
+    )
+    parser.add_argument("--int8", action="store_true", help="an int8 form of the denoiser beside it")
+    parser.add_argument("--threads", type=int, default=0, help="threads of torch (default: all cores)")
+    for name, what in (
+        ("blip2", "BLIP-2 with OPT"),
+        ("clip", "CLIP ViT-L/14"),
+        ("diffusion", "a Stable Diffusion 1.x pipeline"),
+        ("hed", "ControlNet's HED weights, a file"),
+        ("tiny-vae", "TAESD, in place of the pipeline's decoder"),
+    ):
+        parser.add_argument(f"--{name}", help=f"{what}: a path, ID@COMMIT or ID@COMMIT/FILE")
+    parser.add_argument("--controlnet", action="append", default=[], help="a ControlNet; several are summed")
+    parser.add_argument(
+        "--lora", action="append", default=[], help="FILE or ID@COMMIT/FILE, maybe :WEIGHT; merged into the UNet"
+    )
+    parser.add_argument("--captioner", choices=("2.7b", "6.7b"), default="6.7b", help="size with --random")
+    parser.add_argument("--caption-side", type=int, choices=(224, 364), default=364, help="pixels with --random")
+    parser.add_argument("--controls", type=int, default=1, help="number of ControlNets with --random")
+    parser.add_argument("--random-tiny-vae", action="store_true", help="the small decoder with --random")
+    parser.add_argument("--hint-channels", type=int, choices=(1, 3), default=1, help="1 grey, 3 colours")
+    parser.add_argument("--height", type=int, default=512, help="of pictures, in pixels")
+    parser.add_argument("--width", type=int, default=512, help="of pictures, in pixels")
+    parser.add_argument("--batch", action="append", default=[], metavar="NAME=ROWS", help="rows of a plan")
+    parser.set_defaults(run=run)
+
+
+def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
+    """Do what the command line asks; returns the exit status, 1 where a graph failed, missed its bound or a plan."""
+    only = [name for name in asked.only.split(",") if name]
+    faults = export_all(
+        _request(asked),
+        asked.out,
+        only=only,
+        asked=Asked(asked.precision, asked.int8, asked.plans, asked.library, _islands(asked.islands)),
+        threads=asked.threads,
+        say=say,
+    )
+    for fault in faults:
+        say(f"error: {fault}")
+    return 1 if faults else 0
+
+
+def _request(asked: argparse.Namespace) -> Request:
+    named = Sources(
+        asked.blip2, asked.clip, asked.diffusion, tuple(asked.controlnet), asked.hed, asked.tiny_vae, tuple(asked.lora)
+    )
+    if asked.random and named != Sources():
+        raise CounterfactoryError("--random was asked for together with weights: name the one or the other")
+    if not asked.random and named == Sources():
+        raise CounterfactoryError("name weights (--blip2, --clip, --diffusion, --controlnet, --hed) or say --random")
+    return Request(
+        sources=None if asked.random else named,
+        small=asked.small,
+        captioner=asked.captioner,
+        caption_side=asked.caption_side,
+        height=asked.height,
+        width=asked.width,
+        controls=asked.controls,
+        tiny_vae=asked.random_tiny_vae,
+        hint_channels=asked.hint_channels,
+        batches={**BATCHES, **_batches(asked.batch)},
+    )
+
+
+def _islands(said: str | None) -> tuple[str, ...] | None:
+    if said is None:
+        return None
+    names = tuple(name for name in said.split(",") if name)
+    unknown = sorted(set(names) - ISLANDS.keys())
+    if unknown:
+        raise CounterfactoryError(f"no island {', '.join(unknown)}; there are {', '.join(ISLANDS)}")
+    return names
+
+
+def _batches(said: Sequence[str]) -> Mapping[str, int]:
+    found = {}
+    for one in said:
+        name, _, rows = one.partition("=")
+        if name not in BATCHES or not rows.isdigit() or int(rows) < 1:
+            raise CounterfactoryError(f"--batch takes NAME=ROWS with NAME of {', '.join(BATCHES)}, got {one!r}")
+        found[name] = int(rows)
+    return found

@@ -1,0 +1,159 @@
+"""Stable Diffusion 1.x with its ControlNets: one fused step, and a hint encoder for each ControlNet.
+
+Rombach et al. 2022 (arXiv 2112.10752), Zhang et al. 2023 (arXiv 2302.05543). Any checkpoint of the architecture will
+do, 1.4 and 1.5 and what was made of them; LoRAs are merged into the UNet before it is exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from diffusers import ControlNetModel, UNet2DConditionModel
+from torch import nn
+
+from counterfactory.engine.errors import CounterfactoryError
+
+from .. import graphs
+from .graph import PICTURE, ROWS, Graph, Request, normal, static
+from .lora import merge_lora
+from .weights import locate
+
+FACTOR, TOKENS = 8, 77
+# stable-diffusion-v1-5's unet/config.json; `attention_head_dim` 8 means eight heads in diffusers.
+SD15: Mapping[str, Any] = {
+    "in_channels": 4,
+    "layers_per_block": 2,
+    "block_out_channels": (320, 640, 1280, 1280),
+    "down_block_types": ("CrossAttnDownBlock2D",) * 3 + ("DownBlock2D",),
+    "cross_attention_dim": 768,
+    "attention_head_dim": 8,
+}
+_SD15_UP = ("UpBlock2D",) + ("CrossAttnUpBlock2D",) * 3
+# lllyasviel/sd-controlnet-canny's config.json.
+_HINT = {"conditioning_channels": 3, "conditioning_embedding_out_channels": (16, 32, 96, 256)}
+SMALL: Mapping[str, Any] = {
+    "in_channels": 4,
+    "layers_per_block": 1,
+    "block_out_channels": (16, 32),
+    "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+    "cross_attention_dim": 24,
+    "attention_head_dim": 2,
+    "norm_num_groups": 8,
+}
+_SMALL_UP = ("CrossAttnUpBlock2D", "UpBlock2D")
+_SMALL_HINT = {"conditioning_channels": 3, "conditioning_embedding_out_channels": (8, 16)}
+SMALL_FACTOR, SMALL_TOKENS = 2, 7
+
+
+def random_unet(seed: int, small: bool = False) -> UNet2DConditionModel:
+    """A UNet with seeded weights: 860 M parameters in float32 (3.4 GB) at full size."""
+    torch.manual_seed(seed)
+    size = {**SMALL, "up_block_types": _SMALL_UP} if small else {**SD15, "up_block_types": _SD15_UP}
+    return _frozen(UNet2DConditionModel(sample_size=16 if small else 64, out_channels=4, **size))
+
+
+def random_controlnet(seed: int, small: bool = False) -> ControlNetModel:
+    """A ControlNet with seeded weights, its zero convolutions filled: 361 M parameters (1.4 GB) at full size."""
+    torch.manual_seed(seed)
+    controlnet = ControlNetModel(**({**SMALL, **_SMALL_HINT} if small else {**SD15, **_HINT}))
+    fill_zero_convolutions(controlnet)
+    return _frozen(controlnet)
+
+
+def fill_zero_convolutions(controlnet: ControlNetModel) -> None:
+    """Give the convolutions that a fresh ControlNet starts from zero some weight: else it computes nothing.
+
+    A runtime may fold multiplications by zero, and a comparison of outputs would not see the ControlNet.
+    """
+    layers = [
+        *controlnet.controlnet_down_blocks,
+        controlnet.controlnet_mid_block,
+        controlnet.controlnet_cond_embedding.conv_out,
+    ]
+    for layer in layers:
+        nn.init.normal_(layer.weight, std=0.5 * layer.weight[0].numel() ** -0.5)
+
+
+def build_unet(request: Request) -> UNet2DConditionModel:
+    """The UNet that is asked for, LoRAs merged. Raises CounterfactoryError for another architecture."""
+    if request.sources is None:
+        return random_unet(request.seed, request.small)
+    unet = _loaded(UNet2DConditionModel, request.sources.named("diffusion"), "unet")
+    if unet.config.cross_attention_dim != 768 or unet.config.in_channels != 4:
+        raise CounterfactoryError(
+            f"the UNet of {request.sources.diffusion} reads text of width {unet.config.cross_attention_dim} and "
+            f"{unet.config.in_channels} channels; Stable Diffusion 1.x has 768 and 4"
+        )
+    for lora in request.sources.loras:
+        file, _, weight = lora.partition(":")
+        merge_lora(unet, locate(file), float(weight or 1))
+    return _frozen(unet)
+
+
+def build_controlnets(request: Request) -> list[ControlNetModel]:
+    """The ControlNets that are asked for, at least one."""
+    if request.sources is None:
+        return [random_controlnet(request.seed + 1 + i, request.small) for i in range(request.controls)]
+    request.sources.named("controlnets")
+    return [_frozen(_loaded(ControlNetModel, source, "controlnet")) for source in request.sources.controlnets]
+
+
+def hint_graph(request: Request, index: int = 0) -> Graph:
+    """hint [1, 1 or 3, H, W] in 0..1 to hint_embedding [1, 320, H/8, W/8], of the ControlNet `index`."""
+    if request.sources is None:
+        controlnet = random_controlnet(request.seed + 1 + index, request.small)
+    else:
+        request.sources.named("controlnets")
+        controlnet = _frozen(_loaded(ControlNetModel, request.sources.controlnets[index], "controlnet"))
+    height, width = request.picture
+    shape = (2, request.hint_channels, *request.example)
+    inputs = {"hint": torch.rand(shape, generator=torch.Generator().manual_seed(request.seed))}
+    plan = static(request.batch("hint"), inputs, {"hint": (request.hint_channels, height, width)})
+    name = f"hint_{index}" if index else "hint"
+    grey = request.hint_channels == 1
+    return Graph(name, graphs.HintEncoder(controlnet, grey), inputs, ("hint_embedding",), {"hint": PICTURE}, plan)
+
+
+def example_inputs(
+    rows: int, size: tuple[int, int], *, controls: int = 1, small: bool = False, seed: int = 15
+) -> dict[str, torch.Tensor]:
+    """Seeded inputs of the denoiser for latents of `size`, by name and in order."""
+    width, tokens = (SMALL["cross_attention_dim"], SMALL_TOKENS) if small else (SD15["cross_attention_dim"], TOKENS)
+    hint = (SMALL if small else SD15)["block_out_channels"][0]
+    several = (controls,) if controls > 1 else ()
+    return {
+        "latents": normal(seed, rows, 4, *size),
+        "timestep": torch.linspace(999, 1, rows).long(),
+        "text": normal(seed + 1, rows, tokens, width),
+        "hint_embedding": normal(seed + 2, rows, *several, hint, *size),
+        "control_scale": torch.ones(rows, *several),
+    }
+
+
+def denoiser_graph(request: Request) -> Graph:
+    """The fused step; see graphs.FusedDenoiser, also for what several ControlNets change."""
+    unet, controlnets = build_unet(request), build_controlnets(request)
+    count, factor = len(controlnets), SMALL_FACTOR if request.small else FACTOR
+    size = (request.picture[0] // factor, request.picture[1] // factor)
+    example = (request.example[0] // factor, request.example[1] // factor)
+    inputs = example_inputs(2, example, controls=count, small=request.small)
+    axes = {name: PICTURE if name == "latents" else ROWS for name in inputs}
+    axes["hint_embedding"] = {0: "batch", 3: "height", 4: "width"} if count > 1 else PICTURE
+    sizes = {name: (*inputs[name].shape[1:-2], *size) for name in ("latents", "hint_embedding")}
+    plan = static(request.batch("denoiser"), inputs, sizes)
+    return Graph("denoiser", graphs.FusedDenoiser(unet, *controlnets), inputs, ("prediction",), axes, plan)
+
+
+def _loaded(kind: Any, source: str, part: str) -> Any:
+    folder = locate(source)
+    folder = folder / part if (folder / part).is_dir() else folder
+    if not (folder / "config.json").is_file():
+        raise CounterfactoryError(f"{folder} has no config.json: name the diffusers folder of a {kind.__name__}")
+    return kind.from_pretrained(Path(folder), torch_dtype=torch.float32, local_files_only=True)
+
+
+def _frozen(module: Any) -> Any:
+    return module.eval().requires_grad_(False)

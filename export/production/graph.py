@@ -1,0 +1,146 @@
+"""A network ready to be exported: a torch module in float32, what it is called with, and the shapes of its plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime.plans import Shapes
+
+from ..onnx import Axes
+
+ROWS: Mapping[int, str] = {0: "batch"}
+PICTURE: Mapping[int, str] = {0: "batch", 2: "height", 3: "width"}
+
+
+@dataclass(frozen=True)
+class Graph:
+    """`inputs` are examples, in the order of the module's arguments, with every dynamic axis of length 2 or more.
+
+    torch.export takes an axis of length 1 for a fixed one. `axes` names the dynamic axes of each input, `plan` the
+    shapes that its compiled form takes.
+    """
+
+    name: str
+    module: nn.Module
+    inputs: Mapping[str, torch.Tensor]
+    outputs: tuple[str, ...]
+    axes: Axes
+    plan: Mapping[str, Shapes]
+
+    @property
+    def parameters(self) -> int:
+        """Numbers in the weights, shared ones counted once."""
+        return sum(parameter.numel() for parameter in self.module.parameters())
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where weights are: a local folder or file, or a hub id with its pinned revision, ID@COMMIT or ID@COMMIT/FILE.
+
+    `diffusion` is a folder of a Stable Diffusion 1.x pipeline (its `unet` and `vae` are used); `tiny_vae` takes the
+    place of that `vae`. Several `controlnets` make one denoiser. A LoRA is FILE or FILE:WEIGHT.
+    """
+
+    blip2: str | None = None
+    clip: str | None = None
+    diffusion: str | None = None
+    controlnets: tuple[str, ...] = ()
+    hed: str | None = None
+    tiny_vae: str | None = None
+    loras: tuple[str, ...] = ()
+
+    def named(self, what: str) -> str:
+        """The source of `what`. Raises CounterfactoryError when none was given."""
+        found = getattr(self, what)
+        if not found:
+            flag = {"controlnets": "controlnet"}.get(what, what).replace("_", "-")
+            raise CounterfactoryError(f"no weights of {what} were named: say --{flag} FOLDER or ID@COMMIT, or --random")
+        return str(found)
+
+
+# Rows of each plan. 24 GB hold what stands together at these; the profile's batches must be the same.
+BATCHES: Mapping[str, int] = {
+    "blip2_vision": 16,
+    "opt_decoder": 16,
+    "clip_text": 32,
+    "clip_image": 16,
+    "hint": 1,
+    "denoiser": 16,
+    "vae_decoder": 4,
+    "hed": 4,
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be exported.
+
+    Without `sources`, weights are random, seeded by `seed`: `small` networks of the same classes, or the real sizes.
+    `captioner` is "2.7b" or "6.7b" and `caption_side` 224 or 364, both for random weights only. `height` and `width`
+    are of the pictures to paint, in pixels; `controls` the number of ControlNets; `tiny_vae` takes the small decoder.
+    `hint_channels` is 1 where hints are grey (Canny, HED, depth), whatever the ControlNet was trained with, else 3.
+    """
+
+    sources: Sources | None = None
+    small: bool = False
+    seed: int = 15
+    captioner: str = "6.7b"
+    caption_side: int = 364
+    height: int = 512
+    width: int = 512
+    controls: int = 1
+    tiny_vae: bool = False
+    hint_channels: int = 1
+    batches: Mapping[str, int] = field(default_factory=lambda: dict(BATCHES))
+
+    def __post_init__(self) -> None:
+        if self.small and self.sources is not None:
+            raise CounterfactoryError("--small has random weights by nature: drop it, or drop the weights named")
+        if self.captioner not in ("2.7b", "6.7b") or self.caption_side not in (224, 364):
+            raise CounterfactoryError(
+                f"captioners are 2.7b and 6.7b at 224 or 364 pixels, got {self.captioner} at {self.caption_side}"
+            )
+        if self.height % 64 or self.width % 64 or self.height < 64 or self.width < 64:
+            raise CounterfactoryError(f"picture sides are multiples of 64, got {self.height} x {self.width}")
+        if self.hint_channels not in (1, 3) or self.controls < 1:
+            raise CounterfactoryError(
+                f"hints have 1 or 3 channels and there is a ControlNet at least, got {self.hint_channels} channels "
+                f"and {self.controls} ControlNets"
+            )
+
+    @property
+    def picture(self) -> tuple[int, int]:
+        """Height and width of the pictures; small networks paint small ones."""
+        return (32, 32) if self.small else (self.height, self.width)
+
+    @property
+    def example(self) -> tuple[int, int]:
+        """Height and width of the pictures that graphs are traced and compared with.
+
+        Not square, lest a graph take height for width, and small at full size: weights and depth make the errors, and
+        a picture four times as large takes four times as long on a CPU.
+        """
+        height, width = self.picture
+        return (height, width * 3 // 2) if self.small else (256, 384)
+
+    def batch(self, name: str) -> int:
+        """Rows of a plan."""
+        return 2 if self.small else self.batches[name]
+
+
+def static(
+    batch: int, inputs: Mapping[str, torch.Tensor], sizes: Mapping[str, tuple[int, ...]] | None = None
+) -> dict[str, Shapes]:
+    """The plan that takes `batch` rows of each input, the axes after the first as in the example or in `sizes`."""
+    rows = {name: (sizes or {}).get(name, tuple(value.shape[1:])) for name, value in inputs.items()}
+    return {name: Shapes.static(batch, *row) for name, row in rows.items()}
+
+
+def normal(seed: int, *shape: int) -> torch.Tensor:
+    """Seeded standard normal numbers."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))

@@ -1,0 +1,195 @@
+"""8-bit integers in the denoiser's ONNX: Q/DQ around what multiplies, for OpenVINO and TensorRT alike.
+
+Weights are symmetric by output channel, activations symmetric by tensor, with the ranges seen while the network
+painted; zero is zero in both, which TensorRT demands. A weight is stored as integers and its DequantizeLinear; an
+activation gets QuantizeLinear and DequantizeLinear, once however many layers read it. What export/quantise.py keeps
+in floating point is kept here too, and so are products of two activations (attention).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from counterfactory.engine.models.batching import Batched
+from counterfactory.engine.models.sampler import Sampler, SamplerSettings
+from counterfactory.engine.runtime.session import Array, Signature
+from counterfactory.kernels.guided_step import guide
+
+from ..quantise import SENSITIVE
+from .cpu import OnnxCpu
+from .precision import opset_of, value_kinds
+from .stored import Stored, fold_transposes
+
+_LEVELS = 127
+# From here on scales, and with them what leaves a DequantizeLinear, may be fp16. Between 18 and 19 the operators that
+# are used here gained types and changed nothing else.
+_OPSET = 19
+_CALIBRATION = "calibration.onnx"
+# The axis of a weight that holds the output channels, by operation. Gemm is written with its weight as [out, in].
+_CHANNEL = {"Conv": 0, "Gemm": 0, "MatMul": 1}
+_GUIDANCE_SCALE = 7.5
+
+
+@dataclass(frozen=True)
+class Painting:
+    """What the denoiser is calibrated on: text states [N, T, D] of N captions and hint embeddings [N, D, h, w].
+
+    `negative` [T, D] holds the text states of the negative prompt. Every caption is painted in `steps` guided steps.
+    """
+
+    texts: Array
+    negative: Array
+    hints: Array
+    steps: int = 4
+
+
+def multiplied(stored: Stored, keep: str = SENSITIVE) -> list[int]:
+    """Positions of the nodes whose weight is to be integers."""
+    weights, found = stored.weights(), []
+    for i, node in enumerate(stored.graph.node):
+        if node.op_type in _CHANNEL and node.input[1] in weights and len(weights[node.input[1]].dims) >= 2:
+            transposed = next((a.i for a in node.attribute if a.name == "transB"), 0)
+            if node.op_type == "Gemm" and not transposed:
+                continue
+            if not re.search(keep, node.input[1]):
+                found.append(i)
+    return found
+
+
+@dataclass
+class _Ranging:
+    """A session that runs the network and keeps the largest magnitude that each watched value ever had."""
+
+    session: OnnxCpu
+    watched: Mapping[str, str]
+    ranges: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def signature(self) -> Signature:
+        """That of the network alone."""
+        outputs = tuple(p for p in self.session.signature.outputs if p.name not in self.watched)
+        return Signature(self.session.signature.inputs, outputs)
+
+    def run(self, feeds: Mapping[str, Array], hold: Collection[str] = ()) -> dict[str, Array]:
+        """Run once and widen the ranges."""
+        found = self.session.run(feeds)
+        for output, value in self.watched.items():
+            self.ranges[value] = max(self.ranges.get(value, 0.0), float(found.pop(output)))
+        return found
+
+
+def activation_ranges(full: Path, painting: Painting) -> dict[str, float]:
+    """The largest magnitude of every activation that meets a weight, while the float32 graph `full` paints.
+
+    The maxima are taken inside the graph, so that a run gives a number an activation and no tensors.
+    """
+    stored = Stored.read(full)
+    values = sorted({stored.graph.node[i].input[0] for i in multiplied(stored, keep="(?!)")})
+    watched = {f"range_{i}": value for i, value in enumerate(values)}
+    for output, value in watched.items():
+        stored.graph.node.append(helper.make_node("Abs", [value], [f"{output}_abs"]))
+        stored.graph.node.append(helper.make_node("ReduceMax", [f"{output}_abs"], [output], keepdims=0))
+        stored.graph.output.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, []))
+    file = stored.write_graph(full.with_name(_CALIBRATION))
+    try:
+        ranging = _Ranging(OnnxCpu(file, batch=2), watched)
+    finally:
+        file.unlink()
+    _paint(Batched(ranging), painting)
+    return ranging.ranges
+
+
+def _paint(denoiser: Batched, painting: Painting) -> None:
+    """Denoise every caption from noise of its own, guided, as the engine does."""
+    settings = SamplerSettings("unipc", painting.steps, "epsilon", "leading", zero_snr=False)
+    for i, (text, hint) in enumerate(zip(painting.texts, painting.hints, strict=True)):
+        sampler = Sampler(settings)
+        size = hint.shape[-2:]
+        latents = np.random.default_rng(i).standard_normal((4, *size)).astype(np.float32)
+        latents, history = latents * np.float32(sampler.initial_scale), sampler.start
+        for step, timestep in enumerate(sampler.timesteps.tolist()):
+            feeds: dict[str, Array] = {
+                "latents": np.stack([latents, latents]),
+                "timestep": np.array([timestep, timestep], np.int64),
+                "text": np.stack([text, painting.negative]),
+                "hint_embedding": np.stack([hint, hint]),
+                "control_scale": np.ones((2, *hint.shape[:-3]), np.float32),
+            }
+            with_text, without = denoiser.run(feeds)["prediction"]
+            latents, history = sampler.step(step, latents, guide(with_text, without, _GUIDANCE_SCALE), history)
+
+
+def quantise(stored: Stored, ranges: Mapping[str, float], keep: str = SENSITIVE) -> int:
+    """Put Q/DQ around the layers of a float32 graph, in place; returns how many.
+
+    Raises ValueError for a layer whose activation has no range, or none but zero.
+    """
+    fold_transposes(stored)
+    chosen = set(multiplied(stored, keep))
+    for version in stored.proto.opset_import:
+        if version.domain in ("", "ai.onnx"):
+            version.version = max(_OPSET, opset_of(stored.proto))
+    zero = stored.add("int8_zero", np.zeros((), np.int8))
+    nodes: list[Any] = []
+    known: dict[str, str] = {}
+    for i, node in enumerate(stored.graph.node):
+        if i in chosen:
+            activation, weight = node.input[0], node.input[1]
+            if activation not in known:
+                known[activation] = _round_activation(stored, nodes, activation, ranges, zero)
+            if weight not in known:
+                known[weight] = _store_weight(stored, nodes, weight, _CHANNEL[node.op_type])
+            node.input[0], node.input[1] = known[activation], known[weight]
+        nodes.append(node)
+    del stored.graph.node[:]
+    stored.graph.node.extend(nodes)
+    del stored.graph.value_info[:]  # they said float32 of the weights
+    value_kinds(stored.proto)  # says so here if the graph came out wrong
+    return len(chosen)
+
+
+def _round_activation(stored: Stored, nodes: list[Any], name: str, ranges: Mapping[str, float], zero: str) -> str:
+    reach = ranges.get(name, 0.0)
+    if not 0 < reach < np.inf:
+        raise ValueError(f"activation {name} has no range ({reach}): calibrate on runs that reach it")
+    scale = stored.add(f"{name}_scale", np.array(reach / _LEVELS, np.float32))
+    nodes.append(helper.make_node("QuantizeLinear", [name, scale, zero], [f"{name}_int8"], f"{name}_q"))
+    nodes.append(helper.make_node("DequantizeLinear", [f"{name}_int8", scale, zero], [f"{name}_dq"], f"{name}_dq"))
+    return f"{name}_dq"
+
+
+def _store_weight(stored: Stored, nodes: list[Any], name: str, axis: int) -> str:
+    scale = _scales(stored.weight(name), axis)
+
+    def to_integers(array: Array) -> Array:
+        shape = [1] * array.ndim
+        shape[axis] = -1
+        levels: Array = np.round(array / scale.reshape(shape)).clip(-_LEVELS, _LEVELS).astype(np.int8)
+        return levels
+
+    stored.change(name, to_integers, np.int8)
+    inputs = [name, stored.add(f"{name}_scale", scale), stored.add(f"{name}_zero", np.zeros(len(scale), np.int8))]
+    nodes.append(helper.make_node("DequantizeLinear", inputs, [f"{name}_dq"], f"{name}_dq", axis=axis))
+    return f"{name}_dq"
+
+
+def _scales(array: Array, axis: int) -> Array:
+    """Scales [channels], rounded to what fp16 holds, since they may be halved: the integers then suit them."""
+    others = tuple(i for i in range(array.ndim) if i != axis)
+    reach = np.abs(array).max(others).astype(np.float32)
+    smallest = np.float32(np.finfo(np.float16).smallest_normal)
+    scales: Array = np.maximum(reach / _LEVELS, smallest).astype(np.float16).astype(np.float32)
+    return scales
+
+
+def example_painting(inputs: Mapping[str, Array], pictures: int = 2, steps: int = 4) -> Painting:
+    """A painting for random weights, which know no words: the examples' text states and hint embeddings."""
+    texts, hints = (np.asarray(inputs[name], np.float32) for name in ("text", "hint_embedding"))
+    return Painting(texts[:pictures], -texts[0], hints[:pictures], steps)

@@ -1,0 +1,235 @@
+"""Half precision in the graph itself, with islands of float32: what a strongly typed compiler takes.
+
+A graph in float32 leaves with its weights and activations in fp16 and a Cast wherever precision changes; what it takes
+and gives keeps its types. An island is a group of operations that stay in float32, chosen by name:
+
+    timestep        what is computed from integers before the first product: the sinusoid of a timestep, whose
+                    angle up to 1,000 has no decimals left in fp16
+    normalisation   means and variances, which are sums of squares
+    softmax         the exponentials of attention
+    all             everything
+
+Which of them a network needs is found by measurement, see islands.py. Operations on an island are named so
+(`island/softmax/...`), by which compilers' reports are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from counterfactory.engine.runtime.session import Array
+
+from .stored import Stored
+
+ISLAND = "island/"
+_F32, _F16 = TensorProto.FLOAT, TensorProto.FLOAT16
+_INTEGERS = (TensorProto.INT64, TensorProto.INT32)
+_PRODUCTS = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose"})
+_NORMS = frozenset(
+    {
+        "InstanceNormalization",
+        "LayerNormalization",
+        "GroupNormalization",
+        "BatchNormalization",
+        "RMSNormalization",
+        "LpNormalization",
+        "ReduceL2",
+    }
+)
+_Select = Callable[[Stored], set[int]]
+
+
+def _of_types(types: Iterable[str]) -> _Select:
+    wanted = frozenset(types)
+    return lambda stored: {i for i, node in enumerate(stored.graph.node) if node.op_type in wanted}
+
+
+def _from_integers(stored: Stored) -> set[int]:
+    """Positions of the operations on nothing but integers made numbers, and constants, up to the first product."""
+    kinds = value_kinds(stored.proto)
+    found: set[int] = set()
+    reached: set[str] = set()
+    known = set(stored.weights())
+    for i, node in enumerate(stored.graph.node):
+        floats = [name for name in node.input if kinds[name] == _F32]
+        begins = node.op_type == "Cast" and kinds[node.input[0]] in _INTEGERS and kinds[node.output[0]] == _F32
+        goes_on = not reached.isdisjoint(floats) and reached.union(known).issuperset(floats)
+        if node.op_type == "Constant":
+            known.update(node.output)
+        elif begins or (goes_on and node.op_type not in _PRODUCTS):
+            found.add(i)
+            reached.update(node.output)
+    return found
+
+
+ISLANDS: Mapping[str, _Select] = MappingProxyType(
+    {
+        "timestep": _from_integers,
+        "normalisation": _of_types(_NORMS),
+        "softmax": _of_types({"Softmax", "LogSoftmax"}),
+        "all": lambda stored: set(range(len(stored.graph.node))),
+    }
+)
+
+
+def value_kinds(proto: Any) -> dict[str, int]:
+    """The element type of every value of a graph, by name; 0 for the empty name of an input left out."""
+    inferred = onnx.shape_inference.infer_shapes(proto).graph
+    kinds = {value.name: value.type.tensor_type.elem_type for value in inferred.value_info}
+    kinds |= {port.name: port.type.tensor_type.elem_type for port in (*inferred.input, *inferred.output)}
+    kinds |= {tensor.name: tensor.data_type for tensor in inferred.initializer} | {"": 0}
+    unknown = [name for node in inferred.node for name in node.output if not kinds.get(name) and name]
+    if unknown:
+        raise ValueError(f"shape inference does not know the type of {unknown[0]}, nor of {len(unknown) - 1} others")
+    return kinds
+
+
+def to_half(stored: Stored, islands: Sequence[str]) -> None:
+    """Make the graph half precision but for `islands` (names of ISLANDS), in place.
+
+    Numbers beyond the range of fp16 (masks of -1e9, say) become its largest. Raises ValueError for an unknown island.
+    """
+    unknown = sorted(set(islands) - ISLANDS.keys())
+    if unknown:
+        raise ValueError(f"no island {', '.join(unknown)}; there are {', '.join(ISLANDS)}")
+    _constants_to_weights(stored)
+    kinds, opset = value_kinds(stored.proto), opset_of(stored.proto)
+    apart = {position: name for name in islands for position in ISLANDS[name](stored)}
+    for position, name in apart.items():
+        node = stored.graph.node[position]
+        node.name = f"{ISLAND}{name}/{node.name or node.output[0]}"
+    needs = [
+        [_need(node, i, opset, position in apart) for i in range(len(node.input))]
+        for position, node in enumerate(stored.graph.node)
+    ]
+    made = {port.name: _F32 for port in stored.graph.input} | _halved_weights(stored, needs, kinds)
+    nodes: list[Any] = []
+    casts: dict[tuple[str, int], str] = {}
+
+    def as_kind(name: str, kind: int) -> str:
+        if made[name] == kind:
+            return name
+        if (name, kind) not in casts:
+            casts[name, kind] = f"{name}_{'fp16' if kind == _F16 else 'fp32'}"
+            nodes.append(helper.make_node("Cast", [name], [casts[name, kind]], casts[name, kind], to=kind))
+        return casts[name, kind]
+
+    for node, need in zip(stored.graph.node, needs, strict=True):
+        for i, name in enumerate(node.input):
+            if kinds[name] == _F32:
+                node.input[i] = as_kind(name, need[i])
+        half = _output_kind(node, need) == _F16
+        if half:
+            _halve_attributes(node)
+        made |= {name: _F16 if half else _F32 for name in node.output if kinds[name] == _F32}
+        nodes.append(node)
+    for port in stored.graph.output:
+        if kinds[port.name] == _F32 and made[port.name] == _F16:
+            _rename(nodes, port.name, f"{port.name}_inner")
+            nodes.append(helper.make_node("Cast", [f"{port.name}_inner"], [port.name], f"{port.name}_out", to=_F32))
+    del stored.graph.node[:]
+    stored.graph.node.extend(nodes)
+    del stored.graph.value_info[:]  # they said float32
+
+
+def opset_of(proto: Any) -> int:
+    """The version of the standard operators that a graph is written in."""
+    return next(int(one.version) for one in proto.opset_import if one.domain in ("", "ai.onnx"))
+
+
+def _need(node: Any, position: int, opset: int, apart: bool) -> int:
+    """The precision in which a node wants a float input."""
+    if apart or not _takes_half(node, opset):
+        return int(_F32)
+    schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
+    formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+    return int(_F32 if formal.type_str == "tensor(float)" else _F16)
+
+
+def _takes_half(node: Any, opset: int) -> bool:
+    """Whether the standard has the operation for fp16 in all its floating inputs and outputs."""
+    schema = onnx.defs.get_schema(node.op_type, opset, node.domain)
+    allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
+    if any(formal.type_str == "tensor(float)" for formal in schema.outputs[: len(node.output)]):
+        return False
+    return all(
+        "tensor(float16)" in allowed[formal.type_str]
+        for formal in (*schema.inputs, *schema.outputs[: len(node.output)])
+        if "tensor(float)" in allowed.get(formal.type_str, ())
+    )
+
+
+def _output_kind(node: Any, need: Sequence[int]) -> int:
+    """The precision of a node's float outputs: half where any input is wanted so, or where it has none."""
+    if node.input:
+        return int(_F16 if _F16 in need else _F32)
+    return int(_F16)
+
+
+def _halve_attributes(node: Any) -> None:
+    """Types that stand in attributes: of a Cast, and of what ConstantOfShape repeats."""
+    if node.op_type == "Cast":
+        for attribute in node.attribute:
+            if attribute.name == "to" and attribute.i == _F32:
+                attribute.i = _F16
+    elif node.op_type == "ConstantOfShape":
+        value = next((a.t for a in node.attribute if a.name == "value"), None)
+        array = np.zeros(1, np.float32) if value is None else numpy_helper.to_array(value)
+        if array.dtype == np.float32:
+            del node.attribute[:]
+            node.attribute.append(helper.make_attribute("value", numpy_helper.from_array(_as_half(array))))
+
+
+def _as_half(array: Array) -> Array:
+    limit = np.finfo(np.float16).max
+    finite = np.isfinite(array)
+    return np.where(finite, array.clip(-limit, limit), array).astype(np.float16)
+
+
+def _halved_weights(stored: Stored, needs: Sequence[Sequence[int]], kinds: Mapping[str, int]) -> dict[str, int]:
+    """Halve the weights that no operation wants in float32; returns the precision of all."""
+    wanted: dict[str, set[int]] = {}
+    for node, need in zip(stored.graph.node, needs, strict=True):
+        for name, kind in zip(node.input, need, strict=True):
+            wanted.setdefault(name, set()).add(kind)
+    made: dict[str, int] = {}
+    for name in stored.weights():
+        if kinds[name] == _F32:
+            made[name] = _F32 if _F32 in wanted.get(name, set()) else _F16
+            if made[name] == _F16:
+                stored.change(name, _as_half, np.float16)
+    return made
+
+
+def _constants_to_weights(stored: Stored) -> None:
+    """Float constants among the nodes become weights, which have a precision of their own."""
+    kept = []
+    for node in stored.graph.node:
+        value = next((a for a in node.attribute if a.name in ("value", "value_float", "value_floats")), None)
+        array = None if node.op_type != "Constant" or value is None else _constant(value)
+        if array is not None and array.dtype == np.float32:
+            stored.add(node.output[0], array)
+        else:
+            kept.append(node)
+    del stored.graph.node[:]
+    stored.graph.node.extend(kept)
+
+
+def _constant(value: Any) -> Array:
+    if value.name == "value":
+        return np.asarray(numpy_helper.to_array(value.t))
+    return np.array(value.f if value.name == "value_float" else list(value.floats), np.float32)
+
+
+def _rename(nodes: Iterable[Any], old: str, new: str) -> None:
+    for node in nodes:
+        for names in (node.input, node.output):
+            for i, name in enumerate(names):
+                if name == old:
+                    names[i] = new

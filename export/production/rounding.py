@@ -1,0 +1,127 @@
+"""What a half precision graph computes, on a CPU: every operation in float32, every result rounded to fp16.
+
+A GPU multiplies fp16 numbers, adds the products up in float32 and stores fp16 again. CPUs have no such kernels:
+runtimes take float32 for whole stretches of such a graph and round nothing in between, so that a comparison through
+them would see the rounded weights only. Here a graph is rewritten so that each operation reads its inputs as float32
+and its results are rounded (ties to even, overflow to infinity).
+
+Norms and softmax outside islands are taken apart first, into means, squares and exponentials that are each rounded: a
+compiler may build them so, and a network that stands it needs no island there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from counterfactory.engine.runtime.session import Array
+
+from .precision import value_kinds
+
+_F32, _F16 = TensorProto.FLOAT, TensorProto.FLOAT16
+# These move numbers or make them from types alone; nothing is rounded twice by leaving them as they are.
+_AS_THEY_ARE = frozenset({"Cast", "Constant", "ConstantOfShape", "Shape", "Size", "Reshape", "Unsqueeze", "Squeeze"})
+
+
+def rounded(half: Any) -> Any:
+    """The graph `half` (a ModelProto, changed in place and returned) with its rounding written out."""
+    _take_apart(half)
+    kinds, nodes, wide = value_kinds(half), [], {}
+
+    def widened(name: str) -> str:
+        if name not in wide:
+            wide[name] = f"{name}_wide"
+            nodes.append(helper.make_node("Cast", [name], [wide[name]], to=_F32))
+        return wide[name]
+
+    for node in half.graph.node:
+        if node.op_type in _AS_THEY_ARE:
+            nodes.append(node)
+            continue
+        for i, name in enumerate(node.input):
+            if kinds[name] == _F16:
+                node.input[i] = widened(name)
+        narrowed = [(i, name) for i, name in enumerate(node.output) if name and kinds[name] == _F16]
+        for i, name in narrowed:
+            node.output[i] = f"{name}_exact"
+        nodes.append(node)
+        nodes += [helper.make_node("Cast", [f"{name}_exact"], [name], to=_F16) for _, name in narrowed]
+    del half.graph.node[:]
+    half.graph.node.extend(nodes)
+    del half.graph.value_info[:]
+    return half
+
+
+class _Plain:
+    """Writes the plain operations that stand for one node."""
+
+    def __init__(self, graph: Any, prefix: str) -> None:
+        self.nodes: list[Any] = []
+        self._graph, self._prefix = graph, prefix
+
+    def __call__(self, kind: str, *inputs: str, out: str | None = None, **attributes: Any) -> str:
+        name = out or f"{self._prefix}_{kind}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], **attributes))
+        return name
+
+    def constant(self, value: Array) -> str:
+        name = f"{self._prefix}_constant_{len(self._graph.initializer)}"
+        self._graph.initializer.append(numpy_helper.from_array(value, name))
+        return name
+
+    def axes(self, *axes: int) -> str:
+        return self.constant(np.array(axes, np.int64))
+
+    def standardised(self, x: str, axis: int, epsilon: float) -> str:
+        """(x - mean) / sqrt(variance + epsilon) along an axis."""
+        axes = self.axes(axis)
+        off = self("Sub", x, self("ReduceMean", x, axes))
+        variance = self("ReduceMean", self("Mul", off, off), axes)
+        raised = self("Add", variance, self.constant(np.array(epsilon, np.float16)))
+        return self("Div", off, self("Sqrt", raised))
+
+
+def _take_apart(model: Any) -> None:
+    """Replace norms and softmax of fp16 by plain operations."""
+    kinds, nodes = value_kinds(model), []
+    for i, node in enumerate(model.graph.node):
+        if node.op_type in _APART and kinds[node.input[0]] == _F16:
+            plain = _Plain(model.graph, f"plain_{i}")
+            _APART[node.op_type](plain, node, {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute})
+            nodes += plain.nodes
+        else:
+            nodes.append(node)
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    del model.graph.value_info[:]
+
+
+def _instance_norm(plain: _Plain, node: Any, attributes: dict[str, Any]) -> None:
+    x, scale, bias = node.input
+    rows = plain("Reshape", x, plain.constant(np.array([0, 0, -1], np.int64)))
+    level = plain.standardised(rows, 2, attributes.get("epsilon", 1e-5))
+    scaled = plain("Mul", level, plain("Unsqueeze", scale, plain.axes(1)))
+    moved = plain("Add", scaled, plain("Unsqueeze", bias, plain.axes(1)))
+    plain("Reshape", moved, plain("Shape", x), out=node.output[0])
+
+
+def _layer_norm(plain: _Plain, node: Any, attributes: dict[str, Any]) -> None:
+    if attributes.get("axis", -1) != -1 or len(node.output) > 1:
+        raise ValueError(f"{node.name}: only norms of the last axis are known here, got {attributes}")
+    level = plain.standardised(node.input[0], -1, attributes.get("epsilon", 1e-5))
+    bias = node.input[2] if len(node.input) > 2 and node.input[2] else None
+    scaled = plain("Mul", level, node.input[1], out=None if bias else node.output[0])
+    if bias:
+        plain("Add", scaled, bias, out=node.output[0])
+
+
+def _softmax(plain: _Plain, node: Any, attributes: dict[str, Any]) -> None:
+    axes = plain.axes(attributes.get("axis", -1))
+    raised = plain("Exp", plain("Sub", node.input[0], plain("ReduceMax", node.input[0], axes)))
+    plain("Div", raised, plain("ReduceSum", raised, axes), out=node.output[0])
+
+
+_APART = {"InstanceNormalization": _instance_norm, "LayerNormalization": _layer_norm, "Softmax": _softmax}

@@ -1,0 +1,99 @@
+"""Decoders of latents: Stable Diffusion 1.x's autoencoder (Rombach et al. 2022) and the tiny one (TAESD)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from diffusers import AutoencoderKL, AutoencoderTiny
+from torch import nn
+
+from counterfactory.engine.errors import CounterfactoryError
+
+from .. import graphs
+from .denoiser import FACTOR, SMALL_FACTOR
+from .graph import PICTURE, Graph, Request, normal, static
+from .weights import fill, locate
+
+# stable-diffusion-v1-5's vae/config.json.
+KL: Mapping[str, Any] = {
+    "in_channels": 3,
+    "out_channels": 3,
+    "latent_channels": 4,
+    "layers_per_block": 2,
+    "block_out_channels": (128, 256, 512, 512),
+    "down_block_types": ("DownEncoderBlock2D",) * 4,
+    "up_block_types": ("UpDecoderBlock2D",) * 4,
+    "sample_size": 512,
+    "scaling_factor": 0.18215,
+}
+SMALL: Mapping[str, Any] = {
+    **KL,
+    "layers_per_block": 1,
+    "block_out_channels": (16, 16),
+    "down_block_types": ("DownEncoderBlock2D",) * 2,
+    "up_block_types": ("UpDecoderBlock2D",) * 2,
+    "norm_num_groups": 8,
+    "sample_size": 32,
+}
+# madebyollin/taesd's config.json.
+TINY: Mapping[str, Any] = {
+    "latent_channels": 4,
+    "encoder_block_out_channels": (64, 64, 64, 64),
+    "decoder_block_out_channels": (64, 64, 64, 64),
+    "num_encoder_blocks": (1, 3, 3, 3),
+    "num_decoder_blocks": (3, 3, 3, 1),
+    "scaling_factor": 1.0,
+}
+_SMALL_TINY = {
+    **TINY,
+    "encoder_block_out_channels": (8, 8),
+    "decoder_block_out_channels": (8, 8),
+    "num_encoder_blocks": (1, 1),
+    "num_decoder_blocks": (1, 1),
+}
+
+
+def random_vae(seed: int, small: bool = False) -> AutoencoderKL:
+    """The autoencoder with seeded weights: 84 M parameters at full size."""
+    torch.manual_seed(seed)
+    return AutoencoderKL(**(SMALL if small else KL)).eval().requires_grad_(False)
+
+
+def build(request: Request) -> AutoencoderKL | AutoencoderTiny:
+    """The autoencoder that is asked for."""
+    sources = request.sources
+    if sources is None:
+        if not request.tiny_vae:
+            return random_vae(request.seed + 2, request.small)
+        tiny = AutoencoderTiny(**(_SMALL_TINY if request.small else TINY))
+        fill(tiny, request.seed + 2)
+        return tiny.eval().requires_grad_(False)
+    named = sources.tiny_vae or sources.named("diffusion")
+    folder = locate(named)
+    folder = folder / "vae" if (folder / "vae").is_dir() else folder
+    if not (folder / "config.json").is_file():
+        raise CounterfactoryError(f"{folder} has no config.json: name the diffusers folder of an autoencoder")
+    kind = AutoencoderTiny if sources.tiny_vae else AutoencoderKL
+    return kind.from_pretrained(folder, torch_dtype=torch.float32, local_files_only=True).eval().requires_grad_(False)
+
+
+def decoder_graph(request: Request) -> Graph:
+    """latents [B, 4, h, w], scaled as the denoiser knows them, to pixel_values [B, 3, H, W] in -1..1."""
+    factor = SMALL_FACTOR if request.small else FACTOR
+    height, width = (side // factor for side in request.picture)
+    inputs = {"latents": normal(request.seed, 2, 4, *(side // factor for side in request.example))}
+    plan = static(request.batch("vae_decoder"), inputs, {"latents": (4, height, width)})
+    autoencoder = build(request)
+    autoencoder.encoder = nn.Identity()  # half of the weights, which nothing here uses
+    module = graphs.VaeDecoder(autoencoder)
+    return Graph("vae_decoder", module, inputs, ("pixel_values",), {"latents": PICTURE}, plan)
+
+
+def write_latent(request: Request, folder: Path) -> None:
+    """latent.json: how many pixels a latent stands for along a side, and its channels."""
+    factor = SMALL_FACTOR if request.small else FACTOR
+    (folder / "latent.json").write_text(json.dumps({"factor": factor, "channels": 4}) + "\n")

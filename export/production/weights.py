@@ -1,0 +1,135 @@
+"""Where weights come from: a folder, the hub at a pinned revision, or a seed; and the hash that names them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import nn
+
+from counterfactory.engine.errors import CounterfactoryError
+
+_PINNED = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})(?:/(?P<file>[\w.-]+(?:/[\w.-]+)*))?")
+_TYPES = ("*.json", "*.txt", "*.safetensors", "*.pth", "*.model")
+_NORMS = (nn.GroupNorm, nn.LayerNorm, nn.BatchNorm2d)
+_PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
+
+
+def locate(source: str, patterns: Sequence[str] = _TYPES) -> Path:
+    """The local folder or file of `source`, fetched where it is a hub id with its commit: ID@COMMIT or ID@COMMIT/FILE.
+
+    Raises CounterfactoryError for a path that does not exist, an id without a commit (weights that change under one
+    name cannot be recorded), and a hub that does not answer.
+    """
+    here = Path(source).expanduser()
+    if here.exists():
+        return here
+    pinned = _PINNED.fullmatch(source)
+    if pinned is None:
+        raise CounterfactoryError(
+            f"weights {source!r} are no existing path and no hub id with its commit; "
+            "say a folder, or ID@COMMIT with the commit's 40 hex digits"
+        )
+    from huggingface_hub import snapshot_download
+
+    wanted = [pinned["file"]] if pinned["file"] else list(patterns)
+    try:
+        folder = Path(snapshot_download(pinned["repo"], revision=pinned["revision"], allow_patterns=wanted))
+    except Exception as error:  # the client has an exception for each way to fail, and passes others through
+        raise CounterfactoryError(
+            f"weights {source} could not be fetched from the hub ({type(error).__name__}): "
+            "fetch them where there is a network and name the local folder"
+        ) from error
+    found = folder / pinned["file"] if pinned["file"] else folder
+    if not found.exists():
+        raise CounterfactoryError(f"{pinned['repo']} at {pinned['revision'][:12]} has no file {pinned['file']}")
+    return found
+
+
+def fill(module: nn.Module, seed: int) -> None:
+    """Draw every weight anew so that no part of the network is silent.
+
+    Fresh networks have parts that compute nothing: zero convolutions in a ControlNet, a vision encoder and queries
+    near zero in BLIP-2. A comparison of outputs would not see them, and a compiler may fold them away. Products keep
+    the spread of what they multiply, norms stay near one and biases near zero, tables have a spread of one half.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    done: set[int] = set()
+    with torch.no_grad():
+        for child in module.modules():
+            for name, parameter in child.named_parameters(recurse=False):
+                if id(parameter) in done:  # tied
+                    continue
+                done.add(id(parameter))
+                draw = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
+                if isinstance(child, _NORMS) or parameter.ndim < 2:
+                    draw = draw * 0.2 + (1.0 if isinstance(child, _NORMS) and name == "weight" else 0.0)
+                elif isinstance(child, _PRODUCTS):
+                    draw *= 1.4 / parameter[0].numel() ** 0.5
+                else:
+                    draw *= 0.5
+                parameter.copy_(draw)
+
+
+def digest(module: nn.Module) -> str:
+    """SHA-256, as 64 hex digits, of a module's parameters and buffers: names, types, shapes and bytes."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        array = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy()
+        found.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        found.update(array.data)
+    return found.hexdigest()
+
+
+def tensors(source: Path, prefixes: Sequence[str] = ("",)) -> dict[str, torch.Tensor]:
+    """The tensors of a checkpoint whose names begin with one of `prefixes`, in float32.
+
+    A folder of .safetensors, or one such file, is read tensor by tensor, so that a part of a large checkpoint costs
+    that part's memory; a .pth file is mapped. Raises CounterfactoryError where there is none or nothing matches.
+    """
+    found = {name: tensor.float() for name, tensor in _read(source, tuple(prefixes))}
+    if not found:
+        raise CounterfactoryError(f"{source} holds no weights whose names begin with {', '.join(prefixes)}")
+    return found
+
+
+def _read(source: Path, prefixes: tuple[str, ...]) -> Iterator[tuple[str, torch.Tensor]]:
+    files = sorted(source.glob("*.safetensors")) if source.is_dir() else [source]
+    if not files:
+        raise CounterfactoryError(f"folder {source} has no .safetensors; convert the checkpoint with safetensors")
+    for file in files:
+        try:
+            yield from _mapped(file, prefixes) if file.suffix == ".pth" else _safetensors(file, prefixes)
+        except (OSError, SafetensorError, pickle.UnpicklingError) as error:
+            raise CounterfactoryError(f"weights file {file} cannot be read: {error}") from error
+
+
+def _mapped(file: Path, prefixes: tuple[str, ...]) -> Iterator[tuple[str, torch.Tensor]]:
+    loaded: Any = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+    yield from ((name, tensor) for name, tensor in loaded.items() if name.startswith(prefixes))
+
+
+def _safetensors(file: Path, prefixes: tuple[str, ...]) -> Iterator[tuple[str, torch.Tensor]]:
+    with safe_open(str(file), framework="pt") as opened:
+        for name in opened.keys():  # noqa: SIM118 - no mapping: it cannot be iterated
+            if name.startswith(prefixes):
+                yield name, opened.get_tensor(name)
+
+
+def load(module: nn.Module, found: dict[str, torch.Tensor], source: Path) -> None:
+    """Give `module` just the tensors `found`. Raises CounterfactoryError naming what is missing, left over or odd."""
+    wanted = module.state_dict()
+    missing, extra = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
+    odd = sorted(name for name in wanted.keys() & found.keys() if wanted[name].shape != found[name].shape)
+    if missing or extra or odd:
+        parts = (("missing", missing), ("not known", extra), ("of another shape", odd))
+        said = "; ".join(f"{len(names)} {what}, first {names[0]}" for what, names in parts if names)
+        raise CounterfactoryError(f"weights of {source} do not fit {type(module).__name__}: {said}")
+    module.load_state_dict(found)

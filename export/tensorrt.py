@@ -1,0 +1,223 @@
+"""From an ONNX graph to a plan, with TensorRT-RTX or TensorRT: one network, one profile of shapes, one device.
+
+An ONNX file and the shapes of its inputs arrive; a plan and its key stand on the disk afterwards. TensorRT-RTX compiles
+for another GPU than this machine's, or with none; TensorRT compiles for the GPU that it runs on. Networks are strongly
+typed: the compiler keeps to the types of the graph. What runs a plan is counterfactory.engine.runtime.tensorrt.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime import cuda
+from counterfactory.engine.runtime.plans import PlanKey, Shapes, onnx_digest, write_key
+from counterfactory.engine.runtime.trt_library import last_heard, library_name, listen, load_library
+
+from .plan_checks import check_profile
+from .production.precision import ISLAND
+
+__all__ = ["PlanReport", "Shapes", "build_plan"]
+
+# Fused attention as compiled kernels are named in a plan's bytes.
+_FUSED_ATTENTION = re.compile(rb"_gemm_mha_v2_0x[0-9a-f]{32}")
+# Layers that compute on what they are given; all others move, shape or convert it.
+_ARITHMETIC = (
+    "ACTIVATION",
+    "ATTENTION_INPUT",
+    "CONVOLUTION",
+    "DECONVOLUTION",
+    "EINSUM",
+    "ELEMENTWISE",
+    "MATRIX_MULTIPLY",
+    "NORMALIZATION",
+    "POOLING",
+    "REDUCE",
+    "RESIZE",
+    "SCALE",
+    "SOFTMAX",
+    "UNARY",
+)
+_MULTIPLYING = ("CONVOLUTION", "DECONVOLUTION", "EINSUM", "MATRIX_MULTIPLY", "ATTENTION_INPUT")
+_PRECISIONS = {"FLOAT": "fp32", "HALF": "fp16", "BF16": "bf16"}
+_NODE = re.compile(r"\[ONNX Layer: ([^\]]+)\]")
+
+
+@dataclass(frozen=True)
+class PlanReport:
+    """A plan that was compiled: seconds taken, bytes, distinct kernels of fused attention, and the library.
+
+    `fp32_layers` are the layers outside the islands that compute in fp32, by the names of their ONNX nodes. They are
+    those of the network as it was given to the compiler, which must keep its types; a plan itself cannot be inspected
+    without its GPU.
+    """
+
+    seconds: float
+    plan_bytes: int
+    fused_attention: int
+    fp32_layers: tuple[str, ...]
+    library: str
+
+
+def build_plan(
+    onnx_path: Path,
+    plan_path: Path,
+    shapes: Mapping[str, Shapes],
+    *,
+    target: str = "sm86",
+    library: str | None = None,
+    workspace_bytes: int | None = None,
+    timing_cache: Path | None = None,
+) -> PlanReport:
+    """Compile `onnx_path` for inputs of `shapes` into `plan_path`, its key beside it.
+
+    `library` is "tensorrt_rtx" or "tensorrt", without it the first that is installed. `workspace_bytes` bounds the
+    scratch memory of the plan's layers. `timing_cache` is a file that TensorRT keeps its measurements of kernels in;
+    TensorRT-RTX measures none when it compiles, and makes no such file. Raises CounterfactoryError for shapes that
+    do not suit the graph, a graph that the library cannot read or compile, and a target that it cannot compile for; a
+    plan from before is then left as it was.
+    """
+    digest = onnx_digest(onnx_path)
+    check_profile(onnx_path, shapes)
+    compiler = load_library(library)
+    log = listen(compiler)
+    began = time.perf_counter()
+    builder = compiler.Builder(log)
+    network = _parsed(compiler, builder, onnx_path, log)
+    config = _configured(compiler, builder, target, workspace_bytes)
+    if config.add_optimization_profile(_profile(builder, shapes)) < 0:
+        raise CounterfactoryError(f"the shapes of {onnx_path} make no profile: {last_heard(log)}")
+    timings = timing_cache if compiler.__name__ == "tensorrt" else None
+    if timings is not None:
+        _take_timings(config, timings)
+    plan = builder.build_serialized_network(network, config)
+    if plan is None:
+        raise CounterfactoryError(f"{library_name(compiler)} cannot compile {onnx_path}: {last_heard(log)}")
+    seconds = time.perf_counter() - began
+    if timings is not None:
+        _write(timings, memoryview(config.get_timing_cache().serialize()))
+    content = memoryview(plan)
+    _write(plan_path, content)
+    key = PlanKey(
+        digest,
+        dict(shapes),
+        _precision(network),
+        library_name(compiler),
+        target.upper(),
+        sha256(content).hexdigest(),
+        round(seconds, 3),
+    )
+    write_key(plan_path, key)
+    return PlanReport(
+        seconds,
+        content.nbytes,
+        len(set(_FUSED_ATTENTION.findall(content))),
+        tuple(_fp32_nodes(network)),
+        key.library,
+    )
+
+
+def _parsed(compiler: Any, builder: Any, onnx_path: Path, log: Any) -> Any:
+    """The network of a graph. Raises CounterfactoryError with the operation that the parser stumbles over."""
+    typed = compiler.NetworkDefinitionCreationFlag.STRONGLY_TYPED
+    network = builder.create_network(1 << int(typed))
+    if not network.get_flag(typed):
+        raise CounterfactoryError(
+            f"{library_name(compiler)} makes no strongly typed networks; install release 10 or newer"
+        )
+    parser = compiler.OnnxParser(network, log)
+    if not parser.parse_from_file(str(onnx_path)):
+        faults = [parser.get_error(i) for i in range(parser.num_errors)]
+        texts = [f"{fault.node_operator()} {fault.node_name()}: {fault.desc()}" for fault in faults]
+        raise CounterfactoryError(
+            f"{library_name(compiler)} cannot read {onnx_path}: {'; '.join(texts) or last_heard(log)}"
+        )
+    return network
+
+
+def _aim(compiler: Any, config: Any, target: str) -> None:
+    """Compile for `target`, "sm86"; a library that cannot choose compiles for this machine's GPU: it must be that."""
+    wanted = target.upper()
+    if hasattr(compiler, "ComputeCapability"):
+        known = compiler.ComputeCapability.__members__
+        if wanted not in known or not wanted.startswith("SM"):
+            names = ", ".join(name.lower() for name in known if name.startswith("SM"))
+            raise CounterfactoryError(f"{library_name(compiler)} compiles for {names}, asked for {target}")
+        config.num_compute_capabilities = 1
+        config.set_compute_capability(known[wanted], 0)
+        return
+    here = cuda.capability(cuda.load_runtime())
+    if here != wanted:
+        raise CounterfactoryError(
+            f"{library_name(compiler)} compiles for this machine's GPU alone, which is {here}, asked for {wanted}; "
+            "compile on such a machine, or with tensorrt_rtx"
+        )
+
+
+def _configured(compiler: Any, builder: Any, target: str, workspace_bytes: int | None) -> Any:
+    config = builder.create_builder_config()
+    _aim(compiler, config, target)
+    if workspace_bytes is not None:
+        config.set_memory_pool_limit(compiler.MemoryPoolType.WORKSPACE, workspace_bytes)
+    return config
+
+
+def _profile(builder: Any, shapes: Mapping[str, Shapes]) -> Any:
+    profile = builder.create_optimization_profile()
+    for name, shape in shapes.items():
+        profile.set_shape(name, shape.min, shape.opt, shape.max)
+    return profile
+
+
+def _take_timings(config: Any, file: Path) -> None:
+    known = file.read_bytes() if file.is_file() else b""
+    # Another device's measurements would be believed if mismatches were ignored.
+    if not config.set_timing_cache(config.create_timing_cache(known), False):
+        raise CounterfactoryError(f"the timing cache {file} is of another device or release; remove it")
+
+
+def _write(path: Path, content: memoryview) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f"{path.name}.tmp")
+    aside.write_bytes(content)
+    os.replace(aside, path)  # noqa: PTH105 - half a plan never looks like a whole one
+
+
+def _layers(network: Any) -> Iterator[tuple[str, Any]]:
+    """Every layer with its ONNX node; what the parser adds to a node has no name of its own and follows it."""
+    node = ""
+    for index in range(network.num_layers):
+        layer = network.get_layer(index)
+        named = _NODE.search(layer.metadata)
+        node = named.group(1) if named else node
+        yield node, layer
+
+
+def _fp32_nodes(network: Any) -> list[str]:
+    """ONNX nodes outside the islands with a layer that computes in fp32, in order, each once."""
+    found: dict[str, None] = {}
+    for node, layer in _layers(network):
+        outputs = [layer.get_output(i).dtype.name for i in range(layer.num_outputs)]
+        if layer.type.name in _ARITHMETIC and "FLOAT" in outputs and not node.startswith(ISLAND):
+            found[node or layer.name] = None
+    return list(found)
+
+
+def _precision(network: Any) -> str:
+    """What most multiplying layers compute in: "fp16", with "int8+" before it where the graph quantises."""
+    counts: dict[str, int] = {}
+    quantised = False
+    for _, layer in _layers(network):
+        quantised |= layer.type.name == "DEQUANTIZE"
+        if layer.type.name in _MULTIPLYING:
+            kind = layer.get_input(0).dtype.name
+            counts[kind] = counts.get(kind, 0) + 1
+    most = max(counts, key=lambda kind: counts[kind]) if counts else "FLOAT"
+    return ("int8+" if quantised else "") + _PRECISIONS.get(most, most.lower())

@@ -1,0 +1,168 @@
+"""Decoding against transformers' `generate` on a small OPT, and each rule alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import OPTConfig, OPTForCausalLM
+
+from counterfactory.engine.models.decoding import DecodingSettings, decode
+
+END, VOCABULARY = 2, 24
+GREEDY = DecodingSettings("greedy", 1, 1.0, 1.0, 0, 8, 1.0, 1.0)
+BEAM = replace(GREEDY, mode="beam", beams=3)
+NUCLEUS = replace(GREEDY, mode="nucleus", top_p=0.9)
+
+
+@pytest.fixture(scope="module")
+def opt() -> OPTForCausalLM:
+    torch.manual_seed(3)
+    config = OPTConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        num_hidden_layers=2,
+        ffn_dim=48,
+        num_attention_heads=4,
+        max_position_embeddings=64,
+        word_embed_proj_dim=32,
+        bos_token_id=0,
+        pad_token_id=1,
+        eos_token_id=END,
+        tie_word_embeddings=False,
+    )
+    model = OPTForCausalLM(config).eval()
+    with torch.no_grad():
+        for name, value in model.named_parameters():  # fresh weights prefer nothing to anything
+            value.mul_(1.0 if "norm" in name else 12.0)
+        model.lm_head.weight[END] *= 3  # and hardly ever the end
+    return model
+
+
+class Rows:
+    """Rows of token ids that a model continues without a cache: slow and obvious."""
+
+    def __init__(self, model: OPTForCausalLM, prompt: list[list[int]]) -> None:
+        self.model, self.ids = model, np.array(prompt)
+
+    def logits(self) -> np.ndarray:
+        with torch.no_grad():
+            return self.model(torch.from_numpy(self.ids)).logits[:, -1].numpy()
+
+    def advance(self, tokens: np.ndarray, parents: np.ndarray) -> np.ndarray:
+        self.ids = np.concatenate([self.ids[parents], tokens[:, None]], axis=1)
+        return self.logits()
+
+
+def ours(model: OPTForCausalLM, prompt: list[int], how: DecodingSettings, seed: int = 0) -> list[int]:
+    rows = Rows(model, [prompt] * how.beams)
+    return decode(rows.logits(), rows.advance, how, prompt, END, [np.random.default_rng(seed)])[0]
+
+
+def theirs(model: OPTForCausalLM, prompt: list[int], how: DecodingSettings) -> list[int]:
+    ids = torch.tensor([prompt])
+    out = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        num_beams=how.beams,
+        min_new_tokens=how.min_tokens,
+        max_new_tokens=how.max_tokens,
+        repetition_penalty=how.repetition_penalty,
+        length_penalty=how.length_penalty,
+    )[0, len(prompt) :].tolist()
+    return out[: out.index(END)] if END in out else out
+
+
+hows = st.builds(
+    replace,
+    st.sampled_from([GREEDY, BEAM, replace(BEAM, beams=2), replace(BEAM, beams=5)]),
+    min_tokens=st.sampled_from([0, 3]),
+    max_tokens=st.sampled_from([4, 9]),
+    repetition_penalty=st.sampled_from([1.0, 1.5]),
+    length_penalty=st.sampled_from([1.0, 0.0, -1.0, 2.0]),
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(prompt=st.lists(st.integers(3, VOCABULARY - 1), min_size=2, max_size=5), how=hows)
+def test_writes_what_transformers_writes(opt: OPTForCausalLM, prompt: list[int], how: DecodingSettings) -> None:
+    assert ours(opt, [0, *prompt], how) == theirs(opt, [0, *prompt], how)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    prompts=st.lists(st.lists(st.integers(3, VOCABULARY - 1), min_size=3, max_size=3), min_size=2, max_size=4),
+    how=st.sampled_from([GREEDY, BEAM, NUCLEUS]),
+)
+def test_a_text_does_not_depend_on_its_neighbours(
+    opt: OPTForCausalLM, prompts: list[list[int]], how: DecodingSettings
+) -> None:
+    rows = Rows(opt, [prompt for prompt in prompts for _ in range(how.beams)])
+    together = decode(
+        rows.logits(), rows.advance, how, [], END, [np.random.default_rng(i) for i in range(len(prompts))]
+    )
+    for i, prompt in enumerate(prompts):
+        alone = Rows(opt, [prompt] * how.beams)
+        assert decode(alone.logits(), alone.advance, how, [], END, [np.random.default_rng(i)])[0] == together[i]
+
+
+def test_the_end_comes_from_the_logits_and_not_only_from_the_length(opt: OPTForCausalLM) -> None:
+    lengths = {len(ours(opt, [0, a, b], GREEDY)) for a in range(3, 15) for b in range(3, 15)}
+    assert len(lengths) > 2
+
+
+def fixed(probabilities: list[float]) -> tuple[np.ndarray, Callable[[np.ndarray, np.ndarray], np.ndarray]]:
+    """The same probabilities at every step."""
+    logits = np.log(np.array([probabilities], np.float32))
+    return logits, lambda _tokens, _parents: logits
+
+
+def test_nucleus_draws_by_probability_within_the_nucleus_and_never_outside() -> None:
+    logits, advance = fixed([0.1, 0.15, 1e-9, 0.3, 0.45])
+    how = replace(NUCLEUS, top_p=0.7, max_tokens=4000)
+    (text,) = decode(logits, advance, how, [], END, [np.random.default_rng(5)])
+    assert set(text) == {3, 4}
+    assert np.mean(np.array(text) == 4) == pytest.approx(0.45 / 0.75, abs=0.03)
+
+
+def test_nucleus_of_next_to_nothing_is_greedy() -> None:
+    logits, advance = fixed([0.1, 0.2, 1e-9, 0.3, 0.4])
+    assert decode(logits, advance, replace(NUCLEUS, top_p=1e-6), [], END, [np.random.default_rng(5)]) == [[4] * 8]
+
+
+def test_temperature_sharpens() -> None:
+    logits, advance = fixed([0.2, 0.2, 1e-9, 0.2, 0.4])
+    how = replace(NUCLEUS, top_p=1.0, temperature=0.1, max_tokens=500)
+    (text,) = decode(logits, advance, how, [], END, [np.random.default_rng(5)])
+    assert np.mean(np.array(text) == 4) > 0.98
+
+
+def test_the_same_random_numbers_write_the_same_text(opt: OPTForCausalLM) -> None:
+    how = replace(NUCLEUS, temperature=3.0)
+    texts = [ours(opt, [0, 5, 6], how, seed) for seed in (1, 1, 2, 3, 4)]
+    assert texts[0] == texts[1]
+    assert len({tuple(text) for text in texts}) > 2
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"mode": "diverse"}, "mode"),
+        ({"beams": 2}, "beams"),
+        ({"mode": "beam"}, "beams"),
+        ({"top_p": 0.0}, "top_p"),
+        ({"temperature": 0.0}, "temperature"),
+        ({"min_tokens": 9}, "min_tokens"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(change: dict[str, object], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        replace(GREEDY, **change)  # type: ignore[arg-type]

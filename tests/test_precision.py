@@ -1,0 +1,396 @@
+"""Half precision, islands and rounding on graphs small enough to compute by hand in NumPy; int8 and LoRA likewise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import openvino as ov
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from safetensors.torch import save_file
+from torch import nn
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime.session import Array
+from counterfactory.export.parity import assert_parity, relative_error
+from counterfactory.export.production.cpu import OnnxCpu
+from counterfactory.export.production.int8 import quantise
+from counterfactory.export.production.islands import find_islands, half_error, write_half
+from counterfactory.export.production.lora import merge_lora
+from counterfactory.export.production.precision import to_half, value_kinds
+from counterfactory.export.production.rounding import rounded
+from counterfactory.export.production.stored import Stored, fold_transposes
+
+F32, F16, I64, BOOL = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BOOL
+Port = tuple[str, int, list[Any]]
+
+
+def graph(path: Path, nodes: list[Any], inputs: list[Port], outputs: list[Port], weights: Mapping[str, Array]) -> Path:
+    """An ONNX file of `nodes` in opset 18, checked."""
+    ports = [[helper.make_tensor_value_info(*port) for port in some] for some in (inputs, outputs)]
+    tensors = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    made = helper.make_graph(nodes, "graph", *ports, tensors)
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.checker.check_model(model, full_check=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, str(path))
+    return path
+
+
+def linear(path: Path, weight: Array, *, name: str = "layer.weight") -> Path:
+    """states [B, I] times `weight` [O, I], which is transposed in the graph as PyTorch's exporter does."""
+    nodes = [
+        helper.make_node("Transpose", [name], ["turned"], perm=[1, 0]),
+        helper.make_node("MatMul", ["states", "turned"], ["product"]),
+    ]
+    out, into = weight.shape
+    return graph(path, nodes, [("states", F32, ["B", into])], [("product", F32, ["B", out])], {name: weight})
+
+
+def clock(path: Path) -> Path:
+    """A timestep's sinusoid, mixed into states that are normalised and weighed by a softmax, under a mask."""
+    rng = np.random.default_rng(0)
+    nodes = [
+        helper.make_node("MatMul", ["states", "w"], ["mixed"]),
+        helper.make_node("Cast", ["timestep"], ["time"], to=F32),
+        helper.make_node("Mul", ["time", "frequency"], ["angle"]),
+        helper.make_node("Sin", ["angle"], ["wave"]),
+        helper.make_node("Unsqueeze", ["wave", "last"], ["column"]),
+        helper.make_node("Add", ["mixed", "column"], ["timed"]),
+        helper.make_node("Constant", [], ["never"], value_float=-1e9),
+        helper.make_node("Where", ["visible", "timed", "never"], ["masked"]),
+        helper.make_node("Softmax", ["masked"], ["weights"], axis=-1),
+        helper.make_node("LayerNormalization", ["timed", "scale", "bias"], ["level"], epsilon=1e-12),
+        helper.make_node("Add", ["level", "weights"], ["found"]),
+    ]
+    inputs = [("states", F32, ["B", 64]), ("timestep", I64, ["B"]), ("visible", BOOL, ["B", 16])]
+    weights: dict[str, Array] = {
+        "w": (rng.standard_normal((64, 16)) / 8).astype(np.float32),
+        "frequency": np.float32(0.37) * np.ones((), np.float32),
+        "last": np.array([1], np.int64),
+        "scale": np.ones(16, np.float32),
+        "bias": np.zeros(16, np.float32),
+    }
+    return graph(path, nodes, inputs, [("found", F32, ["B", 16]), ("timed", F32, ["B", 16])], weights)
+
+
+def clock_feeds() -> dict[str, Array]:
+    rng = np.random.default_rng(1)
+    visible = np.ones((3, 16), bool)
+    visible[:, 3] = False
+    return {
+        "states": rng.standard_normal((3, 64)).astype(np.float32),
+        "timestep": np.array([999, 5, 501]),
+        "visible": visible,
+    }
+
+
+def evaluated(path: Path, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    """By ONNX's own reference implementation: slow, obvious, and true to the types in the graph."""
+    model = onnx.load(str(path))
+    onnx.checker.check_model(model, full_check=True)
+    names = [port.name for port in model.graph.output]
+    return dict(zip(names, ReferenceEvaluator(model).run(None, dict(feeds)), strict=True))
+
+
+def half_of(full: Path, islands: tuple[str, ...]) -> Path:
+    return write_half(full, full.parent / "+".join(("half", *islands)) / "model.onnx", islands)
+
+
+def test_a_half_graph_computes_in_fp16_and_speaks_float32(tmp_path: Path) -> None:
+    weight = np.random.default_rng(2).standard_normal((8, 32)).astype(np.float32)
+    half = half_of(linear(tmp_path / "model.onnx", weight), ())
+    states = np.random.default_rng(3).standard_normal((5, 32)).astype(np.float32)
+    found = evaluated(half, {"states": states})["product"]
+    assert found.dtype == np.float32
+    wanted = states.astype(np.float16) @ weight.astype(np.float16).T
+    np.testing.assert_allclose(found, wanted.astype(np.float32), rtol=2e-3, atol=2e-3)
+    assert np.array_equal(found, found.astype(np.float16)), "the result was not stored in fp16"
+    (stored,) = onnx.load(str(half)).graph.initializer
+    assert (stored.name, stored.data_type, list(stored.dims)) == ("layer.weight", F16, [32, 8])
+
+
+def test_an_island_stays_in_float32_and_only_it(tmp_path: Path) -> None:
+    full = clock(tmp_path / "model.onnx")
+    half = onnx.load(str(half_of(full, ("timestep", "softmax"))))
+    kinds = value_kinds(half)
+    types = {node.output[0]: kinds[node.output[0]] for node in half.graph.node}
+    assert [types[name] for name in ("time", "angle", "wave", "column", "weights")] == [F32] * 5
+    assert [types[name] for name in ("mixed", "timed_inner", "masked", "level")] == [F16] * 4
+    islands = {node.op_type for node in half.graph.node if node.name.startswith("island/")}
+    assert islands == {"Cast", "Mul", "Sin", "Unsqueeze", "Softmax"}
+    assert [kinds[port.name] for port in (*half.graph.input, *half.graph.output)] == [F32, I64, BOOL, F32, F32]
+
+
+def test_an_angle_needs_its_island(tmp_path: Path) -> None:
+    full, feeds = clock(tmp_path / "model.onnx"), clock_feeds()
+    wanted = evaluated(full, feeds)["timed"]
+    off = {islands: relative_error(evaluated(half_of(full, islands), feeds)["timed"], wanted) for islands in ISLANDS}
+    assert off[()] > 5 * off["timestep",]
+    assert off["timestep",] < 1e-3
+
+
+ISLANDS: tuple[tuple[str, ...], ...] = ((), ("timestep",))
+
+
+def test_everything_on_an_island_is_the_float32_graph(tmp_path: Path) -> None:
+    full, feeds = clock(tmp_path / "model.onnx"), clock_feeds()
+    found, wanted = evaluated(half_of(full, ("all",)), feeds), evaluated(full, feeds)
+    for name, array in wanted.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_numbers_beyond_fp16_become_its_largest(tmp_path: Path) -> None:
+    half = onnx.load(str(half_of(clock(tmp_path / "model.onnx"), ())))
+    never = next(t for t in half.graph.initializer if t.name == "never")
+    assert numpy_helper.to_array(never) == -65504
+
+
+def test_operations_that_know_no_fp16_stay_in_float32(tmp_path: Path) -> None:
+    """Range has none in the standard, and the scales of a Resize are float32 whatever it resizes."""
+    nodes = [
+        helper.make_node("Range", ["zero", "four", "one"], ["steps"]),
+        helper.make_node("Add", ["picture", "steps"], ["ramp"]),
+        helper.make_node("Resize", ["ramp", "", "scales"], ["larger"], mode="nearest"),
+    ]
+    weights: dict[str, Array] = {
+        "zero": np.array(0, np.float32),
+        "four": np.array(4, np.float32),
+        "one": np.array(1, np.float32),
+        "scales": np.array([1, 1, 2, 2], np.float32),
+    }
+    ports = [("picture", F32, [1, 1, 4, 4])], [("larger", F32, [1, 1, 8, 8])]
+    full = graph(tmp_path / "model.onnx", nodes, *ports, weights)
+    picture = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4)
+    half = half_of(full, ())
+    found = evaluated(half, {"picture": picture})["larger"]
+    np.testing.assert_array_equal(found, (picture + np.arange(4)).repeat(2, 2).repeat(2, 3))
+    assert value_kinds(onnx.load(str(half)))["ramp"] == F16
+
+
+def test_unknown_islands_and_inner_graphs_are_refused(tmp_path: Path) -> None:
+    stored = Stored.read(clock(tmp_path / "model.onnx"))
+    with pytest.raises(ValueError, match="no island atlantis; there are timestep"):
+        to_half(stored, ["atlantis"])
+    branch = helper.make_graph(
+        [helper.make_node("Neg", ["x"], ["y"])], "b", [], [helper.make_tensor_value_info("y", F32, [1])]
+    )
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch, name="choice")
+    ports = [("x", F32, [1]), ("c", BOOL, [1])], [("y", F32, [1])]
+    path = graph(tmp_path / "if.onnx", [node], *ports, {})
+    with pytest.raises(ValueError, match=r"node choice \(If\) holds a graph of its own"):
+        Stored.read(path)
+
+
+@pytest.mark.parametrize("islands", [(), ("normalisation",), ("timestep", "normalisation", "softmax")])
+def test_rounding_says_what_fp16_kernels_compute(tmp_path: Path, islands: tuple[str, ...]) -> None:
+    """The reference implementation runs the fp16 graph in fp16; the rounded graph must agree, on any runtime."""
+    full, feeds = clock(tmp_path / "model.onnx"), clock_feeds()
+    half = half_of(full, islands)
+    beside = half.with_name("rounded.onnx")
+    onnx.save(rounded(onnx.load(str(half))), str(beside))
+    found, exact = OnnxCpu(beside, as_written=True).run(feeds), evaluated(half, feeds)
+    for name, array in exact.items():
+        assert relative_error(found[name], array) < 1e-3
+    assert relative_error(found["timed"], evaluated(full, feeds)["timed"]) > 0
+
+
+def test_rounding_is_not_optimised_away(tmp_path: Path) -> None:
+    """2048 + 1 is 2048 in fp16: a runtime that kept float32 between the two additions would say 1."""
+    nodes = [helper.make_node("Add", ["x", "one"], ["more"]), helper.make_node("Add", ["more", "less"], ["y"])]
+    weights: dict[str, Array] = {"one": np.ones(4, np.float32), "less": np.full(4, -2048, np.float32)}
+    full = graph(tmp_path / "model.onnx", nodes, [("x", F32, [4])], [("y", F32, [4])], weights)
+    x = np.array([2048, 1, 2, 3], np.float32)
+    exact = {"y": x + 1 - 2048}
+    error = half_error(half_of(full, ()), {"x": x}, exact)
+    assert error == pytest.approx(1 / 2046)  # the first is 0 and not 1, the others are exact
+
+
+def test_statistics_in_fp16_overflow_and_islands_save_them(tmp_path: Path) -> None:
+    """Squares of 400 are beyond fp16: the measurement must find the island, and give up the one nobody needs."""
+    nodes = [
+        helper.make_node("MatMul", ["states", "w"], ["loud"]),
+        helper.make_node("LayerNormalization", ["loud", "scale"], ["level"]),
+        helper.make_node("Softmax", ["level"], ["found"], axis=-1),
+    ]
+    weights: dict[str, Array] = {"w": 400 * np.eye(32, dtype=np.float32), "scale": np.ones(32, np.float32)}
+    ports = [("states", F32, ["B", 32])], [("found", F32, ["B", 32])]
+    full = graph(tmp_path / "full" / "model.onnx", nodes, *ports, weights)
+    feeds = {"states": np.random.default_rng(5).standard_normal((4, 32)).astype(np.float32)}
+    measured = find_islands(full, tmp_path / "work", feeds, evaluated(full, feeds), 1e-2)
+    assert measured.islands == ("normalisation",)
+    assert measured.errors["none"] > 0.5
+    assert measured.errors["normalisation"] < 5e-3
+    assert set(measured.errors) == {"normalisation+softmax", "normalisation", "none"}
+    strict = find_islands(full, tmp_path / "work", feeds, evaluated(full, feeds), 1e-9)
+    assert strict.islands == ("normalisation", "softmax")
+
+
+def test_large_weights_stand_beside_the_graph_and_notes_of_the_machine_do_not(tmp_path: Path) -> None:
+    weight = np.random.default_rng(2).standard_normal((64, 32)).astype(np.float32)
+    full = linear(tmp_path / "model.onnx", weight)
+    model = onnx.load(str(full))
+    model.graph.node[0].metadata_props.add(key="pkg.torch.onnx.stack_trace", value="/home/somebody/model.py")
+    onnx.save(model, str(full))
+    stored = Stored.read(full)
+    stored.save(tmp_path / "saved" / "model.onnx")
+    saved = tmp_path / "saved" / "model.onnx"
+    assert saved.with_name("model.onnx.data").stat().st_size == weight.nbytes
+    assert b"somebody" not in saved.read_bytes()
+    assert saved.stat().st_size < 2000
+    again = Stored.read(saved)
+    np.testing.assert_array_equal(again.weight("layer.weight"), weight)
+    assert fold_transposes(again) == 1
+    again.save(saved)  # over the very file that it reads
+    np.testing.assert_array_equal(Stored.read(saved).weight("layer.weight"), weight.T)
+    feeds = {"states": np.random.default_rng(3).standard_normal((2, 32)).astype(np.float32)}
+    assert_parity(evaluated(saved, feeds)["product"], feeds["states"] @ weight.T, "f32")
+
+
+# --- int8 ---
+
+
+def int8_of(full: Path, ranges: Mapping[str, float], islands: tuple[str, ...] | None = None) -> Path:
+    stored = Stored.read(full)
+    quantise(stored, ranges)
+    if islands is not None:
+        to_half(stored, islands)
+    path = full.parent / f"int8{islands}" / "model.onnx"
+    stored.save(path)
+    return path
+
+
+@pytest.mark.parametrize("islands", [None, ()])
+def test_a_layer_is_multiplied_in_integers_as_by_hand(tmp_path: Path, islands: tuple[str, ...] | None) -> None:
+    rng = np.random.default_rng(3)
+    weight = rng.standard_normal((8, 32)).astype(np.float32)
+    weight[3] *= 20  # one loud channel must not cost the others their levels
+    states = rng.uniform(-1, 1, (64, 32)).astype(np.float32)
+    path = int8_of(linear(tmp_path / "model.onnx", weight), {"states": 1.0}, islands)
+    scale = (np.abs(weight).max(1, keepdims=True) / 127).astype(np.float16).astype(np.float32)
+    levels = np.round(weight / scale).clip(-127, 127) * scale
+    wanted = (np.round(states * 127).clip(-128, 127) / 127) @ levels.T
+    stored = Stored.read(path)
+    assert stored.weight("layer.weight").dtype == np.int8
+    kinds = value_kinds(stored.proto)
+    wide = F32 if islands is None else F16
+    assert (kinds["layer.weight_dq"], kinds["states_dq"]) == (wide, wide)
+    found = evaluated(path, {"states": states})["product"]
+    assert_parity(found, wanted, "f32" if islands is None else "fp16")
+
+
+def test_openvino_and_onnx_runtime_read_the_same_integers(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    weight, states = (rng.standard_normal(shape).astype(np.float32) for shape in ((16, 24), (8, 24)))
+    path = int8_of(linear(tmp_path / "model.onnx", weight), {"states": float(np.abs(states).max())}, ())
+    core = ov.Core()
+    compiled = core.compile_model(core.read_model(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    wanted = evaluated(path, {"states": states})["product"]
+    assert_parity(compiled({"states": states})["product"], wanted, "fp16")
+    assert_parity(OnnxCpu(path).run({"states": states})["product"], wanted, "fp16")
+    assert relative_error(wanted, states @ weight.T) > 1e-3, "nothing was rounded to eight bits"
+
+
+def test_layers_that_are_kept_and_layers_without_a_range(tmp_path: Path) -> None:
+    weight = np.random.default_rng(3).standard_normal((8, 32)).astype(np.float32)
+    kept = linear(tmp_path / "a" / "model.onnx", weight, name="unet.conv_out.weight")
+    stored = Stored.read(kept)
+    assert quantise(stored, {}) == 0
+    stored = Stored.read(linear(tmp_path / "b" / "model.onnx", weight))
+    with pytest.raises(ValueError, match="activation states has no range"):
+        quantise(stored, {})
+
+
+# --- LoRA ---
+
+
+class Layers(nn.Module):
+    """A linear layer and a convolution, named as in a UNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.ModuleDict({"to_q": nn.Linear(6, 4, bias=False), "conv": nn.Conv2d(3, 5, 3)})
+        torch.manual_seed(0)
+        for parameter in self.parameters():
+            nn.init.normal_(parameter)
+
+
+def pairs() -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    shapes = {"q_down": (2, 6), "q_up": (4, 2), "c_down": (2, 3, 3, 3), "c_up": (5, 2, 1, 1)}
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+def kohya(p: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {
+        "lora_unet_down_to_q.lora_down.weight": p["q_down"],
+        "lora_unet_down_to_q.lora_up.weight": p["q_up"],
+        "lora_unet_down_to_q.alpha": torch.tensor(1.0),
+        "lora_unet_down_conv.lora_down.weight": p["c_down"],
+        "lora_unet_down_conv.lora_up.weight": p["c_up"],
+        "lora_unet_down_conv.alpha": torch.tensor(1.0),
+    }
+
+
+def peft(p: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    # No alpha: the rank stands for it, so that the delta is twice that of alpha 1 at rank 2.
+    return {
+        "unet.down.to_q.lora_A.weight": p["q_down"],
+        "unet.down.to_q.lora_B.weight": p["q_up"],
+        "unet.down.conv.lora.down.weight": p["c_down"],
+        "unet.down.conv.lora.up.weight": p["c_up"],
+    }
+
+
+@pytest.mark.parametrize(("form", "scale"), [(kohya, 0.5), (peft, 1.0)])
+def test_a_lora_is_merged_as_by_hand(
+    tmp_path: Path, form: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]], scale: float
+) -> None:
+    given, layers = pairs(), Layers()
+    before = {name: value.clone() for name, value in layers.state_dict().items()}
+    save_file(form(given), tmp_path / "lora.safetensors")
+    assert merge_lora(layers, tmp_path / "lora.safetensors", 0.7) == 2
+    linear_delta, conv_delta = np.zeros((4, 6)), np.zeros((5, 3, 3, 3))
+    q_down, q_up, c_down, c_up = (given[name].numpy() for name in ("q_down", "q_up", "c_down", "c_up"))
+    for rank in range(2):
+        linear_delta += np.outer(q_up[:, rank], q_down[rank])
+        for out in range(5):
+            conv_delta[out] += c_up[out, rank, 0, 0] * c_down[rank]
+    after = {name: value.detach().numpy() for name, value in layers.state_dict().items()}
+    for name, delta in (("down.to_q.weight", linear_delta), ("down.conv.weight", conv_delta)):
+        np.testing.assert_allclose(after[name], before[name].numpy() + 0.7 * scale * delta, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(after["down.conv.bias"], before["down.conv.bias"].numpy())
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"lora_te_text_model_x.lora_down.weight": torch.ones(1)}, "changes the text encoder too"),
+        ({"lora_unet_up_to_k.lora_down.weight": torch.ones(2, 6)}, "belongs to no layer"),
+        ({"lora_unet_down_to_q.lora_up.weight": None}, r"has \['alpha', 'down'\], a pair needs down and up"),
+        ({"lora_unet_down_to_q.lora_up.weight": torch.ones(4, 3)}, r"goes down to 2 channels and up from \[3\]"),
+        ({"lora_unet_down_to_q.lora_up.weight": torch.ones(9, 2)}, r"shape \[9, 6\], the layer \[4, 6\]"),
+    ],
+)
+def test_loras_that_do_not_fit_change_nothing(
+    tmp_path: Path, change: dict[str, torch.Tensor | None], said: str
+) -> None:
+    layers = Layers()
+    before = {name: value.clone() for name, value in layers.state_dict().items()}
+    tensors = {name: value for name, value in (kohya(pairs()) | change).items() if value is not None}
+    save_file(tensors, tmp_path / "lora.safetensors")
+    with pytest.raises(CounterfactoryError, match=said):
+        merge_lora(layers, tmp_path / "lora.safetensors")
+    for name, value in layers.state_dict().items():
+        assert torch.equal(value, before[name])
+
+
+def test_a_folder_of_loras_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CounterfactoryError, match="is a folder: name the LoRA's file in it"):
+        merge_lora(Layers(), tmp_path)

@@ -1,0 +1,505 @@
+"""Every session class keeps one contract: OpenVINO, ONNX Runtime on the CPU, TensorRT over a stand-in for its device.
+
+Two networks go through all of them: one of fixed shapes, as a denoiser is, and a decoder whose cache grows and whose
+rows are taken from one another, as a beam search does.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from stand_in_gpu import Context, Engine, Library, Memory
+from torch import nn
+from torch.nn import functional as F
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime import onnxruntime as ort_sessions
+from counterfactory.engine.runtime import openvino as openvino_sessions
+from counterfactory.engine.runtime import tensorrt as tensorrt_sessions
+from counterfactory.engine.runtime.cuda import Cuda
+from counterfactory.engine.runtime.plans import Shapes
+from counterfactory.export.onnx import to_onnx
+from counterfactory.export.parity import assert_parity
+
+Arrays = dict[str, Any]
+ROWS, WIDTH = 3, 8
+
+
+class Picture(nn.Module):
+    """x [B, 4, H, W] and bias [B, 8] to y [B, 8, H, W] and mean [B, 8]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.norm = nn.Conv2d(4, 8, 3, padding=1), nn.GroupNorm(2, 8)
+        self.heads = nn.Linear(8, 24)
+
+    def forward(self, x: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        states = self.norm(self.into(x)) + bias[:, :, None, None]
+        rows = states.flatten(2).transpose(1, 2)
+        q, k, v = self.heads(rows)[:, None].chunk(3, -1)
+        y = (rows + F.scaled_dot_product_attention(q, k, v)[:, 0]).transpose(1, 2).reshape(states.shape)
+        return y, y.mean((2, 3))
+
+
+class Decoder(nn.Module):
+    """x [B, S, D], past [B, P, D], parents [B] to state [B, D] and keys [B, P + S, D]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.key, self.out = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: torch.Tensor, past: torch.Tensor, parents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        keys = torch.cat([past[parents], self.key(x)], 1)
+        weights = (x[:, -1:] @ keys.transpose(1, 2)).softmax(-1)
+        return self.out(weights @ keys)[:, 0], keys
+
+
+@dataclass
+class Networks:
+    """Both networks, as modules and as ONNX."""
+
+    picture: nn.Module
+    decoder: nn.Module
+    picture_onnx: Path
+    decoder_onnx: Path
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory: pytest.TempPathFactory) -> Networks:
+    folder = tmp_path_factory.mktemp("networks")
+    torch.manual_seed(0)
+    picture, decoder = Picture().eval(), Decoder().eval()
+    picture_onnx, decoder_onnx = folder / "picture" / "model.onnx", folder / "decoder.onnx"
+    picture_onnx.parent.mkdir()
+    size = {0: "batch", 2: "height", 3: "width"}
+    to_onnx(
+        picture,
+        {"x": torch.randn(2, 4, 6, 5), "bias": torch.randn(2, 8)},
+        ["y", "mean"],
+        picture_onnx,
+        {"x": size, "bias": {0: "batch"}},
+    )
+    to_onnx(
+        decoder,
+        {"x": torch.randn(2, 2, WIDTH), "past": torch.randn(2, 3, WIDTH), "parents": torch.tensor([1, 0])},
+        ["state", "keys"],
+        decoder_onnx,
+        {"x": {0: "batch", 1: "tokens"}, "past": {0: "batch", 1: "past"}, "parents": {0: "batch"}},
+    )
+    return Networks(picture, decoder, picture_onnx, decoder_onnx)
+
+
+@dataclass
+class Runtime:
+    """One way of opening both networks, for batches of ROWS."""
+
+    picture: Callable[[], Any]
+    decoder: Callable[[], Any]
+    again: Callable[..., Any]
+    memory: Memory | None = None
+    contexts: list[Context] = field(default_factory=list)
+
+
+def over_openvino(networks: Networks) -> Runtime:
+    def opened(path: Path, batch: int = ROWS, **more: Any) -> Any:
+        return openvino_sessions.open_session(path, batch=batch, precision="f32", **more)
+
+    sizes = {"x": (6, 5)}
+    return Runtime(lambda: opened(networks.picture_onnx, sizes=sizes), lambda: opened(networks.decoder_onnx), opened)
+
+
+def over_onnxruntime(networks: Networks) -> Runtime:
+    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its sessions go unchecked")
+
+    def opened(path: Path, batch: int = ROWS, **more: Any) -> Any:
+        return ort_sessions.open_session(path, batch=batch, provider="cpu", **more)
+
+    sizes = {"x": (6, 5)}
+    return Runtime(lambda: opened(networks.picture_onnx, sizes=sizes), lambda: opened(networks.decoder_onnx), opened)
+
+
+def over_a_stand_in(networks: Networks) -> Runtime:
+    memory, contexts = Memory(), []
+    picture = {"x": Shapes.static(ROWS, 4, 6, 5), "bias": Shapes.static(ROWS, 8)}
+    decoder = {
+        "x": Shapes((1, 1, WIDTH), (ROWS, 1, WIDTH), (4, 6, WIDTH)),
+        "past": Shapes((1, 0, WIDTH), (ROWS, 8, WIDTH), (4, 12, WIDTH)),
+        "parents": Shapes((1,), (ROWS,), (4,)),
+    }
+
+    def opened(path: Path, profile: Mapping[str, Shapes], batch: int = ROWS, **more: Any) -> Any:
+        contexts.append(Engine(path, profile, memory).create_execution_context())
+        return tensorrt_sessions.bind(path.stem, Library(), contexts[-1], Cuda(memory), batch, more.get("sizes") or {})
+
+    return Runtime(
+        lambda: opened(networks.picture_onnx, picture),
+        lambda: opened(networks.decoder_onnx, decoder),
+        lambda path, **more: opened(path, picture if path == networks.picture_onnx else decoder, **more),
+        memory,
+        contexts,
+    )
+
+
+@pytest.fixture(params=[over_openvino, over_onnxruntime, over_a_stand_in], ids=["openvino", "onnxruntime", "tensorrt"])
+def runtime(request: pytest.FixtureRequest, networks: Networks) -> Runtime:
+    made: Runtime = request.param(networks)
+    return made
+
+
+@pytest.fixture(params=[over_onnxruntime, over_a_stand_in], ids=["onnxruntime", "tensorrt"])
+def holding(request: pytest.FixtureRequest, networks: Networks) -> Runtime:
+    """Those with a device to hold things on; on a CPU an array is as good."""
+    made: Runtime = request.param(networks)
+    return made
+
+
+def picture_feeds(seed: int) -> Arrays:
+    random = np.random.default_rng(seed)
+    shapes = {"x": (ROWS, 4, 6, 5), "bias": (ROWS, 8)}
+    return {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def decoder_feeds(seed: int, tokens: int, past: Any) -> Arrays:
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((ROWS, tokens, WIDTH)).astype(np.float32)
+    return {"x": x, "past": past, "parents": random.integers(0, ROWS, ROWS)}
+
+
+NOTHING = np.zeros((ROWS, 0, WIDTH), np.float32)
+
+
+def wanted(module: nn.Module, feeds: Arrays, outputs: tuple[str, ...]) -> Arrays:
+    with torch.no_grad():
+        found = module(*(torch.from_numpy(array) for array in feeds.values()))
+    return {name: value.numpy() for name, value in zip(outputs, found, strict=True)}
+
+
+def test_it_computes_what_the_module_does(runtime: Runtime, networks: Networks) -> None:
+    session = runtime.picture()
+    for seed in range(3):
+        feeds = picture_feeds(seed)
+        found = session.run(feeds)
+        for name, array in wanted(networks.picture, feeds, ("y", "mean")).items():
+            assert_parity(found[name], array, "f32")
+    session = runtime.decoder()
+    for seed, (tokens, past) in enumerate([(5, 0), (1, 5), (2, 6)]):
+        keys = np.random.default_rng(seed).standard_normal((ROWS, past, WIDTH)).astype(np.float32)
+        feeds = decoder_feeds(seed, tokens, keys)
+        found = session.run(feeds)
+        for name, array in wanted(networks.decoder, feeds, ("state", "keys")).items():
+            assert_parity(found[name], array, "f32")
+
+
+def test_its_signature_says_what_is_fixed(runtime: Runtime) -> None:
+    ports = {port.name: (port.shape, port.dtype) for port in runtime.picture().signature.inputs}
+    assert ports == {"x": ((ROWS, 4, 6, 5), "float32"), "bias": ((ROWS, 8), "float32")}
+    signature = runtime.decoder().signature
+    ports = {port.name: (port.shape, port.dtype) for port in signature.inputs}
+    assert ports == {
+        "x": ((ROWS, None, WIDTH), "float32"),
+        "past": ((ROWS, None, WIDTH), "float32"),
+        "parents": ((ROWS,), "int64"),
+    }
+    assert [(port.name, port.dtype) for port in signature.outputs] == [("state", "float32"), ("keys", "float32")]
+
+
+def test_what_it_gave_and_took_stays_as_it_is(runtime: Runtime) -> None:
+    session, feeds = runtime.picture(), picture_feeds(0)
+    before = {name: array.copy() for name, array in feeds.items()}
+    first = session.run(feeds)
+    kept = {name: array.copy() for name, array in first.items()}
+    session.run(picture_feeds(1))
+    for name in kept:
+        np.testing.assert_array_equal(first[name], kept[name])
+        first[name][...] = 0  # the caller may do what it likes with them
+    for name in before:
+        np.testing.assert_array_equal(feeds[name], before[name])
+    again = session.run(feeds)
+    for name in kept:
+        np.testing.assert_array_equal(again[name], kept[name])
+
+
+def test_an_array_that_is_not_contiguous_is_taken_as_it_reads(runtime: Runtime) -> None:
+    session, feeds = runtime.picture(), picture_feeds(0)
+    turned = feeds | {"x": np.ascontiguousarray(feeds["x"].transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2)}
+    assert not turned["x"].flags.c_contiguous
+    np.testing.assert_array_equal(session.run(turned)["y"], session.run(feeds)["y"])
+    session, feeds = runtime.decoder(), decoder_feeds(0, 2, NOTHING)
+    turned = feeds | {"x": np.asfortranarray(feeds["x"])}
+    assert not turned["x"].flags.c_contiguous
+    np.testing.assert_array_equal(session.run(turned)["keys"], session.run(feeds)["keys"])
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"bias": None}, r"takes inputs \['bias', 'x'\], got \['x'\]"),
+        ({"hint": np.zeros(1)}, r"takes inputs \['bias', 'x'\], got \['bias', 'hint', 'x'\]"),
+        ({"bias": np.zeros((ROWS, 8))}, r"takes bias as float32 \[3, 8\], got float64 \[3, 8\]"),
+        ({"bias": np.zeros((ROWS, 9), np.float32)}, r"takes bias as float32 \[3, 8\], got float32 \[3, 9\]"),
+        ({"x": np.zeros((2, 4, 6, 5), np.float32)}, r"takes x as float32 \[3, 4, 6, 5\], got float32 \[2, 4, 6, 5\]"),
+    ],
+)
+def test_feeds_that_do_not_fit_are_refused_by_name(runtime: Runtime, change: Arrays, says: str) -> None:
+    feeds = {name: array for name, array in (picture_feeds(0) | change).items() if array is not None}
+    with pytest.raises(CounterfactoryError, match=says):
+        runtime.picture().run(feeds)
+
+
+def test_a_held_output_feeds_the_next_run(runtime: Runtime) -> None:
+    session = runtime.decoder()
+    plain: list[Any] = []
+    held: list[Any] = []
+    for results, hold in ((plain, ()), (held, ("keys",))):
+        past: Any = NOTHING
+        for step, tokens in enumerate((4, 1, 1, 2)):
+            out = session.run(decoder_feeds(step, tokens, past), hold=hold)
+            past = out["keys"]
+            results.append(out["state"])
+            assert past.shape == (ROWS, sum((4, 1, 1, 2)[: step + 1]), WIDTH)
+            assert hold or isinstance(past, np.ndarray)
+    for one, other in zip(plain, held, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_held_output_outlives_later_runs(runtime: Runtime) -> None:
+    session = runtime.decoder()
+    first = session.run(decoder_feeds(0, 4, NOTHING), hold=["keys"])["keys"]
+    expected = session.run(decoder_feeds(1, 1, first))["state"]
+    others = [session.run(decoder_feeds(2 + i, 4, NOTHING), hold=["keys"])["keys"] for i in range(3)]
+    np.testing.assert_array_equal(session.run(decoder_feeds(1, 1, first))["state"], expected)
+    assert len({id(one) for one in others}) == 3
+
+
+def test_a_network_of_fixed_shapes_holds_too(runtime: Runtime) -> None:
+    session, feeds = runtime.picture(), picture_feeds(0)
+    plain = session.run(feeds)
+    held = session.run(feeds, hold=["mean"])
+    np.testing.assert_array_equal(held["y"], plain["y"])
+    other = picture_feeds(1)
+    expected = session.run(other | {"bias": plain["mean"]})
+    found = session.run(other | {"bias": held["mean"]})  # after another run wrote to its place
+    np.testing.assert_array_equal(found["y"], expected["y"])
+
+
+def test_what_is_held_is_no_array(holding: Runtime) -> None:
+    held = holding.decoder().run(decoder_feeds(0, 2, NOTHING), hold=["keys"])["keys"]
+    assert not isinstance(held, np.ndarray)
+
+
+def test_holding_what_it_does_not_give_is_refused(holding: Runtime) -> None:
+    with pytest.raises(CounterfactoryError, match=r"gives \['mean', 'y'\], asked to hold \['latents'\]"):
+        holding.picture().run(picture_feeds(0), hold=["latents"])
+
+
+def test_what_another_session_holds_is_refused(holding: Runtime) -> None:
+    one, other = holding.decoder(), holding.decoder()
+    held = one.run(decoder_feeds(0, 2, NOTHING), hold=["keys"])["keys"]
+    with pytest.raises(CounterfactoryError, match="fed past that another session holds"):
+        other.run(decoder_feeds(0, 2, held))
+
+
+@pytest.mark.parametrize("opener", [over_openvino, over_onnxruntime], ids=["openvino", "onnxruntime"])
+def test_files_that_are_missing_or_no_models_are_refused(
+    opener: Callable[[Networks], Runtime], networks: Networks, tmp_path: Path
+) -> None:
+    again = opener(networks).again
+    with pytest.raises(CounterfactoryError, match=r"no.onnx is missing"):
+        again(tmp_path / "no.onnx")
+    (tmp_path / "bad.onnx").write_bytes(b"not a graph")
+    with pytest.raises(CounterfactoryError, match=r"bad.onnx (is no ONNX file|cannot be loaded)"):
+        again(tmp_path / "bad.onnx")
+
+
+@pytest.mark.parametrize("opener", [over_openvino, over_onnxruntime], ids=["openvino", "onnxruntime"])
+def test_one_thread_computes_the_same(opener: Callable[[Networks], Runtime], networks: Networks) -> None:
+    runtime, feeds = opener(networks), picture_feeds(0)
+    alone = runtime.again(networks.picture_onnx, threads=1, sizes={"x": (6, 5)})
+    assert_parity(alone.run(feeds)["y"], runtime.picture().run(feeds)["y"], "f32")
+
+
+# What follows is each runtime's own.
+
+
+@pytest.mark.parametrize(
+    ("opened", "says"),
+    [
+        ({"sizes": {"past": (2, 9)}}, "has past of 8 along axis 2, asked for 9"),
+        ({"sizes": {"latents": (2, 9)}}, r"takes \['parents', 'past', 'x'\], asked for sizes of \['latents'\]"),
+    ],
+)
+def test_a_graph_is_not_opened_for_shapes_that_it_has_not(
+    networks: Networks, opened: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(CounterfactoryError, match=says):
+        over_onnxruntime(networks).again(networks.decoder_onnx, **opened)
+
+
+def test_the_threads_asked_for_are_those_of_onnxruntime(networks: Networks) -> None:
+    session = over_onnxruntime(networks).again(networks.decoder_onnx, threads=1)
+    assert session._session.get_session_options().intra_op_num_threads == 1
+
+
+def test_a_gpu_that_is_not_there_is_an_error_and_never_the_cpu(networks: Networks, tmp_path: Path) -> None:
+    library = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its refusals go unchecked")
+    for provider, name in (("cuda", "CUDAExecutionProvider"), ("tensorrt", "TensorrtExecutionProvider")):
+        if name in library.get_available_providers() and Path("/dev/nvidiactl").exists():
+            pytest.skip("this machine has a GPU: that its absence is refused goes unchecked")
+        with pytest.raises(CounterfactoryError, match=f"{name}"):
+            ort_sessions.open_session(
+                networks.picture_onnx, batch=ROWS, provider=provider, sizes={"x": (6, 5)}, cache=tmp_path
+            )
+
+
+def test_a_session_of_another_provider_than_asked_for_is_refused(networks: Networks) -> None:
+    library = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its refusals go unchecked")
+    from counterfactory.engine.runtime.onnx_providers import check_provider, refuse_cpu_work
+
+    options = library.SessionOptions()
+    options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+    on_cpu = library.InferenceSession(str(networks.picture_onnx), options, providers=["CPUExecutionProvider"])
+    check_provider("picture", on_cpu, "cpu")
+    with pytest.raises(
+        CounterfactoryError, match="picture was asked for with CUDAExecutionProvider and opened with CPU"
+    ):
+        check_provider("picture", on_cpu, "cuda")
+    with pytest.raises(CounterfactoryError, match=r"picture would run \d+ operations on the CPU, among them"):
+        refuse_cpu_work("picture", on_cpu)
+
+
+def test_arithmetic_on_shapes_may_stay_on_the_cpu(tmp_path: Path) -> None:
+    library = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its refusals go unchecked")
+    from small_graphs import mixing_graph, pair_graph
+
+    from counterfactory.engine.runtime.onnx_providers import refuse_cpu_work
+
+    def opened(path: Path) -> Any:
+        options = library.SessionOptions()
+        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
+        return library.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+    refuse_cpu_work("pair", opened(pair_graph(tmp_path / "pair.onnx")))
+    with pytest.raises(CounterfactoryError, match="1 operations on the CPU, among them Softmax soft"):
+        refuse_cpu_work("mixing", opened(mixing_graph(tmp_path / "mixing.onnx", 0)))
+
+
+def test_engines_of_one_shape_have_a_folder_and_a_prefix_of_their_own(networks: Networks, tmp_path: Path) -> None:
+    library = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its options go unchecked")
+    from counterfactory.engine.runtime.onnx_providers import choose_providers
+
+    def chosen(axes: dict[str, int], path: Path = networks.picture_onnx) -> tuple[dict[str, str], str]:
+        providers, source = choose_providers(library, "tensorrt", path, axes, True, None, tmp_path)
+        assert [name for name, _ in providers] == ["TensorrtExecutionProvider", "CUDAExecutionProvider"]
+        return providers[0][1], source
+
+    small, source = chosen({"batch": 3, "height": 6, "width": 5})
+    large, _ = chosen({"batch": 3, "height": 12, "width": 5})
+    other, _ = chosen({"batch": 3, "height": 6, "width": 5}, networks.decoder_onnx)
+    same, _ = chosen({"width": 5, "batch": 3, "height": 6})
+    assert same == small
+    assert source == str(networks.picture_onnx)
+    for option in ("trt_engine_cache_prefix", "trt_ep_context_file_path", "trt_timing_cache_path"):
+        assert len({small[option], large[option], other[option]}) == 3
+    # Once compiled, the context model is opened in the graph's place.
+    Path(small["trt_ep_context_file_path"]).touch()
+    again, source = chosen({"batch": 3, "height": 6, "width": 5})
+    assert source == small["trt_ep_context_file_path"]
+    assert again["trt_dump_ep_context_model"] == "0"
+
+
+def test_open_axes_need_shapes_for_the_compiler(networks: Networks, tmp_path: Path) -> None:
+    library = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its options go unchecked")
+    from counterfactory.engine.runtime.onnx_providers import choose_providers
+
+    for cache, shapes in ((tmp_path, None), (None, {"x": Shapes.static(1)})):
+        with pytest.raises(CounterfactoryError, match="TensorRT provider needs"):
+            choose_providers(library, "tensorrt", networks.decoder_onnx, {"batch": 3}, False, shapes, cache)
+    shapes = {"x": Shapes((3, 1, 8), (3, 1, 8), (3, 6, 8)), "past": Shapes((3, 0, 8), (3, 4, 8), (3, 12, 8))}
+    providers, _ = choose_providers(library, "tensorrt", networks.decoder_onnx, {"batch": 3}, False, shapes, tmp_path)
+    assert providers[0][1]["trt_profile_max_shapes"] == "past:3x12x8,x:3x6x8"
+    assert providers[0][1]["trt_profile_min_shapes"] == "past:3x0x8,x:3x1x8"
+
+
+def test_a_plan_of_fixed_shapes_is_recorded_once_and_bound_once(networks: Networks) -> None:
+    runtime = over_a_stand_in(networks)
+    session = runtime.picture()
+    memory, (context,) = runtime.memory, runtime.contexts
+    assert memory is not None
+    bound, allocated = context.bindings, memory.allocations
+    assert bound == 4
+    for seed in range(4):
+        session.run(picture_feeds(seed))
+    assert (context.bindings, memory.allocations) == (bound, allocated)
+    assert (memory.recordings, memory.launches) == (1, 4)
+
+
+def test_a_cache_that_is_held_is_never_copied(networks: Networks) -> None:
+    runtime = over_a_stand_in(networks)
+    session, memory = runtime.decoder(), runtime.memory
+    assert memory is not None
+    held: Any = NOTHING
+    seen = []
+    for step in range(8):
+        memory.copied.clear()
+        held = session.run(decoder_feeds(step, 1, held), hold=["keys"])["keys"]
+        seen.append(memory.allocations)
+        assert max(nbytes for _, nbytes in memory.copied) == ROWS * WIDTH * 4, "a row's input or state, never its cache"
+        assert {kind.name for kind, _ in memory.copied} == {"cudaMemcpyHostToDevice", "cudaMemcpyDeviceToHost"}
+    assert runtime.contexts[0].addresses["keys"] == held.buffer.pointer
+    assert len(set(seen[1:])) == 1, "two buffers take turns, whatever the number of tokens"
+    cache, row = ROWS * (12 + 6) * WIDTH * 4, ROWS * WIDTH * 4
+    assert memory.bytes_of("device") == 2 * cache + 6 * row + row + ROWS * 8 + 1, "the cache has no third place"
+    assert memory.bytes_of("host") < cache, "nor one on the host"
+    assert memory.launches == 0
+
+
+def test_a_session_gives_its_memory_back(networks: Networks) -> None:
+    runtime = over_a_stand_in(networks)
+    memory = runtime.memory
+    assert memory is not None
+    for opener, feeds, output in (
+        (runtime.picture, picture_feeds(0), "mean"),
+        (runtime.decoder, decoder_feeds(0, 2, NOTHING), "keys"),
+    ):
+        session = opener()
+        held = session.run(feeds, hold=[output])
+        assert memory.bytes_of("device") > 0 < memory.bytes_of("host")
+        del session, held
+        runtime.contexts.clear()
+        gc.collect()
+        assert memory.bytes_of("device") == memory.bytes_of("host") == 0
+
+
+def test_a_device_without_room_is_named(networks: Networks) -> None:
+    runtime = over_a_stand_in(networks)
+    assert runtime.memory is not None
+    runtime.memory.limit = 1000
+    with pytest.raises(CounterfactoryError, match="CUDA's cudaMalloc failed with cudaErrorMemoryAllocation"):
+        runtime.picture()
+
+
+@pytest.mark.parametrize(
+    ("opened", "says"),
+    [
+        ({"batch": 5}, "takes x in batches of 3, got 5"),
+        ({"sizes": {"x": (6, 6)}}, r"takes x of size \[6, 5\], asked for \[6, 6\]"),
+    ],
+)
+def test_a_plan_is_not_opened_for_other_shapes(networks: Networks, opened: dict[str, Any], says: str) -> None:
+    with pytest.raises(CounterfactoryError, match=says):
+        over_a_stand_in(networks).again(networks.picture_onnx, **opened)
+
+
+def test_more_than_the_plan_takes_is_refused_by_name(networks: Networks) -> None:
+    session = over_a_stand_in(networks).decoder()
+    with pytest.raises(CounterfactoryError, match=r"accepts x up to \[3, 6, 8\], got \[3, 7, 8\]"):
+        session.run(decoder_feeds(0, 7, NOTHING))
+    with pytest.raises(CounterfactoryError, match=r"refuses x of shape \[3, 0, 8\]: outside of its profile"):
+        session.run(decoder_feeds(0, 0, NOTHING))

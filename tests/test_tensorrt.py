@@ -1,0 +1,445 @@
+"""Plans are compiled for the A10G without one, and the calls that run them are held against the real libraries.
+
+Nothing here runs on a GPU. Small graphs are compiled for SM86; sessions run over a stand-in in test_sessions.py, and
+the stand-in's methods and the session's calls are compared here with the installed packages.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from small_graphs import mixing_graph, pair_graph, picture_graph, unknown_graph
+from stand_in_gpu import Context, Engine, Library, Memory
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime import cuda, tensorrt
+from counterfactory.engine.runtime.plans import PlanKey, Shapes, onnx_digest, read_key, write_key
+from counterfactory.engine.runtime.trt_library import library_name, load_library
+from counterfactory.export import tensorrt as plans
+from counterfactory.export.production.precision import ISLAND
+from counterfactory.export.tensorrt import build_plan
+
+STATIC = {"x": Shapes.static(4, 4, 16, 16)}
+DYNAMIC = {"x": Shapes((1, 4, 16, 16), (4, 4, 16, 16), (8, 4, 16, 16))}
+
+
+@pytest.fixture
+def rtx() -> Any:
+    """TensorRT-RTX, which compiles without a GPU."""
+    return pytest.importorskip(
+        "tensorrt_rtx", reason="tensorrt_rtx is not installed: that graphs compile for SM86 goes unchecked"
+    )
+
+
+@pytest.fixture
+def cuda_runtime() -> Any:
+    """CUDA's runtime on a machine whose CUDA answers every call with an error."""
+    runtime = pytest.importorskip(
+        "cuda.bindings.runtime", reason="cuda-bindings is not installed: that it takes our calls goes unchecked"
+    )
+    if runtime.cudaGetDeviceCount()[0] == runtime.cudaError_t.cudaSuccess:
+        pytest.skip("this machine has a GPU: calls with made-up addresses are not tried on it")
+    return runtime
+
+
+# Compiling.
+
+
+@pytest.mark.parametrize("profile", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+def test_a_small_graph_becomes_a_plan_for_the_a10g(rtx: Any, tmp_path: Path, profile: dict[str, Shapes]) -> None:
+    graph, plan = picture_graph(tmp_path / "model.onnx"), tmp_path / "plans" / "picture.plan"
+    report = build_plan(graph, plan, profile, library="tensorrt_rtx", workspace_bytes=1 << 28)
+    assert report.library == f"tensorrt_rtx {rtx.__version__}"
+    assert report.plan_bytes == plan.stat().st_size > 0
+    assert report.fused_attention == 1
+    assert report.fp32_layers == ("norm",)
+    key = read_key(plan)
+    assert (key.device, key.precision, key.library) == ("SM86", "fp16", report.library)
+    assert (dict(key.shapes), key.onnx_sha256) == (profile, onnx_digest(graph))
+    assert not list(plan.parent.glob("*.tmp"))
+
+
+def test_the_compiler_is_told_shapes_target_and_workspace(rtx: Any) -> None:
+    """Read back from the library: a plan itself does not say without its GPU."""
+    builder = rtx.Builder(rtx.Logger(rtx.Logger.ERROR))
+    found = [tuple(shape) for shape in plans._profile(builder, DYNAMIC).get_shape("x")]
+    assert found == [(1, 4, 16, 16), (4, 4, 16, 16), (8, 4, 16, 16)]
+    config = plans._configured(rtx, builder, "sm86", 1 << 28)
+    assert config.get_memory_pool_limit(rtx.MemoryPoolType.WORKSPACE) == 1 << 28
+    assert (config.num_compute_capabilities, config.get_compute_capability(0)) == (1, rtx.ComputeCapability.SM86)
+
+
+def test_layers_in_fp32_are_listed_unless_they_are_islands(rtx: Any, tmp_path: Path) -> None:
+    graph = picture_graph(tmp_path / "model.onnx", attention=np.float32)
+    report = build_plan(graph, tmp_path / "p.plan", STATIC)
+    assert report.fused_attention == 0, "attention in fp32 has no fused kernel"
+    assert {"norm", "q_joined", "scores", "scaled", "weights", "attended", "projected"} <= set(report.fp32_layers)
+    assert "conv" not in report.fp32_layers
+    assert read_key(tmp_path / "p.plan").precision == "fp32"
+    graph = picture_graph(tmp_path / "model.onnx", attention=np.float32, island=f"{ISLAND}normalisation/")
+    outside = build_plan(graph, tmp_path / "p.plan", STATIC).fp32_layers
+    assert set(report.fp32_layers) - set(outside) == {"norm"}
+    assert not any(name.startswith(ISLAND) for name in outside)
+
+
+def test_a_graph_without_fp32_has_no_fp32_layer(rtx: Any, tmp_path: Path) -> None:
+    graph = picture_graph(tmp_path / "model.onnx", norm=np.float16)
+    assert build_plan(graph, tmp_path / "p.plan", STATIC).fp32_layers == ()
+
+
+@pytest.mark.parametrize(
+    ("make", "profile", "said_first", "said_by_the_compiler"),
+    [
+        (
+            lambda path: picture_graph(path, stray_weight=True),
+            STATIC,
+            "projected.* do not have the same element type",
+            r"cannot (read|compile) .*projected",
+        ),
+        (unknown_graph, {"x": Shapes.static(1, 4)}, "hat.Conjure", "cannot read .*: Conjure rabbit: "),
+    ],
+    ids=["fp32 weight in fp16", "unknown operation"],
+)
+def test_what_cannot_be_compiled_is_named(
+    rtx: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    make: Callable[[Path], Path],
+    profile: dict[str, Shapes],
+    said_first: str,
+    said_by_the_compiler: str,
+) -> None:
+    """Our own checks see it before the compiler does; its word is passed on as well."""
+    graph = make(tmp_path / "model.onnx")
+    with pytest.raises(CounterfactoryError, match=said_first):
+        build_plan(graph, tmp_path / "p.plan", profile)
+    monkeypatch.setattr(plans, "check_profile", lambda path, shapes: None)
+    with pytest.raises(CounterfactoryError, match=said_by_the_compiler):
+        build_plan(graph, tmp_path / "p.plan", profile)
+    assert not list(tmp_path.glob("p.plan*"))
+
+
+@pytest.mark.parametrize("wrong", ["sm90", "sm85", "a10g", "current", "none"])
+def test_a_target_that_it_cannot_compile_for_is_refused(rtx: Any, tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(CounterfactoryError, match=f"compiles for .*sm86.*, asked for {wrong}"):
+        build_plan(pair_graph(tmp_path / "pair.onnx"), tmp_path / "p.plan", PAIR, target=wrong)
+
+
+PAIR = {"a": Shapes.static(2, 8), "b": Shapes.static(2, 8)}
+
+
+def test_what_the_compiler_lets_pass_is_caught_before_it(
+    rtx: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of these compiles without our checks: else they would be of no use."""
+    pair, mixing = pair_graph(tmp_path / "pair.onnx"), mixing_graph(tmp_path / "mixing.onnx", 2)
+    cases: list[tuple[Path, dict[str, Shapes]]] = [
+        (pair, {**PAIR, "c": Shapes.static(2, 8)}),
+        (pair, {"a": Shapes((1, 8), (2, 8), (4, 8)), "b": Shapes((1, 8), (2, 8), (8, 8))}),
+        (mixing, {"x": Shapes((2, 8, 4), (4, 8, 4), (8, 8, 4))}),
+    ]
+    for graph, profile in cases:
+        with pytest.raises(CounterfactoryError, match="cannot become a plan of these shapes"):
+            build_plan(graph, tmp_path / "p.plan", profile)
+    assert not list(tmp_path.glob("p.plan*"))
+    monkeypatch.setattr(plans, "check_profile", lambda path, shapes: None)
+    for graph, profile in cases:
+        build_plan(graph, tmp_path / "p.plan", profile)
+
+
+def test_a_plan_that_fails_leaves_the_one_before_it(rtx: Any, tmp_path: Path) -> None:
+    graph, plan = pair_graph(tmp_path / "pair.onnx"), tmp_path / "p.plan"
+    build_plan(graph, plan, PAIR)
+    before = plan.read_bytes(), read_key(plan)
+    with pytest.raises(CounterfactoryError):
+        build_plan(graph, plan, {"a": Shapes.static(2, 8)})
+    assert (plan.read_bytes(), read_key(plan)) == before
+
+
+def test_no_timings_are_kept_where_none_are_taken(rtx: Any, tmp_path: Path) -> None:
+    build_plan(pair_graph(tmp_path / "pair.onnx"), tmp_path / "p.plan", PAIR, timing_cache=tmp_path / "timing.cache")
+    assert not (tmp_path / "timing.cache").exists()
+
+
+# TensorRT itself compiles on the box alone: its own turns of the road, without it.
+
+
+def test_tensorrt_compiles_for_the_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "load_runtime", Memory)
+    here_only = SimpleNamespace(__name__="tensorrt", __version__="11.0")
+    plans._aim(here_only, SimpleNamespace(), "sm86")
+    with pytest.raises(CounterfactoryError, match=r"machine's GPU alone, which is SM86, asked for SM89"):
+        plans._aim(here_only, SimpleNamespace(), "sm89")
+
+
+def test_timings_of_another_device_are_refused(tmp_path: Path) -> None:
+    file, took = tmp_path / "timing.cache", []
+
+    class Config:
+        def create_timing_cache(self, serialized_timing_cache: bytes) -> bytes:
+            return serialized_timing_cache
+
+        def set_timing_cache(self, cache: bytes, ignore_mismatch: bool) -> bool:
+            took.append((cache, ignore_mismatch))
+            return cache != b"of another device"
+
+    plans._take_timings(Config(), file)
+    file.write_bytes(b"known")
+    plans._take_timings(Config(), file)
+    file.write_bytes(b"of another device")
+    with pytest.raises(CounterfactoryError, match=r"timing.cache is of another device or release; remove it"):
+        plans._take_timings(Config(), file)
+    assert took == [(b"", False), (b"known", False), (b"of another device", False)]
+
+
+def test_a_library_that_is_missing_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tensorrt", "tensorrt_rtx"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(CounterfactoryError, match=r"tensorrt_rtx cannot be imported .*; tensorrt cannot be imported"):
+        load_library()
+    with pytest.raises(CounterfactoryError, match=r"tensorrt cannot be imported .* install it: pip install"):
+        load_library("tensorrt")
+    with pytest.raises(CounterfactoryError, match="plans are made by tensorrt_rtx or tensorrt, asked for tvm"):
+        load_library("tvm")
+    monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", None)
+    with pytest.raises(CounterfactoryError, match="a GPU session needs cuda-bindings"):
+        cuda.load_runtime()
+
+
+# Opening.
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    """A plan's file and key; its bytes are no plan."""
+    path = tmp_path / "picture.plan"
+    path.write_bytes(b"no plan")
+    digest = "2f8b8a4dc0aeae4ed3ee11a8a68f0a3d65e4d2b0ff7c4a5a0b5c8fdb6d3a2f10"
+    write_key(path, PlanKey("a" * 64, STATIC, "fp16", "tensorrt 11.0", "SM86", digest, 1.0))
+    return path
+
+
+def test_a_plan_is_refused_before_it_is_loaded(plan: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tensorrt", SimpleNamespace(__name__="tensorrt", __version__="11.1"))  # type: ignore[arg-type]
+    monkeypatch.setattr(cuda, "load_runtime", Memory)
+    with pytest.raises(CounterfactoryError) as caught:
+        tensorrt.open_session(plan, batch=4, onnx_sha256="b" * 64)
+    for reason in ("made of ONNX graph aaaaaaaaaaaa", "tensorrt 11.1 is installed", "not those that were written"):
+        assert reason in str(caught.value)
+    assert "SM86" not in str(caught.value)
+
+
+def test_without_a_gpu_a_plan_is_an_error(rtx: Any, cuda_runtime: Any, tmp_path: Path) -> None:
+    build_plan(pair_graph(tmp_path / "pair.onnx"), tmp_path / "p.plan", PAIR)
+    with pytest.raises(CounterfactoryError, match="CUDA's cudaDeviceGetAttribute failed with cudaError"):
+        tensorrt.open_session(tmp_path / "p.plan", batch=2)
+
+
+def test_what_the_library_says_of_a_plan_is_passed_on(
+    rtx: Any, cuda_runtime: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real library is asked to load a real plan, and has no GPU to load it to."""
+    build_plan(pair_graph(tmp_path / "pair.onnx"), tmp_path / "p.plan", PAIR)
+    monkeypatch.setattr(cuda, "load_runtime", Memory)
+    with pytest.raises(CounterfactoryError, match=r"p.plan cannot be loaded: .*(?i:cuda).*; build it again"):
+        tensorrt.open_session(tmp_path / "p.plan", batch=2)
+
+
+def test_kernels_made_on_the_device_are_kept_beside_the_plan(tmp_path: Path) -> None:
+    """As TensorRT-RTX has it, which finishes kernels when they are first used."""
+
+    class Cache:
+        def __init__(self) -> None:
+            self.content = b""
+
+        def deserialize(self, blob: bytes) -> bool:
+            self.content = blob if blob != b"stale" else b""
+            return bool(self.content)
+
+        def serialize(self) -> bytes:
+            return self.content + b"kernel"
+
+    class Config(SimpleNamespace):
+        def create_runtime_cache(self) -> Cache:
+            return Cache()
+
+        def set_runtime_cache(self, cache: Cache) -> bool:
+            self.cache = cache
+            return True
+
+    class MakesKernels:
+        def create_runtime_config(self) -> Config:
+            return Config()
+
+        def create_execution_context(self, config: Config) -> Config:
+            return config
+
+    library = SimpleNamespace(
+        IRuntimeCache=Cache,
+        CudaGraphStrategy=SimpleNamespace(DISABLED="disabled"),
+        DynamicShapesKernelSpecializationStrategy=SimpleNamespace(NONE="none"),
+    )
+    file = tmp_path / "p.plan.kernels"
+    for before, after in ((None, b"kernel"), (b"kernel", b"kernel"), (b"stale", b"kernel")):
+        if before is not None:
+            file.write_bytes(before)
+        context, ran = tensorrt._context(library, MakesKernels(), tmp_path / "p.plan")
+        assert (context.cuda_graph_strategy, context.dynamic_shapes_kernel_specialization_strategy) == (
+            "disabled",
+            "none",
+        )
+        assert context.cache.content == (b"" if before == b"stale" else before or b"")
+        ran()
+        ran()
+        assert file.read_bytes() == after
+
+
+# The real packages.
+
+
+def parameters(documented: str) -> int:
+    """How many arguments a function takes by the first line that its binding documents, `self` not counted."""
+    inside = re.search(r"\((.*)\)", documented.strip().splitlines()[0])
+    assert inside is not None
+    named = [part for part in re.split(r",\s*(?![^\[]*\])", inside.group(1)) if part.strip()]
+    return len([part for part in named if not part.strip().startswith("self")])
+
+
+def methods(stand_in: type) -> dict[str, int]:
+    """Public methods of a class and how many arguments each takes."""
+    return {
+        name: len(inspect.signature(method).parameters) - 1
+        for name, method in vars(stand_in).items()
+        if inspect.isfunction(method) and not name.startswith("_")
+    }
+
+
+@pytest.mark.parametrize("name", ["tensorrt_rtx", "tensorrt"])
+def test_the_stand_ins_methods_are_the_librarys(name: str) -> None:
+    library = pytest.importorskip(name, reason=f"{name} is not installed: that it takes our calls goes unchecked")
+    for stand_in, real in ((Engine, library.ICudaEngine), (Context, library.IExecutionContext)):
+        for method, count in methods(stand_in).items():
+            documented = getattr(real, method).__doc__
+            overloads = re.findall(r"^\d+\. (.*)$", documented, re.MULTILINE) or [documented]
+            least = {parameters(one) for one in overloads}
+            assert count in least or (method == "create_execution_context" and count == 0), f"{method}: {documented}"
+    for real, attributes in (
+        (library.ICudaEngine, ["num_io_tensors"]),
+        (library.IExecutionContext, ["engine"]),
+        (library.TensorIOMode, ["INPUT", "OUTPUT"]),
+        (library.ILogger, ["INTERNAL_ERROR", "ERROR", "WARNING"]),
+        (library.Runtime, ["deserialize_cuda_engine"]),
+    ):
+        for attribute in attributes:
+            assert hasattr(real, attribute), f"{real} has no {attribute}"
+    assert len(inspect.signature(library.nptype).parameters) == 1
+    assert np.dtype(library.nptype(library.DataType.INT64)) == np.int64
+
+
+@pytest.mark.parametrize("name", ["tensorrt_rtx", "tensorrt"])
+def test_what_compiles_is_called_as_the_library_has_it(name: str) -> None:
+    library = pytest.importorskip(name, reason=f"{name} is not installed: that it takes our calls goes unchecked")
+    for owner, names in {
+        "Builder": "create_network create_builder_config create_optimization_profile build_serialized_network",
+        "NetworkDefinitionCreationFlag": "STRONGLY_TYPED",
+        "INetworkDefinition": "get_flag num_layers get_layer",
+        "ILayer": "metadata type name num_outputs get_output get_input",
+        "LayerType": " ".join((*plans._ARITHMETIC, "DEQUANTIZE")),
+        "DataType": " ".join(plans._PRECISIONS),
+        "OnnxParser": "parse_from_file num_errors get_error",
+        "ParserError": "node_operator node_name desc",
+        "IBuilderConfig": "add_optimization_profile set_memory_pool_limit create_timing_cache set_timing_cache "
+        "get_timing_cache",
+        "MemoryPoolType": "WORKSPACE",
+        "ITimingCache": "serialize",
+        "IOptimizationProfile": "set_shape",
+    }.items():
+        missing = [one for one in names.split() if not hasattr(getattr(library, owner), one)]
+        assert not missing, f"{library.__name__}.{owner} has no {missing}"
+
+
+def test_the_cache_of_kernels_is_the_librarys(rtx: Any) -> None:
+    for real, names in (
+        (rtx.ICudaEngine, ["create_runtime_config", "create_execution_context"]),
+        (rtx.IRuntimeCache, ["serialize", "deserialize"]),
+        (
+            rtx.IRuntimeConfig,
+            [
+                "create_runtime_cache",
+                "set_runtime_cache",
+                "cuda_graph_strategy",
+                "dynamic_shapes_kernel_specialization_strategy",
+            ],
+        ),
+        (rtx.CudaGraphStrategy, ["DISABLED"]),
+        (rtx.DynamicShapesKernelSpecializationStrategy, ["NONE"]),
+    ):
+        for name in names:
+            assert hasattr(real, name), f"{real} has no {name}"
+
+
+def test_cuda_takes_every_call_that_a_session_makes(cuda_runtime: Any, tmp_path: Path) -> None:
+    """Replayed with the same arguments on the installed package, which answers each with what is wrong here."""
+    calls: dict[str, tuple[Any, ...]] = {}
+
+    class Listening(Memory):
+        def __getattribute__(self, name: str) -> Any:
+            value = super().__getattribute__(name)
+            if not (name.startswith("cuda") and inspect.ismethod(value)):
+                return value
+
+            def called(*arguments: Any) -> Any:
+                calls[name] = arguments
+                return value(*arguments)
+
+            return called
+
+    memory = Listening()
+    cuda.capability(memory)
+    graph = onnx.load(str(pair_graph(tmp_path / "pair.onnx")))
+    graph.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    onnx.save(graph, str(tmp_path / "pair.onnx"))
+    context = Engine(tmp_path / "pair.onnx", PAIR, memory).create_execution_context()
+    session = tensorrt.bind("pair", Library(), context, cuda.Cuda(memory), 2, {})
+    feeds = {name: np.ones((2, 8), np.float32) for name in ("a", "b")}
+    held = session.run(feeds, hold=["sum"])["sum"]
+    np.testing.assert_array_equal(session.run({"a": feeds["a"], "b": held})["sum"], np.full((2, 8), 3.0))
+    del session, held, context
+    assert {"cudaMalloc", "cudaFree", "cudaHostAlloc", "cudaFreeHost", "cudaMemcpyAsync", "cudaGraphLaunch"} <= set(
+        calls
+    )
+    graphs = {"cudaGraphInstantiate", "cudaGraphDestroy", "cudaGraphLaunch", "cudaGraphExecDestroy"}
+    for name, arguments in calls.items():
+        real = [_real(cuda_runtime, one) for one in arguments]
+        if name in graphs:  # what was recorded is an address there
+            real[0] = 4096
+        assert parameters(getattr(cuda_runtime, name).__doc__) == len(real), name
+        with pytest.raises(CounterfactoryError, match=f"CUDA's {name} failed with cudaError"):
+            cuda.call(cuda_runtime, name, *real)
+    assert methods(Memory).keys() - {"put", "bytes_of", "inside"} <= calls.keys() | {
+        "cudaGetErrorName",
+        "cudaGetErrorString",
+        "cudaStreamDestroy",
+        "cudaGraphExecDestroy",
+    }
+
+
+def _real(runtime: Any, value: Any) -> Any:
+    """The real package's member of the same name, for a stand-in's."""
+    kinds = {"Kind": "cudaMemcpyKind", "CaptureMode": "cudaStreamCaptureMode", "Attribute": "cudaDeviceAttr"}
+    kind = kinds.get(type(value).__name__)
+    return getattr(getattr(runtime, kind), value.name) if kind else value
+
+
+def test_library_names_carry_their_release(rtx: Any) -> None:
+    assert library_name(rtx) == f"tensorrt_rtx {rtx.__version__}"
+    assert load_library("tensorrt_rtx") is rtx
