@@ -49,9 +49,11 @@ class PlanFacts:
 
 
 def load_facts(file: Path) -> dict[str, PlanFacts]:
-    """The facts by plan, from an `export.json`. Raises CounterfactoryError when it cannot be read."""
+    """The facts by plan, from a `facts.json`. Raises CounterfactoryError when it cannot be read."""
     try:
         rows = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(rows, list):
+            raise ValueError("no list of plans")
         facts = {row["name"]: PlanFacts(row["flops"], row["weight_bytes"], row["cache_bytes"]) for row in rows}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CounterfactoryError(f"cannot read facts of plans in {file}: {error!r}; export them again") from error

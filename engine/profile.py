@@ -101,5 +101,5 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
 
     Raises CounterfactoryError where neither is there.
     """
-    exported = profile.models.path / "export.json"
+    exported = profile.models.path / "facts.json"
     return load_facts(exported if exported.is_file() else _FOLDER / "a10g.json")

@@ -16,8 +16,8 @@ from .profile import Profile
 from .schedule.residency import PlanCost
 
 _GIGA = 1e9
-# What a plan holds beside its weights, over them: activations and workspace, of a full batch.
-_BESIDE_WEIGHTS = 0.25
+# What a plan holds beside its weights, over them: activations and workspace of a batch; a decoder's are of a token.
+_BESIDE_WEIGHTS, _BESIDE_DECODER = 0.25, 0.05
 _READ_BYTES_A_SECOND = 1.5e9  # a plan from a local NVMe disk to the device
 # Tokens of a question beyond the shared prefix, and of its answer.
 _ASKED_TOKENS, _ANSWERED_TOKENS = 120, 40
@@ -70,7 +70,14 @@ def projected_costs(profile: Profile, facts: Mapping[str, PlanFacts]) -> dict[st
     costs = {}
     for plan in dict.fromkeys(plan for plans in PLANS.values() for plan in plans):
         weights = facts[plan].weight_bytes
-        beside = _cache_bytes(profile, facts[plan]) if plan == "llm" else _BESIDE_WEIGHTS * weights
+        beside = _BESIDE_WEIGHTS * weights
+        if plan == "llm":
+            beside = _cache_bytes(profile, facts[plan])
+        elif plan == "opt_decoder":
+            caption = profile.caption
+            positions = caption.batch * caption.rows * (_QUERIES + caption.decoding.max_tokens)
+            # A step reads one cache and writes another.
+            beside = _BESIDE_DECODER * weights + 2 * positions * facts[plan].cache_bytes
         costs[plan] = PlanCost(plan, round(weights + beside), weights / _READ_BYTES_A_SECOND)
     return costs
 
@@ -87,10 +94,11 @@ def _cache_bytes(profile: Profile, llm: PlanFacts) -> float:
 def assumptions(profile: Profile, device: DeviceSettings, variants: int) -> Sequence[str]:
     """What the projection takes for granted, in words."""
     return (
-        f"a projection: nothing of it was measured on a {device.name}",
+        f"a projection: nothing of it was measured on the GPU ({device.name})",
         f"{100 * device.share:.0f} % of {device.tflops:g} TFLOP/s and of {device.gb_per_s:g} GB/s are reached",
         f"captions have all {profile.caption.decoding.max_tokens} tokens, {profile.caption.rows} rows an image",
         f"{questions_a_source(profile, variants)} questions a source, {_ASKED_TOKENS} tokens asked beyond the shared "
         f"prefix and {_ANSWERED_TOKENS} answered, {_llm_rows(profile)} at once",
-        f"a plan takes {1 + _BESIDE_WEIGHTS:g} x its weights, and loads at {_READ_BYTES_A_SECOND / _GIGA:g} GB/s",
+        f"a plan takes {1 + _BESIDE_WEIGHTS:g} x its weights (the captioner's decoder {1 + _BESIDE_DECODER:g} x, and "
+        f"two caches), and loads at {_READ_BYTES_A_SECOND / _GIGA:g} GB/s",
     )

@@ -17,6 +17,7 @@ from . import llm
 from .pocket.pack import STEPS
 from .pocket.report import write_report
 from .production import command as a10g
+from .production import facts
 
 _WEIGHTS = Path(__file__).parents[1] / "engine" / "pocket" / "weights"
 _DOCS = Path(__file__).parents[1] / "docs"
@@ -28,6 +29,7 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     _add_pocket(commands.add_parser("pocket", help="train the pocket models, export them, pack them"))
     a10g.add_command(commands)
+    facts.add_command(commands)
     quantising = commands.add_parser("llm", help="quantise the language model of a GPU box")
     llm.add_arguments(quantising)
     quantising.set_defaults(run=_llm)

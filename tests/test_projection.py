@@ -15,6 +15,8 @@ from counterfactory.engine.estimate import estimate
 from counterfactory.engine.models.library import PLANS
 from counterfactory.engine.profile import Profile, load_profile, plan_facts
 from counterfactory.engine.projection import project, projected_costs
+from counterfactory.export.production.command import batches_of
+from counterfactory.export.production.graph import BATCHES
 
 T, G = 1e12, 10**9
 DEVICE = DeviceSettings("GPU", tflops=100, memory_gb=24, gb_per_s=500, share=0.5)  # 50 TFLOP/s, 250 GB/s
@@ -67,6 +69,7 @@ def test_plans_hold_their_weights_and_the_language_model_its_cache(profile: Prof
     assert costs["denoiser"].bytes == 2.5 * G
     assert profile.llm.exllama is not None
     assert costs["llm"].bytes == 5 * G + profile.llm.exllama.cache_tokens * 500
+    assert costs["opt_decoder"].bytes == 10.5 * G + 2 * 16 * (32 + 50) * 100
     assert costs["opt_decoder"].load_s == pytest.approx(10 / 1.5)
 
 
@@ -99,12 +102,18 @@ def test_the_command_takes_a_number_of_sources(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("text", ["", "{}", '[{"name": "llm"}]', '[{"name": "llm", "flops": 1}]'])
 def test_facts_that_cannot_be_read_are_refused_by_name(text: str, tmp_path: Path) -> None:
-    (tmp_path / "export.json").write_text(text)
-    with pytest.raises(CounterfactoryError, match=r"export\.json.*export them again"):
-        load_facts(tmp_path / "export.json")
+    (tmp_path / "facts.json").write_text(text)
+    with pytest.raises(CounterfactoryError, match=r"facts\.json.*export them again"):
+        load_facts(tmp_path / "facts.json")
 
 
 @pytest.mark.parametrize("change", [{"tflops": 0}, {"share": 0}, {"share": 1.1}, {"gb_per_s": -1}])
 def test_a_device_that_cannot_be_is_refused(change: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="share"):
         replace(DEVICE, **change)
+
+
+def test_plans_are_exported_for_the_batches_of_their_profile() -> None:
+    assert batches_of(load_profile("a10g")) == BATCHES
+    lance = load_profile("lance")
+    assert batches_of(lance)["opt_decoder"] == lance.caption.batch * lance.caption.decoding.beams

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
@@ -94,7 +95,7 @@ class Library:
         """The captioner, `batch` images at a time, each of which takes `rows` rows of the decoder."""
         table = np.load(self.existing("opt_embeddings.npy")).astype(np.float32)
         tokenizer = load_tokenizer(self.path / "opt_tokenizer.json")
-        bos, eos = tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")
+        bos, eos = self._ends(tokenizer)
         if bos is None or eos is None:
             raise CounterfactoryError(
                 f"{self.path / 'opt_tokenizer.json'} has no <s> or no </s>: export the captioner again"
@@ -130,6 +131,14 @@ class Library:
     def existing(self, name: str) -> Path:
         """The path of a file of the folder. Raises CounterfactoryError when it is missing."""
         return existing(self.path / name)
+
+    def _ends(self, tokenizer: Tokenizer) -> tuple[int | None, int | None]:
+        """The tokens that begin and end a caption: OPT's own, where its export says them, else by their names."""
+        told = self.path / "opt_tokens.json"
+        if told.is_file():
+            tokens = json.loads(told.read_text())
+            return int(tokens["bos"]), int(tokens["eos"])
+        return tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")
 
     def graph(self, plan: str) -> Path:
         """The file of a plan's graph, for counting. Raises CounterfactoryError when it is missing."""

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.profile import Profile, load_profile
 
 from . import blip2, clip, denoiser, hed, vae
 from .artefact import Asked, Row, export_graph
@@ -166,7 +167,8 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--hint-channels", type=int, choices=(1, 3), default=1, help="1 grey, 3 colours")
     parser.add_argument("--height", type=int, default=512, help="of pictures, in pixels")
     parser.add_argument("--width", type=int, default=512, help="of pictures, in pixels")
-    parser.add_argument("--batch", action="append", default=[], metavar="NAME=ROWS", help="rows of a plan")
+    parser.add_argument("--profile", default="a10g", help="whose batches the plans take (%(default)s)")
+    parser.add_argument("--batch", action="append", default=[], metavar="NAME=ROWS", help="rows of a plan instead")
     parser.set_defaults(run=run)
 
 
@@ -204,8 +206,22 @@ def _request(asked: argparse.Namespace) -> Request:
         controls=asked.controls,
         tiny_vae=asked.random_tiny_vae,
         hint_channels=asked.hint_channels,
-        batches={**BATCHES, **_batches(asked.batch)},
+        batches={**batches_of(load_profile(asked.profile)), **_batches(asked.batch)},
     )
+
+
+def batches_of(profile: Profile) -> dict[str, int]:
+    """Rows of each plan as a profile will ask for them."""
+    caption, paint = profile.caption, profile.paint
+    return {
+        **BATCHES,
+        "blip2_vision": caption.batch,
+        "opt_decoder": caption.batch * caption.rows,
+        "clip_text": paint.batch,
+        "denoiser": paint.batch,
+        "vae_decoder": paint.decode_batch,
+        "clip_image": profile.check.batch,
+    }
 
 
 def _islands(said: str | None) -> tuple[str, ...] | None:

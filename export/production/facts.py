@@ -1,0 +1,105 @@
+"""`python -m counterfactory.export facts`: what estimates need to know of plans, counted in the graphs of an export.
+
+Each graph's operations for one row at its plan's size, the bytes of its weights on the device, and what a token takes
+in a decoder's cache. A decoder that was not exported, and the language model, are counted from their published sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime.flops import count_flops
+
+_HALF, _SINGLE = 2, 4
+_PICTURES = {"hint": ("hint",), "denoiser": ("latents", "hint_embedding"), "vae_decoder": ("latents",)}
+_FIXED = ("blip2_vision", "clip_text", "clip_image")
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A decoder's published size; `matrices` are those of the feed-forward part (3 where it is gated)."""
+
+    layers: int
+    width: int
+    inner: int
+    vocabulary: int
+    matrices: int
+    bits: float
+    cache_bytes: int
+
+    @property
+    def products(self) -> int:
+        """Weights that a token is multiplied with; the table that looks tokens up is not."""
+        return (
+            self.layers * (4 * self.width**2 + self.matrices * self.width * self.inner) + self.vocabulary * self.width
+        )
+
+    def row(self, name: str) -> dict[str, Any]:
+        """Its line of the facts, a token a row."""
+        weights = self.products + self.vocabulary * self.width * (self.matrices == 3)  # OPT's table is its head
+        cache = 2 * self.layers * self.width * self.cache_bytes
+        return {
+            "name": name,
+            "flops": 2 * self.products,
+            "weight_bytes": round(weights * self.bits / 8),
+            "cache_bytes": cache,
+        }
+
+
+# Zhang et al. 2022 (arXiv 2205.01068, table 1), its cache in float32 as graphs take it; Touvron et al. 2023
+# (arXiv 2307.09288), in EXL2 at 5 bits, its cache in fp16.
+OPT = {
+    "2.7b": Decoder(32, 2560, 10240, 50272, 2, 16, _SINGLE),
+    "6.7b": Decoder(32, 4096, 16384, 50272, 2, 16, _SINGLE),
+}
+LLAMA_13B = Decoder(40, 5120, 13824, 32000, 3, 5, _HALF)
+
+
+def facts(out: Path, captioner: str = "6.7b") -> list[dict[str, Any]]:
+    """The facts of every plan that a suite needs. Raises CounterfactoryError for a graph that `out` lacks."""
+    rows = [_row(out, name) for name in (*_FIXED, *_PICTURES)]
+    return [*rows, OPT[captioner].row("opt_decoder"), LLAMA_13B.row("llm")]
+
+
+def _row(out: Path, name: str) -> dict[str, Any]:
+    folder = out / "onnx" / name
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text())
+        shapes = json.loads((out / "plans" / f"{name}.plan.json").read_text())["shapes"]
+    except (OSError, ValueError, KeyError) as error:
+        raise CounterfactoryError(
+            f"the facts of {name} need its graph and plan in {out}: {error!r}; export it with --plans"
+        ) from error
+    sizes = {port: (shapes[port]["opt"][-2], shapes[port]["opt"][-1]) for port in _PICTURES.get(name, ())}
+    files = [file for file in folder.iterdir() if file.name.startswith("model.onnx")]
+    return {
+        "name": name,
+        "flops": count_flops(folder / "model.onnx", 1, sizes),
+        "weight_bytes": sum(file.stat().st_size for file in files),
+        "cache_bytes": 0,
+        "random": bool(manifest["random"]),
+    }
+
+
+def add_command(commands: Any) -> None:
+    """Add `facts` to the export's commands."""
+    parser = commands.add_parser("facts", help="count what estimates need of an export's plans", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the export")
+    parser.add_argument("--captioner", choices=tuple(OPT), default="6.7b", help="size of its OPT")
+    parser.add_argument("--to", type=Path, help="file to write (facts.json in the folder)")
+    parser.set_defaults(run=run)
+
+
+def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
+    """Do what the command line asks; returns the exit status."""
+    rows = facts(asked.out, asked.captioner)
+    file = asked.to or asked.out / "facts.json"
+    file.write_text(json.dumps(rows, indent=2) + "\n")
+    say(f"{file}: " + ", ".join(f"{row['name']} {row['flops'] / 1e9:.1f} GFLOP" for row in rows))
+    return 0
