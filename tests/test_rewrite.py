@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,6 +25,7 @@ from counterfactory.engine.models.llm import (
     read_caption,
     read_keywords,
 )
+from counterfactory.engine.runtime.grammar import values_grammar
 from counterfactory.engine.source import Source
 from counterfactory.engine.stages.choose import Choice, choose_edits, combinations
 from counterfactory.engine.stages.rewrite import RewriteSettings, Rewritten, Wanted, rewrite
@@ -332,3 +334,24 @@ def test_the_profile_s_types_are_those_that_are_asked_about() -> None:
     rewrite([source], [CAPTION], TASK, only, Wanted(1, (1, 1), 0), ask)
     assert "adjective, domain" in asked[0]
     assert "weather," not in asked[0].split("Types:")[-1]
+
+
+def test_grammars_do_not_pile_up_in_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    from counterfactory.engine.runtime import genai
+
+    opened: list[Path] = []
+    really = genai.open_pipeline
+
+    def counted(model: Path, precision: str, threads: int) -> Any:
+        opened.append(model)
+        return really(model, precision, threads)
+
+    requests = [Request(f"{i}", values_grammar([f"v{i % 5}", "w"])) for i in range(7)]
+    expected = genai.GenaiLlm(WEIGHTS, precision="f32", threads=1).generate(requests)
+    monkeypatch.setattr(genai, "open_pipeline", counted)
+    monkeypatch.setattr(genai, "_MAX_GRAMMARS", 2)
+    llm = genai.GenaiLlm(WEIGHTS, precision="f32", threads=1)
+    assert llm.generate(requests[:2]) + llm.generate(requests[2:]) == expected
+    # Two grammars each: v0 v1, v2 v3, v4 v0, v1.
+    assert len(opened) == 4
+    assert llm.usage.prompt_tokens > 0
