@@ -196,7 +196,7 @@ def _extended(
         return [(0, end)] * beams
     text.running = [(score, [*text.running[parent][1], token]) for parent, token, score in going]
     missing = beams - len(going)
-    text.running += [(_NEVER, going_tokens) for going_tokens in [[*text.running[0][1]]] * missing]
+    text.running += [(_NEVER, text.running[0][1])] * missing
     # No running beam can still beat the worst of the finished, were it to end now (transformers' early_stopping=False).
     text.over = len(text.finished) == beams and text.running[0][0] / scale <= text.finished[-1][0]
     return [(parent, token) for parent, token, _ in going] + [(going[0][0], going[0][1])] * missing
