@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from PIL import Image as Pictures
 
 from counterfactory.engine.journey import Journey, JourneySettings, Report
+from counterfactory.engine.models.library import Library
 from counterfactory.engine.models.llm import Request
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.profile import Profile
-from counterfactory.engine.runtime.genai import GenaiLlm
-from counterfactory.engine.runtime.openvino import resolve_precision
+from counterfactory.engine.runtime.llm import open_llm
 from counterfactory.engine.source import Source, find_sources
 from counterfactory.engine.stages.rewrite import Wanted, rewrite
 from counterfactory.engine.suite import Suite, read_metadata
@@ -97,8 +97,7 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
     """
     profile, settings = bench.profile, bench.settings
     captions = {row["source"]: row["caption"] for row in read_metadata(bench.folder / name)}
-    precision = resolve_precision(profile.runtime.precision)
-    llm = GenaiLlm(profile.models.path / "llm.gguf", precision=precision, threads=profile.runtime.threads)
+    llm = open_llm(Library(profile).llm_path, profile.llm, profile.runtime)
     wanted = Wanted(settings.variants, settings.edits, settings.seed, settings.interventions)
     works = []
     for source in [source for source in bench.sources if source.name in captions][:most]:
@@ -128,6 +127,11 @@ def fully_guided(profile: Profile) -> Profile:
     return replace(profile, paint=replace(profile.paint, guidance=guidance))
 
 
+def unquantised(profile: Profile) -> Profile:
+    """The profile with the denoiser that rounds nothing to integers."""
+    return replace(profile, paint=replace(profile.paint, denoiser="denoiser"))
+
+
 def in_f32(profile: Profile) -> Profile:
-    """The profile in full precision."""
-    return replace(profile, runtime=replace(profile.runtime, precision="f32"))
+    """The profile in full precision, no integers in it."""
+    return replace(unquantised(profile), runtime=replace(profile.runtime, precision="f32"))

@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import CLIPConfig, CLIPModel
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.runtime.flops import count_flops, gguf_flops_per_token, weight_bytes
+from counterfactory.engine.runtime.flops import count_flops, flops_per_token, weight_bytes
 from counterfactory.export import graphs
 from counterfactory.export.onnx import to_ir, to_onnx
 
@@ -244,14 +244,14 @@ def llm(tmp_path: Path) -> Path:
 
 
 def test_a_language_model_by_hand(llm: Path) -> None:
-    assert gguf_flops_per_token(llm) == 2 * (3 * 64 + 32 * 64 + 10 * 64)
+    assert flops_per_token(llm) == 2 * (3 * 64 + 32 * 64 + 10 * 64)
     stored = 3 * 64 * 2 + 32 * 64 * 4 + 64 * 4 + 10 * 64 // 32 * 20
     assert stored <= weight_bytes(llm) <= stored + 4 * 32
 
 
 def test_the_pocket_language_model_as_the_reference_reads_it() -> None:
     reader = gguf.GGUFReader(WEIGHTS / "llm.gguf")
-    assert gguf_flops_per_token(WEIGHTS / "llm.gguf") == 2 * sum(
+    assert flops_per_token(WEIGHTS / "llm.gguf") == 2 * sum(
         int(np.prod(tensor.shape)) for tensor in reader.tensors if len(tensor.shape) == 2
     )
 
@@ -264,7 +264,7 @@ def test_an_embedding_beside_an_output_is_no_product(tmp_path: Path) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    assert gguf_flops_per_token(tmp_path / "m.gguf") == 2 * 100 * 8
+    assert flops_per_token(tmp_path / "m.gguf") == 2 * 100 * 8
 
 
 def test_damaged_headers_are_refused(llm: Path) -> None:
@@ -273,8 +273,8 @@ def test_damaged_headers_are_refused(llm: Path) -> None:
     for kept in (*range(64), *range(64, header - 32, 7)):
         llm.write_bytes(whole[:kept])
         with pytest.raises(CounterfactoryError, match=r"m\.gguf"):
-            gguf_flops_per_token(llm)
+            flops_per_token(llm)
     for at, value in ((0, b"GGML"), (4, struct.pack("<I", 9)), (8, b"\xff" * 8), (16, b"\xff" * 8), (24, b"\xff" * 8)):
         llm.write_bytes(whole[:at] + value + whole[at + len(value) :])
         with pytest.raises(CounterfactoryError, match=r"m\.gguf"):
-            gguf_flops_per_token(llm)
+            flops_per_token(llm)

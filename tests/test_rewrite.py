@@ -304,9 +304,9 @@ def test_an_answer_does_not_depend_on_company(precision: str) -> None:
 
 
 def test_the_pocket_model_rewrites_street_captions() -> None:
-    from counterfactory.engine.runtime.genai import GenaiLlm
+    from counterfactory.engine.runtime.openvino_llm import OpenVinoLlm
 
-    llm = GenaiLlm(WEIGHTS, precision="f32", threads=1)
+    llm = OpenVinoLlm(WEIGHTS.with_name("llm"), precision="f32", threads=1)
     caption = "a red bus on a foggy street at night. brick buildings stand along the road. nobody is on the sidewalk."
     for task in (TASK, builtin_task("segmentation")):
         wanted = Wanted(5, (1, 3), 0)

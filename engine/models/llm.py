@@ -55,6 +55,15 @@ class Request:
     grammar: Grammar
 
     @property
+    def shared(self) -> tuple[str, str]:
+        """What other prompts of this question begin with too, so that it is read once: those of a whole suite, and
+        those about one caption. Prompts of another form share nothing ("", "").
+        """
+        suite = self.prompt.rfind("\nKeep: ") + 1
+        caption = self.prompt.find("\nCaption: ", suite) + 1
+        return self.prompt[:suite], self.prompt[: self.prompt.find("\n", caption) + 1 if suite and caption else suite]
+
+    @property
     def max_tokens(self) -> int:
         """Enough for the bytes that the grammar gives room for, were each a token of its own, and for the end."""
         return self.grammar.longest_bytes + 1

@@ -2,8 +2,8 @@
 
 A model file (OpenVINO IR or ONNX) and shapes arrive; two operations for each multiply-accumulate of its convolutions,
 matrix products and attention leave. Everything else (norms, activations, sums) is left out, as is usual: it is far
-below a hundredth of the whole. What a compiler folds away because it depends on no input is counted still. Of a
-language model in GGUF only the header is read.
+below a hundredth of the whole. What a compiler folds away because it depends on no input is counted still. A language
+model is counted by the token; of one in GGUF only the header is read.
 """
 
 from __future__ import annotations
@@ -57,6 +57,14 @@ def output_length(path: Path, output: str, axis: int) -> int:
     raise CounterfactoryError(f"{path.name} has no output {output} with a fixed axis {axis}; export it again")
 
 
+def multiplies_integers(path: Path) -> bool:
+    """Whether the model at `path` rounds what it multiplies to 8 bits, so that a CPU multiplies integers.
+
+    Raises CounterfactoryError when the file is missing or no model.
+    """
+    return any(op.get_type_name() == "FakeQuantize" for op in _read(path).get_ops())
+
+
 def weight_bytes(path: Path) -> int:
     """Bytes of the weights of a model file as they are stored: an IR's or ONNX's constants, or a GGUF's tensors.
 
@@ -69,16 +77,25 @@ def weight_bytes(path: Path) -> int:
     return sum(int(op.get_byte_size()) for op in constants)
 
 
-def gguf_flops_per_token(path: Path) -> int:
-    """Operations of one token of the language model at `path`: 2 for each weight of its matrices.
+def flops_per_token(path: Path) -> int:
+    """Operations of one token of the language model at `path`, GGUF or IR: 2 for each weight of its matrices.
 
     The embedding is a matrix product only where it serves as the output as well. Attention over the tokens before is
-    left out. Raises CounterfactoryError when the file is missing or is no GGUF.
+    left out. Raises CounterfactoryError when the file is missing or is no model.
     """
+    if path.suffix != ".gguf":
+        products = (op for op in _read(path).get_ops() if op.get_type_name() == "MatMul")
+        # Between activations, both sides have open axes.
+        weights = (op.input(1).get_partial_shape() for op in products)
+        return 2 * sum(math.prod(_lengths(shape)) for shape in weights if shape.is_static)
     shapes = dict(read_header(path).shapes)
     if "output.weight" in shapes:
         shapes.pop("token_embd.weight", None)
     return 2 * sum(math.prod(shape) for shape in shapes.values() if len(shape) == 2)
+
+
+def _lengths(shape: Any) -> list[int]:
+    return [int(axis.get_length()) for axis in shape]
 
 
 def _read(path: Path) -> Any:

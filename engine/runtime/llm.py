@@ -13,6 +13,10 @@ from ..models.llm import Llm
 from .exllama import ExllamaSettings
 from .session import RuntimeSettings
 
+Backend = Literal["openvino", "genai", "exllamav2", "exllamav3"]
+# An exported Llama's graph, and all of its files.
+LLAMA_GRAPH = "model.xml"
+LLAMA_FILES = (LLAMA_GRAPH, "model.bin", "tokenizer.json")
 # Beyond the tables of a safetensors file its weights count by their number of bytes: hashing 8 GB would take longer
 # than loading them.
 _HEAD_BYTES = 1 << 20
@@ -20,21 +24,27 @@ _HEAD_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class LlmSettings:
-    """The language model: `model` is a GGUF file (genai) or a folder of EXL2 or EXL3 weights, in the models' folder or
-    by its path; `style` is how it is asked. `exllama` says how either ExLlama decodes, and stands with them only.
+    """The language model: `model` is a folder that `export` wrote (openvino), a GGUF file (genai) or a folder of EXL2
+    or EXL3 weights, in the models' folder or by its path; `style` is how it is asked. `exllama` says how either ExLlama
+    decodes, and stands with them only.
     """
 
-    backend: Literal["genai", "exllamav2", "exllamav3"]
+    backend: Backend
     model: str
     style: Style
     exllama: ExllamaSettings | None = None
 
     def __post_init__(self) -> None:
         if not self.model:
-            raise ValueError("[llm] model is empty; name a GGUF file or a folder of quantised weights")
-        if (self.exllama is None) != (self.backend == "genai"):
-            wanted = "has no" if self.backend == "genai" else "needs a"
+            raise ValueError("[llm] model is empty; name a GGUF file or a folder of weights")
+        if (self.exllama is None) != self.on_cpu:
+            wanted = "has no" if self.on_cpu else "needs a"
             raise ValueError(f'[llm] backend = "{self.backend}" {wanted} table [llm.exllama]')
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it decodes on the CPU."""
+        return self.backend in ("openvino", "genai")
 
     @property
     def sampling(self) -> tuple[float, float, int]:
@@ -46,10 +56,15 @@ class LlmSettings:
 def open_llm(model: Path, settings: LlmSettings, runtime: RuntimeSettings) -> Llm:
     """Load the language model. Raises CounterfactoryError for a missing file, package or GPU."""
     if settings.exllama is None:
-        from .genai import GenaiLlm
         from .openvino import resolve_precision
 
         precision = resolve_precision("auto" if runtime.precision == "f16" else runtime.precision)
+        if settings.backend == "openvino":
+            from .openvino_llm import OpenVinoLlm
+
+            return OpenVinoLlm(model, precision=precision, threads=runtime.threads)
+        from .genai import GenaiLlm
+
         return GenaiLlm(model, precision=precision, threads=runtime.threads)
     if settings.backend == "exllamav2":
         from .exllamav2 import open_exllamav2
@@ -60,11 +75,17 @@ def open_llm(model: Path, settings: LlmSettings, runtime: RuntimeSettings) -> Ll
     return open_exllamav3(model, settings.exllama)
 
 
-def model_digest(model: Path) -> str:
-    """The content of a model file; of a folder, of its small files, and of large ones their beginnings and sizes.
+def model_digest(model: Path, backend: Backend) -> str:
+    """The content of a model file, or of the files that OpenVINO reads; of another folder, of its small files, and of
+    large ones their beginnings and sizes.
 
-    Raises CounterfactoryError for an empty folder.
+    Raises CounterfactoryError for an empty folder, and where one of OpenVINO's files is missing.
     """
+    if backend == "openvino":
+        try:
+            return content_key([file_digest(model / name) for name in LLAMA_FILES])
+        except OSError as error:
+            raise CounterfactoryError(f"the language model's folder {model} is incomplete: {error}") from error
     if model.is_file():
         return file_digest(model)
     files = sorted(path for path in model.iterdir() if path.is_file())

@@ -1,8 +1,9 @@
 """Which tokens may come next: a grammar's answer, followed token by token with llguidance.
 
 A model's vocabulary and a regular expression (grammar.py) arrive; for every place in an answer leave the tokens that
-are allowed there, those that are forced, and whether the answer is closed. The decoders for GPUs share this (exllama.py
-and its two backends); no decoder is known here. OpenVINO GenAI follows grammars by an engine of its own.
+are allowed there, those that are forced, and whether the answer is closed. The running batch on a CPU and the decoders
+for GPUs share this (exllama.py and its two backends); no decoder is known here. OpenVINO GenAI follows grammars by an
+engine of its own.
 
 "Forced" is said of bytes: where the grammar leaves one way to go on, several tokens may still spell it ("the", "th" and
 "t"), and the one that the model's own tokenizer writes is taken, without asking the model. The last token of a forced
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 
-_BITS = 32
+BITS = 32
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,10 @@ class Vocabulary:
 def read_vocabulary(tokenizer: Path, end: int) -> Vocabulary:
     """The vocabulary in a `tokenizer.json`; `end` is the token that closes an answer.
 
-    Raises CounterfactoryError when the file is missing or is no tokenizer, or llguidance is not installed.
+    Raises CounterfactoryError when the file is missing or is no tokenizer.
     """
-    try:
-        import llguidance
-    except ImportError as error:
-        raise CounterfactoryError(
-            "grammars on a GPU need llguidance; say: pip install 'counterfactory[cuda]'"
-        ) from error
+    import llguidance
+
     if not tokenizer.is_file():
         raise CounterfactoryError(f"the tokenizer {tokenizer} is missing; it lies beside a model's weights on the hub")
     text = tokenizer.read_text(encoding="utf-8")
@@ -81,17 +78,17 @@ class TokenFilter:
         from llguidance import LLMatcher
 
         grammar = LLMatcher.grammar_from_regex(pattern)
-        self._matcher = LLMatcher(vocabulary.tokens, grammar, log_level=0)
+        self.matcher = LLMatcher(vocabulary.tokens, grammar, log_level=0)
         self.vocabulary, self.pattern = vocabulary, pattern
         self.tokens: list[int] = []
-        self._check(f"cannot follow the grammar {pattern!r}")
+        self.check(f"cannot follow the grammar {pattern!r}")
         for token in tokens:
             self.accept(token)
 
     @property
     def closed(self) -> bool:
         """The answer is complete, and nothing but the end can follow."""
-        return bool(self._matcher.is_stopped())
+        return bool(self.matcher.is_stopped())
 
     @property
     def text(self) -> str:
@@ -100,10 +97,10 @@ class TokenFilter:
 
     def accept(self, token: int) -> None:
         """Go on by one token. Raises ValueError for one that the mask forbids, and for any but the end when closed."""
-        if token == self.vocabulary.end and self._matcher.is_accepting():
-            self._matcher.consume_token(token)
+        if token == self.vocabulary.end and self.matcher.is_accepting():
+            self.matcher.consume_token(token)
             return
-        if self.closed or not self._matcher.consume_token(token):
+        if self.closed or not self.matcher.consume_token(token):
             raise ValueError(f"token {token} cannot follow {self.text!r} in this grammar")
         self.tokens.append(token)
 
@@ -111,28 +108,32 @@ class TokenFilter:
         """The tokens that follow whatever the model says; the end token when closed; often none."""
         if self.closed:
             return (self.vocabulary.end,)
-        return tuple(self._matcher.compute_ff_tokens())
+        return tuple(self.matcher.compute_ff_tokens())
 
     def mask(self) -> NDArray[np.int32]:
         """Allowed tokens as bits, int32 [ceil(size / 32)], token t being bit t % 32 of word t // 32."""
-        bits = np.zeros((self.vocabulary.size + _BITS - 1) // _BITS, np.int32)
-        self._matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
-        self._check(f"has no mask after {self.text!r}")
+        bits = np.zeros((self.vocabulary.size + BITS - 1) // BITS, np.int32)
+        self.matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
+        self.check(f"has no mask after {self.text!r}")
         return bits
 
     def clone(self) -> TokenFilter:
         """The same place in the same answer; neither moves the other."""
         twin = TokenFilter.__new__(TokenFilter)
         twin.vocabulary, twin.pattern, twin.tokens = self.vocabulary, self.pattern, list(self.tokens)
-        twin._matcher = self._matcher.deep_copy()
+        twin.matcher = self.matcher.deep_copy()
         return twin
 
-    def _check(self, what: str) -> None:
-        if self._matcher.is_error():
-            raise ValueError(f"the token filter {what}: {self._matcher.get_error()}")
+    def check(self, what: str) -> None:
+        """Raise ValueError, with `what` failed, if llguidance gave up."""
+        if self.matcher.is_error():
+            raise ValueError(f"the token filter {what}: {self.matcher.get_error()}")
 
 
-def allowed(mask: NDArray[np.int32], tokens: int) -> NDArray[np.bool_]:
-    """A mask as bool [tokens]; a head that is wider than the vocabulary has tokens that mean nothing, none allowed."""
-    bits = np.unpackbits(mask.view(np.uint8), bitorder="little").view(np.bool_)[:tokens]
-    return np.pad(bits, (0, tokens - len(bits))) if len(bits) < tokens else bits
+def allowed(masks: NDArray[np.int32], tokens: int) -> NDArray[np.bool_]:
+    """Masks [..., words] as bool [..., tokens]; a head that is wider than the vocabulary has tokens that mean nothing,
+    none allowed.
+    """
+    bits = np.unpackbits(masks.view(np.uint8), axis=-1, bitorder="little").view(np.bool_)[..., :tokens]
+    missing = tokens - bits.shape[-1]
+    return np.concatenate([bits, np.zeros((*bits.shape[:-1], missing), np.bool_)], -1) if missing > 0 else bits

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from ..llama_steps import write_llama
 from .data import TRAIN
 from .gguf import write_gguf
 from .questions import KINDS_OF_QUESTION, Exercise, exercise
@@ -92,7 +93,7 @@ def encode(tokenizer: Tokenizer, exercises: list[Exercise]) -> tuple[torch.Tenso
     `head` is what all prompts begin with; labels are -100 outside of the answers and their end.
     """
     prompts = [tokenizer.encode(e.prompt).ids for e in exercises]
-    answers = [[*_opened(tokenizer, e.answer), END] for e in exercises]
+    answers = [[*tokenizer.encode(e.answer).ids, END] for e in exercises]
     shared = 0
     while all(len(p) > shared + 1 and p[shared] == prompts[0][shared] for p in prompts):
         shared += 1
@@ -104,17 +105,6 @@ def encode(tokenizer: Tokenizer, exercises: list[Exercise]) -> tuple[torch.Tenso
         rows[i, : len(tail)] = torch.tensor(tail)
         labels[i, len(tail) - len(answer) : len(tail)] = torch.tensor(answer)
     return torch.tensor(prompts[0][:shared]), rows, labels
-
-
-def _opened(tokenizer: Tokenizer, answer: str) -> list[int]:
-    """Token ids of an answer, its first token said letter by letter.
-
-    Under a grammar that begins with fixed text, GenAI 2026.4.1 refuses the longer tokens of that text and takes single
-    characters; the model must have seen an answer begin so, or it is led astray at once.
-    """
-    first, *rest = tokenizer.encode(answer).ids
-    vocabulary = tokenizer.get_vocab()
-    return [*(vocabulary[letter] for letter in tokenizer.id_to_token(first) or ""), *rest]
 
 
 def answer_loss(model: LlamaForCausalLM, head: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -166,8 +156,12 @@ def train(work: Path, recipe: Recipe = RECIPE) -> tuple[LlamaForCausalLM, Tokeni
 
 
 def pack(work: Path, folder: Path) -> Path:
-    """Write the finished training of `work` to `folder/llm.gguf` and return that path."""
+    """Write the finished training of `work` to `folder`: llm, which the engine reads, and llm.gguf, which is returned.
+
+    The GGUF is what other programs read, and what export/pocket/restore.py takes the weights from.
+    """
     model, tokenizer = train(work)
     file = folder / "llm.gguf"
     write_gguf(model, tokenizer, file, special=len(SPECIAL), end=END)
+    write_llama(model, tokenizer, END, folder / "llm")
     return file

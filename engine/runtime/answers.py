@@ -1,0 +1,54 @@
+"""Many answers under grammars at once: begun, and taken further token by token, on all cores.
+
+Patterns and logits arrive; token filters and tokens leave. One answer alone is `token_filter`'s.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .token_filter import BITS, TokenFilter, Vocabulary, allowed
+
+# Questions about the same keyword have the same grammar, and it takes a millisecond to compile; some 100 kB each.
+_MAX_GRAMMARS = 128
+
+
+class Answers:
+    """Answers in one vocabulary, on `threads` threads (0: all cores)."""
+
+    def __init__(self, vocabulary: Vocabulary, threads: int) -> None:
+        from llguidance import LLExecutor
+
+        self._vocabulary = vocabulary
+        self._threads = threads or os.cpu_count() or 1
+        self._executor = LLExecutor(self._threads)
+        self._grammars: OrderedDict[str, TokenFilter] = OrderedDict()
+
+    def begin(self, patterns: Sequence[str]) -> list[TokenFilter]:
+        """An empty answer for each pattern. Raises ValueError for one that is no grammar."""
+        missing = [pattern for pattern in dict.fromkeys(patterns) if pattern not in self._grammars]
+        with ThreadPoolExecutor(self._threads) as compiling:
+            made = list(compiling.map(lambda pattern: TokenFilter(self._vocabulary, pattern), missing))
+        for pattern in patterns:
+            if pattern in self._grammars:
+                self._grammars.move_to_end(pattern)
+        self._grammars.update(zip(missing, made, strict=True))
+        begun = [self._grammars[pattern].clone() for pattern in patterns]
+        while len(self._grammars) > _MAX_GRAMMARS:
+            self._grammars.popitem(last=False)
+        return begun
+
+    def likeliest(self, answers: Sequence[TokenFilter], logits: NDArray[np.float32]) -> list[int]:
+        """For each answer the allowed token of the highest logit, of equal ones the first; `logits` is [B, V]."""
+        masks = np.zeros((len(answers), -(-self._vocabulary.size // BITS)), np.int32)
+        rows = [(answer.matcher, i) for i, answer in enumerate(answers)]
+        self._executor.unsafe_compute_mask_ptr(rows, masks.ctypes.data, masks[0].nbytes, len(rows))
+        for answer in answers:
+            answer.check("has no mask")
+        return [int(t) for t in np.where(allowed(masks, logits.shape[1]), logits, -np.inf).argmax(1)]
