@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from judging import measures
 from measure import compare, finish
 from streets import set_up
 
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.profile import Profile, load_profile
 from counterfactory.engine.stages.paint import GuidanceSettings, PaintSettings, paint
-from counterfactory.export.pocket.report import edit_shares, judge_variants, layout_kept
+from counterfactory.export.pocket.report import judge_variants
 
 _FULL_SCALE = 2.0  # the best of guidance on all steps
 _INTERVALS = ((0.0, 0.25), (0.0, 0.5), (0.25, 0.75), (0.0, 0.75), (0.0, 0.0))
@@ -59,14 +60,9 @@ def trials(settings: PaintSettings, brief: bool) -> Iterator[Trial]:
 
 def judge(profile: Profile, folder: Path, referee: Referee, asked: argparse.Namespace) -> dict[str, Any]:
     """Shares of edits and colours seen, layout kept, and rows a variant."""
-    judged = judge_variants(profile, folder, referee, asked.sources, asked.variants)
-    shares, layout = edit_shares(judged), layout_kept(judged)
-    return {
-        "edit_success": round(shares["edit_success"], 4),
-        "colour_success": round(shares["colour_success"], 4),
-        "layout_miou": round(layout["layout_miou"], 4),
-        "rows_per_variant": profile.paint.rows_per_variant,
-    }
+    found = measures(judge_variants(profile, folder, referee, asked.sources, asked.variants))
+    rounded = {name: round(share, 4) for name, share in found.items()}
+    return {**rounded, "rows_per_variant": profile.paint.rows_per_variant}
 
 
 def main() -> None:

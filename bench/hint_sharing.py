@@ -19,8 +19,8 @@ from counterfactory.engine.models.denoiser import Evaluation, ShapePlans
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.profile import load_profile
+from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.paint import paint
-from counterfactory.kernels.edges import canny_edges
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ def main() -> None:
         jobs = []
         for i, job in enumerate(easel.jobs):
             source = i // asked.variants
-            edges = canny_edges(images[source][None], profile.edges)[0]
+            edges = edge_maps(images[source][None], profile.edges)[0]
             plans = _Forgetful(job.plans.hint, job.plans.denoiser, job.plans.decoder, job.plans.latent_shape)
             jobs.append(replace(job, hint=edges.astype(np.float32), plans=plans))
         kept["each"] = dict(paint(jobs, easel.negative, profile.paint))
 
     def once() -> None:
-        edges = canny_edges(images, profile.edges)
+        edges = edge_maps(images, profile.edges)
         hints = [easel.jobs[0].plans.embed_hints(one[None])[0] for one in edges]
         jobs = [replace(job, hint=hints[i // asked.variants]) for i, job in enumerate(easel.jobs)]
         kept["once"] = dict(paint(jobs, easel.negative, profile.paint))

@@ -31,6 +31,7 @@ from counterfactory.engine.models.sampler import SamplerSettings
 from counterfactory.engine.profile import Profile
 from counterfactory.engine.source import load_pixels
 from counterfactory.engine.stages.check import Embedded, score
+from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.variant import Variant
 from counterfactory.export import graphs
 from counterfactory.export.pocket import llama
@@ -42,7 +43,6 @@ from counterfactory.export.pocket.restore import (
     restore_llm,
     restore_vae,
 )
-from counterfactory.kernels.edges import canny_edges
 
 T = TypeVar("T")
 # The engine's grammars bound its answers; a script sets a limit. No answer of the engine comes near this one.
@@ -192,7 +192,7 @@ class Peer:
         paint, pipeline = self.profile.paint, self.pipeline
         keys = [v.source.key for v in variants]
         # Of a picture by itself this is once a variant, as in the scripts.
-        edges = {key: canny_edges(images[key][None], self.profile.edges)[0] for key in dict.fromkeys(keys)}
+        edges = {key: edge_maps(images[key][None], self.profile.edges)[0] for key in dict.fromkeys(keys)}
         hints = np.stack([edges[key] for key in keys])[:, None].astype(np.float32) / 255
         height, width = hints.shape[-2:]
         factor = pipeline.vae_scale_factor

@@ -1,7 +1,8 @@
 """Claim: a suite's bytes do not depend on shard size or order, and across batch sizes only rounding differs.
 
 Runs the whole journey on rendered scenes with shards of 1, 7 and 100 sources, in both orders, and with plans of batch
-1, 4 and 16. The last line is JSON: whether bytes were equal, and the PSNR in dB between plans (null: equal pictures).
+1, 4 and 16, of which one or two are evaluated side by side. The last line is JSON: whether bytes were equal, and the
+PSNR in dB between plans (null: equal pictures).
 """
 
 from __future__ import annotations
@@ -63,8 +64,11 @@ def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sources", type=int, default=12)
+    parser.add_argument("--denoiser", help="the plan that paints, where not the profile's")
     asked = parser.parse_args()
     profile = load_profile("pocket")
+    denoiser = asked.denoiser or profile.paint.denoiser
+    profile = replace(profile, paint=replace(profile.paint, denoiser=denoiser))
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for i in range(asked.sources):
@@ -79,19 +83,21 @@ def main() -> None:
             sharded = replace(profile, shard_sources=size)
             equal[f"shard_{size}"] = digests(make(sharded, streets, root / f"shard{size}")) == base
         equal["reversed"] = digests(make(profile, streets, root / "reversed", backward=True)) == base
-        suites = {
-            batch: make(replace(profile, paint=replace(profile.paint, batch=batch)), streets, root / f"batch{batch}")
-            for batch in (1, 4, 16)
-        }
+        suites = {}
+        for batch, streams in ((1, 1), (4, 1), (4, 2), (16, 2)):
+            other = replace(profile, paint=replace(profile.paint, batch=batch, streams=streams))
+            name = f"{batch}x{streams}"
+            suites[name] = make(other, streets, root / name)
         between = {f"{a}_{b}": psnr(suites[a], suites[b]) for a, b in combinations(suites, 2)}
     for name, same in equal.items():
         print(f"{name:10} {'the same bytes' if same else 'DIFFERENT BYTES'}")
     for name, decibel in between.items():
         told = "the same pictures" if decibel is None else f"PSNR {decibel} dB"
-        print(f"batch {name.replace('_', ' and '):9} {told}")
+        print(f"batch {name.replace('_', ' and '):12} {told}")
     machine = f"{platform.machine()}, {os.cpu_count()} cores, {resolve_precision('auto')}"
     result = {
         "claim": "reproducibility",
+        "denoiser": denoiser,
         "equal": equal,
         "psnr_db": between,
         "pictures": len(base) - 1,

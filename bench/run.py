@@ -26,8 +26,7 @@ from counterfactory.engine.models.library import Library
 from counterfactory.engine.pocket.world import SIZE
 from counterfactory.engine.profile import Profile, load_profile
 from counterfactory.engine.report.album import Table
-from counterfactory.engine.roofline import plan_flops
-from counterfactory.engine.runtime.openvino import resolve_precision
+from counterfactory.engine.roofline import plan_flops, plan_precision
 from counterfactory.engine.runtime.peak import measure_peak
 from counterfactory.engine.summary import cost_line, cost_table, count_line, use_line
 from counterfactory.engine.task import builtin_task
@@ -42,9 +41,10 @@ PEER_SOURCES = 8
 
 def ceiling(profile: Profile, report: Report) -> tuple[Table, dict[str, float], float]:
     """What share of the measured matrix product each plan and each stage reached, and the whole run without loading."""
-    precision = resolve_precision(profile.runtime.precision)
-    peak = measure_peak(precision, profile.runtime.threads)
-    row_flops = dict(plan_flops(profile, Library(profile), (SIZE, SIZE)))
+    library = Library(profile)
+    precisions = {use.plan: plan_precision(profile, library, use.plan) for use in report.plans}
+    peaks = {precision: measure_peak(precision, profile.runtime.threads) for precision in set(precisions.values())}
+    row_flops = dict(plan_flops(profile, library, (SIZE, SIZE)))
     # Counted for a whole caption, run a token at a time.
     row_flops["opt_decoder"] //= profile.caption.decoding.max_tokens
     # Prompts are mostly in the cache: only what was written is counted, so the language model's share is at least this.
@@ -53,24 +53,26 @@ def ceiling(profile: Profile, report: Report) -> tuple[Table, dict[str, float], 
     shares: dict[str, float] = {}
     least_s = 0.0
     for stage in report.stages:
-        needed = 0.0
+        needed = counted = 0.0
         for plan in (plan for plan in report.plans if plan.stage == stage.stage):
             count = written if plan.plan == "llm" else plan.rows
             flops = float(row_flops[plan.plan] * count)
-            needed += flops / peak
+            peak = peaks[precisions[plan.plan]]
+            needed, counted = needed + flops / peak, counted + flops
             name = "llm (tokens written)" if plan.plan == "llm" else plan.plan
-            rows.append((f"  {name}", f"{count:,}", *_shared(flops, plan.busy_s, peak)))
+            rows.append((f"  {name}", f"{count:,}", *_shared(flops, flops / peak, plan.busy_s)))
         spent = stage.wall_s - stage.load_s
         shares[stage.stage] = needed / spent if spent > 0 else 0.0
-        rows.append((f"{stage.stage}, idle included", "", *_shared(needed * peak, spent, peak)))
+        rows.append((f"{stage.stage}, idle included", "", *_shared(counted, needed, spent)))
         least_s += needed
-    title = f"Of this machine's matrix products: {peak / 1e12:.3f} TFLOP/s in {precision}"
+    told = ", ".join(f"{peak / 1e12:.3f} TFLOP/s in {precision}" for precision, peak in sorted(peaks.items()))
+    title = f"Of this machine's matrix products: {told}, each network of its own"
     table = Table(title, ("stage", "rows", "s", "GFLOP", "% of peak"), tuple(rows))
     return table, shares, least_s / (report.wall_s - report.models_load_s)
 
 
-def _shared(flops: float, spent_s: float, peak: float) -> tuple[str, str, str]:
-    return f"{spent_s:.2f}", f"{flops / 1e9:.1f}", f"{100 * flops / peak / spent_s:.1f}" if spent_s > 0 else "-"
+def _shared(flops: float, needed_s: float, spent_s: float) -> tuple[str, str, str]:
+    return f"{spent_s:.2f}", f"{flops / 1e9:.1f}", f"{100 * needed_s / spent_s:.1f}" if spent_s > 0 else "-"
 
 
 def show(profile: Profile, run: Run) -> dict[str, Any]:

@@ -204,9 +204,11 @@ def settings_of(asked: Options) -> PaintSettings:
     return PaintSettings(
         sampler=SamplerSettings("unipc", asked.steps, "epsilon", "leading", zero_snr=False),
         guidance=GuidanceSettings(_SCALE, *asked.guidance),
+        denoiser="denoiser",
         control_scale=1.0,
         negative_prompt="",
         batch=asked.batch,
+        streams=1,
         decode_batch=1,
     )
 

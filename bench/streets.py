@@ -18,8 +18,8 @@ from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle, sample_scene
 from counterfactory.engine.profile import Profile
 from counterfactory.engine.schedule.meter import Meter
+from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.paint import PaintJob
-from counterfactory.kernels.edges import canny_edges
 
 _STREAM = 55
 
@@ -55,7 +55,7 @@ def set_up(profile: Profile, sources: int, variants: int) -> Easel:
         scene = sample_scene(np.random.default_rng((_STREAM, i)))
         image, _ = render(scene)
         plans = models.painter(*image.shape[:2])
-        edges.append(canny_edges(image[None], profile.edges)[0])
+        edges.append(edge_maps(image[None], profile.edges)[0])
         hint = plans.embed_hints(edges[-1][None])[0]
         for v in range(variants):
             rng = np.random.default_rng((_STREAM, i, v))

@@ -10,11 +10,14 @@ import json
 import shlex
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from .errors import CounterfactoryError
@@ -26,6 +29,7 @@ from .report.album import Seen, Table
 from .report.folder import Text, write_report
 from .source import Problem, Source, find_sources
 from .stages.check import CheckSettings, verdict
+from .stages.edges import edge_maps
 from .suite import Suite, read_metadata
 from .suite.metadata import FILE as METADATA
 from .summary import as_data, cost_line, cost_table, count_line, evaluation_table, shortfall_lines, use_line
@@ -262,7 +266,7 @@ def report(args: Namespace, terminal: Terminal) -> int:
         ),
         sources=sources,
         image=profile.image,
-        edges=profile.edges,
+        edges=_edges_of(profile),
         seen=_seen(rows, *answers),
         limit=args.limit,
     )
@@ -270,6 +274,28 @@ def report(args: Namespace, terminal: Terminal) -> int:
     terminal.say(f"contact sheet  {files.sheet}")
     terminal.finish({"page": str(files.page), "sheet": str(files.sheet)})
     return len(problems)
+
+
+def _edges_of(profile: Profile) -> Callable[[NDArray[np.uint8]], NDArray[np.uint8]]:
+    """What draws the edges of pictures uint8 [B, H, W, 3], as uint8 [B, H, W], by the profile's detector."""
+    if profile.edges.hed is None:
+        return partial(edge_maps, settings=profile.edges)
+    from .models.library import Library
+    from .models.opened import Opened
+    from .schedule.meter import Meter
+
+    models = Opened(Library(profile), profile, Meter(lambda _: None))
+
+    def drawn(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        try:
+            return models.edge_maps(images)
+        except CounterfactoryError as error:
+            raise CounterfactoryError(
+                f"the edges of {profile.name} are found by the network hed: {error}; report on the box that has it, or "
+                "leave out --sources"
+            ) from error
+
+    return drawn
 
 
 def _seen(

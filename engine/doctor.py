@@ -1,7 +1,7 @@
 """What stands between this box and a run: its devices, packages and plans, and the next command to say.
 
-A profile arrives; findings leave, in the order in which they have to be put right. Nothing is opened, loaded or
-downloaded, so it is as quick on a box where nothing works.
+A profile arrives; findings leave, in the order in which they have to be put right. No network is opened and
+nothing downloaded, so it is as quick on a box where nothing works.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from .errors import CounterfactoryError
 from .estimate import machine_memory
-from .models.library import PLANS, Library
+from .models.library import Library, every_plan
 from .profile import Profile
 from .rates import machine
 from .report.album import Table
-from .runtime.opening import PlanState, plan_state
+from .runtime.onnx_providers import NEEDS, PROVIDERS, find_library
+from .runtime.opening import PlanState, engines_of, plan_state
 
 # What a profile's runtime and language model import; the distributions, as pip knows them.
 PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "openvino": ("openvino",),
+        "openvino": ("openvino", "llguidance"),
         "genai": ("openvino-genai",),
         "onnxruntime": ("onnxruntime-gpu", "nvidia-ml-py"),
         "tensorrt": ("tensorrt-rtx-cu12", "cuda-bindings", "nvidia-ml-py"),
@@ -49,6 +51,14 @@ class Gpu:
 
 
 @dataclass(frozen=True)
+class Runtime:
+    """What networks would be computed with, in words, and why not, where that can be told; "" where nothing is."""
+
+    uses: str
+    fault: str = ""
+
+
+@dataclass(frozen=True)
 class Plan:
     """A plan of the profile: whether it is there and fits, or why not."""
 
@@ -66,6 +76,7 @@ class Examination:
     memory_bytes: int
     free_disk_bytes: int
     gpus: tuple[Gpu, ...]
+    runtime: Runtime
     packages: Mapping[str, str | None]
     plans: tuple[Plan, ...]
     folder: Path
@@ -74,7 +85,8 @@ class Examination:
     @property
     def ready(self) -> bool:
         """Whether the profile can run here."""
-        return all(self.packages.values()) and all(plan.state == "found" for plan in self.plans)
+        found = all(plan.state == "found" for plan in self.plans)
+        return all(self.packages.values()) and not self.runtime.fault and found
 
 
 def examine(
@@ -83,18 +95,19 @@ def examine(
     """Look at this box with a profile's eyes. `nvml` is asked for the module `pynvml`, `memory` is for tests."""
     gpus = _gpus(nvml)
     packages = {name: _version(name) for name in _needed(profile)}
-    folder = profile.models.path
-    plans = tuple(_plan(profile, plan) for plan in dict.fromkeys(p for needed in PLANS.values() for p in needed))
+    folder, runtime = profile.models.path, _runtime(profile)
+    plans = tuple(_plan(profile, plan) for plan in every_plan(profile))
     return Examination(
         profile=profile.name,
         machine=machine(),
         memory_bytes=machine_memory() if memory is None else memory,
         free_disk_bytes=shutil.disk_usage(_there(folder)).free,
         gpus=gpus,
+        runtime=runtime,
         packages=packages,
         plans=plans,
         folder=folder,
-        next=_next(profile, gpus, packages, plans),
+        next=_next(profile, gpus, packages, runtime, plans),
     )
 
 
@@ -107,6 +120,21 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+def _runtime(profile: Profile) -> Runtime:
+    asked = profile.runtime
+    if asked.provider is None:
+        return Runtime(f"{asked.backend}, {asked.precision}")
+    provider = PROVIDERS[asked.provider]
+    uses = f"{asked.backend}, {asked.precision}, {provider}: {NEEDS[asked.provider]}"
+    if asked.provider == "tensorrt":
+        uses += f"; engines are kept in {engines_of(profile.models.path)}"
+    try:
+        find_library(asked.provider)
+    except CounterfactoryError as error:
+        return Runtime(uses, str(error))
+    return Runtime(uses)
 
 
 def _plan(profile: Profile, plan: str) -> Plan:
@@ -143,13 +171,22 @@ def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _next(profile: Profile, gpus: tuple[Gpu, ...], packages: Mapping[str, str | None], plans: tuple[Plan, ...]) -> str:
+def _next(
+    profile: Profile,
+    gpus: tuple[Gpu, ...],
+    packages: Mapping[str, str | None],
+    runtime: Runtime,
+    plans: tuple[Plan, ...],
+) -> str:
     """The first command that has to be said, or that can be."""
     on_gpu = profile.runtime.backend != "openvino"
     if on_gpu and not gpus:
         return "nvidia-smi  # no NVIDIA driver answers: this profile needs a GPU; --profile pocket runs here"
     if not all(packages.values()):
-        return "pip install 'counterfactory[cuda]'" if on_gpu else "pip install counterfactory"
+        extras = "cuda,onnxruntime" if profile.runtime.backend == "onnxruntime" else "cuda"
+        return f"pip install 'counterfactory[{extras}]'" if on_gpu else "pip install counterfactory"
+    if runtime.fault:
+        return "pip uninstall onnxruntime && pip install --force-reinstall --no-deps onnxruntime-gpu"
     bad = [plan for plan in plans if plan.state != "found"]
     if any(plan.name == "llm" for plan in bad) and len(bad) == 1:
         return f"python -m counterfactory.export llm --profile {profile.name}"
@@ -168,6 +205,8 @@ def lines(found: Examination) -> list[str]:
         f"{gpu.memory_bytes / 1e9:.1f} GB free, driver {gpu.driver}"
         for gpu in found.gpus
     ] or ["gpu        none that a driver tells of"]
+    told.append(f"runtime    {found.runtime.uses}")
+    told += [f"           {found.runtime.fault}"] if found.runtime.fault else []
     told.append(f"disk       {found.free_disk_bytes / 1e9:.0f} GB free at {found.folder}")
     told += [f"package    {name} {known or 'is not installed'}" for name, known in found.packages.items()]
     return told

@@ -18,7 +18,7 @@ from typing import Literal
 from PIL import Image
 
 from .errors import CounterfactoryError
-from .models.library import PLANS, Library, Stage
+from .models.library import STAGES, Library, Stage, plans_of
 from .pixels import target_size
 from .profile import Profile, plan_facts
 from .projection import assumptions as projection_assumptions
@@ -31,6 +31,7 @@ from .roofline import (
     item_flops,
     plan_costs,
     plan_flops,
+    plan_precision,
     tokens_a_source,
 )
 from .runtime.openvino import resolve_precision
@@ -140,13 +141,13 @@ def estimate(
     count = sources if isinstance(sources, int) else len(sources)
     shards = -(-count // profile.shard_sources)
     named = memory_bytes or round(profile.runtime.memory_gb * 1e9)
-    here = _holding(costs, named or machine_memory(), shards)
+    here = _holding(profile, costs, named or machine_memory(), shards)
     if here.timeline is None:
         raise CounterfactoryError(here.problem)
     seconds = _measured_seconds(profile, rates, variants)
     assumptions: tuple[str, ...] = ()
     size = peak = None
-    if open_stages := [stage for stage in PLANS if stage not in seconds]:
+    if open_stages := [stage for stage in STAGES if stage not in seconds]:
         if profile.device is not None:
             counted = project(profile, profile.device, plan_facts(profile), variants)
             assumptions += tuple(projection_assumptions(profile, profile.device, variants))
@@ -164,7 +165,7 @@ def estimate(
         device=profile.runtime.unit,
         stages=_stages(seconds, _load_seconds(here.timeline, costs), count, variants),
         plans=plans,
-        holdings=(here,) if named else (here, _holding(costs, GPU_BYTES, shards)),
+        holdings=(here,) if named else (here, _holding(profile, costs, GPU_BYTES, shards)),
         accepted_share=None if rates is None else rates.accepted_share,
         size=size,
         peak_flops=peak,
@@ -175,7 +176,7 @@ def estimate(
 def plan_holding(profile: Profile, library: Library, memory_bytes: int, shards: int) -> Holding:
     """What so much memory holds when, in a run of so many shards."""
     costs = [plan.cost for plan in _plans(profile, library, load_rates(profile))]
-    return _holding(costs, memory_bytes, shards)
+    return _holding(profile, costs, memory_bytes, shards)
 
 
 def machine_memory(limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
@@ -214,10 +215,20 @@ def _plans(profile: Profile, library: Library, rates: Rates | None) -> tuple[Pla
     return tuple(plans)
 
 
-def _holding(costs: Sequence[PlanCost], memory_bytes: int, shards: int) -> Holding:
-    stages = [StageNeeds(stage, needed) for stage, needed in PLANS.items()]
+def stage_needs(profile: Profile) -> list[StageNeeds]:
+    """The plans that must be resident together, by stage."""
+    return [StageNeeds(stage, needed) for stage, needed in plans_of(profile).items()]
+
+
+def plan_budget(memory_bytes: int) -> int:
+    """Bytes of so much memory that plans may take."""
+    return int(SHARE_FOR_PLANS * memory_bytes)
+
+
+def _holding(profile: Profile, costs: Sequence[PlanCost], memory_bytes: int, shards: int) -> Holding:
     try:
-        return Holding(memory_bytes, plan_residency(stages, costs, int(SHARE_FOR_PLANS * memory_bytes), shards))
+        timeline = plan_residency(stage_needs(profile), costs, plan_budget(memory_bytes), shards)
+        return Holding(memory_bytes, timeline)
     except CounterfactoryError as error:
         return Holding(memory_bytes, None, str(error))
 
@@ -225,7 +236,7 @@ def _holding(costs: Sequence[PlanCost], memory_bytes: int, shards: int) -> Holdi
 def _load_seconds(timeline: Timeline, costs: Sequence[PlanCost]) -> dict[str, float]:
     """Seconds of loading by stage, over all shards."""
     load_s = {cost.name: cost.load_s for cost in costs}
-    seconds: dict[str, float] = dict.fromkeys(PLANS, 0.0)
+    seconds: dict[str, float] = dict.fromkeys(STAGES, 0.0)
     for shard, times in Counter(timeline.shards).items():
         for step in shard:
             seconds[step.stage] += times * sum(load_s[name] for name in step.load)
@@ -236,7 +247,7 @@ def _measured_seconds(profile: Profile, rates: Rates | None, variants: int) -> d
     """Seconds an item of the stages that were measured here."""
     if rates is None:
         return {}
-    seconds = {stage: rates.stages[stage].item_s for stage in PLANS if stage in rates.stages}
+    seconds = {stage: rates.stages[stage].item_s for stage in STAGES if stage in rates.stages}
     if "rewrite" in seconds and rates.variants:
         # A source of more variants is asked more questions.
         asked = tokens_a_source(profile, variants) / tokens_a_source(profile, max(1, round(rates.variants)))
@@ -249,22 +260,33 @@ def _roofline_seconds(
 ) -> tuple[tuple[int, int], float, dict[Stage, float]]:
     """The commonest picture size, this machine's peak, and seconds an item by stage."""
     size = sizes.most_common(1)[0][0]
-    flops = item_flops(profile, plan_flops(profile, library, size), variants)
+    peak, plans = _measured_peak(profile), dict[str, float](plan_flops(profile, library, size))
+    denoiser = profile.paint.denoiser
+    if plan_precision(profile, library, denoiser) == "int8":
+        # As many operations of the other precision as take the time of its integers.
+        plans[denoiser] *= peak / _measured_peak(profile, integers=True)
+    flops = item_flops(profile, plans, variants)
     # Pictures of other sizes cost about as their area.
     area = sum(height * width * count for (height, width), count in sizes.items()) / sizes.total()
     flops["paint"] *= area / (size[0] * size[1])
-    assert profile.runtime.precision != "f16", "GPUs are projected"
-    peak = measure_peak(
-        resolve_precision(profile.runtime.precision), profile.runtime.threads, _PEAK_SIDES, _PEAK_ROUNDS
-    )
     return size, peak, {stage: count / (SHARE_OF_PEAK * peak) for stage, count in flops.items()}
+
+
+def _measured_peak(profile: Profile, integers: bool = False) -> float:
+    """Operations a second of matrix products in the profile's precision, or of integers, where the CPU has them."""
+    assert profile.runtime.precision != "f16", "GPUs are projected"
+    own = resolve_precision(profile.runtime.precision)
+    if integers:
+        with suppress(CounterfactoryError):
+            return measure_peak("int8", profile.runtime.threads, _PEAK_SIDES, _PEAK_ROUNDS)
+    return measure_peak(own, profile.runtime.threads, _PEAK_SIDES, _PEAK_ROUNDS)
 
 
 def _stages(
     seconds: dict[Stage, tuple[float, Basis]], loads: dict[str, float], sources: int, variants: int
 ) -> tuple[StageEstimate, ...]:
     stages = []
-    for stage in PLANS:
+    for stage in STAGES:
         items = sources if stage in _A_SOURCE else sources * variants
         item_s, basis = seconds[stage]
         stages.append(StageEstimate(stage, items, items * item_s, loads[stage], basis))

@@ -4,8 +4,9 @@
 
 Sources arrive, a suite is filled. Shard by shard, every stage looks up what the ledger has under its content keys,
 does what is missing, and records it; so an interrupted run, a repeated one and a changed one are all the same run.
+A shard that was finished before by the same run is taken from its outcome and goes through no stage.
 Models are opened when a stage first has work, and a stage that has none opens nothing. Files are read ahead of the
-models and written behind them, a bounded number at a time; finished rows wait on the disk, so that memory does not
+models and written behind them, a bounded number at a time; finished rows wait in the ledger, so that memory does not
 grow with the suite.
 """
 
@@ -28,23 +29,23 @@ from .interventions import Interventions
 from .keys import content_key
 from .metrics import MetricsFile
 from .models.chat import prompts
-from .models.library import Library
+from .models.library import STAGES, Library
 from .models.llm import Request
 from .models.opened import Opened
+from .outcome import Outcome, Outcomes, program_key
 from .painter import Painter
 from .pictures import Image, Pictures
 from .profile import Profile
 from .rates import measured_rates, save_rates
-from .record import Report, Result, metadata_row, run_record
+from .record import Report, Result, dropped_row, metadata_row, run_record
 from .schedule.energy import EnergyMeter, peak_memory_bytes
 from .schedule.meter import Meter, Progress
 from .schedule.overlap import Behind, ahead, in_chunks
 from .schedule.residency import Residency
 from .source import Problem, Source, load_mask
 from .stages.caption import caption_images
-from .stages.check import verdict
 from .stages.rewrite import Wanted, rewrite
-from .suite import Painted, Suite
+from .suite import Painted, Suite, files_of
 from .task import Task
 from .variant import Variant
 
@@ -101,13 +102,13 @@ class Journey:
         # Energy counters wrap around: somebody has to read them now and then.
         meter = Meter(on_progress or (lambda _: None), stream.write if stream else lambda _: energy.joules())
         size = self.profile.shard_sources
-        with suite.spool() as rows, _last_word(stream, meter):
-            run = _Run(self, suite, len(sources), meter, rows.add)
+        with _last_word(stream, meter):
+            run = _Run(self, suite, len(sources), meter)
             shards = [sources[start : start + size] for start in range(0, len(sources), size)]
             looked_at = ahead(shards, run.look, depth=1)
             while (shard := run.next_shard(looked_at)) is not None:
                 run.take(shard)
-            suite.write_metadata(rows)
+            suite.write_metadata(run.outcomes.rows(shards))
         report = run.report(energy, stream.problem if stream else None)
         save_rates(measured_rates(self.profile, report, self.settings.variants))
         suite.write_run(run_record(self.profile, self.settings, self.library, report, run.dropped))
@@ -126,9 +127,12 @@ def _last_word(stream: MetricsFile | None, meter: Meter) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Shard:
-    """Sources that travel together, their captions' keys, the captions on record, and the pictures read so far."""
+    """Sources that travel together, their outcome if they are finished, their captions' keys, the captions on record,
+    and the pictures read so far.
+    """
 
     sources: Sequence[Source]
+    outcome: Outcome | None
     keys: dict[str, str]
     captions: dict[str, str]
     pictures: Pictures
@@ -137,30 +141,33 @@ class _Shard:
 class _Run:
     """One run of a journey: the models that are open, what it found out about all shards, and the meter."""
 
-    def __init__(
-        self, journey: Journey, suite: Suite, total: int, meter: Meter, keep: Callable[[Mapping[str, Any]], None]
-    ) -> None:
+    def __init__(self, journey: Journey, suite: Suite, total: int, meter: Meter) -> None:
         self.profile, self.settings, self.library = journey.profile, journey.settings, journey.library
         self.suite, self.meter, self.total = suite, meter, total
         self.goal = total * journey.settings.variants
         shards = -(-total // self.profile.shard_sources)
         self.models = Opened(self.library, self.profile, meter, _residency(self.profile, self.library, shards))
         self._asked = False
-        self.dropped: list[Variant] = []
+        digests = [self.library.digest(stage) for stage in STAGES]
+        self.outcomes = Outcomes(suite, content_key(self.profile, self.settings, digests, program_key()))
+        self.dropped: list[Mapping[str, Any]] = []
         self.problems: list[Problem] = []
         self.shortfalls: list[Problem] = []
         self.variants = self.painted = 0
         self._painter, self._checker = Painter(self.models, self.profile), Checker(self.models)
-        self._keep = keep
 
     def look(self, sources: Sequence[Source]) -> _Shard:
-        """Look a shard's captions up and read the pictures that lack one; runs beside the shard before it."""
+        """Look up what a shard came to or, where it is not finished, its captions, and read the pictures that lack one;
+        runs beside the shard before it.
+        """
+        if outcome := self.outcomes.find(sources):
+            return _Shard(sources, outcome, {}, {}, Pictures(self.profile.image))
         made_by = (self.profile.image, self.profile.caption, self.library.digest("caption"))
         keys = {source.key: content_key("caption", source.digest, *made_by) for source in sources}
         captions: dict[str, str] = self.suite.get("caption", list(keys.values()))
         pictures = Pictures(self.profile.image)
         pictures.of(source for source in sources if keys[source.key] not in captions)
-        return _Shard(sources, keys, captions, pictures)
+        return _Shard(sources, None, keys, captions, pictures)
 
     def next_shard(self, shards: Iterator[tuple[Sequence[Source], _Shard | Exception]]) -> _Shard | None:
         """The next shard, once it was looked at; None at the end."""
@@ -171,24 +178,42 @@ class _Run:
         return shard
 
     def take(self, shard: _Shard) -> None:
+        """Bring a shard to its outcome, and add that to the suite."""
+        outcome = self._found(shard.outcome, len(shard.sources)) if shard.outcome else self._made(shard)
+        self.variants += outcome.variants
+        self.meter.verdicts(outcome.accepted, outcome.rejected)
+        self.dropped += outcome.dropped
+        self.shortfalls += outcome.shortfalls
+        self.problems += shard.pictures.problems
+
+    def _found(self, outcome: Outcome, sources: int) -> Outcome:
+        for stage in ("caption", "rewrite"):
+            self.meter.advance(stage, sources, self.total)
+        for stage in ("paint", "check"):
+            self.meter.advance(stage, outcome.variants, self.goal)
+        return outcome
+
+    def _made(self, shard: _Shard) -> Outcome:
         """Take a shard through every stage."""
         captions = self._caption(shard)
-        variants = self._rewrite([source for source in shard.sources if source.key in captions], captions)
-        self.dropped += [v for v in variants if v.dropped is not None]
+        variants, shortfalls = self._rewrite([s for s in shard.sources if s.key in captions], captions)
         standing = [v for v in variants if v.dropped is None]
         embeds: dict[str, Floats] = {}
         rows = self._paint(standing, shard.pictures, embeds)
         scores = self._check([v for v in standing if v.key in rows], rows, shard.pictures, embeds)
-        for variant in standing:
-            if variant.key in scores:
-                self._finish(Result(variant, rows[variant.key], scores[variant.key]))
-        self.problems += shard.pictures.problems
-
-    def _finish(self, result: Result) -> None:
-        self._keep(metadata_row(result, self.profile))
-        self.variants += 1
-        accepted = verdict(result.scores, self.profile.check) is None
-        self.meter.verdicts(int(accepted), int(not accepted))
+        results = [Result(v, rows[v.key], scores[v.key]) for v in standing if v.key in scores]
+        table = [metadata_row(result, self.profile) for result in results]
+        accepted = sum(row["verdict"] == "accepted" for row in table)
+        outcome = Outcome(
+            accepted=accepted,
+            rejected=len(table) - accepted,
+            files={file["path"]: file["bytes"] for result in results for file in files_of(result.row)},
+            dropped=[dropped_row(v) for v in variants if v.dropped is not None],
+            shortfalls=shortfalls,
+        )
+        # A picture that could not be read may be there the next time.
+        self.outcomes.keep(shard.sources, outcome, table, finished=not shard.pictures.problems)
+        return outcome
 
     def _caption(self, shard: _Shard) -> dict[str, str]:
         """Captions by source key."""
@@ -208,8 +233,8 @@ class _Run:
                 self.meter.advance("caption", len(part), self.total, made=len(part))
         return {key: captions[content] for key, content in shard.keys.items() if content in captions}
 
-    def _rewrite(self, sources: Sequence[Source], captions: Mapping[str, str]) -> list[Variant]:
-        """The variants that the shard's sources are to have, dropped ones included."""
+    def _rewrite(self, sources: Sequence[Source], captions: Mapping[str, str]) -> tuple[list[Variant], list[Problem]]:
+        """The variants that the shard's sources are to have, dropped ones included, and the sources that have fewer."""
         settings = self.settings
         wanted = Wanted(settings.variants, settings.edits, settings.seed, settings.interventions)
         self._asked = False
@@ -219,10 +244,9 @@ class _Run:
                 sources, texts, settings.task, self.profile.rewrite, wanted, self._ask, prompts(self.profile.llm.style)
             )
             self.meter.advance("rewrite", len(sources), self.total, made=len(sources))
-        for source, result in zip(sources, rewritten, strict=True):
-            if result.shortfall:
-                self.shortfalls.append(Problem(source.name, result.shortfall))
-        return [variant for result in rewritten for variant in result.variants]
+        pairs = zip(sources, rewritten, strict=True)
+        shortfalls = [Problem(source.name, result.shortfall) for source, result in pairs if result.shortfall]
+        return [variant for result in rewritten for variant in result.variants], shortfalls
 
     def _ask(self, question: str, requests: Sequence[Request]) -> list[str]:
         """The language model's answers, those on record first."""

@@ -6,17 +6,16 @@ Variants and the pictures of their sources arrive; painted pictures leave, in th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
-
-from counterfactory.kernels.edges import canny_edges
 
 from .models.opened import Opened
 from .models.states import TextStates
 from .pictures import Image
 from .profile import Profile
-from .schedule.overlap import ahead
+from .schedule.overlap import ahead, in_chunks
 from .stages.paint import PaintJob, paint
 from .variant import Variant
 
@@ -49,21 +48,29 @@ class Painter:
         embeds.update(texts.embeds)
 
     def _jobs(self, variants: Sequence[Variant], images: Mapping[str, Image], texts: TextStates) -> Iterator[PaintJob]:
-        def edges(key: str) -> Image:
-            return canny_edges(images[key][None], self._profile.edges)
-
         hint, plans, last = None, None, None
-        drawn = ahead(list(dict.fromkeys(v.source.key for v in variants)), edges, _EDGES_AHEAD)
+        drawn = self._edges(list(dict.fromkeys(v.source.key for v in variants)), images)
         for variant in variants:
             if variant.source.key != last:
-                last, found = next(drawn)
-                if isinstance(found, Exception):
-                    raise found
+                last, edges = next(drawn)
                 plans = self._models.painter(*images[last].shape[:2])
-                hint = plans.embed_hints(found)[0]
+                hint = plans.embed_hints(edges[None])[0]
             assert plans is not None
             assert hint is not None
             yield PaintJob(variant.key, texts.take(variant.edited_caption), hint, plans)
+
+    def _edges(self, keys: Sequence[str], images: Mapping[str, Image]) -> Iterator[tuple[str, Image]]:
+        """Each source's edge map [H, W], in order; pictures of one size stand together."""
+        hed = self._profile.edges.hed
+        if hed is not None:  # a network runs where the others do, in full batches
+            for _, group in groupby(keys, key=lambda key: images[key].shape):
+                for part in in_chunks(group, hed.batch):
+                    yield from zip(part, self._models.edge_maps(np.stack([images[key] for key in part])), strict=True)
+            return
+        for key, found in ahead(keys, lambda key: self._models.edge_maps(images[key][None])[0], _EDGES_AHEAD):
+            if isinstance(found, Exception):
+                raise found
+            yield key, found
 
     def _negative_states(self) -> Floats:
         """Text states of the negative prompt, encoded once a run."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from counterfactory.kernels.edges import EdgeSettings
-
 from .device import DeviceSettings, PlanFacts, load_facts
 from .errors import CounterfactoryError
 from .runtime.llm import LlmSettings
@@ -19,6 +17,7 @@ from .settings import fill, read_toml
 from .source import ImageSettings
 from .stages.caption import CaptionSettings
 from .stages.check import CheckSettings
+from .stages.edges import DetectorSettings
 from .stages.paint import PaintSettings
 from .stages.rewrite import RewriteSettings
 
@@ -60,7 +59,7 @@ class Profile:
     llm: LlmSettings
     caption: CaptionSettings
     rewrite: RewriteSettings
-    edges: EdgeSettings
+    edges: DetectorSettings
     paint: PaintSettings
     check: CheckSettings
     device: DeviceSettings | None = None
@@ -71,6 +70,8 @@ class Profile:
         if (self.device is None) != (self.runtime.backend == "openvino"):
             wanted = "has no" if self.device else "needs a"
             raise ValueError(f'backend = "{self.runtime.backend}" {wanted} table [device]')
+        if self.paint.streams > 1 and self.runtime.backend != "openvino":
+            raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
         if self.shard_sources < 1:
             raise ValueError(f"shard_sources must be at least 1, found {self.shard_sources}")
 

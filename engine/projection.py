@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .device import DeviceSettings, PlanFacts
-from .models.library import PLANS, Stage
+from .errors import CounterfactoryError
+from .models.library import Stage, every_plan
 from .profile import Profile
 from .schedule.residency import PlanCost
 
@@ -30,13 +31,14 @@ def project(
 ) -> dict[Stage, float]:
     """Seconds an item (a source for captions and rewriting, else a variant) by stage, of full batches."""
     paint = profile.paint
+    edges = 0.0 if profile.edges.hed is None else _known(facts, "hed").flops
     return {
         "caption": device.compute_s(facts["blip2_vision"].flops) + _caption_s(profile, device, facts["opt_decoder"]),
         "rewrite": _rewrite_s(profile, device, facts["llm"], variants),
         "paint": device.compute_s(
             facts["clip_text"].flops
-            + facts["hint"].flops / variants
-            + facts["denoiser"].flops * paint.rows_per_variant
+            + (edges + facts["hint"].flops) / variants
+            + _known(facts, paint.denoiser).flops * paint.rows_per_variant
             + facts["vae_decoder"].flops
         ),
         # The source's own picture and caption are embedded once.
@@ -67,19 +69,28 @@ def questions_a_source(profile: Profile, variants: int) -> int:
 
 def projected_costs(profile: Profile, facts: Mapping[str, PlanFacts]) -> dict[str, PlanCost]:
     """What each plan is taken to hold on the device, and the seconds of loading it."""
-    costs = {}
-    for plan in dict.fromkeys(plan for plans in PLANS.values() for plan in plans):
-        weights = facts[plan].weight_bytes
-        beside = _BESIDE_WEIGHTS * weights
-        if plan == "llm":
-            beside = _cache_bytes(profile, facts[plan])
-        elif plan == "opt_decoder":
-            caption = profile.caption
-            positions = caption.batch * caption.rows * (_QUERIES + caption.decoding.max_tokens)
-            # A step reads one cache and writes another.
-            beside = _BESIDE_DECODER * weights + 2 * positions * facts[plan].cache_bytes
-        costs[plan] = PlanCost(plan, round(weights + beside), weights / _READ_BYTES_A_SECOND)
-    return costs
+    return {plan: projected_cost(profile, plan, _known(facts, plan)) for plan in every_plan(profile)}
+
+
+def projected_cost(profile: Profile, plan: str, fact: PlanFacts) -> PlanCost:
+    """What a plan is taken to hold on the device, and the seconds of loading it."""
+    beside = _BESIDE_WEIGHTS * fact.weight_bytes
+    if plan == "llm":
+        beside = _cache_bytes(profile, fact)
+    elif plan == "opt_decoder":
+        caption = profile.caption
+        positions = caption.batch * caption.rows * (_QUERIES + caption.decoding.max_tokens)
+        # A step reads one cache and writes another.
+        beside = _BESIDE_DECODER * fact.weight_bytes + 2 * positions * fact.cache_bytes
+    return PlanCost(plan, round(fact.weight_bytes + beside), fact.weight_bytes / _READ_BYTES_A_SECOND)
+
+
+def _known(facts: Mapping[str, PlanFacts], plan: str) -> PlanFacts:
+    if plan not in facts:
+        raise CounterfactoryError(
+            f"nothing is known of plan {plan}; export it, then `python -m counterfactory.export facts --out FOLDER`"
+        )
+    return facts[plan]
 
 
 def _llm_rows(profile: Profile) -> int:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
-from .models.library import PLANS, Library
+from .models.library import STAGES, Library
 from .profile import Profile
 from .runtime.opening import arithmetic
 from .schedule.meter import PlanUse, StageCost
@@ -82,7 +82,7 @@ def metadata_row(result: Result, profile: Profile) -> dict[str, Any]:
         "mask": row["mask"] and row["mask"]["path"],
         "caption": variant.caption,
         "edited_caption": variant.edited_caption,
-        "edits": variant.edits,
+        "edits": [asdict(edit) for edit in variant.edits],
         "variant": variant.index,
         "seed": variant.seed,
         "steps": profile.paint.sampler.steps,
@@ -95,14 +95,24 @@ def metadata_row(result: Result, profile: Profile) -> dict[str, Any]:
     }
 
 
+def dropped_row(variant: Variant) -> dict[str, Any]:
+    """A dropped variant as run.json lists it."""
+    return {
+        "source": variant.source.name,
+        "variant": variant.index,
+        "edited_caption": variant.edited_caption,
+        "reason": variant.dropped,
+    }
+
+
 def run_record(
-    profile: Profile, settings: Any, library: Library, report: Report, dropped: Sequence[Variant]
+    profile: Profile, settings: Any, library: Library, report: Report, dropped: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """What run.json says: what was asked, what ran, what it cost, and what was left out and why."""
     return {
         "profile": asdict(profile),
         "settings": asdict(settings),
-        "models": {stage: library.digest(stage) for stage in PLANS},
+        "models": {stage: library.digest(stage) for stage in STAGES},
         "precision": arithmetic(profile.runtime),
         "versions": {name: version(name) for name in ("counterfactory", "openvino", "openvino-genai", "numpy")},
         "device": {"machine": platform.machine(), "system": platform.system(), report.device: report.devices},
@@ -111,8 +121,5 @@ def run_record(
             "device_hours_per_1k_accepted": report.device_hours_per_1k_accepted,
             "tokens_per_variant": report.tokens_per_variant,
         },
-        "dropped": [
-            {"source": v.source.name, "variant": v.index, "edited_caption": v.edited_caption, "reason": v.dropped}
-            for v in dropped
-        ],
+        "dropped": list(dropped),
     }

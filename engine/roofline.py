@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 
-from .models.library import PLANS, Library, Stage
+from .models.library import Library, Stage, every_plan
 from .profile import Profile
-from .runtime.flops import count_flops, gguf_flops_per_token, output_length, weight_bytes
+from .runtime.flops import count_flops, flops_per_token, multiplies_integers, output_length, weight_bytes
 from .runtime.opening import arithmetic
+from .runtime.openvino import resolve_precision
+from .runtime.peak import PeakPrecision
 from .schedule.residency import PlanCost
 
 # Of the peak of large matrix products. Small networks stay below it, networks of Stable Diffusion's size above.
@@ -21,7 +24,7 @@ SHARE_OF_PEAK = 0.3
 # Tokens of a question to the language model that its cache does not hold already, and of the answer, together.
 _TOKENS_A_QUESTION = 100
 # The runtime's cache of keys and values, which it may fill.
-_LLM_CACHE_BYTES = 2**30
+_LLM_CACHE_BYTES = MappingProxyType({"openvino": 50_000_000, "genai": 2**30})
 # Memory of a loaded plan over the bytes of its (fp16) weights: as stored, and packed for the kernels.
 _BYTES_A_WEIGHT_BYTE = {"bf16": 2, "f32": 3}
 # The runtime keeps a description of every operation; seen were 46 to 85 bytes a byte of the graph's XML.
@@ -42,12 +45,13 @@ def plan_flops(profile: Profile, library: Library, size: tuple[int, int]) -> dic
         return count_flops(library.graph(plan), 1, sizes)
 
     return {
+        **({} if profile.edges.hed is None else {"hed": count("hed", {"image": size})}),
         "blip2_vision": count("blip2_vision"),
         "opt_decoder": _caption_flops(library, profile.caption.decoding.max_tokens),
-        "llm": gguf_flops_per_token(library.graph("llm")),
+        "llm": flops_per_token(library.graph("llm")),
         "clip_text": count("clip_text"),
         "hint": count("hint", {"hint": size}),
-        "denoiser": count("denoiser", {"latents": latents, "hint_embedding": latents}),
+        profile.paint.denoiser: count(profile.paint.denoiser, {"latents": latents, "hint_embedding": latents}),
         "vae_decoder": count("vae_decoder", {"latents": latents}),
         "clip_image": count("clip_image"),
     }
@@ -75,14 +79,27 @@ def tokens_a_source(profile: Profile, variants: int) -> int:
     return _TOKENS_A_QUESTION * (1 + max(1, profile.rewrite.max_keywords // 2) + variants)
 
 
-def item_flops(profile: Profile, flops: Mapping[str, int], variants: int) -> dict[Stage, float]:
+def plan_precision(profile: Profile, library: Library, plan: str) -> PeakPrecision:
+    """What a plan's products are computed in on a CPU: "int8" where its graph rounds to integers, else as asked for.
+
+    Raises CounterfactoryError for a file that is missing or no model.
+    """
+    graph = library.graph(plan)
+    if graph.suffix != ".gguf" and multiplies_integers(graph):
+        return "int8"
+    assert profile.runtime.precision != "f16", "GPUs are projected"
+    return resolve_precision(profile.runtime.precision)
+
+
+def item_flops(profile: Profile, flops: Mapping[str, float], variants: int) -> dict[Stage, float]:
     """Operations of each stage's item (a source, then a variant), from those of each plan's row."""
     return {
         "caption": flops["blip2_vision"] + flops["opt_decoder"] * profile.caption.rows,
         "rewrite": flops["llm"] * tokens_a_source(profile, variants),
         "paint": flops["clip_text"]
-        + flops["hint"] / variants
-        + flops["denoiser"] * profile.paint.rows_per_variant
+        # Once a source, and its edges where a network finds them.
+        + (flops["hint"] + flops.get("hed", 0)) / variants
+        + flops[profile.paint.denoiser] * profile.paint.rows_per_variant
         + flops["vae_decoder"],
         # The source's own picture and caption are embedded once.
         "check": flops["clip_image"] * (1 + 1 / variants) + flops["clip_text"] / variants,
@@ -93,11 +110,11 @@ def plan_costs(profile: Profile, library: Library) -> dict[str, PlanCost]:
     """What each plan is taken to cost: its memory once loaded, and the seconds of loading it."""
     precision = arithmetic(profile.runtime)
     costs = {}
-    for plan in dict.fromkeys(plan for plans in PLANS.values() for plan in plans):
+    for plan in every_plan(profile):
         path = library.graph(plan)
         graph = path.stat().st_size if path.suffix == ".xml" else 0
         loaded = weight_bytes(path) * _BYTES_A_WEIGHT_BYTE[precision] + graph * _BYTES_A_GRAPH_BYTE
-        cache = _LLM_CACHE_BYTES if plan == "llm" else 0
+        cache = _LLM_CACHE_BYTES[profile.llm.backend] if plan == "llm" else 0
         costs[plan] = PlanCost(plan, loaded + cache, loaded / _LOAD_BYTES_A_SECOND)
     return costs
 
@@ -117,6 +134,6 @@ def cost_assumptions(profile: Profile) -> tuple[str, ...]:
     factor = _BYTES_A_WEIGHT_BYTE[arithmetic(profile.runtime)]
     return (
         f"~ GB: {factor} x the stored weights and {_BYTES_A_GRAPH_BYTE} x the graph's XML",
-        f"~ GB of llm: its cache of {_LLM_CACHE_BYTES / 1e9:.2f} GB as well",
+        f"~ GB of llm: its cache of {_LLM_CACHE_BYTES[profile.llm.backend] / 1e9:.2f} GB as well",
         f"~ load s: {_LOAD_BYTES_A_SECOND / 1e9:g} GB a second, without that cache",
     )

@@ -30,8 +30,8 @@ from counterfactory.engine.runtime.openvino import open_core, open_session
 from counterfactory.engine.runtime.session import Array, Session, Signature
 from counterfactory.engine.runtime.signals import signal_stack_kept
 from counterfactory.engine.schedule.meter import Meter
+from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.paint import PaintJob, paint
-from counterfactory.kernels.edges import canny_edges
 
 from .pocket.data import TRAIN, scene
 
@@ -109,7 +109,7 @@ def _weight(op: Any) -> str | None:
     return str(source.get_friendly_name()) if source.get_type_name() == "Constant" else None
 
 
-def pack_int8(weights: Path, calibration_runs: int = 16) -> None:
+def pack_int8(weights: Path, calibration_runs: int = 64) -> None:
     """Write denoiser_int8.xml and .bin beside denoiser.xml in `weights`.
 
     Calibrated on what the denoiser meets while the engine paints `calibration_runs` rendered scenes of the training's
@@ -138,11 +138,12 @@ class _Recorder:
 
 
 def painting_feeds(profile: Profile, pictures: int) -> list[Feeds]:
-    """Every batch that the denoiser of `profile` is fed while the engine paints `pictures` rendered scenes.
+    """Every batch that the plan "denoiser" is fed while the engine paints `pictures` rendered scenes by `profile`.
 
     All steps are in it, and rows with the caption and without as far as the profile guides. Networks run in float32,
     so that other machines see the same within its rounding.
     """
+    profile = replace(profile, paint=replace(profile.paint, denoiser="denoiser", streams=1))
     settings, side, folder = profile.paint, profile.image.short_side, profile.models.path
     library, meter = Library(replace(profile, runtime=replace(profile.runtime, precision="f32"))), Meter(lambda _: None)
     plans = library.painter(side, side, settings.batch, settings.decode_batch, meter)
@@ -151,7 +152,7 @@ def painting_feeds(profile: Profile, pictures: int) -> list[Feeds]:
     recorder = _Recorder(open_session(folder / "denoiser.xml", batch=settings.batch, precision="f32", sizes=sizes))
     plans = replace(plans, denoiser=Batched(recorder))
     images, captions = zip(*(_restyled(i) for i in range(pictures)), strict=True)
-    hints = plans.embed_hints(canny_edges(np.stack(images), profile.edges))
+    hints = plans.embed_hints(edge_maps(np.stack(images), profile.edges))
     texts, _ = library.clip_text(settings.batch, meter).encode([settings.negative_prompt, *captions])
     jobs = [PaintJob(f"{i:064x}", texts[i + 1], hints[i], plans) for i in range(pictures)]
     for _ in paint(jobs, texts[0], settings):

@@ -113,6 +113,7 @@ def build_plan(
         target.upper(),
         sha256(content).hexdigest(),
         round(seconds, 3),
+        workspace_bytes,
     )
     write_key(plan_path, key)
     return PlanReport(

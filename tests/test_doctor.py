@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from counterfactory.engine.cli import main
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.runtime.plans import PlanKey, Shapes, write_key
+from counterfactory.engine.runtime.session import RuntimeSettings
 from counterfactory.engine.runtime.trt_library import library_name, load_library
 
 try:
@@ -79,7 +81,7 @@ def test_this_machine_runs_the_pocket_profile(capsys: pytest.CaptureFixture[str]
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["ready"]
-    assert found["packages"].keys() == {"openvino", "openvino-genai"}
+    assert found["packages"].keys() == {"openvino", "llguidance"}
     assert {plan["state"] for plan in found["plans"]} == {"found"}
     assert found["next"].startswith("counterfactory generate")
     assert found["memory_bytes"] > 10**9
@@ -127,6 +129,38 @@ def test_then_the_plans_then_the_language_model_then_a_run(profile: Profile, tmp
     (tmp_path / profile.llm.model).mkdir()
     assert look().ready
     assert look().next.startswith("counterfactory generate SOURCES")
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("provider", ["cuda", "tensorrt"])
+def test_onnxruntime_s_provider_is_told_and_has_to_be_there(
+    provider: str, profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = RuntimeSettings("onnxruntime", "f16", 0, 24, provider)  # type: ignore[arg-type]
+    has = ["CPUExecutionProvider"]
+    library = SimpleNamespace(__version__="1.0", get_available_providers=lambda: has)
+    monkeypatch.setitem(sys.modules, "onnxruntime", library)  # type: ignore[arg-type]
+
+    def look() -> doctor.Examination:
+        return doctor.examine(replace(profile, runtime=runtime), lambda: Nvml(["NVIDIA A10G"]))
+
+    found, name = look(), {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}[provider]
+    assert f"has no {name}, only CPUExecutionProvider" in found.runtime.fault
+    assert not found.ready
+    assert found.next.startswith("pip uninstall onnxruntime && pip install")
+    assert any(found.runtime.fault in line for line in doctor.lines(found))
+    has.append(name)
+    found = look()
+    assert found.runtime.fault == ""
+    assert f"onnxruntime, f16, {name}: it needs a GPU" in found.runtime.uses
+    assert (str(tmp_path / "engines") in found.runtime.uses) == (provider == "tensorrt")
+    assert found.next == f"python -m counterfactory.export a10g --out {tmp_path}"
+    for plan in found.plans:
+        file = tmp_path / "onnx" / plan.name / "model.onnx"
+        file.parent.mkdir(parents=True)
+        file.touch()
+    (tmp_path / profile.llm.model).mkdir()
+    assert look().ready
 
 
 @pytest.mark.usefixtures("installed")

@@ -13,7 +13,7 @@ from conftest import Street
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate import plan_holding
 from counterfactory.engine.journey import Journey, JourneySettings
-from counterfactory.engine.models.library import PLANS, Library
+from counterfactory.engine.models.library import Library, every_plan
 from counterfactory.engine.profile import Profile, load_profile
 from counterfactory.engine.record import Report
 from counterfactory.engine.source import find_sources
@@ -60,7 +60,7 @@ def test_little_memory_loads_more_often_and_makes_the_same_suite(
     least = tight(quick)
     cramped, found = travel(within(quick, least), street, tmp_path / "cramped")
     assert found == expected
-    plans = {plan for needed in PLANS.values() for plan in needed}
+    plans = every_plan(quick)
     assert {use.plan: use.loads for use in roomy.plans if use.loads} == dict.fromkeys(plans, 1)
     assert sum(use.loads for use in cramped.plans) > len(plans), "nothing was ever dropped"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,8 @@ from torch import nn
 from transformers import Blip2ForConditionalGeneration, CLIPModel
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.runtime.plans import onnx_digest
+from counterfactory.engine.profile import ModelPaths, Profile, load_profile, plan_facts
+from counterfactory.engine.runtime.plans import onnx_digest, read_key
 from counterfactory.engine.runtime.session import Array
 from counterfactory.export import graphs
 from counterfactory.export.parity import assert_parity, relative_error
@@ -34,6 +36,7 @@ from counterfactory.export.production.artefact import Asked, Row, export_graph
 from counterfactory.export.production.graph import Graph, Request, Sources, static
 from counterfactory.export.production.stored import Stored
 from counterfactory.export.production.weights import digest, fill, load, locate, tensors
+from counterfactory.export.production.workspace import Workspace
 
 SMALL = Request(small=True)
 
@@ -366,6 +369,8 @@ def test_an_artefact_says_what_it_is(tmp_path: Path, precision: Any) -> None:
     assert manifest["parity"] == {"error": row.parity_error, "bound": row.parity_bound, "precision": precision}
     assert manifest["versions"]["onnx"] == onnx.__version__
     assert (manifest["random"], manifest["precision"], manifest["opset"]) == (True, precision, 20)
+    shape = {"min": [2, 5, 24], "opt": [2, 5, 24], "max": [2, 5, 24]}
+    assert manifest["shapes"] == {"states": shape}
     assert row.faults == []
     assert (row.compiled, row.why) == (False, "plans were not asked for")
     assert row.onnx_bytes == sum(file.stat().st_size for file in path.parent.iterdir() if "manifest" not in file.name)
@@ -391,6 +396,103 @@ def test_islands_that_are_given_are_not_looked_for(tmp_path: Path) -> None:
     assert {node.op_type for node in nodes if node.name.startswith("island/")} == {"Softmax"}
 
 
+# --- scratch memory ---
+
+
+def profile_of(memory_gb: float, **paint: Any) -> Profile:
+    found = load_profile("a10g")
+    return replace(
+        found,
+        runtime=replace(found.runtime, memory_gb=memory_gb),
+        paint=replace(found.paint, **paint),
+        models=ModelPaths("/nowhere"),
+    )
+
+
+def test_a_plan_may_take_its_share_of_what_the_device_leaves(tmp_path: Path) -> None:
+    """By hand: nine tenths of 24 GB, less the plans of the stage with a quarter beside their weights, shared evenly."""
+    profile = profile_of(24)
+    weights = {name: fact.weight_bytes for name, fact in plan_facts(profile).items()}
+    graph = tmp_path / "own" / "model.onnx"
+    graph.parent.mkdir()
+    graph.write_bytes(b"0" * 600)
+    graph.with_name("model.onnx.data").write_bytes(b"0" * 400)
+    graph.with_name("manifest.json").write_bytes(b"0" * 77)
+    others = ("clip_text", "hint", "vae_decoder")
+    paint = sum(1.25 * weights[name] for name in others) + 1.25 * 1000
+    assert Workspace(profile, tmp_path).of("denoiser", graph) == pytest.approx((0.9 * 24e9 - paint) / 4, abs=4)
+    check = 1.25 * 1000 + 1.25 * weights["clip_text"]
+    assert Workspace(profile, tmp_path).of("clip_image", graph) == pytest.approx((0.9 * 24e9 - check) / 2, abs=4)
+    # What a profile does without would be one more to paint with, and another form of the denoiser stands in its place.
+    painting = paint + 1.25 * weights["denoiser"]
+    for extra in ("hed", "hint_1"):
+        assert Workspace(profile, tmp_path).of(extra, graph) == pytest.approx((0.9 * 24e9 - painting) / 5, abs=5)
+    form = Workspace(profile_of(24, denoiser="denoiser_int8"), tmp_path).of("denoiser", graph)
+    assert form == Workspace(profile, tmp_path).of("denoiser", graph)
+    # A graph that was exported already counts as it is.
+    (tmp_path / "onnx" / "hint").mkdir(parents=True)
+    (tmp_path / "onnx" / "hint" / "model.onnx").write_bytes(b"0" * 4)
+    smaller = paint - 1.25 * (weights["hint"] - 4)
+    assert Workspace(profile, tmp_path).of("denoiser", graph) == pytest.approx((0.9 * 24e9 - smaller) / 4, abs=4)
+    assert Workspace(profile_of(0), tmp_path).of("denoiser", graph) is None
+    with pytest.raises(CounterfactoryError, match=r"stage paint needs clip_text .* denoiser 1,250 .* at once"):
+        Workspace(profile_of(0.4), tmp_path).of("denoiser", graph)
+
+
+def test_the_compiler_is_told_and_the_plan_says(tmp_path: Path) -> None:
+    rtx = pytest.importorskip("tensorrt_rtx", reason="tensorrt_rtx is not installed: what it is told goes unchecked")
+    asked = Asked(plans=True, workspace=Workspace(profile_of(24), tmp_path), islands=("normalisation", "softmax"))
+    (row,) = export_graph(mixing, tmp_path, asked, random=True)
+    wanted = Workspace(profile_of(24), tmp_path).of("mixing", tmp_path / "onnx" / "mixing" / "model.onnx")
+    assert row.compiled, row.why
+    assert row.workspace_bytes == wanted
+    assert wanted is not None
+    assert wanted > 10**9
+    assert read_key(tmp_path / "plans" / "mixing.plan").workspace_bytes == wanted
+    assert row.library == f"tensorrt_rtx {rtx.__version__}"
+    (free,) = export_graph(mixing, tmp_path, replace(asked, workspace=None), random=True)
+    assert (free.compiled, free.workspace_bytes) == (True, None)
+    assert read_key(tmp_path / "plans" / "mixing.plan").workspace_bytes is None
+
+
+def test_what_the_compiler_is_told_is_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+
+    def configured(compiler: Any, builder: Any, target: str, workspace_bytes: int | None) -> Any:
+        told.append(workspace_bytes)
+        raise CounterfactoryError("enough was heard")
+
+    pytest.importorskip("tensorrt_rtx", reason="tensorrt_rtx is not installed: what it is told goes unchecked")
+    monkeypatch.setattr("counterfactory.export.tensorrt._configured", configured)
+    asked = Asked(plans=True, workspace=Workspace(profile_of(24), tmp_path), islands=("softmax",))
+    (row,) = export_graph(mixing, tmp_path, asked, random=True)
+    assert (row.compiled, row.why, row.workspace_bytes) == (False, "enough was heard", None)
+    assert told == [Workspace(profile_of(24), tmp_path).of("mixing", tmp_path / "onnx" / "mixing" / "model.onnx")]
+
+
+def test_a_device_without_room_is_said_and_the_graph_is_kept(tmp_path: Path) -> None:
+    asked = Asked(plans=True, workspace=Workspace(profile_of(3), tmp_path), islands=("softmax",))
+    (row,) = export_graph(mixing, tmp_path, asked, random=True)
+    assert not row.compiled
+    assert row.why.startswith("stage paint needs")
+    assert "the device has 2,700,000,000 for plans; take smaller batches" in row.why
+    assert not list((tmp_path / "plans").glob("*.plan"))
+    assert (tmp_path / "onnx" / "mixing" / "manifest.json").is_file()
+
+
+def test_the_command_takes_the_memory_of_its_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, Any] = {}
+
+    def export_all(request: Request, out: Path, **rest: Any) -> list[str]:
+        seen.update(rest, request=request)
+        return []
+
+    monkeypatch.setattr(command, "export_all", export_all)
+    assert command.run(parsed("--out", str(tmp_path), "--random", "--profile", "lance")) == 0
+    assert seen["asked"].workspace == Workspace(load_profile("lance"), tmp_path)
+    assert pickle.loads(pickle.dumps(seen["asked"])) == seen["asked"], "each graph is made in a process of its own"
+
+
 def test_a_graph_that_computes_something_else_is_no_artefact(tmp_path: Path) -> None:
     class Forgetful(Mixing):
         def forward(self, states: torch.Tensor) -> torch.Tensor:
@@ -403,7 +505,7 @@ def test_a_graph_that_computes_something_else_is_no_artefact(tmp_path: Path) -> 
 
 
 def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Row("hed", 1, "fp16", 1e-3, 1e-2, 9, 0, 0.0, ("softmax",), False, "no library", 0, (), "", True, 5)
+    row = Row("hed", 1, "fp16", 1e-3, 1e-2, 9, 0, 0.0, None, ("softmax",), False, "no library", 0, (), "", True, 5)
     made = {"hed": [row], "hint": [replace(row, name="hint", parity_error=0.5)]}
 
     class Here:
@@ -466,7 +568,9 @@ def test_requests_that_make_no_sense_are_refused(tmp_path: Path, said: list[str]
 
 
 def test_plans_take_the_batches_and_sizes_that_are_asked_for() -> None:
-    request = command._request(parsed("--out", "x", "--random", "--batch", "hed=3", "--height", "768"))
+    request = command._request(
+        parsed("--out", "x", "--random", "--batch", "hed=3", "--height", "768"), load_profile("a10g")
+    )
     assert request.batch("hed") == 3
     assert request.batch("denoiser") == 16
     assert request.picture == (768, 512)

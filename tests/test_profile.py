@@ -196,6 +196,7 @@ def test_a_profile_of_the_users_own_is_checked_to_the_last_key(tmp_path: Path) -
 
 def test_the_pocket_profile_finds_edges_as_its_denoiser_was_trained() -> None:
     from counterfactory.engine.profile import load_profile
+    from counterfactory.engine.stages.edges import DetectorSettings
     from counterfactory.kernels.edges import EdgeSettings
 
-    assert load_profile("pocket").edges == EdgeSettings()
+    assert load_profile("pocket").edges == DetectorSettings("relative", relative=EdgeSettings())

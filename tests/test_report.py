@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from counterfactory.engine.report.page import write_page
 from counterfactory.engine.report.sheet import CELL, HUES, PAPER, draw_sheet
 from counterfactory.engine.source import ImageSettings, find_sources
 from counterfactory.engine.suite import read_metadata
-from counterfactory.kernels.edges import EdgeSettings
+from counterfactory.kernels.edges import EdgeSettings, canny_edges
 
+OUTLINES = partial(canny_edges, settings=EdgeSettings())
 IMAGE = ImageSettings(short_side=128, multiple=16, max_long_side=256)
 HOSTILE = '<script>alert("x")</script> & \' "quoted" {{strips}} }} 雨'
 
@@ -81,7 +83,7 @@ def test_report_of_a_suite_links_files_that_exist(made_suite: MadeSuite, tmp_pat
     rows = read_metadata(made_suite.path)
     text = Text(title="Title", subtitle="Subtitle", figures=(("cost", "1.5"),))
     folder = tmp_path / "elsewhere" / "report"
-    files = write_report(folder, rows, made_suite.path, text, sources=sources, image=IMAGE, edges=EdgeSettings())
+    files = write_report(folder, rows, made_suite.path, text, sources=sources, image=IMAGE, edges=OUTLINES)
     page = Reader(files.page.read_text(encoding="utf-8"))
     links = [str(image["src"]) for image in page.all("img")]
     assert len(links) == len(rows) + 2 * len(sources)
@@ -95,7 +97,7 @@ def test_report_of_a_suite_links_files_that_exist(made_suite: MadeSuite, tmp_pat
 
 def test_page_asks_nothing_of_the_network(made_suite: MadeSuite, tmp_path: Path) -> None:
     rows = read_metadata(made_suite.path)
-    write_report(tmp_path / "report", rows, made_suite.path, Text("t", "s"), image=IMAGE, edges=EdgeSettings())
+    write_report(tmp_path / "report", rows, made_suite.path, Text("t", "s"), image=IMAGE, edges=OUTLINES)
     page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     assert "http:" not in page
     assert "https:" not in page
@@ -114,7 +116,7 @@ def test_report_without_sources_keeps_their_pictures(made_suite: MadeSuite, tmp_
             Text("t", "s"),
             sources=given_sources,
             image=IMAGE,
-            edges=EdgeSettings(),
+            edges=OUTLINES,
         )
         pages.append((files.page.read_bytes(), files.sheet.read_bytes()))
     assert pages[0] == pages[1]
@@ -122,9 +124,7 @@ def test_report_without_sources_keeps_their_pictures(made_suite: MadeSuite, tmp_
 
 def test_limit_shows_first_and_last(made_suite: MadeSuite, tmp_path: Path) -> None:
     rows = read_metadata(made_suite.path)
-    files = write_report(
-        tmp_path / "r", rows, made_suite.path, Text("t", "s"), image=IMAGE, edges=EdgeSettings(), limit=2
-    )
+    files = write_report(tmp_path / "r", rows, made_suite.path, Text("t", "s"), image=IMAGE, edges=OUTLINES, limit=2)
     page = Reader(files.page.read_text(encoding="utf-8"))
     assert len(page.all("section")) == 2
     assert len(page.all("figure")) == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from counterfactory.engine.schedule.residency import (
     StageNeeds,
     Timeline,
     plan_residency,
+    spare_bytes,
 )
 
 Case = tuple[list[StageNeeds], list[PlanCost], int, int]
@@ -207,6 +209,32 @@ def test_nonsense_is_refused(stages: list[StageNeeds], costs: list[PlanCost], sh
 def test_costs_are_numbers(size: int, seconds: float) -> None:
     with pytest.raises(ValueError, match="plan p"):
         PlanCost("p", size, seconds)
+
+
+def test_what_a_stage_leaves_is_shared_evenly_in_the_tightest_stage() -> None:
+    costs = [PlanCost("a", 10, 1.0), PlanCost("b", 20, 1.0), PlanCost("c", 40, 1.0), PlanCost("d", 99, 1.0)]
+    stages = stages_of("ab", "bc", "d")
+    assert spare_bytes("a", stages, costs, 100) == 35
+    assert spare_bytes("b", stages, costs, 100) == 20
+    assert spare_bytes("d", stages, costs, 100) == 1
+    # With that much beyond its cost for every plan, each stage still fits, and no stage of `b` would with more.
+    for extra, fits in ((20, True), (21, False)):
+        more = [PlanCost(one.name, one.bytes + extra * (one.name in "abc"), 1.0) for one in costs]
+        with nullcontext() if fits else pytest.raises(CounterfactoryError, match="stage s1 needs"):
+            plan_residency(stages[:2], more, 100, 1)
+
+
+def test_a_stage_that_leaves_nothing_is_named() -> None:
+    costs = [PlanCost("a", 60, 1.0), PlanCost("b", 40, 1.0)]
+    for budget in (100, 101):
+        with pytest.raises(CounterfactoryError, match=r"stage s0 has plans of 100 bytes .* leaves no workspace for a"):
+            spare_bytes("a", stages_of("ab"), costs, budget)
+    with pytest.raises(CounterfactoryError, match=r"stage s0 needs a 60 [+] b 40 = 100 bytes at once"):
+        spare_bytes("a", stages_of("ab"), costs, 99)
+    with pytest.raises(ValueError, match="needs stages and plans"):
+        spare_bytes("c", stages_of("ab"), costs, 1000)
+    with pytest.raises(ValueError, match="plans without a cost: c"):
+        spare_bytes("a", stages_of("ac"), costs, 1000)
 
 
 def test_residency_ends_with_its_timeline() -> None:

@@ -1,9 +1,13 @@
-"""A session that takes any number of rows: full batches of its static plan, the last one padded, and all counted."""
+"""A session that takes any number of rows: full batches of its static plan, the last one padded, and all counted.
+
+Where the session gets on with several runs at a time, so many batches go side by side.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -13,13 +17,14 @@ from ..schedule.meter import Work
 
 
 class Batched:
-    """`session` for any number of rows; what it did is added to `work()` after every batch."""
+    """`session` for any number of rows, `streams` batches at a time; what they did is added to `work()` after them."""
 
-    def __init__(self, session: Session, work: Callable[[], Work] | None = None) -> None:
+    def __init__(self, session: Session, work: Callable[[], Work] | None = None, streams: int = 1) -> None:
         batch = session.signature.inputs[0].shape[0]
         assert batch is not None, "plans have a static batch"
         self.signature = session.signature
         self.batch = batch
+        self._streams = streams
         self._session = session
         own = Work()
         self._work = work or (lambda: own)
@@ -27,9 +32,11 @@ class Batched:
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """Run all rows of `feeds` (every array's first axis, at least one), and return as many rows of each output."""
         rows = len(next(iter(feeds.values())))
+        at_once = self.batch * self._streams
         parts = [
-            self._once({name: array[start : start + self.batch] for name, array in feeds.items()})
-            for start in range(0, rows, self.batch)
+            part
+            for start in range(0, rows, at_once)
+            for part in self._side_by_side({name: array[start : start + at_once] for name, array in feeds.items()})
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts[1:] else parts[0]
 
@@ -40,10 +47,27 @@ class Batched:
         self._work().add(self.batch if rows is None else rows, self.batch, time.perf_counter() - began)
         return out
 
-    def _once(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+    def _side_by_side(self, feeds: Mapping[str, Array]) -> list[dict[str, Array]]:
+        """At most `streams` batches of rows, each in a thread of its own."""
         rows = len(next(iter(feeds.values())))
-        out = self.run_full({name: padded(array, self.batch) for name, array in feeds.items()}, rows=rows)
-        return {name: array[:rows] for name, array in out.items()}
+        starts = range(0, rows, self.batch)
+        parts = [
+            {name: padded(array[start : start + self.batch], self.batch) for name, array in feeds.items()}
+            for start in starts
+        ]
+        began = time.perf_counter()
+        outs = self._run_all(parts)
+        self._work().add(rows, len(parts) * self.batch, time.perf_counter() - began)
+        return [
+            {name: array[: rows - start] for name, array in out.items()}
+            for start, out in zip(starts, outs, strict=True)
+        ]
+
+    def _run_all(self, parts: Sequence[Mapping[str, Array]]) -> list[dict[str, Any]]:
+        if len(parts) == 1:
+            return [self._session.run(parts[0])]
+        with ThreadPoolExecutor(len(parts)) as pool:
+            return list(pool.map(self._session.run, parts))
 
 
 def padded(array: Array, batch: int) -> Array:

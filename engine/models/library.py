@@ -1,9 +1,11 @@
 """The folder of exported models, and how each is opened.
 
     blip2_vision.xml  opt_decoder.xml  opt_embeddings.npy  opt_tokenizer.json     image to caption
-    llm.gguf                                                                      caption to edits
+    llm                                                                           caption to edits
     clip_text.xml  clip_image.xml  clip_tokenizer.json                            conditioning and checks
     hint.xml  denoiser.xml  vae_decoder.xml  latent.json                          edges and text to picture
+    hed.xml                                                                       picture to edges, if by a network
+    denoiser_int8.xml                                                             or another that [paint] denoiser names
 
 For GPUs a plan is plans/NAME.plan or onnx/NAME/model.onnx instead of NAME.xml; the language model is what [llm] names.
 
@@ -26,26 +28,19 @@ from tokenizers import Tokenizer
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
 from ..profile import Profile
-from ..runtime.llm import model_digest, open_llm
+from ..runtime.llm import LLAMA_GRAPH, model_digest, open_llm
 from ..runtime.opening import arithmetic, existing, open_plan, plan_digest, plan_file
 from ..schedule.meter import Meter
 from .batching import Batched
 from .blip2 import Blip2
 from .clip import ClipImage, ClipText, load_tokenizer
 from .denoiser import ShapePlans
+from .hed import Hed
 from .llm import Llm
 
 Stage = Literal["caption", "rewrite", "paint", "check"]
 
-# The networks of each stage.
-PLANS: Mapping[Stage, tuple[str, ...]] = MappingProxyType(
-    {
-        "caption": ("blip2_vision", "opt_decoder"),
-        "rewrite": ("llm",),
-        "paint": ("clip_text", "hint", "denoiser", "vae_decoder"),
-        "check": ("clip_image", "clip_text"),
-    }
-)
+STAGES: tuple[Stage, ...] = ("caption", "rewrite", "paint", "check")
 _BESIDE: Mapping[Stage, tuple[str, ...]] = MappingProxyType(
     {
         "caption": ("opt_embeddings.npy", "opt_tokenizer.json"),
@@ -54,6 +49,24 @@ _BESIDE: Mapping[Stage, tuple[str, ...]] = MappingProxyType(
         "check": ("clip_tokenizer.json",),
     }
 )
+# What counts where an export wrote it.
+_MAYBE_BESIDE: Mapping[Stage, tuple[str, ...]] = MappingProxyType({"caption": ("opt_tokens.json",)})
+
+
+def plans_of(profile: Profile) -> dict[Stage, tuple[str, ...]]:
+    """The networks of each stage under a profile."""
+    edges = ("hed",) if profile.edges.hed is not None else ()
+    return {
+        "caption": ("blip2_vision", "opt_decoder"),
+        "rewrite": ("llm",),
+        "paint": ("clip_text", *edges, "hint", profile.paint.denoiser, "vae_decoder"),
+        "check": ("clip_image", "clip_text"),
+    }
+
+
+def every_plan(profile: Profile) -> tuple[str, ...]:
+    """The networks of all stages under a profile, each once."""
+    return tuple(dict.fromkeys(plan for plans in plans_of(profile).values() for plan in plans))
 
 
 @dataclass
@@ -78,15 +91,17 @@ class Library:
 
         Raises CounterfactoryError when one is missing.
         """
-        for name in (*PLANS[stage], *_BESIDE[stage]):
+        told = (name for name in _MAYBE_BESIDE.get(stage, ()) if (self.path / name).is_file())
+        names = (*plans_of(self.profile)[stage], *_BESIDE[stage], *told)
+        for name in names:
             if name not in self._digests:
                 self._digests[name] = self._content(name)
-        used = [digest for name in (*PLANS[stage], *_BESIDE[stage]) for digest in self._digests[name]]
+        used = [digest for name in names for digest in self._digests[name]]
         return content_key(used, arithmetic(self.profile.runtime))
 
     def _content(self, name: str) -> list[str]:
         if name == "llm":
-            return [model_digest(existing(self.llm_path))]
+            return [model_digest(existing(self.llm_path), self.profile.llm.backend)]
         if "." in name:
             return [file_digest(self.existing(name))]
         return plan_digest(self.path, name, self.profile.runtime.backend)
@@ -117,13 +132,17 @@ class Library:
         """The image encoder."""
         return ClipImage(self._opened("clip_image", batch, meter))
 
+    def hed(self, height: int, width: int, batch: int, meter: Meter) -> Hed:
+        """The network of soft edges for pictures of a size in pixels."""
+        return Hed(self._opened("hed", batch, meter, {"image": (height, width)}))
+
     def painter(self, height: int, width: int, batch: int, decode_batch: int, meter: Meter) -> ShapePlans:
         """The painter's plans for pictures of a size in pixels."""
-        latent = json.loads(self.existing("latent.json").read_text())
+        paint, latent = self.profile.paint, json.loads(self.existing("latent.json").read_text())
         size = (height // int(latent["factor"]), width // int(latent["factor"]))
         return ShapePlans(
             self._opened("hint", 1, meter, {"hint": (height, width)}),
-            self._opened("denoiser", batch, meter, {"latents": size, "hint_embedding": size}),
+            self._opened(paint.denoiser, batch, meter, {"latents": size, "hint_embedding": size}, paint.streams),
             self._opened("vae_decoder", decode_batch, meter, {"latents": size}),
             (int(latent["channels"]), *size),
         )
@@ -142,9 +161,13 @@ class Library:
 
     def graph(self, plan: str) -> Path:
         """The file of a plan's graph, for counting. Raises CounterfactoryError when it is missing."""
-        return existing(self.llm_path if plan == "llm" else plan_file(self.path, plan, self.profile.runtime.backend))
+        if plan == "llm":
+            return existing(self.llm_path / LLAMA_GRAPH if self.profile.llm.backend == "openvino" else self.llm_path)
+        return existing(plan_file(self.path, plan, self.profile.runtime.backend))
 
-    def _opened(self, plan: str, batch: int, meter: Meter, sizes: dict[str, tuple[int, int]] | None = None) -> Batched:
+    def _opened(
+        self, plan: str, batch: int, meter: Meter, sizes: dict[str, tuple[int, int]] | None = None, streams: int = 1
+    ) -> Batched:
         with meter.loading(plan):
-            session = open_plan(self.path, plan, self.profile.runtime, batch, sizes)
-        return Batched(session, lambda: meter.work(meter.current, plan))
+            session = open_plan(self.path, plan, self.profile.runtime, batch, sizes, streams)
+        return Batched(session, lambda: meter.work(meter.current, plan), streams)

@@ -6,24 +6,29 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..profile import Profile
 from ..schedule.meter import Meter
 from ..schedule.residency import Residency
+from ..stages.edges import edge_maps
 from .blip2 import Blip2
 from .clip import ClipImage, ClipText
 from .denoiser import ShapePlans
+from .hed import Hed
 from .library import Library, Stage
 from .llm import Llm
 
 _Name = tuple[str, ...]
-# The plans that each model is made of.
+# The plans that each model but the painter is made of.
 _PLANS_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "blip2": ("blip2_vision", "opt_decoder"),
         "llm": ("llm",),
         "clip_text": ("clip_text",),
         "clip_image": ("clip_image",),
-        "painter": ("hint", "denoiser", "vae_decoder"),
+        "hed": ("hed",),
     }
 )
 
@@ -40,7 +45,7 @@ class Opened:
         """A shard has work in this stage: what must make room for the stage's models is closed."""
         if self._residency is not None:
             drops = set(self._residency.enter(stage))
-            for name in [name for name in self._models if drops.intersection(_PLANS_OF[name[0]])]:
+            for name in [name for name in self._models if drops.intersection(self._plans_of(name[0]))]:
                 del self._models[name]
 
     def blip2(self) -> Blip2:
@@ -66,6 +71,10 @@ class Opened:
         opened: ClipImage = self._once(("clip_image",), lambda: self._library.clip_image(batch, self._meter))
         return opened
 
+    def edge_maps(self, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Edge maps uint8 [B, H, W] of pictures uint8 [B, H, W, 3], by the profile's detector."""
+        return edge_maps(images, self._profile.edges, self._hed(*images.shape[1:3]))
+
     def painter(self, height: int, width: int) -> ShapePlans:
         """The painter's plans for pictures of a size in pixels."""
         paint = self._profile.paint
@@ -75,6 +84,20 @@ class Opened:
 
         opened: ShapePlans = self._once(("painter", str(height), str(width)), opener)
         return opened
+
+    def _hed(self, height: int, width: int) -> Hed | None:
+        """The network of soft edges for pictures of a size in pixels; None where the detector is another."""
+        settings = self._profile.edges.hed
+        if settings is None:
+            return None
+        batch = settings.batch
+        opened: Hed = self._once(
+            ("hed", str(height), str(width)), lambda: self._library.hed(height, width, batch, self._meter)
+        )
+        return opened
+
+    def _plans_of(self, model: str) -> tuple[str, ...]:
+        return ("hint", self._profile.paint.denoiser, "vae_decoder") if model == "painter" else _PLANS_OF[model]
 
     def _once(self, name: _Name, opener: Callable[[], Any]) -> Any:
         if name not in self._models:

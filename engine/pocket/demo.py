@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from ..profile import load_profile
 from ..report.album import Seen, Table
 from ..report.folder import Text, write_report
 from ..source import ImageSettings, Source, find_sources, load_mask, load_pixels
+from ..stages.edges import edge_maps
 from ..suite import Suite, read_metadata
 from ..summary import as_data, cost_line, count_line, duration, figure, percent
 from ..task import builtin_task
@@ -71,7 +73,7 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
         _text(report, judged, table, variants),
         sources=sources,
         image=profile.image,
-        edges=profile.edges,
+        edges=partial(edge_maps, settings=profile.edges),
         seen=judged.seen,
     )
     clock.append(time.monotonic())

@@ -16,8 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from counterfactory.kernels.edges import EdgeSettings, canny_edges
-
 from ..edit import Edit
 from ..suite.names import safe_name
 
@@ -84,12 +82,12 @@ def picture_paths(name: str, folder: Path) -> tuple[Path, Path]:
     return stem.with_name(stem.name + SOURCE_SUFFIX), stem.with_name(stem.name + EDGES_SUFFIX)
 
 
-def write_pictures(name: str, pixels: NDArray[np.uint8], settings: EdgeSettings, folder: Path) -> None:
-    """Write a source's picture, uint8 RGB [H, W, 3], and its edge map below `folder`."""
+def write_pictures(name: str, pixels: NDArray[np.uint8], edges: NDArray[np.uint8], folder: Path) -> None:
+    """Write a source's picture, uint8 RGB [H, W, 3], and its edge map, uint8 [H, W], below `folder`."""
     picture, outline = picture_paths(name, folder)
     picture.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(picture)
-    Image.fromarray(canny_edges(pixels[None], settings)[0]).save(outline)
+    Image.fromarray(edges).save(outline)
 
 
 def strips(

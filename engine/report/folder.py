@@ -6,12 +6,13 @@ pictures that it has. The suite itself is only read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from counterfactory.kernels.edges import EdgeSettings
+import numpy as np
+from numpy.typing import NDArray
 
 from ..source import ImageSettings, Source, load_pixels
 from .album import Seen, Table, spread, strips, write_pictures
@@ -48,14 +49,15 @@ def write_report(
     *,
     sources: Sequence[Source] = (),
     image: ImageSettings,
-    edges: EdgeSettings,
+    edges: Callable[[NDArray[np.uint8]], NDArray[np.uint8]],
     seen: Mapping[str, Seen] | None = None,
     limit: int = 200,
 ) -> ReportFiles:
     """Write the report of a suite into `folder`: at most `limit` sources on the page, `SHEET_ROWS` on the sheet.
 
-    `rows` are the suite's metadata; `sources` those whose pictures are to be shown as the models saw them, by
-    `image` and `edges`; `seen` as in `album.strips`. Raises CounterfactoryError for sources that changed since.
+    `rows` are the suite's metadata; `sources` those whose pictures are to be shown as the models saw them, by `image`
+    and by `edges`, which takes uint8 [B, H, W, 3] to uint8 [B, H, W]; `seen` as in `album.strips`. Raises
+    CounterfactoryError for sources that changed since.
     """
     files = ReportFiles(folder / "index.html", folder / "contact_sheet.png")
     pictures = folder / "pictures"
@@ -64,7 +66,7 @@ def write_report(
     for source in sources:
         if source.name in shown:
             pixels = load_pixels(source, image.short_side, image.multiple, image.max_long_side)
-            write_pictures(source.name, pixels, edges, pictures)
+            write_pictures(source.name, pixels, edges(pixels[None])[0], pictures)
     album = spread(strips(rows, suite, pictures, seen), limit)
     write_sheet(spread(album, SHEET_ROWS), files.sheet, text.title, text.subtitle)
     write_page(

@@ -40,7 +40,7 @@ def graph_name(path: Path) -> str:
     return path.parent.name if path.stem == "model" else path.stem
 
 
-def load_library(provider: Provider) -> Any:
+def find_library(provider: Provider) -> Any:
     """ONNX Runtime. Raises CounterfactoryError when it is not installed or was built without the provider."""
     install = "onnxruntime" if provider == "cpu" else "onnxruntime-gpu"
     try:
@@ -53,6 +53,12 @@ def load_library(provider: Provider) -> Any:
             f"this onnxruntime {library.__version__} has no {PROVIDERS[provider]}, only {', '.join(has)}; "
             f"exchange it: pip uninstall onnxruntime && pip install {install}"
         )
+    return library
+
+
+def load_library(provider: Provider) -> Any:
+    """ONNX Runtime with the libraries that the provider computes with. Raises as `find_library`."""
+    library = find_library(provider)
     if provider != "cpu":
         # Finds CUDA and cuDNN where pip put them. It prints what it misses, and what that leads to is raised later.
         with redirect_stdout(StringIO()):
@@ -131,8 +137,12 @@ def choose_providers(
     if provider == "cuda":
         return [cuda], str(path)
     if cache is None or (not static and shapes is None):
-        missing = "a folder for its engines" if cache is None else "the shapes of every input"
-        raise CounterfactoryError(f"the TensorRT provider needs {missing} to open {path}; give it")
+        missing = (
+            "a folder for its engines"
+            if cache is None
+            else "the shapes of every input, which its manifest.json has once it is exported again"
+        )
+        raise CounterfactoryError(f"the TensorRT provider needs {missing} to open {path}")
     made_of = content_key(onnx_digest(path), sorted(axes.items()), repr(sorted((shapes or {}).items())))
     folder = cache / f"{graph_name(path)}-{library.__version__}-{made_of[:16]}"
     folder.mkdir(parents=True, exist_ok=True)

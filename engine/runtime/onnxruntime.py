@@ -151,6 +151,10 @@ def open_session(
     for axis, length in axes.items():
         options.add_free_dimension_override_by_name(axis, length)
     static, name = _all_fixed(path, axes), graph_name(path)
+    if static:
+        shapes = None  # there is only one
+    elif shapes is not None:
+        _check_shapes(path, axes, shapes)
     if provider != "cpu":
         key = "session.disable_cpu_ep_fallback" if static else "session.record_ep_graph_assignment_info"
         options.add_session_config_entry(key, "1")
@@ -195,6 +199,21 @@ def _fixed_axes(path: Path, batch: int, sizes: Mapping[str, tuple[int, int]]) ->
                     "export it for that shape, or ask for the one it has"
                 )
     return fixed
+
+
+def _check_shapes(path: Path, fixed: Mapping[str, int], shapes: Mapping[str, Shapes]) -> None:
+    """Raise CounterfactoryError unless `shapes` has every input, and room for the lengths that are fixed."""
+    for port in read_ports(path).inputs:
+        if port.name not in shapes or len(shapes[port.name].opt) != len(port.axes):
+            raise CounterfactoryError(f"no shapes of {port.name} are known for {path}; export it again")
+        for axis, has in enumerate(port.axes):
+            length = fixed.get(has) if isinstance(has, str) else has
+            least, _, most = shapes[port.name].bounds(axis)
+            if length is not None and not least <= length <= most:
+                raise CounterfactoryError(
+                    f"{path} was exported for {port.name} of {least} to {most} along axis {axis}, asked for {length}; "
+                    "export it again for this profile"
+                )
 
 
 def _all_fixed(path: Path, fixed: Mapping[str, int]) -> bool:

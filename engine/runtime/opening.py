@@ -6,16 +6,18 @@ A folder and a plan's name arrive, a session leaves. Runtimes for GPUs are impor
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from ..errors import CounterfactoryError
 from ..keys import file_digest
 from .openvino import open_session, resolve_precision
-from .plans import Wanted, faults, onnx_digest, read_key
+from .plans import Shapes, Wanted, faults, onnx_digest, read_key, read_shapes
 from .session import Backend, RuntimeSettings, Session
+
+T = TypeVar("T")
 
 PlanState = Literal["found", "stale", "missing"]
 
@@ -38,18 +40,39 @@ def open_plan(
     runtime: RuntimeSettings,
     batch: int,
     sizes: Mapping[str, tuple[int, int]] | None = None,
+    streams: int = 1,
 ) -> Session:
-    """Open a plan for a batch, and for the last two axes that `sizes` names. Raises CounterfactoryError, see there."""
+    """Open a plan for a batch, and for the last two axes that `sizes` names. Raises CounterfactoryError, see there.
+
+    On a CPU `streams` runs at a time share the cores; on a GPU there is one.
+    """
     file = plan_file(folder, plan, runtime.backend)
     if runtime.precision != "f16":
-        return open_session(file, batch=batch, precision=runtime.precision, threads=runtime.threads, sizes=sizes)
+        return open_session(
+            file, batch=batch, precision=runtime.precision, threads=runtime.threads, sizes=sizes, streams=streams
+        )
+    assert streams == 1, "checked by the profile"
     if runtime.backend == "onnxruntime":
         from . import onnxruntime
 
-        return onnxruntime.open_session(file, batch=batch, provider="cuda", sizes=sizes)
+        assert runtime.provider is not None, "checked by the settings"
+        compiled = runtime.provider == "tensorrt"
+        return onnxruntime.open_session(
+            file,
+            batch=batch,
+            provider=runtime.provider,
+            sizes=sizes,
+            shapes=_exported_shapes(folder, plan) if compiled else None,
+            cache=engines_of(folder) if compiled else None,
+        )
     from . import tensorrt
 
     return tensorrt.open_session(file, batch=batch, sizes=sizes, onnx_sha256=_exported(folder, plan))
+
+
+def engines_of(folder: Path) -> Path:
+    """Where ONNX Runtime's TensorRT provider keeps the engines that it compiles."""
+    return folder / "engines"
 
 
 def plan_digest(folder: Path, plan: str, backend: Backend) -> list[str]:
@@ -100,9 +123,19 @@ def _wanted(folder: Path, plan: str) -> Wanted:
 
 def _exported(folder: Path, plan: str) -> str | None:
     """The content of the graph that was last exported for a plan, by its manifest; None where plans came alone."""
+    return _told(folder, plan, lambda manifest: str(manifest["onnx_sha256"]))
+
+
+def _exported_shapes(folder: Path, plan: str) -> dict[str, Shapes] | None:
+    """The shapes that a plan was exported for, by its manifest; None where that is missing or older than they."""
+    return _told(folder, plan, lambda manifest: read_shapes(manifest["shapes"]) if "shapes" in manifest else None)
+
+
+def _told(folder: Path, plan: str, read: Callable[[Any], T]) -> T | None:
+    """What `read` takes from a graph's manifest; None without one."""
     manifest = folder / "onnx" / plan / "manifest.json"
     try:
-        return str(json.loads(manifest.read_text())["onnx_sha256"])
+        return read(json.loads(manifest.read_text()))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -55,7 +55,8 @@ class PlanKey:
     """What a plan was made of and for.
 
     `onnx_sha256` is the graph's content (`onnx_digest`), `library` the compiler and its release, "tensorrt_rtx
-    1.7.1.116", `device` the compute capability, "SM86", `plan_sha256` the plan's own bytes, `seconds` what it took.
+    1.7.1.116", `device` the compute capability, "SM86", `plan_sha256` the plan's own bytes, `seconds` what it took,
+    `workspace_bytes` the scratch memory that its layers were allowed, None for all there is.
     """
 
     onnx_sha256: str
@@ -65,6 +66,7 @@ class PlanKey:
     device: str
     plan_sha256: str
     seconds: float
+    workspace_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,7 @@ def read_key(plan: Path) -> PlanKey:
         raise CounterfactoryError(f"plan {plan} has no key {file.name} that says what it was made of; {REBUILD}")
     try:
         fields = json.loads(file.read_text())
-        shapes = {name: _shapes(found) for name, found in fields.pop("shapes").items()}
-        key = PlanKey(shapes=shapes, **fields)
+        key = PlanKey(shapes=read_shapes(fields.pop("shapes")), **fields)
         texts = (key.onnx_sha256, key.precision, key.library, key.device, key.plan_sha256)
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("a field that names something is no text")
@@ -147,9 +148,12 @@ def require_fresh(plan: Path, wanted: Wanted) -> PlanKey:
     return key
 
 
-def _shapes(found: Any) -> Shapes:
-    least, usual, most = (tuple(int(length) for length in found[kind]) for kind in ("min", "opt", "max"))
-    return Shapes(least, usual, most)
+def read_shapes(found: Mapping[str, Any]) -> dict[str, Shapes]:
+    """Shapes of inputs as JSON has them. Raises ValueError, TypeError or KeyError for what is none."""
+    return {
+        name: Shapes(*(tuple(int(length) for length in one[kind]) for kind in ("min", "opt", "max")))
+        for name, one in found.items()
+    }
 
 
 def _other_shapes(has: Mapping[str, Shapes], wants: Mapping[str, Shapes]) -> list[str]:

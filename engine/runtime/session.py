@@ -24,7 +24,8 @@ Backend = Literal["openvino", "onnxruntime", "tensorrt"]
 class RuntimeSettings:
     """Where networks run. `precision` "auto" is bf16 where the CPU has it, else f32; `threads` 0 takes all cores.
 
-    Networks for GPUs are exported in their precision, f16; "threads" means nothing there.
+    Networks for GPUs are exported in their precision, f16; "threads" means nothing there. `provider` is what
+    ONNX Runtime computes with, and stands with it only: "tensorrt" compiles engines when networks are first opened.
 
     `memory_gb` is the device's memory in 10^9 bytes: networks are dropped and loaded again so that those open at once
     fit it. 0 keeps all of them open.
@@ -34,6 +35,7 @@ class RuntimeSettings:
     precision: Literal["auto", "bf16", "f32", "f16"]
     threads: int
     memory_gb: float
+    provider: Literal["cuda", "tensorrt"] | None = None
 
     def __post_init__(self) -> None:
         if self.threads < 0 or self.memory_gb < 0:
@@ -44,6 +46,13 @@ class RuntimeSettings:
             raise ValueError(
                 f'[runtime] precision is "f16" on a GPU (onnxruntime, tensorrt) and another one with openvino, '
                 f"got {self.precision!r} with {self.backend}"
+            )
+        if self.provider is None and self.backend == "onnxruntime":
+            raise ValueError('[runtime] backend = "onnxruntime" needs a provider = "cuda" or "tensorrt"')
+        if self.provider is not None and self.backend != "onnxruntime":
+            raise ValueError(
+                f'[runtime] provider = "{self.provider}" is one of ONNX Runtime\'s: take it out with backend = '
+                f'"{self.backend}", or say backend = "onnxruntime"'
             )
 
     @property

@@ -96,6 +96,30 @@ def plan_residency(stages: Sequence[StageNeeds], costs: Sequence[PlanCost], budg
     return _Search(stages, by_name, budget_bytes).timeline(shards)
 
 
+def spare_bytes(plan: str, stages: Sequence[StageNeeds], costs: Sequence[PlanCost], budget_bytes: int) -> int:
+    """Bytes beyond its cost that each plan of a stage may take at once, in the tightest stage that needs `plan`.
+
+    Raises CounterfactoryError when the plans of such a stage leave nothing; ValueError for plans without cost and when
+    no stage needs the plan.
+    """
+    by_name = {cost.name: cost for cost in costs}
+    tight = [stage for stage in stages if plan in stage.plans]
+    _refuse_nonsense(tight, costs, by_name, 1)
+    spare = []
+    for stage in tight:
+        _refuse_what_does_not_fit(stage, by_name, budget_bytes)
+        plans = set(stage.plans)
+        together = sum(by_name[name].bytes for name in plans)
+        spare.append((budget_bytes - together) // len(plans))
+        if spare[-1] < 1:
+            raise CounterfactoryError(
+                f"stage {stage.stage} has plans of {together:,} bytes together and the device {budget_bytes:,} for "
+                f"plans, which leaves no workspace for {plan}; take smaller batches, smaller pictures or a lower "
+                "precision in the profile, or a larger device"
+            )
+    return min(spare)
+
+
 class Residency:
     """Follows a timeline while stages are entered; a run may pass over stages in which it has nothing to do."""
 

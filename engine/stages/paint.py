@@ -8,6 +8,7 @@ and a step without it asks for one. Rows of many variants share a batch; nothing
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -55,19 +56,27 @@ class GuidanceSettings:
 class PaintSettings:
     """How variants are painted. `batch` rows share an evaluation, `decode_batch` pictures a decode.
 
-    `control_scale` weighs the edges, 1 as trained.
+    `streams` evaluations go on side by side, each on its share of the cores. `denoiser` names the plan that is
+    evaluated: "denoiser", or another form of it in the same folder, such as "denoiser_int8". `control_scale` weighs the
+    edges, 1 as trained.
     """
 
     sampler: SamplerSettings
     guidance: GuidanceSettings
+    denoiser: str
     control_scale: float
     negative_prompt: str
     batch: int
+    streams: int
     decode_batch: int
 
     def __post_init__(self) -> None:
+        if not re.fullmatch(r"\w+", self.denoiser):
+            raise ValueError(f"[paint] denoiser is the name of a plan, such as 'denoiser', got {self.denoiser!r}")
         if self.batch < 1 or self.decode_batch < 1:
             raise ValueError(f"[paint] needs batches of at least 1, got {self.batch} and {self.decode_batch}")
+        if self.streams < 1:
+            raise ValueError(f"[paint] streams starts at 1, got {self.streams}")
         if self.control_scale < 0:
             raise ValueError(f"[paint] control_scale cannot be negative, got {self.control_scale}")
 
@@ -112,8 +121,9 @@ def paint(
     def evaluate(rows: Sequence[Evaluation]) -> list[Floats]:
         return plans[_shape(rows[0].latents)].evaluate(rows)
 
+    rows = settings.batch * settings.streams
     waiting: dict[Shape, dict[int, Floats]] = {}
-    for order, latents in run_jobs(denoising(), evaluate, settings.batch, lambda row: _shape(row.latents)):
+    for order, latents in run_jobs(denoising(), evaluate, rows, lambda row: _shape(row.latents)):
         shape = _shape(latents)
         same = waiting.setdefault(shape, {})
         same[order] = latents

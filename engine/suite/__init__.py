@@ -3,7 +3,6 @@
 from .images import Painted
 from .ledger import Ledger
 from .metadata import read_metadata
-from .spool import Spool
-from .suite import Suite, image_path, mask_path
+from .suite import Suite, files_of, image_path, mask_path
 
-__all__ = ["Ledger", "Painted", "Spool", "Suite", "image_path", "mask_path", "read_metadata"]
+__all__ = ["Ledger", "Painted", "Suite", "files_of", "image_path", "mask_path", "read_metadata"]

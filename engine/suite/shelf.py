@@ -26,9 +26,7 @@ BATCH_DONE: dict[str, dict[str, list[str]]] = {_OPEN: {"batch": []}}
 _TOPS = ("images", "masks")
 _OURS = re.compile(r"[0-9a-f]{16}\.png")
 # Only names that we give to unfinished files are ever removed, and only names that we give are ever moved.
-_ASIDE = re.compile(
-    rf"([0-9a-f]{{16}}\.png|metadata\.parquet|run\.json|draft|spool\.[a-z0-9_]+)\.[0-9]+{re.escape(ASIDE)}"
-)
+_ASIDE = re.compile(rf"([0-9a-f]{{16}}\.png|metadata\.parquet|run\.json|draft)\.[0-9]+{re.escape(ASIDE)}")
 
 
 class Shelf:

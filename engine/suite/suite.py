@@ -35,7 +35,6 @@ from .lock import Lock
 from .metadata import FILE, checked, write_table
 from .names import safe_name
 from .shelf import BATCH_DONE, Shelf
-from .spool import Spool
 
 
 def image_path(key: str, source: str) -> str:
@@ -107,10 +106,6 @@ class Suite:
         """See `Ledger.put`."""
         self.ledger.put(stage, rows)
 
-    def spool(self) -> Spool:
-        """An empty spool for rows that wait for the end of a run; use it as a context manager."""
-        return Spool(self.path)
-
     def write_images(self, stage: str, batch: Sequence[Painted]) -> dict[str, dict[str, Any]]:
         """Keeps a batch: every file first, then the ledger's rows in one commit. Returns the rows by key.
 
@@ -144,12 +139,16 @@ class Suite:
         if not missing:
             return rows
         with self._filing:
-            files = (file for row in missing.values() for file in _files(row))
+            files = (file for row in missing.values() for file in files_of(row))
             self._shelf.restore([file["path"] for file in files if not self._is_there(file)])
         return {key: row for key, row in rows.items() if key not in missing or self._is_whole(row)}
 
+    def holds(self, files: Mapping[str, int]) -> bool:
+        """Whether all the files (bytes by path) are in place with their sizes."""
+        return all(self._shelf.size(path) == size for path, size in files.items())
+
     def _is_whole(self, row: Mapping[str, Any]) -> bool:
-        return all(map(self._is_there, _files(row)))
+        return all(map(self._is_there, files_of(row)))
 
     def _is_there(self, file: Mapping[str, Any]) -> bool:
         return bool(self._shelf.size(file["path"]) == file["bytes"])
@@ -200,7 +199,8 @@ class Suite:
         write_aside(self.path / "run.json", f"{text}\n".encode())
 
 
-def _files(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def files_of(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The files that a row of `Suite.images` names: {"path", "bytes", "sha256"} each."""
     return [row[kind] for kind in ("image", "mask") if row[kind] is not None]
 
 

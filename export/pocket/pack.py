@@ -16,6 +16,7 @@ from transformers import CLIPModel
 
 from .. import graphs
 from ..onnx import to_ir
+from ..quantise import pack_int8
 from . import blip2, clip, denoiser, judges, llama, vae
 from .data import TRAIN, ScenePool, as_pixels
 from .parameters import record
@@ -87,6 +88,11 @@ def pack_denoiser(work: Path, weights: Path) -> None:
     record("denoiser", parameters, weights, ("hint.xml", "denoiser.xml"))
 
 
+def pack_denoiser_int8(_: Path, weights: Path) -> None:
+    """denoiser_int8.xml: the packed denoiser in 8 bits, calibrated by painting with the packed networks."""
+    pack_int8(weights)
+
+
 def pack_blip2(work: Path, weights: Path) -> None:
     """blip2_vision.xml, opt_decoder.xml, opt_embeddings.npy and opt_tokenizer.json."""
     model, tokenizer = blip2.train(work)
@@ -121,6 +127,7 @@ STEPS: dict[str, Step] = {
     "vae": pack_vae,
     "clip": pack_clip,
     "denoiser": pack_denoiser,
+    "denoiser_int8": pack_denoiser_int8,
     "blip2": pack_blip2,
     "llm": llama.pack,
     "judges": judges.export_judges,

@@ -74,8 +74,8 @@ def write_report(weights: Path, docs: Path, work: Path) -> dict[str, Any]:
     return figures
 
 
-def _held_out(count: int) -> tuple[list[Scene], NDArray[np.uint8], NDArray[np.uint8]]:
-    scenes = [scene(HELD_OUT, i) for i in range(count)]
+def _held_out(count: int, first: int = 0) -> tuple[list[Scene], NDArray[np.uint8], NDArray[np.uint8]]:
+    scenes = [scene(HELD_OUT, i) for i in range(first, first + count)]
     images, masks = zip(*(render(s) for s in scenes), strict=True)
     return scenes, np.stack(images), np.stack(masks)
 
@@ -115,12 +115,14 @@ def _psnr(weights: Path) -> float:
     return float(np.mean(-10 * np.log10(error.mean(axis=(1, 2, 3)))))
 
 
-def judge_variants(profile: Profile, folder: Path, referee: Referee, sources: int, variants: int) -> list[Judged]:
-    """Run the journey on held-out scenes and let the referee look at every painted variant.
+def judge_variants(
+    profile: Profile, folder: Path, referee: Referee, sources: int, variants: int, first: int = 0
+) -> list[Judged]:
+    """Run the journey on held-out scenes, from `first` on, and let the referee look at every painted variant.
 
     What an earlier call left in `folder` is gone on from: other paint settings paint the same captions.
     """
-    scenes, images, masks = _held_out(sources)
+    scenes, images, masks = _held_out(sources, first)
     for part in ("images", "masks"):
         (folder / "street" / part).mkdir(parents=True, exist_ok=True)
     for i, (image, mask) in enumerate(zip(images, masks, strict=True)):
@@ -146,8 +148,8 @@ def _word(text: str, words: Sequence[str]) -> str | None:
     return found[0] if found else None
 
 
-def edit_shares(judged: Sequence[Judged]) -> dict[str, Any]:
-    """How often the referee sees what an edit asked for: new weather or time, new colour of a vehicle."""
+def edits_seen(judged: Sequence[Judged]) -> dict[str, list[bool]]:
+    """Of every edit of a type that the referee can see, "weather", "time" and "colour", whether it sees it."""
     seen: dict[str, list[bool]] = {"weather": [], "time": [], "colour": []}
     for one in judged:
         for edit in one.row["edits"]:
@@ -161,6 +163,12 @@ def edit_shares(judged: Sequence[Judged]) -> dict[str, Any]:
                 where = vehicle_map(one.scene, one.mask) == which[0] if which else np.zeros((128, 128), bool)
                 if where.any():
                     seen["colour"].append(one.finding.vehicle(where)[0] == colour)
+    return seen
+
+
+def edit_shares(judged: Sequence[Judged]) -> dict[str, Any]:
+    """How often the referee sees what an edit asked for: new weather or time, new colour of a vehicle."""
+    seen = edits_seen(judged)
     both = seen["weather"] + seen["time"]
     return {
         "edit_success": float(np.mean(both)),
@@ -173,10 +181,15 @@ def edit_shares(judged: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
+def layout_confusion(judged: Sequence[Judged]) -> NDArray[np.int64]:
+    """Pixels of all variants by the class of the source's mask and that of the referee's, int64 [K, K]."""
+    total = sum(confusion_matrix(one.mask, one.finding.mask, len(CLASSES)) for one in judged)
+    return np.asarray(total, np.int64)
+
+
 def layout_kept(judged: Sequence[Judged]) -> dict[str, Any]:
     """IoU of the referee's mask of each variant against its source's mask, over all pixels of all variants."""
-    total = sum(confusion_matrix(one.mask, one.finding.mask, len(CLASSES)) for one in judged)
-    by_class = iou(np.asarray(total))
+    by_class = iou(layout_confusion(judged))
     return {
         "layout_miou": float(np.nanmean(by_class)),
         "layout_iou_by_class": {name: float(value) for name, value in zip(CLASSES, by_class, strict=True)},

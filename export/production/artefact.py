@@ -33,6 +33,7 @@ from .manifest import Parity, describe, write_manifest
 from .precision import to_half
 from .stored import Stored, fold_transposes
 from .weights import digest
+from .workspace import Workspace, onnx_bytes
 
 Precision = Literal["fp32", "fp16"]
 
@@ -41,7 +42,8 @@ Precision = Literal["fp32", "fp16"]
 class Asked:
     """How a network is exported: `int8` makes that form beside the one in `precision`, `library` compiles it.
 
-    `islands` are those of fp16; None looks for them, which runs the network three to four times.
+    `islands` are those of fp16; None looks for them, which runs the network three to four times. `workspace` says what
+    scratch memory a plan may take; without it that is the compiler's own affair.
     """
 
     precision: Precision = "fp16"
@@ -49,11 +51,15 @@ class Asked:
     plans: bool = False
     library: str | None = None
     islands: tuple[str, ...] | None = None
+    workspace: Workspace | None = None
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of export.json. `parity_error` of a compiled graph is that of its ONNX; `why` says what is missing."""
+    """A line of export.json. `parity_error` of a compiled graph is that of its ONNX; `why` says what is missing.
+
+    `workspace_bytes` is the scratch memory that the plan may take, None where that is not bounded.
+    """
 
     name: str
     parameters: int
@@ -63,6 +69,7 @@ class Row:
     onnx_bytes: int
     plan_bytes: int
     plan_seconds: float
+    workspace_bytes: int | None
     islands: tuple[str, ...]
     compiled: bool
     why: str
@@ -108,6 +115,7 @@ def export_graph(
             islands=artefact.islands,
             parity=artefact.parity,
             measured=artefact.measured,
+            shapes=traced.shapes,
             random=random,
         )
         write_manifest(artefact.path, manifest)
@@ -148,6 +156,7 @@ class _Built:
     why: str
     plan_bytes: int = 0
     seconds: float = 0.0
+    workspace_bytes: int | None = None
     fused_attention: int = 0
     fp32_layers: tuple[str, ...] = ()
     library: str = ""
@@ -232,11 +241,16 @@ def _compile(path: Path, plan: Path, traced: _Traced, asked: Asked) -> _Built:
     plan.parent.mkdir(parents=True, exist_ok=True)
     cache = plan.with_name("timing.cache")
     try:
-        report = build_plan(path, plan, traced.shapes, library=asked.library, timing_cache=cache)
+        workspace = None if asked.workspace is None else asked.workspace.of(traced.name, path)
+        report = build_plan(
+            path, plan, traced.shapes, library=asked.library, workspace_bytes=workspace, timing_cache=cache
+        )
     except CounterfactoryError as error:
         return _Built(False, str(error))
     layers = tuple(report.fp32_layers)
-    return _Built(True, "", report.plan_bytes, report.seconds, report.fused_attention, layers, report.library)
+    return _Built(
+        True, "", report.plan_bytes, report.seconds, workspace, report.fused_attention, layers, report.library
+    )
 
 
 def _row(name: str, traced: _Traced, artefact: _Artefact, built: _Built, random: bool) -> Row:
@@ -246,9 +260,10 @@ def _row(name: str, traced: _Traced, artefact: _Artefact, built: _Built, random:
         precision=artefact.parity.precision,
         parity_error=artefact.parity.error,
         parity_bound=artefact.parity.bound,
-        onnx_bytes=sum(file.stat().st_size for file in artefact.path.parent.glob("model.onnx*")),
+        onnx_bytes=onnx_bytes(artefact.path),
         plan_bytes=built.plan_bytes,
         plan_seconds=built.seconds,
+        workspace_bytes=built.workspace_bytes,
         islands=artefact.islands,
         compiled=built.compiled,
         why=built.why,

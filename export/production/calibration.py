@@ -15,7 +15,7 @@ from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle, sample_scene
 from counterfactory.engine.runtime.session import Array
-from counterfactory.kernels.edges import EdgeSettings, canny_edges
+from counterfactory.kernels.canny import CannySettings, canny
 
 from .. import graphs
 from . import clip, denoiser
@@ -23,8 +23,8 @@ from .graph import Request
 from .int8 import Painting
 
 _PICTURES, _STEPS, _SEED = 4, 8, 77
-# The defaults suit 128 pixels; these pictures are four times as large.
-_EDGES = EdgeSettings(reach=16.0, median=5, min_pixels=44)
+# As the profiles of GPU boxes have them.
+_EDGES = CannySettings(100, 200)
 _NEGATIVE = "low quality, blurry"
 
 
@@ -37,7 +37,7 @@ def painting(request: Request) -> Painting:
         captions.append(describe(restyle(scene, random), random))
     height, width = request.picture
     images = [cv2.resize(render(scene)[0], (width, height), interpolation=cv2.INTER_CUBIC) for scene in scenes]
-    edges = canny_edges(np.stack(images), _EDGES).astype(np.float32)[:, None] / 255
+    edges = canny(np.stack(images), _EDGES).astype(np.float32)[:, None] / 255
     texts = _texts(request, [_NEGATIVE, *captions])
     return Painting(texts[1:], texts[0], _hints(request, edges), _STEPS)
 

@@ -27,6 +27,7 @@ from .artefact import Asked, Row, export_graph
 from .calibration import painting
 from .graph import BATCHES, Graph, Request, Sources
 from .precision import ISLANDS
+from .workspace import Workspace
 
 _Say = Callable[[str], None]
 _USUAL = Asked()
@@ -122,7 +123,9 @@ def _record(file: Path, rows: Sequence[Row]) -> None:
 
 
 def _line(row: Row) -> str:
-    plan = f"plan {row.plan_bytes / 1e6:.1f} MB in {row.plan_seconds:.0f} s" if row.compiled else f"no plan ({row.why})"
+    scratch = "" if row.workspace_bytes is None else f", workspace up to {row.workspace_bytes / 1e6:,.0f} MB"
+    made = f"plan {row.plan_bytes / 1e6:.1f} MB in {row.plan_seconds:.0f} s{scratch}"
+    plan = made if row.compiled else f"no plan ({row.why})"
     islands = ", ".join(row.islands) or "none"
     return (
         f"{row.name}: {row.parameters / 1e6:.1f} M parameters, {row.precision}, islands {islands}, "
@@ -167,7 +170,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--hint-channels", type=int, choices=(1, 3), default=1, help="1 grey, 3 colours")
     parser.add_argument("--height", type=int, default=512, help="of pictures, in pixels")
     parser.add_argument("--width", type=int, default=512, help="of pictures, in pixels")
-    parser.add_argument("--profile", default="a10g", help="whose batches the plans take (%(default)s)")
+    parser.add_argument("--profile", default="a10g", help="whose batches and memory the plans take (%(default)s)")
     parser.add_argument("--batch", action="append", default=[], metavar="NAME=ROWS", help="rows of a plan instead")
     parser.set_defaults(run=run)
 
@@ -175,11 +178,13 @@ def add_command(commands: Any) -> None:
 def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     """Do what the command line asks; returns the exit status, 1 where a graph failed, missed its bound or a plan."""
     only = [name for name in asked.only.split(",") if name]
+    profile = load_profile(asked.profile)
+    workspace = Workspace(profile, asked.out)
     faults = export_all(
-        _request(asked),
+        _request(asked, profile),
         asked.out,
         only=only,
-        asked=Asked(asked.precision, asked.int8, asked.plans, asked.library, _islands(asked.islands)),
+        asked=Asked(asked.precision, asked.int8, asked.plans, asked.library, _islands(asked.islands), workspace),
         threads=asked.threads,
         say=say,
     )
@@ -188,7 +193,7 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     return 1 if faults else 0
 
 
-def _request(asked: argparse.Namespace) -> Request:
+def _request(asked: argparse.Namespace, profile: Profile) -> Request:
     named = Sources(
         asked.blip2, asked.clip, asked.diffusion, tuple(asked.controlnet), asked.hed, asked.tiny_vae, tuple(asked.lora)
     )
@@ -206,13 +211,13 @@ def _request(asked: argparse.Namespace) -> Request:
         controls=asked.controls,
         tiny_vae=asked.random_tiny_vae,
         hint_channels=asked.hint_channels,
-        batches={**batches_of(load_profile(asked.profile)), **_batches(asked.batch)},
+        batches={**batches_of(profile), **_batches(asked.batch)},
     )
 
 
 def batches_of(profile: Profile) -> dict[str, int]:
     """Rows of each plan as a profile will ask for them."""
-    caption, paint = profile.caption, profile.paint
+    caption, paint, edges = profile.caption, profile.paint, profile.edges.hed
     return {
         **BATCHES,
         "blip2_vision": caption.batch,
@@ -221,6 +226,7 @@ def batches_of(profile: Profile) -> dict[str, int]:
         "denoiser": paint.batch,
         "vae_decoder": paint.decode_batch,
         "clip_image": profile.check.batch,
+        **({} if edges is None else {"hed": edges.batch}),
     }
 
 

@@ -17,7 +17,14 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.flops import count_flops
 
 _HALF, _SINGLE = 2, 4
-_PICTURES = {"hint": ("hint",), "denoiser": ("latents", "hint_embedding"), "vae_decoder": ("latents",)}
+_PICTURES = {
+    "hint": ("hint",),
+    "denoiser": ("latents", "hint_embedding"),
+    "denoiser_int8": ("latents", "hint_embedding"),
+    "vae_decoder": ("latents",),
+    "hed": ("image",),
+}
+_MAYBE = ("denoiser_int8", "hed")
 _FIXED = ("blip2_vision", "clip_text", "clip_image")
 
 
@@ -62,8 +69,12 @@ LLAMA_13B = Decoder(40, 5120, 13824, 32000, 3, 5, _HALF)
 
 
 def facts(out: Path, captioner: str = "6.7b") -> list[dict[str, Any]]:
-    """The facts of every plan that a suite needs. Raises CounterfactoryError for a graph that `out` lacks."""
-    rows = [_row(out, name) for name in (*_FIXED, *_PICTURES)]
+    """The facts of every plan that a suite needs, and of those of `_MAYBE` that were exported.
+
+    Raises CounterfactoryError for a graph that `out` lacks.
+    """
+    there = (name for name in _PICTURES if name not in _MAYBE or (out / "onnx" / name).is_dir())
+    rows = [_row(out, name) for name in (*_FIXED, *there)]
     return [*rows, OPT[captioner].row("opt_decoder"), LLAMA_13B.row("llm")]
 
 

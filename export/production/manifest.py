@@ -16,7 +16,7 @@ from typing import Any
 import onnx
 from onnx import helper
 
-from counterfactory.engine.runtime.plans import onnx_digest
+from counterfactory.engine.runtime.plans import Shapes, onnx_digest
 
 from .precision import opset_of
 
@@ -37,7 +37,7 @@ class Manifest:
     """`inputs` and `outputs` are rows of name, dtype and shape, an axis a length, its name, or null.
 
     `weights_sha256` names the weights as they entered the export, LoRAs merged; `random` says that they are no
-    trained ones. `measured` holds the error for each set of islands that was tried.
+    trained ones. `measured` holds the error for each set of islands that was tried, `shapes` what a plan of it takes.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Manifest:
     islands: Sequence[str]
     parity: Parity
     measured: Mapping[str, float]
+    shapes: Mapping[str, Shapes]
     versions: Mapping[str, str]
     random: bool
 
@@ -63,6 +64,7 @@ def describe(
     islands: Sequence[str],
     parity: Parity,
     measured: Mapping[str, float],
+    shapes: Mapping[str, Shapes],
     random: bool,
 ) -> Manifest:
     """The manifest of the graph at `path`, whose ports, opset and content are read from it."""
@@ -78,6 +80,7 @@ def describe(
         islands=list(islands),
         parity=parity,
         measured=dict(measured),
+        shapes=dict(shapes),
         versions={library: version(library) for library in _LIBRARIES},
         random=random,
     )

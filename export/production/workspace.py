@@ -1,0 +1,54 @@
+"""Scratch memory that a plan may take: what a profile's device leaves beside the plans that are resident with it.
+
+A plan's name and its graph arrive, bytes for the compiler leave. Plans are taken to hold what the residency
+planner takes them to hold, by the graphs that were exported already, and by the profile's facts where they were not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from counterfactory.engine.device import PlanFacts
+from counterfactory.engine.estimate import plan_budget, stage_needs
+from counterfactory.engine.models.library import every_plan
+from counterfactory.engine.profile import Profile, plan_facts
+from counterfactory.engine.projection import projected_cost
+from counterfactory.engine.schedule.residency import StageNeeds, spare_bytes
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """`out` is the folder of the export."""
+
+    profile: Profile
+    out: Path
+
+    def of(self, plan: str, graph: Path) -> int | None:
+        """Bytes for a plan of `graph`, an ONNX file; None where the profile names no memory.
+
+        What is left is shared evenly, since every plan that is open keeps its scratch memory. A plan that the profile
+        does without (another detector's, a further hint's) is taken to paint. Raises CounterfactoryError when nothing
+        is left.
+        """
+        if not self.profile.runtime.memory_gb:
+            return None
+        # Every form of the denoiser stands where the one that the profile names would.
+        plan = self.profile.paint.denoiser if plan == "denoiser" else plan
+        facts = {name: self._as_exported(name, fact) for name, fact in plan_facts(self.profile).items()}
+        facts[plan] = replace(facts.get(plan, PlanFacts(0.0, 0, 0)), weight_bytes=onnx_bytes(graph))
+        stages = stage_needs(self.profile)
+        if plan not in every_plan(self.profile):
+            stages = [StageNeeds(one.stage, (*one.plans, plan)) for one in stages if one.stage == "paint"]
+        needed = dict.fromkeys(name for stage in stages for name in stage.plans)
+        costs = [projected_cost(self.profile, name, facts[name]) for name in needed]
+        return spare_bytes(plan, stages, costs, plan_budget(round(self.profile.runtime.memory_gb * 1e9)))
+
+    def _as_exported(self, plan: str, fact: PlanFacts) -> PlanFacts:
+        path = self.out / "onnx" / plan / "model.onnx"
+        return replace(fact, weight_bytes=onnx_bytes(path)) if path.is_file() else fact
+
+
+def onnx_bytes(path: Path) -> int:
+    """Bytes of the graph at `path` and of the weights beside it."""
+    return sum(file.stat().st_size for file in path.parent.glob(f"{path.name}*"))

@@ -1,0 +1,103 @@
+"""The table's rows before they are a table: they leave sorted, and nothing of them stays."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.suite import Suite
+from counterfactory.engine.suite.draft import Draft
+
+
+def table_row(number: int, **changes: Any) -> dict[str, Any]:
+    row = {"file_name": f"{number}.png", "source": "s", "variant": number, "mask": None, "scores": {"text": 0.5}}
+    return row | changes
+
+
+sort_keys = st.lists(st.tuples(st.text("aAäz/\U0001f600 ", max_size=3), st.integers(-3, 10**12)), max_size=12)
+
+
+@settings(max_examples=30, deadline=None)
+@given(sort_keys)
+def test_rows_leave_sorted_as_python_sorts(keys: list[tuple[str, int]]) -> None:
+    rows = [table_row(i, source=source, variant=variant) for i, (source, variant) in enumerate(keys)]
+    with tempfile.TemporaryDirectory() as folder, Draft(Path(folder)) as draft:
+        for row in rows:
+            draft.add(row)
+        assert list(draft) == sorted(rows, key=lambda row: (row["source"], row["variant"], row["file_name"]))
+        assert len(draft) == len(rows)
+
+
+def test_files_can_be_asked_after(tmp_path: Path) -> None:
+    with Draft(tmp_path) as draft:
+        for number in range(1200):
+            draft.add(table_row(number, mask=f"{number}.mask" if number % 2 else None))
+        assert list(draft.files()) == sorted(
+            [f"{i}.png" for i in range(1200)] + [f"{i}.mask" for i in range(1, 1200, 2)]
+        )
+        asked = [f"{i}.mask" for i in range(2000)]  # more than one statement takes
+        assert draft.named(asked) == {f"{i}.mask" for i in range(1, 1200, 2)}
+        assert draft.named([]) == set()
+
+
+def test_rows_of_one_file_are_refused_and_one_mask_for_two_is_not(tmp_path: Path) -> None:
+    with Draft(tmp_path) as draft:
+        draft.add(table_row(0, mask="m"))
+        draft.add(table_row(1, mask="m"))
+        with pytest.raises(ValueError, match=r"two rows name 0\.png"):
+            draft.add(table_row(0, source="t"))
+
+
+def test_the_names_of_scores_are_gathered(tmp_path: Path) -> None:
+    with Draft(tmp_path) as draft:
+        assert draft.score_names == []
+        for number, scores in enumerate([{"text": 1}, None, {"layout": 0.5, "text": 0}]):
+            draft.add(table_row(number, scores=scores))
+        assert draft.score_names == ["layout", "text"]
+
+
+def test_a_drafts_full_disk_is_a_sentence(tmp_path: Path) -> None:
+    with Draft(tmp_path) as draft:
+        draft._db.execute("PRAGMA max_page_count = 12")  # SQLite's own full disk
+
+        def fill() -> None:
+            for number in range(1000):
+                draft.add(table_row(number, caption="x" * 500))
+
+        with pytest.raises(CounterfactoryError, match=r"cannot use .*draft.*full; free some space"):
+            fill()
+    assert list(tmp_path.iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from counterfactory.engine.suite import Suite
+suite = Suite.open(Path(sys.argv[1]))
+def rows():
+    yield {"file_name": "images/a/0123456789abcdef.png", "source": "a", "label": None, "mask": None, "caption": "a",
+        "edited_caption": "b", "edits": [], "variant": 0, "seed": 0, "steps": 1, "guidance_scale": 1.0, "scores": None,
+        "verdict": "accepted", "reason": None, "source_key": "a", "variant_key": "b"}
+    os.kill(os.getpid(), signal.SIGKILL)
+suite.write_metadata(rows())
+"""
+
+
+def test_what_a_kill_leaves_is_gone_after_the_next_opening(tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path], env=os.environ, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert list(tmp_path.glob("draft.*.tmp"))
+    others = [tmp_path / "draft.txt", tmp_path / "my draft.1.tmp"]
+    for other in others:
+        other.write_bytes(b"somebody's")
+    with Suite.open(tmp_path):
+        left = {path for path in tmp_path.iterdir() if not path.name.startswith(("ledger", "suite.lock"))}
+    assert left == set(others)
