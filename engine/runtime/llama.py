@@ -28,6 +28,11 @@ Ids = NDArray[np.int64]
 Piece = Sequence[NDArray[Any]]
 # Places of a row's cache come in blocks, so that sums over them are formed in the same order at every size.
 _BLOCK = 64
+# Steps have few shapes: for each that it meets OpenVINO 2026.4.1 prepares its products and packs their weights anew,
+# some megabytes that it keeps for good. Beyond the last: multiples of `_BLOCK`.
+_ROWS = (1, 8, 16, 32, 48)
+_WIDTHS = (1, 2, 4, 8, 16, 32, 48)
+_MOST_SPARE = 15  # rows that `_ROWS` adds
 
 
 class Llama:
@@ -75,7 +80,7 @@ class Llama:
 
     def rows(self, count: int, places: int) -> Cache:
         """A cache of `count` rows with room for `places` tokens each, and for more when they come."""
-        return Cache([self._empty(count, _blocks(places)) for _ in self._caches])
+        return Cache([self._empty(count + _MOST_SPARE, _blocks(places)) for _ in self._caches])
 
     def beginning(self, tokens: Sequence[int]) -> Common:
         """What all rows of a call begin with, read; `tokens` may be empty."""
@@ -87,12 +92,13 @@ class Llama:
 
     def pieces(self, runs: Sequence[Sequence[int]], common: Common) -> list[Piece]:
         """Keys and values of runs of tokens, each right after the common beginning; a run may be empty."""
-        fresh = np.array([len(run) for run in runs], np.int64)
-        if not fresh.any():
+        if not any(runs):
             return [[self._empty(1, 0)[0] for _ in self._caches] for _ in runs]
-        read, cache = np.zeros(len(runs), np.int64), self.rows(len(runs), 0)
-        out = self._run(_padded(runs), fresh, common, read, cache.arrays)
-        return [[self._bits(out[f"new_{name}"])[i, :, :n].copy() for name in self._caches] for i, n in enumerate(fresh)]
+        tokens, fresh = _padded(runs)
+        nothing = [self._empty(len(tokens), _BLOCK) for _ in self._caches]
+        out = self._run(tokens, fresh, common, np.zeros_like(fresh), nothing)
+        new = [self._bits(out[f"new_{name}"]) for name in self._caches]
+        return [[array[i, :, : len(run)].copy() for array in new] for i, run in enumerate(runs)]
 
     def step(self, runs: Sequence[Sequence[int]], common: Common, cache: Cache, first: int, read: Ids) -> Floats:
         """Read a run of tokens for each of the cache's rows from `first` on, after the `read` [B] that it holds.
@@ -100,15 +106,16 @@ class Llama:
         The cache takes the new keys and values up. Returns logits, float32 [B, V], after each run; those of a row
         whose run is empty mean nothing.
         """
-        fresh = np.array([len(run) for run in runs], np.int64)
+        tokens, fresh = _padded(runs)
+        read = np.pad(read, (0, len(tokens) - len(runs)))
         cache.grow(int((read + fresh).max()))
-        held = [array[first : first + len(runs)] for array in cache.arrays]
-        out = self._run(_padded(runs), fresh, common, read, held)
+        held = [array[first : first + len(tokens)] for array in cache.arrays]
+        out = self._run(tokens, fresh, common, read, held)
         row = np.repeat(np.arange(len(fresh)), fresh)
         place = np.concatenate([np.arange(count) for count in fresh])
         for array, name in zip(held, self._caches, strict=True):
             array[row, :, read[row] + place] = self._bits(out[f"new_{name}"])[row, :, place]
-        return np.array(out["logits"])
+        return np.array(out["logits"][: len(runs)])
 
     def _run(
         self, tokens: Ids, fresh: Ids, common: Common, read: Ids, held: Sequence[NDArray[Any]]
@@ -169,11 +176,19 @@ def _blocks(places: int) -> int:
     return max(1, -(-places // _BLOCK)) * _BLOCK
 
 
-def _padded(runs: Sequence[Sequence[int]]) -> Ids:
-    tokens = np.zeros((len(runs), max(map(len, runs))), np.int64)
-    for line, run in zip(tokens, runs, strict=True):
-        line[: len(run)] = run
-    return tokens
+def _padded(runs: Sequence[Sequence[int]]) -> tuple[Ids, Ids]:
+    """Tokens [B, K] and how many of each row are its own; rows and columns beyond the runs are nobody's."""
+    shape = _least(len(runs), _ROWS), _least(max(map(len, runs)), _WIDTHS)
+    tokens, fresh = np.zeros(shape, np.int64), np.zeros(shape[0], np.int64)
+    for i, run in enumerate(runs):
+        tokens[i, : len(run)] = run
+        fresh[i] = len(run)
+    return tokens, fresh
+
+
+def _least(count: int, sizes: Sequence[int]) -> int:
+    """The least of the sizes that holds `count`."""
+    return next((size for size in sizes if size >= count), _blocks(count))
 
 
 def _with_caches_in(graph: Any, element: Any) -> Any:
