@@ -25,6 +25,7 @@ class Batched:
         self.signature = session.signature
         self.batch = batch
         self._streams = streams
+        self._pool = ThreadPoolExecutor(streams)  # starts no thread before there are two batches to run
         self._session = session
         own = Work()
         self._work = work or (lambda: own)
@@ -66,8 +67,7 @@ class Batched:
     def _run_all(self, parts: Sequence[Mapping[str, Array]]) -> list[dict[str, Any]]:
         if len(parts) == 1:
             return [self._session.run(parts[0])]
-        with ThreadPoolExecutor(len(parts)) as pool:
-            return list(pool.map(self._session.run, parts))
+        return list(self._pool.map(self._session.run, parts))
 
 
 def padded(array: Array, batch: int) -> Array:
