@@ -1,10 +1,12 @@
-"""A language model quantised for ExLlama, by the converter that comes with it.
+"""A language model for a box: quantised for ExLlama by the converter that comes with it, or written for CPUs.
 
     python -m counterfactory.export llm --profile a10g --bits 5
+    python -m counterfactory.export llm SOURCE --format openvino --target FOLDER
 
 What arrives is Hugging Face weights (config.json, tokenizer.json, *.safetensors), a folder or a hub id with its commit;
 what leaves is a folder that `engine/runtime/exllamav2` or `exllamav3` opens. Quantising measures every layer on a GPU:
 where one is missing, or the package is, nothing is made, and what to run on the box is said instead. Not run on a GPU.
+For CPUs a Llama is written as it is, in fp16 (llama_steps.py); GGUF files need no export.
 """
 
 from __future__ import annotations
@@ -154,6 +156,31 @@ class Conversion:
         )
 
 
+def write_for_cpu(source: str, target: Path) -> str:
+    """Write a Llama (a folder, or ID@COMMIT of the hub) to `target`, for `[llm] backend = "openvino"`.
+
+    Raises CounterfactoryError for a model of another kind, or of a form that llama_steps.py does not write.
+    """
+    from transformers import AutoConfig, AutoTokenizer, LlamaForCausalLM
+
+    from .llama_steps import write_llama
+
+    folder = locate(source, _FILES)
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        if config.model_type != "llama":
+            raise CounterfactoryError(f"{source} is a model of type {config.model_type}; only a Llama can be written")
+        tokenizer = AutoTokenizer.from_pretrained(folder).backend_tokenizer
+        model = LlamaForCausalLM.from_pretrained(folder, dtype="float32")
+        end = config.eos_token_id
+        write_llama(model, tokenizer, end[0] if isinstance(end, list) else end, target)
+    except (OSError, ValueError, AttributeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise CounterfactoryError(f"{source} cannot be read as a Llama with a tokenizer.json: {reason}") from error
+    size = sum(file.stat().st_size for file in target.iterdir()) / 1e9
+    return f'{target} holds {source}, {size:.2f} GB; say [llm] backend = "openvino" and model = "{target}"'
+
+
 def _weights(file: Path) -> int:
     """Elements of all tensors of a safetensors file, from its header. Raises CounterfactoryError for another file."""
     try:
@@ -193,7 +220,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", default="a10g", help="whose language model is made: its folder and its format")
     parser.add_argument("--target", type=Path, help="another folder for the quantised model")
     parser.add_argument(
-        "--format", choices=tuple(PACKAGES), help="another format: exl2 for exllamav2, exl3 for exllamav3"
+        "--format",
+        choices=(*PACKAGES, "openvino"),
+        help="another format: exl2 for exllamav2, exl3 for exllamav3, openvino for CPUs (--target names its folder)",
     )
     parser.add_argument("--bits", type=float, default=5.0, help="bits a weight, 2 to 8")
     parser.add_argument("--dry-run", action="store_true", help="only say what would be run, and what it needs")
@@ -201,13 +230,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(asked: argparse.Namespace) -> str:
     """What to print after the command; raises CounterfactoryError where it cannot be done here."""
+    if asked.format == "openvino":
+        if asked.target is None:
+            raise CounterfactoryError("--format openvino needs --target, the folder that [llm] model will name")
+        return write_for_cpu(asked.source, asked.target)
     profile = load_profile(asked.profile)
     formats = {package: form for form, package in PACKAGES.items()}
     form = asked.format or formats.get(profile.llm.backend)
     if form is None:
         raise CounterfactoryError(
-            f"profile {profile.name} decodes with {profile.llm.backend}, which takes a GGUF file as it is; name a "
-            "profile with exllamav2 or exllamav3, or --format and --target"
+            f"profile {profile.name} decodes with {profile.llm.backend}, on a CPU, which needs no quantising; name "
+            "a profile with exllamav2 or exllamav3, or --format and --target"
         )
     target = asked.target or profile.models.path / Path(profile.llm.model).expanduser()
     conversion = Conversion(asked.source, target, form, asked.bits)

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.errors import CounterfactoryError
@@ -35,6 +35,7 @@ from counterfactory.engine.runtime.running_batch import step_width
 from counterfactory.engine.runtime.token_filter import TokenFilter, Vocabulary, allowed
 from counterfactory.engine.stages.words import spans
 from counterfactory.export.llama_steps import write_llama
+from counterfactory.export.llm import write_for_cpu
 from counterfactory.export.pocket import llama
 from counterfactory.export.pocket.restore import restore_llm
 
@@ -284,3 +285,32 @@ def test_what_prompts_share_is_found_in_them(style: str) -> None:
             assert TASK in suite
         assert "a bus" not in one.shared[0]
     assert Request("a question of another form", text_grammar(9)).shared == ("", "")
+
+
+def test_a_users_llama_is_exported_and_answers_as_transformers_would(
+    grouped: tuple[LlamaForCausalLM, Llama], tmp_path: Path
+) -> None:
+    model, tokenizer = grouped[0], llama.byte_tokenizer(["a red car on a street"] * 4, 290)
+    model.config.eos_token_id = 0
+    model.save_pretrained(tmp_path / "hub")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path / "hub")
+    told = write_for_cpu(str(tmp_path / "hub"), tmp_path / "llm")
+    assert 'backend = "openvino"' in told
+    own = OpenVinoLlm(tmp_path / "llm", precision="f32", threads=0)
+    vocabulary = Llama(tmp_path / "llm", precision="f32", threads=1).vocabulary
+    for request in (
+        Request("a car", text_grammar(8)),
+        Request("\nKeep: a\nCaption: red\nSay", values_grammar(["a", "b"])),
+    ):
+        assert own.generate([request]) == [slow_answer(model, tokenizer, vocabulary, request)]
+
+
+def test_what_is_no_llama_is_not_exported(tmp_path: Path) -> None:
+    with pytest.raises(CounterfactoryError, match="no existing path and no hub id"):
+        write_for_cpu(str(tmp_path / "none"), tmp_path / "llm")
+    with pytest.raises(CounterfactoryError, match="cannot be read as a Llama"):
+        write_for_cpu(str(tmp_path), tmp_path / "llm")
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(CounterfactoryError, match="of type gpt2; only a Llama"):
+        write_for_cpu(str(tmp_path), tmp_path / "llm")
+    assert not (tmp_path / "llm").exists()
