@@ -445,7 +445,7 @@ def test_the_command_takes_its_target_from_the_profile(tmp_path: Path) -> None:
     assert "18 GB of disk beside the source, of which 8.5 GB stay" in said
     other = ["--dry-run", "--format", "exl3", "--target", str(tmp_path / "made"), "--bits", "4.5"]
     assert f"-o {tmp_path / 'made'} -b 4.5 -hb 6" in llm.run(parser.parse_args(other))
-    with pytest.raises(CounterfactoryError, match="which takes a GGUF file as it is"):
+    with pytest.raises(CounterfactoryError, match="which needs no quantising"):
         llm.run(parser.parse_args(["--profile", "pocket"]))
 
 
