@@ -29,10 +29,9 @@ Piece = Sequence[NDArray[Any]]
 # Places of a row's cache come in blocks, so that sums over them are formed in the same order at every size.
 _BLOCK = 64
 # Steps have few shapes: for each that it meets OpenVINO 2026.4.1 prepares its products and packs their weights anew,
-# some megabytes that it keeps for good. Beyond the last: multiples of `_BLOCK`.
-_ROWS = (1, 8, 16, 32, 48)
-_WIDTHS = (1, 2, 4, 8, 16, 32, 48)
-_MOST_SPARE = 15  # rows that `_ROWS` adds
+# some megabytes that it keeps for good. Beyond the first ones: multiples.
+_ROWS, _MORE_ROWS = (1, 8), 16
+_WIDTHS, _MORE_TOKENS = (1, 2, 4, 8, 16, 32, 48), 64
 
 
 class Llama:
@@ -80,7 +79,7 @@ class Llama:
 
     def rows(self, count: int, places: int) -> Cache:
         """A cache of `count` rows with room for `places` tokens each, and for more when they come."""
-        return Cache([self._empty(count + _MOST_SPARE, _blocks(places)) for _ in self._caches])
+        return Cache([self._empty(count + _MORE_ROWS, _blocks(places)) for _ in self._caches])
 
     def beginning(self, tokens: Sequence[int]) -> Common:
         """What all rows of a call begin with, read; `tokens` may be empty."""
@@ -178,7 +177,7 @@ def _blocks(places: int) -> int:
 
 def _padded(runs: Sequence[Sequence[int]]) -> tuple[Ids, Ids]:
     """Tokens [B, K] and how many of each row are its own; rows and columns beyond the runs are nobody's."""
-    shape = _least(len(runs), _ROWS), _least(max(map(len, runs)), _WIDTHS)
+    shape = _least(len(runs), _ROWS, _MORE_ROWS), _least(max(map(len, runs)), _WIDTHS, _MORE_TOKENS)
     tokens, fresh = np.zeros(shape, np.int64), np.zeros(shape[0], np.int64)
     for i, run in enumerate(runs):
         tokens[i, : len(run)] = run
@@ -186,9 +185,9 @@ def _padded(runs: Sequence[Sequence[int]]) -> tuple[Ids, Ids]:
     return tokens, fresh
 
 
-def _least(count: int, sizes: Sequence[int]) -> int:
-    """The least of the sizes that holds `count`."""
-    return next((size for size in sizes if size >= count), _blocks(count))
+def _least(count: int, sizes: Sequence[int], more: int) -> int:
+    """The least of the sizes, and then of the multiples of `more`, that holds `count`."""
+    return next((size for size in sizes if size >= count), -(-count // more) * more)
 
 
 def _with_caches_in(graph: Any, element: Any) -> Any:
