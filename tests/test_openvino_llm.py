@@ -157,6 +157,20 @@ def test_logits_are_those_of_transformers_however_rows_are_cut(
                 assert np.allclose(logits[i], expected, atol=1e-4 * np.abs(expected).max())
 
 
+def test_any_rows_of_a_full_cache_can_go_on(grouped: tuple[LlamaForCausalLM, Llama]) -> None:
+    session, rng = grouped[1], np.random.default_rng(5)
+    common, runs = session.beginning([7, 8, 9]), [rng.integers(0, 250, 3).tolist() for _ in range(64)]
+    cache = session.rows(64, 1)
+    for first in (63, 47, 31, 15, 0):  # the last rows first: those that are rounded up to must not spoil others
+        session.step(runs[first:], common, cache, first, np.zeros(64 - first, np.int64))
+    for first in (0, 5, 15, 31, 47, 62, 63):
+        again = session.step([[1]] * (64 - first), common, cache, first, np.full(64 - first, 3))
+        alone = session.rows(1, 1)
+        session.step([runs[first]], common, alone, 0, np.zeros(1, np.int64))
+        expected = session.step([[1]], common, alone, 0, np.array([3]))
+        assert np.allclose(again[0], expected[0], atol=1e-4)
+
+
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
 def test_company_changes_no_answer(precision: str) -> None:
     from counterfactory.engine.runtime.openvino import resolve_precision
