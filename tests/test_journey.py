@@ -46,12 +46,17 @@ def streets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module")
-def quick() -> Profile:
-    """The pocket profile in few steps and small batches, so that a batch ends often."""
+def quick_profile() -> Profile:
+    """The pocket profile in few steps and small batches, so that a batch ends often; its denoiser opens fast."""
     profile = load_profile("pocket")
     sampler = replace(profile.paint.sampler, steps=3)
-    return replace(profile, paint=replace(profile.paint, sampler=sampler, batch=4, decode_batch=2))
+    paint = replace(profile.paint, denoiser="denoiser", sampler=sampler, batch=4, decode_batch=2)
+    return replace(profile, paint=paint)
+
+
+@pytest.fixture(scope="module")
+def quick() -> Profile:
+    return quick_profile()
 
 
 def travel(
@@ -185,10 +190,8 @@ def test_a_missing_model_is_named(streets: Path, quick: Profile, tmp_path: Path)
 KILLED = """
 import sys
 from pathlib import Path
-from test_journey import SETTINGS, travel, load_profile, replace, find_sources
-profile = load_profile("pocket")
-sampler = replace(profile.paint.sampler, steps=3)
-profile = replace(profile, shard_sources=2, paint=replace(profile.paint, sampler=sampler, batch=4, decode_batch=2))
+from test_journey import SETTINGS, travel, quick_profile, replace, find_sources
+profile = replace(quick_profile(), shard_sources=2)
 travel(profile, SETTINGS, find_sources(Path(sys.argv[1]))[0], Path(sys.argv[2]), lambda p: print(p, flush=True))
 """
 

@@ -26,11 +26,9 @@ SETTINGS = JourneySettings(builtin_task("classification"), variants=1, edits=(1,
 @pytest.fixture
 def quick() -> Profile:
     profile = load_profile("pocket")
-    return replace(
-        profile,
-        shard_sources=1,
-        paint=replace(profile.paint, sampler=replace(profile.paint.sampler, steps=2), batch=2, decode_batch=2),
-    )
+    sampler = replace(profile.paint.sampler, steps=2)
+    paint = replace(profile.paint, denoiser="denoiser", sampler=sampler, batch=2, decode_batch=2)
+    return replace(profile, shard_sources=1, paint=paint)
 
 
 def travel(profile: Profile, street: Street, path: Path) -> tuple[Report, bytes]:
