@@ -195,7 +195,7 @@ def test_rows_come_and_go(llm: OpenVinoLlm, monkeypatch: pytest.MonkeyPatch) -> 
         assert llm.generate(asked) == expected
     monkeypatch.setattr(running_batch, "_CACHE_BYTES", 1)
     assert llm.generate(asked[:4]) == expected[:4]
-    monkeypatch.setattr(openvino_llm, "_MAX_PREFIXES", 1)
+    monkeypatch.setattr(openvino_llm, "_MAX_BEGINNINGS", 1)
     monkeypatch.setattr(answers, "_MAX_GRAMMARS", 1)
     assert OpenVinoLlm(WEIGHTS / "llm", precision="f32", threads=0).generate(asked) == expected
 

@@ -17,7 +17,7 @@ from .openvino import Precision
 from .running_batch import Asked, RunningBatch
 
 # Beginnings of prompts that are kept, the latest ones: a question of a task has one, or one for each type of edit.
-_MAX_PREFIXES = 16
+_MAX_BEGINNINGS = 16
 
 
 class OpenVinoLlm:
@@ -33,7 +33,7 @@ class OpenVinoLlm:
         """
         self._llama = Llama(folder, precision=precision, threads=threads)
         self._answers = Answers(self._llama.vocabulary, threads)
-        self._prefixes: dict[tuple[int, ...], Common] = {}
+        self._beginnings: dict[tuple[int, ...], Common] = {}
         self.usage = Usage()
 
     def generate(self, requests: Sequence[Request]) -> list[str]:
@@ -43,8 +43,8 @@ class OpenVinoLlm:
         """
         answers: dict[int, str] = {}
         try:
-            for prefix, asked in self._by_prefix(requests).items():
-                batch = RunningBatch(self._llama, self._read_once(prefix), asked, self._answers)
+            for beginning, asked in self._by_beginning(requests).items():
+                batch = RunningBatch(self._llama, self._read_once(beginning), asked, self._answers)
                 answers |= dict(batch.run())
                 self.usage += batch.usage
         except RuntimeError as error:
@@ -52,7 +52,7 @@ class OpenVinoLlm:
             raise CounterfactoryError(f"the language model failed on {len(requests)} requests: {reason}") from error
         return [answers[name] for name in range(len(requests))]
 
-    def _by_prefix(self, requests: Sequence[Request]) -> dict[tuple[int, ...], list[Asked]]:
+    def _by_beginning(self, requests: Sequence[Request]) -> dict[tuple[int, ...], list[Asked]]:
         """The requests by the tokens that are read once for all of them."""
         encoded: dict[str, list[int]] = {}
         groups: dict[tuple[int, ...], list[Asked]] = {}
@@ -76,11 +76,11 @@ class OpenVinoLlm:
         return groups
 
     def _read_once(self, tokens: tuple[int, ...]) -> Common:
-        if tokens not in self._prefixes:
-            while len(self._prefixes) >= _MAX_PREFIXES:
-                del self._prefixes[next(iter(self._prefixes))]
-            self._prefixes[tokens] = self._llama.beginning(tokens)
-        return self._prefixes[tokens]
+        if tokens not in self._beginnings:
+            while len(self._beginnings) >= _MAX_BEGINNINGS:
+                del self._beginnings[next(iter(self._beginnings))]
+            self._beginnings[tokens] = self._llama.beginning(tokens)
+        return self._beginnings[tokens]
 
 
 def _same(one: Sequence[int], other: Sequence[int]) -> int:
