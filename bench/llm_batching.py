@@ -116,12 +116,16 @@ def main() -> None:
     shares: list[float] = []
     theirs: list[float] = []
     last = None
+    wanted = [1] * asked.questions
     for i in range(asked.rounds + 1):
         # Every call meets scenes of its own: no cache holds their prompts or grammars, as in a run.
         mine, free, alone, open_ = (questions((4 * i + k) * asked.questions, asked.questions) for k in range(4))
-        batched = constrained(llm, tokenizer, mine, len(mine))
+        # Each goes first in every other round, and text without a grammar is as long as the answers before it.
+        if i % 2:
+            unbound, batched = free_here(llm, open_, wanted), constrained(llm, tokenizer, mine, len(mine))
+        else:
+            batched, unbound = constrained(llm, tokenizer, mine, len(mine)), free_here(llm, open_, wanted)
         wanted = lengths(tokenizer, batched.answers)
-        unbound = free_here(llm, open_, wanted)
         elsewhere = unconstrained(pipeline, [r.prompt for r in free], wanted)
         single = constrained(llm, tokenizer, alone, 1)
         assert llm.generate(alone) == single.answers, "answers depend on the batch"

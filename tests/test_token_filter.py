@@ -24,7 +24,7 @@ from counterfactory.engine.runtime.grammar import (
     text_grammar,
     values_grammar,
 )
-from counterfactory.engine.runtime.token_filter import TokenFilter, Vocabulary, allowed, read_vocabulary
+from counterfactory.engine.runtime.token_filter import _LIST, TokenFilter, Vocabulary, allowed, read_vocabulary
 
 KEYWORDS = keywords_grammar(("weather", "colour"), ("foggy", "red car", "café"), 2)
 ALTERNATIVES = alternatives_grammar("at night", 3)
@@ -37,6 +37,7 @@ ANSWERS = [
     (KEYWORDS, '[["none","none"]]'),
     (ALTERNATIVES, '["during the day","in bright light","dawn"]'),
     (ALTERNATIVES, '["at-nigh"]'),
+    (alternatives_grammar("dusk", 1), '["dawn"]'),
     (VALUES, '["rainy","very (very) dark"]'),
     (TEXT, '"un été, oui"'),
     (EDITED, '"an orange car on a street at night."'),
@@ -169,6 +170,28 @@ def test_every_way_through_the_masks_is_an_answer(grammar: Grammar, seed: int, v
     assert grammar.allows(answer_filter.text)
     assert json.loads(answer_filter.text)
     assert answer_filter.forced() == (vocabulary.end,)
+
+
+@pytest.mark.parametrize("grammar", [KEYWORDS, ALTERNATIVES, keywords_grammar(("a/b",), ("and/or", "w (x)"), 6)])
+def test_a_list_is_followed_item_by_item_as_its_expression_is(grammar: Grammar, vocabulary: Vocabulary) -> None:
+    from llguidance import LLMatcher
+
+    by_item = TokenFilter(vocabulary, grammar.pattern)
+    assert _LIST.fullmatch(grammar.pattern), "grammar.py writes lists another way: their items are no longer shared"
+    whole = LLMatcher(vocabulary.tokens, LLMatcher.grammar_from_regex(grammar.pattern))
+    drawn, places = random.Random(3), 0
+    while not by_item.closed and places < 60:
+        bits = np.zeros_like(by_item.mask())
+        whole.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
+        assert np.array_equal(by_item.mask(), bits)
+        assert list(by_item.forced()) == whole.compute_ff_tokens()
+        token = drawn.choice(allowed(bits, vocabulary.size).nonzero()[0].tolist())
+        if token == vocabulary.end:
+            break
+        by_item.accept(token)
+        assert whole.consume_token(token)
+        places += 1
+    assert places > 5
 
 
 def test_forced_tokens_lead_to_the_first_choice_and_no_further(vocabulary: Vocabulary) -> None:

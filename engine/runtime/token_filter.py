@@ -13,6 +13,7 @@ run is left out where it could grow together with what follows freely.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 
 BITS = 32
+# A list of two items or more of a kind, as grammar.py writes it: [item(?:,item){0,more}].
+_LIST = re.compile(r"\\\[(?P<item>.+)\(\?:,(?P=item)\)\{0,(?P<more>[1-9]\d*)\}\\\]")
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,8 @@ class TokenFilter:
         """Begin an answer of the grammar `pattern`, `tokens` being given. Raises ValueError for what cannot be one."""
         from llguidance import LLMatcher
 
-        grammar = LLMatcher.grammar_from_regex(pattern)
+        listed = _LIST.fullmatch(pattern)
+        grammar = _list(**listed.groupdict()) if listed else LLMatcher.grammar_from_regex(pattern)
         self.matcher = LLMatcher(vocabulary.tokens, grammar, log_level=0)
         self.vocabulary, self.pattern = vocabulary, pattern
         self.tokens: list[int] = []
@@ -128,6 +132,14 @@ class TokenFilter:
         """Raise ValueError, with `what` failed, if llguidance gave up."""
         if self.matcher.is_error():
             raise ValueError(f"the token filter {what}: {self.matcher.get_error()}")
+
+
+def _list(item: str, more: str) -> str:
+    """A list as llguidance's variant of Lark: its item is one lexeme, so that what is found out about one place of the
+    list (which tokens may follow) holds for all of them. Items must show where they end, as JSON's do.
+    """
+    escaped = item.replace("/", r"\/")
+    return f'start: "[" ITEM ("," ITEM){{0,{more}}} "]"\nITEM: /{escaped}/\n'
 
 
 def allowed(masks: NDArray[np.int32], tokens: int) -> NDArray[np.bool_]:
