@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from .token_filter import BITS, TokenFilter, Vocabulary, allowed
 
-# Questions about the same keyword have the same grammar, and it takes a millisecond to compile; some 100 kB each.
-_MAX_GRAMMARS = 128
+# Questions about the same keyword have the same grammar, and it takes a millisecond to compile; some 160 kB each.
+_MAX_GRAMMARS = 48
 
 
 class Answers:

@@ -12,6 +12,7 @@ from pathlib import Path
 from ..errors import CounterfactoryError
 from ..models.llm import Request, Usage
 from .answers import Answers
+from .heap import give_back_freed
 from .llama import Common, Llama
 from .openvino import Precision
 from .running_batch import Asked, RunningBatch
@@ -50,6 +51,7 @@ class OpenVinoLlm:
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
             raise CounterfactoryError(f"the language model failed on {len(requests)} requests: {reason}") from error
+        give_back_freed()  # caches, masks and texts of hundreds of rows
         return [answers[name] for name in range(len(requests))]
 
     def _by_beginning(self, requests: Sequence[Request]) -> dict[tuple[int, ...], list[Asked]]:
