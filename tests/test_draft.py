@@ -25,7 +25,7 @@ def table_row(number: int, **changes: Any) -> dict[str, Any]:
 sort_keys = st.lists(st.tuples(st.text("aAäz/\U0001f600 ", max_size=3), st.integers(-3, 10**12)), max_size=12)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(sort_keys)
 def test_rows_leave_sorted_as_python_sorts(keys: list[tuple[str, int]]) -> None:
     rows = [table_row(i, source=source, variant=variant) for i, (source, variant) in enumerate(keys)]

@@ -133,7 +133,7 @@ def test_faded_shapes_keep_their_outline(fade: float) -> None:
     assert agreement(canny_edges(image, DEFAULT), canny_edges(faded, DEFAULT)) > 0.99
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     count=st.integers(0, 3),
     height=st.integers(1, 40),

@@ -132,7 +132,7 @@ plain_json = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=40) | plain_json.map(lambda v: json.dumps({"version": 1, "rates": v}).encode()))
 def test_a_foreign_file_is_ignored_and_replaced(profile: Profile, cache: Path, content: bytes) -> None:
     cache.parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.evaluate import evaluate_labels, evaluate_masks
 
 # A busy machine must not fail a property.
-patient = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+patient = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 LABELS = ("bus", "car", "truck")
 
 

@@ -119,7 +119,7 @@ phrases = st.lists(words, min_size=1, max_size=3).flatmap(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(phrases, phrases)
 @example("a", "a a")
 @example("a a", "a")
@@ -129,7 +129,7 @@ def test_an_alternative_is_any_phrase_but_the_keyword(keyword: str, value: str) 
     assert alternatives_grammar(keyword, 1).allows(f'["{value}"]') == (value != keyword)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.text(max_size=12).filter(lambda k: k.strip()), st.data())
 def test_no_answer_repeats_the_keyword_whatever_its_letters(keyword: str, data: st.DataObject) -> None:
     grammar = alternatives_grammar(keyword, 2)
@@ -143,7 +143,7 @@ def test_no_answer_repeats_the_keyword_whatever_its_letters(keyword: str, data: 
 plain_text = st.text(st.characters(exclude_characters='"\\', exclude_categories=["C", "Z"]), min_size=1, max_size=8)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(st.lists(plain_text, min_size=1, max_size=4, unique=True), st.data())
 def test_values_come_out_as_they_went_in(values: list[str], data: st.DataObject) -> None:
     chosen = [v for v in values if data.draw(st.booleans())] or values

@@ -73,7 +73,7 @@ def slow_canny(image: Pixels, low: int, high: int, l2: bool) -> Pixels:
     return edges
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     shape=st.tuples(st.integers(1, 2), st.integers(1, 40), st.integers(1, 40)),
     seed=st.integers(0, 1000),
@@ -188,7 +188,7 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         guided_step.StepWeights((1.0, 0.0), (1.0,), (1.0, 0.0))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rows=st.integers(1, 3), tokens=st.integers(1, 100), words=st.integers(1, 4), seed=st.integers(0, 1000))
 def test_masks_bit_by_bit(rows: int, tokens: int, words: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -218,7 +218,7 @@ def test_pixel_values_are_the_engines(size: tuple[int, int]) -> None:
     assert np.array_equal(pixels.to_pixel_values(images, 32), clip.to_pixel_values(list(images), 32))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(side=st.integers(1, 40), more=st.tuples(st.integers(0, 90), st.integers(0, 90)), seed=st.integers(0, 99))
 def test_shrinking_is_opencvs(side: int, more: tuple[int, int], seed: int) -> None:
     """The taps, summed as they say, give what cv2.resize gives, level by level."""

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(
 
 Pixels = NDArray[np.uint8]
 Interpreted = Callable[..., Any]
-FEW = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 # Whole sources of kernels, so that one without a variant to compile fails by name.
 KERNELS = (
     "blur_kernel",

@@ -43,7 +43,7 @@ def filled(path: Path, rows: int = 400) -> Path:
     return path
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     puts=st.lists(
         st.tuples(st.sampled_from(["caption", "paint"]), st.dictionaries(key_texts, json_values, max_size=5))

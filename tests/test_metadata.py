@@ -96,14 +96,14 @@ def test_rows_come_back_as_plain_data(tmp_path: Path) -> None:
     }
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(order=st.permutations(range(7)))
 def test_bytes_depend_on_the_rows_alone(order: list[int]) -> None:
     shuffled = encoded([dict(random.Random(i).sample(list(row(i).items()), k=len(row(i)))) for i in order])
     assert shuffled == encoded([row(i) for i in range(7)])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(count=st.integers(0, 30), part=st.integers(1, 6), parts=st.integers(1, 4))
 def test_groups_have_one_size_whatever_the_rows_come_from(count: int, part: int, parts: int) -> None:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:

@@ -158,7 +158,6 @@ events = st.one_of(
 
 
 @given(st.lists(st.tuples(names, st.lists(events, max_size=6)), max_size=8))
-@settings(deadline=None)
 def test_any_run_adds_up(visits: list[tuple[str, list[tuple[str, Any, Any]]]]) -> None:
     """Every figure equals the sum over the log of what happened, however stages and plans took turns."""
     meter, clock, _ = made()
@@ -287,7 +286,7 @@ def test_energy_is_of_packages_alone(tmp_path: Path) -> None:
 
 
 @given(most=st.integers(10, 10**9), parts=st.lists(st.floats(0, 0.99), max_size=8), start=st.floats(0, 1))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_energy_goes_on_where_the_counter_wraps(
     tmp_path_factory: pytest.TempPathFactory, most: int, parts: list[float], start: float
 ) -> None:

@@ -128,7 +128,7 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> tuple[LlamaForCausalLM,
     return model, Llama(folder, precision="f32", threads=1)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     beginning=st.integers(0, 70),
     lengths=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 7), st.integers(1, 5)), min_size=1, max_size=4),
@@ -261,7 +261,6 @@ def test_a_long_run_waits_for_company_and_not_for_ever() -> None:
     assert step_width([70] * 2) == 70
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10_000), st.lists(st.sampled_from(["", '["', "rainy", " dark", "no"]), max_size=3))
 def test_the_likeliest_allowed_token_is_taken(seed: int, begun: Sequence[str]) -> None:
     vocabulary, logits = pocket_vocabulary(), np.random.default_rng(seed).normal(size=650).astype(np.float32)

@@ -54,7 +54,7 @@ pauses = st.lists(st.sampled_from([0, 0, 0, 1, 3]), max_size=12)
 # Ahead
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     loads=pauses,
     depth=st.integers(1, 5),
@@ -227,7 +227,7 @@ def test_ahead_refuses_bounds_below_one_at_once(depth: int, workers: int) -> Non
 # Behind
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(writes=pauses, depth=st.integers(1, 5), slow_caller=st.booleans(), drains=st.sets(st.integers(0, 11)))
 def test_behind_writes_all_in_order_within_its_bound(
     writes: list[int], depth: int, slow_caller: bool, drains: set[int]
@@ -252,7 +252,7 @@ def test_behind_writes_all_in_order_within_its_bound(
     assert unwritten.most <= depth + 1  # an item is counted out just before it counts as written
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(count=st.integers(1, 10), bad=st.integers(0, 9), depth=st.integers(1, 4), stubborn=st.booleans())
 def test_the_first_failure_is_told_and_nothing_is_written_after_it(
     count: int, bad: int, depth: int, stubborn: bool

@@ -200,7 +200,7 @@ def test_sheet_needs_a_source() -> None:
         draw_sheet([], "t", "s")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_sheet_takes_any_words(grey: Path, keyword: str, alternative: str) -> None:
     worded = frame(grey, edits=(Edit("weather", keyword, alternative),), seen=Seen(alternative, False))

@@ -95,7 +95,7 @@ def replay(timeline: Timeline, stages: list[StageNeeds], costs: list[PlanCost], 
     return seconds
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(cases())
 def test_no_timeline_loads_less(case: Case) -> None:
     stages, costs, budget, shards = case
@@ -109,7 +109,7 @@ def test_no_timeline_loads_less(case: Case) -> None:
     assert loaded <= shards * each_time + 1e-9
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(cases())
 def test_room_for_all_loads_all_once_and_drops_nothing(case: Case) -> None:
     stages, costs, _, shards = case
@@ -120,7 +120,7 @@ def test_room_for_all_loads_all_once_and_drops_nothing(case: Case) -> None:
     assert not any(step.drop for step in steps)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(cases(), st.data())
 def test_residency_keeps_a_run_within_the_budget(case: Case, data: st.DataObject) -> None:
     """A run that passes over stages opens less than was planned, and still never too much."""

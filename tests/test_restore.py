@@ -230,7 +230,7 @@ def test_a_parameter_that_stands_nowhere_is_refused(copy: Path) -> None:
 VALUES = st.floats(-4, 4, width=16).filter(lambda v: v == 0 or abs(v) > 2**-8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     arrays.arrays(np.float16, arrays.array_shapes(min_dims=2, max_dims=2, min_side=3, max_side=6), elements=VALUES),
     st.sampled_from([0.5, 1.0, 1.4417, 2.0, 3.0]),

@@ -166,7 +166,7 @@ def test_a_writer_who_disobeys_is_dropped_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("name", ["classification", "segmentation"])
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(data=st.data())
 def test_no_answer_within_the_grammars_breaks_a_rule(name: str, data: st.DataObject) -> None:
     task = builtin_task(name)
@@ -231,7 +231,7 @@ choice_lists = st.lists(st.tuples(st.sampled_from(["weather", "time", "colour"])
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(choice_lists, st.integers(1, 12), st.integers(1, 3), st.integers(0, 2), st.text("abc", max_size=3))
 def test_choices_are_distinct_stable_and_as_many_as_there_are(
     choices: list[Choice], variants: int, low: int, more: int, key: str

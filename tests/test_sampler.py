@@ -177,7 +177,7 @@ def test_ddim_is_its_formula(prediction: Any, zero_snr: bool, spacing: Any) -> N
     assert np.abs(found - expected).max() < 1e-5 * np.abs(expected).max()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     way=st.sampled_from(WAYS),
     steps=st.integers(2, 9),

@@ -96,7 +96,7 @@ some_seconds = st.floats(0, 150_000)  # a stage may take two days
     ),
     st.floats(0, 1000),
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_the_table_fits_eighty_columns_and_adds_up(stages: list[StageCost], rest: float) -> None:
     out = io.StringIO()
     wall_s = sum(stage.wall_s for stage in stages) + rest
