@@ -79,7 +79,7 @@ def weighted(weights: Sequence[float], arrays: Sequence[Floats]) -> Floats:
     """
     total = weights[0] * arrays[0]
     for weight, array in zip(weights[1:], arrays[1:], strict=False):
-        total = total + weight * array
+        total += weight * array
     return total
 
 
