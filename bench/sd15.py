@@ -5,8 +5,9 @@ engine embeds each hint once, runs the fused step in full batches of rows from s
 the steps (`--guidance START STOP`, shares of the steps); diffusers' StableDiffusionControlNetPipeline guides all.
 `--against reference` is that pipeline as it comes, in fp32, an image at a time; `--against diffusers-batched` in
 bf16, channels-last, all images in one call. Before timing, both paint one image in two steps, both guided, from the
-same noise, and must agree. Text encoders are left out on both sides. `--peer-steps N` times the pipeline for fewer
-steps and takes the rest for alike; the output says so. The last line is JSON.
+same noise, and must agree. Text encoders are left out on both sides. `--engine-steps N` gives the engine fewer steps
+than the pipeline, for schedules that keep quality (judged elsewhere: bench/guidance_interval.py). `--peer-steps N`
+times the pipeline for fewer steps and takes the rest for alike; the output says so. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Options:
     images: int = 2
     side: int = 512
     steps: int = 20
+    engine_steps: int | None = None
     peer_steps: int | None = None
     guidance: tuple[float, float] = (0.0, 0.5)
     batch: int = 2
@@ -202,7 +204,7 @@ def psnr(a: Array, b: Array) -> float:
 def settings_of(asked: Options) -> PaintSettings:
     """How the engine paints."""
     return PaintSettings(
-        sampler=SamplerSettings("unipc", asked.steps, "epsilon", "leading", zero_snr=False),
+        sampler=SamplerSettings("unipc", asked.engine_steps or asked.steps, "epsilon", "leading", zero_snr=False),
         guidance=GuidanceSettings(_SCALE, *asked.guidance),
         denoiser="denoiser",
         control_scale=1.0,
@@ -274,7 +276,8 @@ def run_bench(asked: Options) -> None:
     taken = statistics.median(ours)
     share = flops / taken / peak
     print(
-        f"engine, {precision}: {taken:.2f} s an image, {rows['denoiser'] / asked.rounds / len(some):.0f} rows each, "
+        f"engine, {precision}: {taken:.2f} s an image of {settings.sampler.steps} steps, "
+        f"{rows['denoiser'] / asked.rounds / len(some):.0f} rows each, "
         f"batches {fill:.1%} full; {flops / 1e12:.1f} TFLOP, {share:.1%} of the {peak / 1e12:.3f} TFLOP/s ceiling"
     )
     ratio = None
@@ -283,8 +286,8 @@ def run_bench(asked: Options) -> None:
         print(f"engine against {asked.against}: {ratio}; {ratio.baseline_s:.2f} s an image there")
         more["peer_seconds_per_image"] = ratio.baseline_s
     finish(
-        f"sd15 {asked.side}x{asked.side} {asked.steps} steps guided {asked.guidance[0]:g}..{asked.guidance[1]:g} "
-        f"in {precision} against {asked.against}",
+        f"sd15 {asked.side}x{asked.side} {settings.sampler.steps} steps guided {asked.guidance[0]:g}.."
+        f"{asked.guidance[1]:g} in {precision} against {asked.steps} of {asked.against}",
         ratio,
         share,
         seconds_per_image=taken,
@@ -303,6 +306,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=given.images, help="images of a round on the engine's side")
     parser.add_argument("--side", type=int, default=given.side, help="pixels, a multiple of 64")
     parser.add_argument("--steps", type=int, default=given.steps)
+    parser.add_argument("--engine-steps", type=int, help="the engine's, where it is to take another number")
     parser.add_argument("--peer-steps", type=int, help="steps of diffusers that are timed; the rest is extrapolated")
     parser.add_argument("--guidance", type=float, nargs=2, default=given.guidance, metavar=("START", "STOP"))
     parser.add_argument("--batch", type=int, default=given.batch, help="rows of one evaluation")
