@@ -1,7 +1,7 @@
 """Claim: rows of many variants in one full batch are denoised faster than each variant by itself.
 
-The same variants are painted with the profile's batch and with plans of two rows, one guided variant a call, as a
-pipeline called image by image does it. Pictures must be equal. The last line is JSON.
+The same variants are painted with the profile's batch and with plans of two rows, one guided variant a call on all
+cores, as a pipeline called image by image does it. Pictures must be equal. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
     batched = load_profile("pocket")
-    single = replace(batched, paint=replace(batched.paint, batch=2, decode_batch=1))
+    single = replace(batched, paint=replace(batched.paint, batch=2, decode_batch=1, streams=1))
     one, many = (set_up(profile, asked.sources, asked.variants) for profile in (single, batched))
     pictures: dict[str, dict[int, NDArray[np.uint8]]] = {}
 
