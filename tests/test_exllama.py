@@ -109,7 +109,7 @@ def slow_answer(request: Request, llm: ExllamaLlm, random: Sequence[float] = ())
     """One token after another, the likeliest of those allowed, or the drawn one."""
     vocabulary = llm.decoder.vocabulary
     prompt = llm.decoder.encode(request.prompt)
-    answer = TokenFilter(vocabulary, request.grammar.pattern)
+    answer = TokenFilter(vocabulary, request.grammar)
     while not answer.closed and len(answer.tokens) < request.max_tokens:
         forced = answer.forced()
         row = scores([*prompt, *answer.tokens])[: vocabulary.size]
@@ -150,7 +150,7 @@ def test_a_long_forced_run_is_read_and_not_generated(
     caption = "a dog. " + CAPTION
     request = Request("<s>Write.\n", edited_grammar(caption, [("dog", "cat"), ("foggy", "rainy"), ("brick", "stone")]))
     llm, forward = opened(exllamav2, folder, monkeypatch)
-    answer, steps = TokenFilter(llm.decoder.vocabulary, request.grammar.pattern), 0
+    answer, steps = TokenFilter(llm.decoder.vocabulary, request.grammar), 0
     prompt = llm.decoder.encode(request.prompt)
     while not answer.closed:
         # Alone, two forced tokens are worth a pass; those before the first choice cost nothing.
@@ -266,7 +266,7 @@ def test_the_filter_overrides_what_exllamav2_calls(exllamav2: Any, folder: Path)
     wanted = "clone begin feed next use_background_worker can_mask_logits prepare_logit_mask mask_logits"
     assert own == set(wanted.split())
 
-    start = TokenFilter(vocabulary, values_grammar(("in the rain", "on the road")).pattern)
+    start = TokenFilter(vocabulary, values_grammar(("in the rain", "on the road")))
     held = made("model", "tokenizer", start)
     assert (held.model, held.tokenizer, held.background_result) == ("model", "tokenizer", None)
     assert held.use_background_worker()
@@ -305,7 +305,7 @@ def test_the_calls_of_exllamav2_bind(exllamav2: Any, folder: Path, monkeypatch: 
         assert (asked["max_batch_size"], asked["paged"], asked["filter_background_eval"]) == (4, True, True)
         generator.return_value.tokenizer = exllamav2.ExLlamaV2Tokenizer(exllamav2.ExLlamaV2Config(str(folder)))
         generator.return_value.model = None
-        answer = TokenFilter(llm.decoder.vocabulary, "[ab]")
+        answer = TokenFilter(llm.decoder.vocabulary, Grammar("[ab]", 1))
         with unittest.mock.patch("exllamav2.generator.ExLlamaV2DynamicJob", autospec=True) as job:
             llm.decoder.enqueue([5, 6], answer, 7, 8, 9)
         assert job.call_args.args[0].tolist() == [[5, 6]]
@@ -339,7 +339,7 @@ def test_exllamav3s_filter_is_the_same_filter(exllamav3: Any, folder: Path) -> N
     vocabulary = read_vocabulary(folder / "tokenizer.json", 2)
     rng = np.random.default_rng(0)
     for request in requests(5):
-        ours = TokenFilter(vocabulary, request.grammar.pattern)
+        ours = TokenFilter(vocabulary, request.grammar)
         theirs = v3.answer_filter(tokenizer, request.grammar.pattern, "")
         for place in range(200):
             mask = allowed(ours.mask(), vocabulary.size)
@@ -371,7 +371,7 @@ def test_the_calls_of_exllamav3_bind(exllamav3: Any, folder: Path, monkeypatch: 
     generator.return_value.tokenizer = tokenizer
     decoder = v3.Decoder(generator.return_value, llm.decoder.vocabulary, SETTINGS)
     assert decoder.encode("<s>[INST] a")[0] == 1
-    answer = TokenFilter(llm.decoder.vocabulary, "(?:ab|ac)d")
+    answer = TokenFilter(llm.decoder.vocabulary, Grammar("(?:ab|ac)d", 3))
     answer.accept(answer.forced()[0]) if answer.forced() else None
     job = decoder.enqueue([5, 6, *answer.tokens], answer, 7, 8, 9)
     assert isinstance(job, exllamav3.Job)

@@ -77,7 +77,7 @@ def questions() -> list[Request]:
 def slow_answer(model: LlamaForCausalLM, tokenizer: Tokenizer, vocabulary: Vocabulary, request: Request) -> str:
     """transformers over the whole text again for every token, the grammar's mask over its logits."""
     prompt = tokenizer.encode(request.prompt).ids
-    answer = TokenFilter(vocabulary, request.grammar.pattern)
+    answer = TokenFilter(vocabulary, request.grammar)
     while not answer.closed and len(answer.tokens) < request.max_tokens:
         if forced := answer.forced():
             answer.accept(forced[0])
@@ -264,7 +264,7 @@ def test_a_long_run_waits_for_company_and_not_for_ever() -> None:
 @given(st.integers(0, 10_000), st.lists(st.sampled_from(["", '["', "rainy", " dark", "no"]), max_size=3))
 def test_the_likeliest_allowed_token_is_taken(seed: int, begun: Sequence[str]) -> None:
     vocabulary, logits = pocket_vocabulary(), np.random.default_rng(seed).normal(size=650).astype(np.float32)
-    answer = TokenFilter(vocabulary, values_grammar(["rainy", "very dark", "no"]).pattern)
+    answer = TokenFilter(vocabulary, values_grammar(["rainy", "very dark", "no"]))
     for text in begun:
         for token in vocabulary.tokens.tokenize_str(text):
             if not answer.closed and allowed(answer.mask(), vocabulary.size)[token]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from counterfactory.engine.runtime.grammar import (
     text_grammar,
     values_grammar,
 )
-from counterfactory.engine.runtime.token_filter import _LIST, TokenFilter, Vocabulary, allowed, read_vocabulary
+from counterfactory.engine.runtime.token_filter import TokenFilter, Vocabulary, allowed, read_vocabulary
 
 KEYWORDS = keywords_grammar(("weather", "colour"), ("foggy", "red car", "café"), 2)
 ALTERNATIVES = alternatives_grammar("at night", 3)
@@ -132,7 +133,7 @@ def oracle(grammar: Grammar, said: bytes, vocabulary: Vocabulary) -> set[int]:
 
 @pytest.mark.parametrize(("grammar", "answer"), ANSWERS)
 def test_masks_are_the_oracles_along_every_answer(grammar: Grammar, answer: str, vocabulary: Vocabulary) -> None:
-    answer_filter = TokenFilter(vocabulary, grammar.pattern)
+    answer_filter = TokenFilter(vocabulary, grammar)
     free = 0
     spelled = pieces(vocabulary)
     for token in vocabulary.tokens.tokenize_str(answer):
@@ -159,7 +160,7 @@ def test_masks_are_the_oracles_along_every_answer(grammar: Grammar, answer: str,
 @pytest.mark.parametrize("grammar", [KEYWORDS, ALTERNATIVES, VALUES, TEXT, EDITED])
 def test_every_way_through_the_masks_is_an_answer(grammar: Grammar, seed: int, vocabulary: Vocabulary) -> None:
     drawn = random.Random(seed)
-    answer_filter = TokenFilter(vocabulary, grammar.pattern)
+    answer_filter = TokenFilter(vocabulary, grammar)
     enders = [t for t, piece in enumerate(pieces(vocabulary)) if piece[-1:] in (b'"', b"]")]
     while not answer_filter.closed:
         mask = allowed(answer_filter.mask(), vocabulary.size)
@@ -172,36 +173,45 @@ def test_every_way_through_the_masks_is_an_answer(grammar: Grammar, seed: int, v
     assert answer_filter.forced() == (vocabulary.end,)
 
 
-@pytest.mark.parametrize("grammar", [KEYWORDS, ALTERNATIVES, keywords_grammar(("a/b",), ("and/or", "w (x)"), 6)])
-def test_a_list_is_followed_item_by_item_as_its_expression_is(grammar: Grammar, vocabulary: Vocabulary) -> None:
-    from llguidance import LLMatcher
+SAID_TWICE = [
+    KEYWORDS,
+    keywords_grammar(("a/b",), ("and/or", "w (x)", "isn't", "100 %", "…"), 1),
+    ALTERNATIVES,
+    alternatives_grammar("t-shirt", 1),
+    EDITED,
+    edited_grammar("Un été à l'ombre (50 %); rien/tout?", [("été", "hiver (froid)")]),
+    TEXT,
+]
 
-    by_item = TokenFilter(vocabulary, grammar.pattern)
-    assert _LIST.fullmatch(grammar.pattern), "grammar.py writes lists another way: their items are no longer shared"
-    whole = LLMatcher(vocabulary.tokens, LLMatcher.grammar_from_regex(grammar.pattern))
-    drawn, places = random.Random(3), 0
-    while not by_item.closed and places < 60:
-        bits = np.zeros_like(by_item.mask())
-        whole.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
-        assert np.array_equal(by_item.mask(), bits)
-        assert list(by_item.forced()) == whole.compute_ff_tokens()
-        token = drawn.choice(allowed(bits, vocabulary.size).nonzero()[0].tolist())
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("grammar", SAID_TWICE)
+def test_a_schema_says_what_the_expression_says(grammar: Grammar, seed: int, vocabulary: Vocabulary) -> None:
+    assert grammar.schema is not None
+    by_schema, whole = (TokenFilter(vocabulary, one) for one in (grammar, replace(grammar, schema=None)))
+    drawn, places = random.Random(seed), 0
+    while not whole.closed and places < 80:
+        mask = whole.mask()
+        assert np.array_equal(by_schema.mask(), mask)
+        assert by_schema.forced() == whole.forced()
+        token = drawn.choice(allowed(mask, vocabulary.size).nonzero()[0].tolist())
         if token == vocabulary.end:
             break
-        by_item.accept(token)
-        assert whole.consume_token(token)
+        for one in (by_schema, whole):
+            one.accept(token)
         places += 1
-    assert places > 5
+    assert by_schema.closed == whole.closed
+    assert places
 
 
 def test_forced_tokens_lead_to_the_first_choice_and_no_further(vocabulary: Vocabulary) -> None:
-    answer_filter = TokenFilter(vocabulary, r'"the car is (?:red|blue) and stands here"')
+    answer_filter = TokenFilter(vocabulary, Grammar(r'"the car is (?:red|blue) and stands here"', 40))
     while forced := answer_filter.forced():
         for token in forced:
             answer_filter.accept(token)
     assert '"the car is '.startswith(answer_filter.text)
     assert len(answer_filter.text) >= len('"the car')
-    whole = TokenFilter(vocabulary, '"one way to say it"')
+    whole = TokenFilter(vocabulary, Grammar('"one way to say it"', 19))
     while not whole.closed:
         for token in whole.forced():
             whole.accept(token)
@@ -210,7 +220,7 @@ def test_forced_tokens_lead_to_the_first_choice_and_no_further(vocabulary: Vocab
 
 
 def test_a_clone_goes_its_own_way(vocabulary: Vocabulary) -> None:
-    answer_filter = TokenFilter(vocabulary, VALUES.pattern)
+    answer_filter = TokenFilter(vocabulary, VALUES)
     twin = answer_filter.clone()
     for token in vocabulary.tokens.tokenize_str('["rainy"]'):
         if not twin.closed:
@@ -218,26 +228,28 @@ def test_a_clone_goes_its_own_way(vocabulary: Vocabulary) -> None:
     assert twin.tokens
     assert answer_filter.tokens == []
     assert answer_filter.text == ""
-    begun = TokenFilter(vocabulary, VALUES.pattern, twin.tokens[:2])
+    begun = TokenFilter(vocabulary, VALUES, twin.tokens[:2])
     assert begun.tokens == twin.tokens[:2]
-    assert np.array_equal(begun.mask(), TokenFilter(vocabulary, VALUES.pattern, twin.tokens[:2]).mask())
+    assert np.array_equal(begun.mask(), TokenFilter(vocabulary, VALUES, twin.tokens[:2]).mask())
     assert not np.array_equal(begun.mask(), answer_filter.mask())
 
 
 def test_what_no_answer_holds_is_refused(vocabulary: Vocabulary) -> None:
-    answer_filter = TokenFilter(vocabulary, VALUES.pattern)
+    answer_filter = TokenFilter(vocabulary, VALUES)
     bracket = answer_filter.forced()[0]
     wrong = next(t for t, piece in enumerate(pieces(vocabulary)) if piece == b"q")
     with pytest.raises(ValueError, match="cannot follow ''"):
         answer_filter.accept(wrong)
     with pytest.raises(ValueError, match="cannot follow"):
-        TokenFilter(vocabulary, VALUES.pattern, [bracket, wrong])
+        TokenFilter(vocabulary, VALUES, [bracket, wrong])
     with pytest.raises(ValueError, match="grammar"):
-        TokenFilter(vocabulary, "(?:a")
+        TokenFilter(vocabulary, Grammar("(?:a", 1))
+    with pytest.raises(ValueError, match="grammar"):
+        TokenFilter(vocabulary, Grammar("a", 1, '{"type": "none such"}'))
 
 
 def test_the_end_token_closes_and_is_not_said(vocabulary: Vocabulary) -> None:
-    answer_filter = TokenFilter(vocabulary, "a(?:b)?")
+    answer_filter = TokenFilter(vocabulary, Grammar("a(?:b)?", 2))
     answer_filter.accept(vocabulary.tokens.tokenize_str("a")[-1])
     assert not answer_filter.closed
     answer_filter.accept(vocabulary.end)

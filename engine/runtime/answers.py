@@ -1,6 +1,6 @@
 """Many answers under grammars at once: begun, and taken further token by token, on all cores.
 
-Patterns and logits arrive; token filters and tokens leave. One answer alone is `token_filter`'s.
+Grammars and logits arrive; token filters and tokens leave. One answer alone is `token_filter`'s.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
+from .grammar import Grammar
 from .token_filter import BITS, TokenFilter, Vocabulary, allowed
 
 # Questions about the same keyword have the same grammar, and it takes a millisecond to compile; some 160 kB each.
@@ -28,18 +29,18 @@ class Answers:
         self._vocabulary = vocabulary
         self._threads = threads or os.cpu_count() or 1
         self._executor = LLExecutor(self._threads)
-        self._grammars: OrderedDict[str, TokenFilter] = OrderedDict()
+        self._grammars: OrderedDict[Grammar, TokenFilter] = OrderedDict()
 
-    def begin(self, patterns: Sequence[str]) -> list[TokenFilter]:
-        """An empty answer for each pattern. Raises ValueError for one that is no grammar."""
-        missing = [pattern for pattern in dict.fromkeys(patterns) if pattern not in self._grammars]
+    def begin(self, grammars: Sequence[Grammar]) -> list[TokenFilter]:
+        """An empty answer for each grammar. Raises ValueError for one that is none."""
+        missing = [grammar for grammar in dict.fromkeys(grammars) if grammar not in self._grammars]
         with ThreadPoolExecutor(self._threads) as compiling:
-            made = list(compiling.map(lambda pattern: TokenFilter(self._vocabulary, pattern), missing))
-        for pattern in patterns:
-            if pattern in self._grammars:
-                self._grammars.move_to_end(pattern)
+            made = list(compiling.map(lambda grammar: TokenFilter(self._vocabulary, grammar), missing))
+        for grammar in grammars:
+            if grammar in self._grammars:
+                self._grammars.move_to_end(grammar)
         self._grammars.update(zip(missing, made, strict=True))
-        begun = [self._grammars[pattern].clone() for pattern in patterns]
+        begun = [self._grammars[grammar].clone() for grammar in grammars]
         while len(self._grammars) > _MAX_GRAMMARS:
             self._grammars.popitem(last=False)
         return begun

@@ -157,7 +157,7 @@ class ExllamaLlm:
                 f"a prompt of {len(prompt)} tokens with {request.max_tokens} for its answer does not fit {room}; "
                 "lower [rewrite] max_chars_caption or max_keywords, or raise [llm.exllama] cache_tokens"
             )
-        answer = TokenFilter(self.decoder.vocabulary, request.grammar.pattern)
+        answer = TokenFilter(self.decoder.vocabulary, request.grammar)
         seed = int(content_key("answer", request.prompt, request.grammar.pattern, self.settings.seed)[:16], 16)
         row = _Row(name, request, prompt, answer, seed)
         row.follow_forced()

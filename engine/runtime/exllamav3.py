@@ -116,7 +116,7 @@ class Decoder:
             sampler=sampler(self._settings),
             seed=seed,
             stop_conditions=[self.vocabulary.end],
-            filters=[answer_filter(self._generator.tokenizer, answer.pattern, answer.text)],
+            filters=[answer_filter(self._generator.tokenizer, answer.grammar.pattern, answer.text)],
             identifier=name,
         )
         job.rng = random.Random(seed)

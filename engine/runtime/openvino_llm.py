@@ -73,7 +73,7 @@ class OpenVinoLlm:
                 ends.append(_same(encoded[text], prompt[:-1]))
             suite, source = ends[0], max(ends)
             room = min(request.max_tokens, left)
-            asked = Asked(name, tuple(prompt), suite, source, request.grammar.pattern, room)
+            asked = Asked(name, tuple(prompt), suite, source, request.grammar, room)
             groups.setdefault(asked.prompt[:suite], []).append(asked)
         return groups
 

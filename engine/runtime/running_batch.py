@@ -17,6 +17,7 @@ import numpy as np
 
 from ..models.llm import Usage
 from .answers import Answers
+from .grammar import Grammar
 from .llama import Common, Llama, Piece
 from .token_filter import TokenFilter
 
@@ -51,7 +52,7 @@ class Asked:
     prompt: tuple[int, ...]
     suite: int
     source: int
-    pattern: str
+    grammar: Grammar
     room: int
 
 
@@ -121,7 +122,7 @@ class RunningBatch:
             return False
         self._read_sources(asked)
         first = len(self._rows)
-        for one, answer in zip(asked, self._answers.begin([one.pattern for one in asked]), strict=True):
+        for one, answer in zip(asked, self._answers.begin([one.grammar for one in asked]), strict=True):
             self._cache.put(len(self._rows), self._sources[one.prompt[one.suite : one.source]])
             row = _Row(one, answer, list(one.prompt[one.source :]), one.source - one.suite)
             row.follow_forced()
