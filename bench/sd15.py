@@ -61,7 +61,7 @@ class Options:
     steps: int = 20
     engine_steps: int | None = None
     peer_steps: int | None = None
-    guidance: tuple[float, float] = (0.5, 1.0)
+    guidance: tuple[float, float] = (0.25, 0.75)
     batch: int = 2
     threads: int = 0
     int8: bool = False
