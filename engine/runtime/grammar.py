@@ -84,11 +84,11 @@ def _text_schema(pattern: str) -> dict[str, Any]:
     return {"type": "string", "pattern": f"^(?:{pattern})$"}
 
 
-def _list_schema(item: Mapping[str, Any], most: int) -> str:
-    return _written({"type": "array", "items": item, "minItems": 1, "maxItems": most})
+def _list_schema(item: Mapping[str, Any], most: int) -> dict[str, Any]:
+    return {"type": "array", "items": item, "minItems": 1, "maxItems": most}
 
 
-def _written(schema: Mapping[str, Any]) -> str:
+def _as_json(schema: Mapping[str, Any]) -> str:
     return json.dumps(schema, ensure_ascii=False)
 
 
@@ -108,8 +108,9 @@ def keywords_grammar(types: Sequence[str], spans: Sequence[str], most: int) -> G
     types, spans = [*types, NOTHING], list(dict.fromkeys([*spans, NOTHING]))
     pair = rf'\["{_one_of(types)}","{_one_of(spans)}"\]'
     longest = max(map(_bytes, types)) + max(map(_bytes, spans)) + len('["",""],')
-    said = {"type": "array", "prefixItems": [{"enum": types}, {"enum": spans}], "items": False, "minItems": 2}
-    return Grammar(rf"\[{pair}(?:,{pair}){{0,{most - 1}}}\]", 2 + most * longest, _list_schema(said, most))
+    pair_schema = {"type": "array", "prefixItems": [{"enum": types}, {"enum": spans}], "items": False, "minItems": 2}
+    schema = _as_json(_list_schema(pair_schema, most))
+    return Grammar(rf"\[{pair}(?:,{pair}){{0,{most - 1}}}\]", 2 + most * longest, schema)
 
 
 def _class(characters: str) -> str:
@@ -141,7 +142,7 @@ def alternatives_grammar(keyword: str, most: int) -> Grammar:
         raise ValueError(f"alternatives need a keyword and a count, got {keyword!r} and {most}")
     other = _unlike(folded)
     longest = _bytes(folded) + _LONGEST_TAIL + len('"",')
-    schema = _list_schema(_text_schema(other), most)
+    schema = _as_json(_list_schema(_text_schema(other), most))
     return Grammar(rf'\["{other}"(?:,"{other}"){{0,{most - 1}}}\]', 2 + most * longest, schema)
 
 
@@ -178,7 +179,7 @@ def edited_grammar(caption: str, changes: Sequence[tuple[str, str]]) -> Grammar:
         pattern += (_literal(caption[at:start]) if start > at else "") + region
         longest, at = longest + most, end
     pattern += _literal(caption[at:]) if at < len(caption) else ""
-    return Grammar(f'"{pattern}"', 2 + _bytes(caption) + longest, _written(_text_schema(pattern)))
+    return Grammar(f'"{pattern}"', 2 + _bytes(caption) + longest, _as_json(_text_schema(pattern)))
 
 
 def _region(capital: bool, keyword: str, alternative: str) -> tuple[str, int]:
@@ -213,4 +214,4 @@ def text_grammar(most_chars: int, letters: str = "") -> Grammar:
     beyond = "".join(sorted({c for c in letters if not c.isascii() and c.isprintable()}))
     widest = max(map(_bytes, beyond), default=1)
     pattern = f"[{_TEXT}{beyond}-]{{1,{most_chars}}}"
-    return Grammar(f'"{pattern}"', 2 + most_chars * widest, _written(_text_schema(pattern)))
+    return Grammar(f'"{pattern}"', 2 + most_chars * widest, _as_json(_text_schema(pattern)))
