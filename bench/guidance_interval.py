@@ -85,7 +85,7 @@ def main() -> None:
                 f"layout {row['layout_miou']:.3f}  rows {row['rows_per_variant']}",
                 flush=True,
             )
-    easel = set_up(profile, 4, 4)
+    easel = set_up(profile, 16, 4)  # so many that the last batches, which are not full, count for little, as in a shard
     half = profile.paint
     full = replace(half, guidance=GuidanceSettings(_FULL_SCALE, 0.0, 1.0))
     ratio = compare(
