@@ -14,7 +14,7 @@ from measure import compare, finish
 from numpy.typing import NDArray
 from streets import set_up
 
-from counterfactory.engine.profile import load_profile
+from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.stages.paint import paint
 
 

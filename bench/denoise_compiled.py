@@ -27,9 +27,9 @@ from diffusers.utils import logging
 from measure import Ratio, compare, finish
 from numpy.typing import NDArray
 
-from counterfactory.engine.runtime.flops import count_flops
+from counterfactory.engine.estimate.flops import count_flops
+from counterfactory.engine.estimate.peak import PeakPrecision, measure_peak
 from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.engine.runtime.peak import PeakPrecision, measure_peak
 from counterfactory.export import graphs, stable_diffusion
 from counterfactory.export.onnx import to_ir
 from counterfactory.export.pocket import denoiser as pocket

@@ -18,8 +18,8 @@ from judging import measures
 from measure import compare, finish
 from streets import set_up
 
+from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.pocket.judges import Referee
-from counterfactory.engine.profile import Profile, load_profile
 from counterfactory.engine.stages.paint import GuidanceSettings, PaintSettings, paint
 from counterfactory.export.pocket.report import judge_variants
 

@@ -15,10 +15,10 @@ from measure import compare, finish
 from numpy.typing import NDArray
 from streets import set_up
 
+from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.models.denoiser import Evaluation, ShapePlans
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.engine.profile import load_profile
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.paint import paint
 

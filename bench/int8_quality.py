@@ -23,12 +23,12 @@ from judging import MEASURES, differences, measures
 from measure import compare, finish
 from streets import set_up
 
+from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.estimate.counted import plan_flops, plan_precision
+from counterfactory.engine.estimate.peak import measure_peak
 from counterfactory.engine.models.library import Library
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.world import SIZE
-from counterfactory.engine.profile import Profile, load_profile
-from counterfactory.engine.roofline import plan_flops, plan_precision
-from counterfactory.engine.runtime.peak import measure_peak
 from counterfactory.engine.stages.paint import paint
 from counterfactory.export.pocket.report import Judged, judge_variants
 

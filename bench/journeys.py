@@ -17,14 +17,14 @@ from measure import seconds
 from numpy.typing import NDArray
 from PIL import Image as Pictures
 
+from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.journey import Journey, JourneySettings, Report
+from counterfactory.engine.language.opening import open_llm
+from counterfactory.engine.language.request import Request
 from counterfactory.engine.models.library import Library
-from counterfactory.engine.models.llm import Request
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.engine.profile import Profile
-from counterfactory.engine.runtime.llm import open_llm
-from counterfactory.engine.source import Source, find_sources
+from counterfactory.engine.sources.source import Source, find_sources
 from counterfactory.engine.stages.rewrite import Wanted, rewrite
 from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.variant import Variant

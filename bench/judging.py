@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.confusion import iou
+from counterfactory.engine.judging.confusion import iou
 from counterfactory.export.pocket.report import Judged, edits_seen, layout_confusion
 
 # The share of edits of weather and time that the referee sees, of vehicles' colours, and the layout's mean IoU.

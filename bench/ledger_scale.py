@@ -42,11 +42,11 @@ from typing import Any
 
 from measure import finish, seconds
 
-from counterfactory.engine.outcome import Outcome, Outcomes
-from counterfactory.engine.profile import load_profile
-from counterfactory.engine.schedule.energy import peak_memory_bytes
-from counterfactory.engine.source import Source
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.meter.energy import peak_memory_bytes
+from counterfactory.engine.sources.source import Source
 from counterfactory.engine.suite import Suite, image_path, mask_path
+from counterfactory.engine.suite.outcome import Outcome, Outcomes
 
 A_SOURCE = 5
 QUESTIONS = 1 + 3 + A_SOURCE  # keywords, alternatives of three keywords, a rewritten caption a variant

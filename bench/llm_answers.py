@@ -21,16 +21,17 @@ from measure import finish
 
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.keys import content_key
-from counterfactory.engine.models import llm
-from counterfactory.engine.models.chat import prompts
-from counterfactory.engine.models.llm import AnswerError, Request
+from counterfactory.engine.language import questions as llm
+from counterfactory.engine.language.chat import prompts
+from counterfactory.engine.language.genai import GenaiLlm
+from counterfactory.engine.language.questions import AnswerError
+from counterfactory.engine.language.request import Request
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.engine.runtime.genai import GenaiLlm
 from counterfactory.engine.runtime.openvino import resolve_precision
-from counterfactory.engine.source import Source
+from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite import RewriteSettings, Wanted, rewrite
-from counterfactory.engine.task import Task
+from counterfactory.engine.tasks.task import Task
 
 _TASK = Task("objects", "name the main object in the image", (), True)
 _READERS = {"keywords": llm.read_keywords, "alternatives": llm.read_alternatives, "rewrite": llm.read_caption}

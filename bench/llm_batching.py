@@ -20,17 +20,18 @@ import openvino_genai
 from measure import Ratio, finish
 from tokenizers import Tokenizer
 
+from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.edit import STREET_TYPES
-from counterfactory.engine.models.llm import Llm, Request, keywords_prompt
+from counterfactory.engine.language.genai import open_pipeline
+from counterfactory.engine.language.grammar import Grammar, keywords_grammar
+from counterfactory.engine.language.opening import open_llm
+from counterfactory.engine.language.questions import keywords_prompt
+from counterfactory.engine.language.request import Llm, Request
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.engine.profile import load_profile
-from counterfactory.engine.runtime.genai import open_pipeline
-from counterfactory.engine.runtime.grammar import Grammar, keywords_grammar
-from counterfactory.engine.runtime.llm import open_llm
 from counterfactory.engine.runtime.openvino import resolve_precision
-from counterfactory.engine.stages.words import spans
-from counterfactory.engine.task import builtin_task
+from counterfactory.engine.tasks.task import builtin_task
+from counterfactory.engine.tasks.words import spans
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,14 @@ import cv2
 import numpy as np
 from measure import Ratio, finish
 
+from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.meter.energy import peak_memory_bytes
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.engine.profile import load_profile
-from counterfactory.engine.schedule.energy import peak_memory_bytes
-from counterfactory.engine.source import find_sources
+from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.suite import Suite
-from counterfactory.engine.task import builtin_task
+from counterfactory.engine.tasks.task import builtin_task
 
 A_SOURCE = 5
 BAR = 1.1

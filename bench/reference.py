@@ -24,12 +24,12 @@ from journeys import Call, Image, Work
 from numpy.typing import NDArray
 from PIL import Image as Pictures
 
+from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.keys import generator
+from counterfactory.engine.language.request import Request
 from counterfactory.engine.models.clip import to_pixel_values
-from counterfactory.engine.models.llm import Request
 from counterfactory.engine.models.sampler import SamplerSettings
-from counterfactory.engine.profile import Profile
-from counterfactory.engine.source import load_pixels
+from counterfactory.engine.sources.source import load_pixels
 from counterfactory.engine.stages.check import Embedded, score
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.variant import Variant

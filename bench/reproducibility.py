@@ -21,14 +21,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.engine.profile import Profile, load_profile
 from counterfactory.engine.runtime.openvino import resolve_precision
-from counterfactory.engine.source import find_sources
+from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.suite import Suite, read_metadata
-from counterfactory.engine.task import builtin_task
+from counterfactory.engine.tasks.task import builtin_task
 
 
 def make(profile: Profile, streets: Path, suite_path: Path, backward: bool = False) -> Path:

@@ -21,16 +21,16 @@ from typing import Any
 from journeys import Bench, Run, render_sources
 from measure import Ratio, finish
 
+from counterfactory.engine.cli.run_text import cost_line, cost_table, count_line, use_line
+from counterfactory.engine.cli.terminal import Terminal
+from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.estimate.counted import plan_flops, plan_precision
+from counterfactory.engine.estimate.peak import measure_peak
 from counterfactory.engine.journey import JourneySettings, Report
 from counterfactory.engine.models.library import Library
 from counterfactory.engine.pocket.world import SIZE
-from counterfactory.engine.profile import Profile, load_profile
 from counterfactory.engine.report.album import Table
-from counterfactory.engine.roofline import plan_flops, plan_precision
-from counterfactory.engine.runtime.peak import measure_peak
-from counterfactory.engine.summary import cost_line, cost_table, count_line, use_line
-from counterfactory.engine.task import builtin_task
-from counterfactory.engine.terminal import Terminal
+from counterfactory.engine.tasks.task import builtin_task
 
 # DILLEMA, arXiv 2502.04378.
 PAPER = "0.768 GPU-hours per 1,000 images on one A10G (24 GB): ImageNet-1K, 125,000 images in 96 GPU-hours"

@@ -16,11 +16,11 @@ import numpy as np
 from measure import Ratio, finish
 from streets import set_up
 
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.meter.meter import Work
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import ShapePlans
-from counterfactory.engine.profile import load_profile
 from counterfactory.engine.runtime.session import Array, Signature
-from counterfactory.engine.schedule.meter import Work
 from counterfactory.engine.stages.paint import PaintJob, paint
 
 

@@ -29,14 +29,14 @@ from diffusers import StableDiffusionControlNetPipeline, UniPCMultistepScheduler
 from diffusers.utils import logging
 from measure import Ratio, finish
 
+from counterfactory.engine.estimate.flops import count_flops
+from counterfactory.engine.estimate.peak import PeakPrecision, measure_peak
 from counterfactory.engine.keys import generator
+from counterfactory.engine.meter.meter import Work
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import ShapePlans
 from counterfactory.engine.models.sampler import SamplerSettings
-from counterfactory.engine.runtime.flops import count_flops
 from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.engine.runtime.peak import PeakPrecision, measure_peak
-from counterfactory.engine.schedule.meter import Work
 from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings, paint
 from counterfactory.export.production import denoiser as sd15
 from counterfactory.export.production.vae import random_vae

@@ -10,14 +10,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.keys import content_key
+from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.library import Library
 from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle, sample_scene
-from counterfactory.engine.profile import Profile
-from counterfactory.engine.schedule.meter import Meter
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.paint import PaintJob
 

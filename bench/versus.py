@@ -20,10 +20,10 @@ from journeys import Bench, Image, Run, Work, fully_guided, in_f32, pictures_of,
 from measure import Ratio, seconds
 from reference import DIFFUSERS_BATCHED, REFERENCE, Made, Peer
 
+from counterfactory.engine.config.profile import Profile
+from counterfactory.engine.estimate.counted import plan_precision
 from counterfactory.engine.models.library import Library
 from counterfactory.engine.pocket.captions import facts
-from counterfactory.engine.profile import Profile
-from counterfactory.engine.roofline import plan_precision
 from counterfactory.engine.stages.check import verdict
 from counterfactory.engine.suite import read_metadata
 

@@ -22,31 +22,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .checker import Checker
+from .config.profile import Profile
 from .errors import CounterfactoryError
-from .estimate import plan_holding
-from .interventions import Interventions
+from .estimate.estimate import plan_holding
+from .estimate.measured import measured_rates, save_rates
 from .keys import content_key
-from .metrics import MetricsFile
-from .models.chat import prompts
+from .language.chat import prompts
+from .language.request import Request
+from .meter.energy import EnergyMeter, peak_memory_bytes
+from .meter.meter import Meter, Progress
+from .meter.metrics_file import MetricsFile
 from .models.library import STAGES, Library
-from .models.llm import Request
 from .models.opened import Opened
-from .outcome import Outcome, Outcomes, program_key
-from .painter import Painter
-from .pictures import Image, Pictures
-from .profile import Profile
-from .rates import measured_rates, save_rates
-from .record import Report, Result, dropped_row, metadata_row, run_record
-from .schedule.energy import EnergyMeter, peak_memory_bytes
-from .schedule.meter import Meter, Progress
 from .schedule.overlap import Behind, ahead, in_chunks
 from .schedule.residency import Residency
-from .source import Problem, Source, load_mask
+from .sources.pictures import Image, Pictures
+from .sources.source import Problem, Source, load_mask
 from .stages.caption import caption_images
+from .stages.checker import Checker
+from .stages.painter import Painter
 from .stages.rewrite import Wanted, rewrite
 from .suite import Painted, Suite, files_of
-from .task import Task
+from .suite.outcome import Outcome, Outcomes, program_key
+from .suite.run_record import Report, Result, dropped_row, metadata_row, run_record
+from .tasks.interventions import Interventions
+from .tasks.task import Task
 from .variant import Variant
 
 __all__ = ["Journey", "JourneySettings", "Progress", "Report"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .edit import Edit
-from .source import Source
+from .sources.source import Source
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A Llama as the graph that answers many questions at once (engine/runtime/llama.py): rows read any next tokens.
+"""A Llama as the graph that answers many questions at once (engine/language/llama.py): rows read any next tokens.
 
 A torch module of transformers arrives, with its tokenizer; a folder leaves: model.xml and model.bin (fp16), the end
 token and the longest context in them, and tokenizer.json. The attention is written out so that what all rows begin with

@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.profile import load_profile
-from counterfactory.engine.runtime.exllama import existing_model
+from counterfactory.engine.language.exllama import existing_model
 
 from .production.weights import locate
 

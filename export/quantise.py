@@ -20,16 +20,16 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
+from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.library import Library
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle
-from counterfactory.engine.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.runtime.openvino import open_core, open_session
 from counterfactory.engine.runtime.session import Array, Session, Signature
 from counterfactory.engine.runtime.signals import signal_stack_kept
-from counterfactory.engine.schedule.meter import Meter
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.paint import PaintJob, paint
 

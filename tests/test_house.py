@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 # What only a GPU runs: kernels, and the language model's adapters. Nothing on the CPU's path imports them.
-FOR_GPUS = {*(ROOT / "kernels" / "gpu").glob("*.py"), *(ROOT / "engine" / "runtime").glob("exllama*.py")}
+FOR_GPUS = {*(ROOT / "kernels" / "gpu").glob("*.py"), *(ROOT / "engine" / "language").glob("exllama*.py")}
 MAY_IMPORT = {
     "kernels": {"kernels"},
     "engine": {"kernels", "engine"},

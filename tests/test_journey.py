@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.interventions import parse_interventions
 from counterfactory.engine.journey import Journey, JourneySettings, Progress, Report
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.engine.profile import ModelPaths, Profile, load_profile
-from counterfactory.engine.source import Source, find_sources
+from counterfactory.engine.sources.source import Source, find_sources
 from counterfactory.engine.suite import Suite, read_metadata
-from counterfactory.engine.task import builtin_task
+from counterfactory.engine.tasks.interventions import parse_interventions
+from counterfactory.engine.tasks.task import builtin_task
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = JourneySettings(builtin_task("segmentation"), variants=2, edits=(1, 2), seed=3)

@@ -14,9 +14,9 @@ import openvino as ov
 import pytest
 import torch
 
+from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.engine.profile import load_profile
 from counterfactory.engine.runtime.openvino import OpenVinoSession, Precision, open_session, resolve_precision
 from counterfactory.engine.runtime.session import Array, Port
 from counterfactory.export import graphs

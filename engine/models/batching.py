@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ..meter.meter import Work
 from ..runtime.session import Array, Session
-from ..schedule.meter import Work
 
 
 class Batched:

@@ -7,29 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from ..errors import CounterfactoryError
 from .batching import Batched
 
 Floats = NDArray[np.float32]
-
-
-def load_tokenizer(path: Path) -> Tokenizer:
-    """Read a tokenizer.json. Raises CounterfactoryError when it is missing or no tokenizer."""
-    try:
-        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise CounterfactoryError(
-            f"tokenizer file {path} is missing; reinstall counterfactory or correct [models]"
-        ) from error
-    except Exception as error:  # tokenizers raises bare Exception
-        raise CounterfactoryError(f"tokenizer file {path} cannot be read: {error}") from error
 
 
 def to_pixel_values(images: Sequence[NDArray[np.uint8]], side: int) -> Floats:

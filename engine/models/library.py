@@ -25,18 +25,20 @@ from typing import Literal
 import numpy as np
 from tokenizers import Tokenizer
 
+from ..config.profile import Profile
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
-from ..profile import Profile
-from ..runtime.llm import LLAMA_GRAPH, model_digest, open_llm
+from ..language.opening import model_digest, open_llm
+from ..language.request import Llm
+from ..language.settings import LLAMA_GRAPH
+from ..language.tokenizer import load_tokenizer
+from ..meter.meter import Meter
 from ..runtime.opening import arithmetic, existing, open_plan, plan_digest, plan_file
-from ..schedule.meter import Meter
 from .batching import Batched
 from .blip2 import Blip2
-from .clip import ClipImage, ClipText, load_tokenizer
+from .clip import ClipImage, ClipText
 from .denoiser import ShapePlans
 from .hed import Hed
-from .llm import Llm
 
 Stage = Literal["caption", "rewrite", "paint", "check"]
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..profile import Profile
-from ..schedule.meter import Meter
+from ..config.profile import Profile
+from ..language.request import Llm
+from ..meter.meter import Meter
 from ..schedule.residency import Residency
 from ..stages.edges import edge_maps
 from .blip2 import Blip2
@@ -18,7 +19,6 @@ from .clip import ClipImage, ClipText
 from .denoiser import ShapePlans
 from .hed import Hed
 from .library import Library, Stage
-from .llm import Llm
 
 _Name = tuple[str, ...]
 # The plans that each model but the painter is made of.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..source import ImageSettings, Source, load_pixels
+from ..sources.source import ImageSettings, Source, load_pixels
 from .album import Seen, Table, spread, strips, write_pictures
 from .page import write_page
 from .sheet import write_sheet

@@ -1,9 +1,10 @@
 """From captions to counterfactual captions: which edits each variant gets, and what its caption says then.
 
 What arrives is a shard's sources with their captions, a task and what the user wants; what leaves is the variants of
-each source. The language model answers three questions (models/llm.py) within grammars (runtime/grammar.py); between
-the second and the third the engine chooses the edits (choose.py). Words that may not change are checked at the end,
-whatever the model says (words.py): a variant that breaks them is dropped with the reason. Where answers come from and
+each source. The language model answers three questions (language/questions.py) within grammars
+(language/grammar.py); between
+the second and the third the engine chooses the edits (tasks/choose.py). Words that may not change are checked at the end,
+whatever the model says (tasks/words.py): a variant that breaks them is dropped with the reason. Where answers come from and
 where they are kept is the caller's: `ask` is given all the requests of a question at once, none of them twice.
 """
 
@@ -13,17 +14,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..edit import EDIT_TYPES, Edit
-from ..interventions import Interventions
 from ..keys import content_key
-from ..models import llm
-from ..models.chat import Prompts
-from ..models.llm import AnswerError, Request
-from ..runtime.grammar import alternatives_grammar, edited_grammar, keywords_grammar, text_grammar, values_grammar
-from ..source import Source
-from ..task import Task
+from ..language import questions as llm
+from ..language.chat import Prompts
+from ..language.grammar import alternatives_grammar, edited_grammar, keywords_grammar, text_grammar, values_grammar
+from ..language.questions import AnswerError
+from ..language.request import Request
+from ..sources.source import Source
+from ..tasks.choose import Choice, choose_edits
+from ..tasks.interventions import Interventions
+from ..tasks.task import Task
+from ..tasks.words import allowed_alternatives, allowed_values, apart, distinct, fault, spans
 from ..variant import Variant
-from .choose import Choice, choose_edits
-from .words import allowed_alternatives, allowed_values, apart, distinct, fault, spans
 
 KEYWORDS, ALTERNATIVES, REWRITE = "keywords", "alternatives", "rewrite"
 # What `ask` takes and gives: a question's name and its requests, no two alike; their answers in order.

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from .files import ASIDE, told
+from ..files.writing import ASIDE, told
 from .sql import in_chunks, told_of_sqlite
 
 _TABLES = """

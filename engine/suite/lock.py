@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import CounterfactoryError
-from .files import told
+from ..files.writing import told
 
 
 class Lock:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from .files import ASIDE, make_folder, move, sync_folder, told, write_aside
+from ..files.writing import ASIDE, make_folder, move, sync_folder, told, write_aside
 from .ledger import Ledger
 
 _FILES = "suite/files"  # path: true while the file lies (or is about to lie) in place

@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
+from ..files.writing import aside, make_folder, write_aside
 from .draft import Draft
-from .files import aside, make_folder, write_aside
 from .images import Painted, decode, encode_mask, encode_picture
 from .ledger import Ledger
 from .lock import Lock

@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from counterfactory.engine.edit import STREET_TYPES
-from counterfactory.engine.models.llm import AnswerError, Llm, Request, read_caption
-from counterfactory.engine.pocket.captions import facts
-from counterfactory.engine.pocket.world import COLOURS, MATERIALS, TIMES, WEATHERS
-from counterfactory.engine.runtime.grammar import (
+from counterfactory.engine.language.grammar import (
     Grammar,
     alternatives_grammar,
     edited_grammar,
     keywords_grammar,
     values_grammar,
 )
+from counterfactory.engine.language.questions import AnswerError, read_caption
+from counterfactory.engine.language.request import Llm, Request
+from counterfactory.engine.pocket.captions import facts
+from counterfactory.engine.pocket.world import COLOURS, MATERIALS, TIMES, WEATHERS
 from counterfactory.engine.stages.rewrite import RewriteSettings
-from counterfactory.engine.stages.words import spans
+from counterfactory.engine.tasks.words import spans
 
 from .data import HELD_OUT
 from .questions import CLASSIFY, KINDS_OF_QUESTION, SEGMENT, Exercise, exercise

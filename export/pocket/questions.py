@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from counterfactory.engine.edit import STREET_TYPES
-from counterfactory.engine.models.llm import alternatives_prompt, keywords_prompt, rewrite_prompt, write_answer
+from counterfactory.engine.language.grammar import NOTHING
+from counterfactory.engine.language.questions import alternatives_prompt, keywords_prompt, rewrite_prompt, write_answer
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS, Scene
-from counterfactory.engine.runtime.grammar import NOTHING
-from counterfactory.engine.task import builtin_task
+from counterfactory.engine.tasks.task import builtin_task
 
 from .data import scene
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F
 
-from counterfactory.engine.confusion import confusion_matrix, iou, mean_iou
+from counterfactory.engine.judging.confusion import confusion_matrix, iou, mean_iou
 from counterfactory.engine.pocket.judges import Referee, vehicle_map
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, TIMES, WEATHERS, Scene

@@ -18,8 +18,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.confusion import confusion_matrix, iou
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.judging.confusion import confusion_matrix, iou
+from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.models.library import Library
@@ -27,13 +29,11 @@ from counterfactory.engine.pocket.captions import facts
 from counterfactory.engine.pocket.judges import Finding, Referee, vehicle_map
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, TIMES, WEATHERS, Scene
-from counterfactory.engine.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.engine.schedule.meter import Meter
-from counterfactory.engine.source import find_sources
+from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.stages.caption import caption_images
 from counterfactory.engine.suite import Suite, read_metadata
-from counterfactory.engine.task import builtin_task
+from counterfactory.engine.tasks.task import builtin_task
 
 from .curves import draw_curves, read_logs
 from .data import HELD_OUT, scene

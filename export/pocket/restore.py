@@ -20,7 +20,7 @@ from tokenizers import Tokenizer, models
 from transformers import Blip2ForConditionalGeneration, CLIPModel, LlamaConfig, LlamaForCausalLM
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.models.clip import load_tokenizer
+from counterfactory.engine.language.tokenizer import load_tokenizer
 
 from . import blip2, clip, denoiser, llama, vae
 from .parameters import config_of, restore_into

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.meter.energy import peak_memory_bytes
 from counterfactory.engine.runtime.plans import Shapes
 from counterfactory.engine.runtime.session import Array
-from counterfactory.engine.schedule.energy import peak_memory_bytes
 
 from ..onnx import to_onnx
 from ..parity import TOLERANCE

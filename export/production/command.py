@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.profile import Profile, load_profile
 
 from . import blip2, clip, denoiser, hed, vae
 from .artefact import Asked, Row, export_graph

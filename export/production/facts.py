@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.runtime.flops import count_flops
+from counterfactory.engine.estimate.flops import count_flops
 
 _HALF, _SINGLE = 2, 4
 _PICTURES = {

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from counterfactory.engine.device import PlanFacts
-from counterfactory.engine.estimate import plan_budget, stage_needs
+from counterfactory.engine.config.device import PlanFacts
+from counterfactory.engine.config.profile import Profile, plan_facts
+from counterfactory.engine.estimate.estimate import plan_budget, stage_needs
+from counterfactory.engine.estimate.projected import projected_cost
 from counterfactory.engine.models.library import every_plan
-from counterfactory.engine.profile import Profile, plan_facts
-from counterfactory.engine.projection import projected_cost
 from counterfactory.engine.schedule.residency import StageNeeds, spare_bytes
 
 

@@ -1,0 +1,209 @@
+"""The command line: arguments in, an exit status out; the work is done elsewhere.
+
+0: all is well. 1: finished, but some sources could not be read. 2: cannot run, with one sentence that says why.
+130: stopped by Ctrl-C; the same command goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import CounterfactoryError
+from . import commands
+from .terminal import Terminal
+
+EXIT_SKIPPED, EXIT_ERROR, EXIT_STOPPED = 1, 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns its exit status."""
+    args = _parser().parse_args(argv)
+    terminal = Terminal(as_json=args.json)
+    try:
+        skipped: int = args.run(args, terminal)
+    except CounterfactoryError as error:
+        terminal.error(str(error))
+        return EXIT_ERROR
+    except OSError as error:
+        terminal.error(f"{error.filename or 'a file'}: {error.strerror or error}")
+        return EXIT_ERROR
+    except KeyboardInterrupt:
+        terminal.warn("\nstopped; run the same command again to go on: what is done is kept")
+        return EXIT_STOPPED
+    return EXIT_SKIPPED if skipped else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="counterfactory",
+        description="Turns labelled photographs into a counterfactual test suite for a vision model.",
+    )
+    commands_ = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_demo(commands_)
+    _add_generate(commands_)
+    _add_estimate(commands_)
+    _add_doctor(commands_)
+    _add_check(commands_)
+    _add_evaluate(commands_)
+    _add_report(commands_)
+    for command in commands_.choices.values():
+        command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    return parser
+
+
+_Commands = argparse._SubParsersAction  # argparse has no public name for it
+
+
+def _add_demo(parsers: _Commands[argparse.ArgumentParser]) -> None:
+    parser = parsers.add_parser("demo", help="render street scenes, make their suite, judge two careless models by it")
+    parser.add_argument("--out", type=Path, default=Path("counterfactory-demo"), help="folder (%(default)s)")
+    parser.add_argument("--sources", type=_positive, default=24, metavar="N", help="scenes to render (%(default)s)")
+    parser.add_argument("--variants", type=_positive, default=5, metavar="N", help="variants a source (%(default)s)")
+    parser.set_defaults(run=commands.demo)
+
+
+def _add_generate(parsers: _Commands[argparse.ArgumentParser]) -> None:
+    parser = parsers.add_parser("generate", help="make a suite from your images; run again, it goes on where it was")
+    _add_sources(parser)
+    task = parser.add_mutually_exclusive_group()
+    task.add_argument(
+        "--task", choices=("classification", "segmentation"), help="what the model under test does (classification)"
+    )
+    task.add_argument("--task-file", type=Path, metavar="FILE", help="a task of your own (TOML)")
+    parser.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")
+    parser.add_argument("--edits", type=_span, default=(1, 3), metavar="N|A..B", help="edits a variant (1..3)")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="another seed, another suite (%(default)s)")
+    parser.add_argument(
+        "--interventions", type=Path, metavar="FILE", help="the only edits allowed, such as 'time: night'"
+    )
+    parser.add_argument("--shard", type=_positive, metavar="N", help="sources that travel together (the profile's)")
+    parser.add_argument(
+        "--metrics",
+        type=Path,
+        metavar="FILE",
+        help="what it costs so far: JSON lines, one a second; Prometheus text if FILE ends in .prom",
+    )
+    parser.set_defaults(run=commands.generate)
+
+
+def _add_doctor(parsers: _Commands[argparse.ArgumentParser]) -> None:
+    parser = parsers.add_parser("doctor", help="say what this box has, what a profile lacks, and the next command")
+    parser.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
+    parser.set_defaults(run=commands.doctor)
+
+
+def _add_estimate(parsers: _Commands[argparse.ArgumentParser]) -> None:
+    parser = parsers.add_parser("estimate", help="predict a run's time and cost, and what would be in memory when")
+    _add_sources(parser, optional=True)
+    parser.add_argument(
+        "--sources",
+        dest="count",
+        type=_positive,
+        metavar="N",
+        help="this many instead of SOURCES",
+    )
+    parser.add_argument(
+        "--memory", type=_gigabytes, metavar="GB", help="plan for this much, in 10^9 bytes (this machine's, and 24)"
+    )
+    parser.set_defaults(run=commands.estimate)
+
+
+def _add_sources(parser: argparse.ArgumentParser, optional: bool = False) -> None:
+    """What a suite is made of, and how many variants of each."""
+    parser.add_argument(
+        "sources",
+        type=Path,
+        metavar="SOURCES",
+        nargs="?" if optional else None,
+        help="folder of images, or a .csv or .jsonl file",
+    )
+    parser.add_argument(
+        "--labels", type=Path, metavar="FILE", help="labels (and masks) of a folder's images, CSV or JSONL"
+    )
+    parser.add_argument("--masks", type=Path, metavar="DIR", help="folder of masks with the images' names")
+    parser.add_argument("--limit", type=_positive, metavar="N", help="use the first N sources only")
+    parser.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
+    parser.add_argument("--variants", type=_positive, default=5, metavar="N", help="variants a source (%(default)s)")
+
+
+def _add_check(parsers: _Commands[argparse.ArgumentParser]) -> None:
+    parser = parsers.add_parser("check", help="derive the verdicts anew from the stored scores; generates nothing")
+    parser.add_argument("suite", type=Path, metavar="SUITE")
+    parser.add_argument("--profile", default="pocket", help="whose thresholds to take (%(default)s)")
+    parser.add_argument("--min-image-text", type=_cosine, metavar="X", help="this instead of the profile's")
+    parser.add_argument("--min-directional", type=_cosine, metavar="X", help="this instead of the profile's")
+    parser.add_argument("--min-image-image", type=_cosine, metavar="X", help="this instead of the profile's")
+    parser.set_defaults(run=commands.check)
+
+
+def _add_evaluate(parsers: _Commands[argparse.ArgumentParser]) -> None:
+    parser = parsers.add_parser("evaluate", help="score your classifier's answers on a suite, by kind of edit")
+    parser.add_argument("suite", type=Path, metavar="SUITE")
+    parser.add_argument(
+        "--predictions",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="CSV or JSONL with image (a variant's file_name, or a source's name) and prediction",
+    )
+    parser.set_defaults(run=commands.evaluate)
+
+
+def _add_report(parsers: _Commands[argparse.ArgumentParser]) -> None:
+    parser = parsers.add_parser("report", help="make the web page and the contact sheet of a suite")
+    parser.add_argument("suite", type=Path, metavar="SUITE")
+    parser.add_argument("--sources", type=Path, metavar="SOURCES", help="the images it was made from, to show them too")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the report (SUITE/report)")
+    parser.add_argument("--predictions", type=Path, metavar="FILE", help="mark what your classifier got wrong")
+    parser.add_argument("--profile", default="pocket", help="whose image size and edges to show (%(default)s)")
+    parser.add_argument("--limit", type=_positive, default=200, metavar="N", help="sources on the page (%(default)s)")
+    parser.set_defaults(run=commands.report)
+
+
+def _positive(text: str) -> int:
+    if not re.fullmatch(r"\d+", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number above 0 is needed, got {text!r}")
+    return int(text)
+
+
+def _gigabytes(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0.001 <= value <= 1e6:
+        raise argparse.ArgumentTypeError(f"a number of gigabytes is needed, got {text!r}")
+    return value
+
+
+def _cosine(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not -1 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"a cosine from -1 to 1 is needed, got {text!r}")
+    return value
+
+
+def _seed(text: str) -> int:
+    if not re.fullmatch(r"\d+", text) or int(text) >= 1 << 63:
+        raise argparse.ArgumentTypeError(f"a whole number from 0 to 2^63 - 1 is needed, got {text!r}")
+    return int(text)
+
+
+def _span(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", text)
+    low, high = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not 1 <= low <= high:
+        raise argparse.ArgumentTypeError(f"a number such as 2 or a range such as 1..3 is needed, got {text!r}")
+    return low, high
+
+
+if __name__ == "__main__":
+    sys.exit(main())

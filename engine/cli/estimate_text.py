@@ -1,0 +1,142 @@
+"""The forecast: an estimate in a few lines and tables for a person, and as plain data for a machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+from ..report.album import Table
+from .run_text import duration, figure
+
+if TYPE_CHECKING:
+    from ..estimate.estimate import Estimate, Holding
+    from ..schedule.residency import Step, Timeline
+
+_BASIS = {
+    "measured": "measured rates of this machine",
+    "roofline": "the roofline, since this machine has not run the profile yet",
+    "mixed": "measured rates of this machine and, where there are none, the roofline",
+}
+
+
+def cost_lines(estimate: Estimate) -> list[str]:
+    """Time and cost of the run, and what they rest on."""
+    lines = [
+        f"estimate   {duration(estimate.wall_s)} for {_many(estimate.variants, 'variant')} of "
+        f"{_many(estimate.sources, 'source')}",
+        f"cost       {figure(estimate.device_hours)} {estimate.device}-hours in all, "
+        f"{figure(estimate.device_hours_per_1k)} per 1,000 variants",
+    ]
+    if estimate.device_hours_per_1k_accepted is not None and estimate.accepted_share is not None:
+        lines.append(
+            f"           {figure(estimate.device_hours_per_1k_accepted)} per 1,000 accepted, "
+            f"if again {100 * estimate.accepted_share:.0f} % of those asked for are"
+        )
+    lines.append(f"from       {_BASIS[estimate.basis]}")
+    if estimate.peak_flops is not None and estimate.size is not None:
+        lines.append(
+            f"           (peak {estimate.peak_flops / 1e12:.3g} TFLOP/s measured, pictures of "
+            f"{estimate.size[1]} x {estimate.size[0]})"
+        )
+    return lines
+
+
+def stage_table(estimate: Estimate) -> Table:
+    """What each stage takes, and what that rests on."""
+    rows: list[tuple[str, ...]] = [
+        (
+            stage.stage,
+            f"{stage.items:,}",
+            figure(stage.items / stage.compute_s if stage.compute_s else None),
+            f"{stage.compute_s:,.1f}",
+            f"{stage.load_s:,.1f}",
+            stage.basis,
+        )
+        for stage in estimate.stages
+    ]
+    compute_s, load_s = (sum(getattr(stage, name) for stage in estimate.stages) for name in ("compute_s", "load_s"))
+    rows.append(("total", "-", "-", f"{compute_s:,.1f}", f"{load_s:,.1f}", estimate.basis))
+    return Table("Estimate by stage", ("stage", "items", "items/s", "compute s", "load s", "from"), tuple(rows))
+
+
+def holding_line(holding: Holding) -> str:
+    """How a memory would be used, in one line."""
+    head = f"memory     {holding.memory_bytes / 1e9:.4g} GB: "
+    if holding.timeline is None:
+        return f"{head}too little: {holding.problem}"
+    loads = sum(len(step.load) * times for step, times in _steps(holding.timeline))
+    drops = any(step.drop for step, _ in _steps(holding.timeline))
+    dropped = "some dropped" if drops else "none dropped"
+    return f"{head}plans take {holding.timeline.peak_bytes / 1e9:.3g} GB at most, {loads:,} loads, {dropped}"
+
+
+def holding_table(estimate: Estimate, holding: Holding) -> Table:
+    """What is resident when: a row a plan, a column a stage.
+
+    "load" is in every shard, "once" in one of several, "3 x" in so many; "stays" where it is resident without; a dash
+    where it never is.
+    """
+    assert holding.timeline is not None
+    timeline = holding.timeline
+    stages = [step.stage for step in timeline.first]
+    loaded: Counter[tuple[str, str]] = Counter()
+    resident: Counter[tuple[str, str]] = Counter()
+    for step, times in _steps(timeline):
+        loaded.update(dict.fromkeys(((name, step.stage) for name in step.load), times))
+        resident.update((name, step.stage) for name in step.resident)
+
+    def cell(plan: str, stage: str) -> str:
+        times = loaded[plan, stage]
+        if not times:
+            return "stays" if resident[plan, stage] else "-"
+        if times == len(timeline.shards):
+            return "load"
+        return "once" if times == 1 else f"{times:,} x"
+
+    rows = []
+    for plan in estimate.plans:
+        cost = plan.cost
+        seen = f"{cost.bytes / 1e9:.3f}{'' if plan.measured_bytes else ' ~'}"
+        took = f"{cost.load_s:.1f}{'' if plan.measured_load else ' ~'}"
+        rows.append((cost.name, seen, took, *(cell(cost.name, stage) for stage in stages)))
+    return Table("Resident", ("plan", "GB", "load s", *stages), tuple(rows))
+
+
+def as_data(estimate: Estimate) -> dict[str, Any]:
+    """The estimate in JSON's own types; of each memory the first shard and the steady one."""
+    data = asdict(replace(estimate, holdings=())) | {
+        "wall_s": estimate.wall_s,
+        "device_hours": estimate.device_hours,
+        "device_hours_per_1k": estimate.device_hours_per_1k,
+        "device_hours_per_1k_accepted": estimate.device_hours_per_1k_accepted,
+        "basis": estimate.basis,
+    }
+    data["holdings"] = [_holding_data(holding) for holding in estimate.holdings]
+    return data
+
+
+def _holding_data(holding: Holding) -> dict[str, Any]:
+    data: dict[str, Any] = {"memory_bytes": holding.memory_bytes, "problem": holding.problem or None}
+    if (timeline := holding.timeline) is None:
+        return data
+    return data | {
+        "shards": len(timeline.shards),
+        "load_s": timeline.load_s,
+        "peak_bytes": timeline.peak_bytes,
+        "first": [asdict(step) for step in timeline.first],
+        "steady": [asdict(step) for step in timeline.steady],
+    }
+
+
+def _steps(timeline: Timeline) -> list[tuple[Step, int]]:
+    """Each different step with the number of shards that take it."""
+    steps: Counter[Step] = Counter()
+    for shard, times in Counter(timeline.shards).items():
+        for step in shard:
+            steps[step] += times
+    return list(steps.items())
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -1,0 +1,164 @@
+"""The summary: a run's report in a few lines for a person, and as plain data for a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ..report.album import Table
+
+if TYPE_CHECKING:
+    from ..journey import Report
+    from ..judging.evaluate import Evaluation
+    from ..meter.meter import StageCost
+
+
+_SHOWN = 5
+_TELLING_S = 0.05  # less reads as 0.0
+_PREFIXES = ("", "k", "M", "G", "T")
+
+
+def cost_line(report: Report) -> str:
+    """What a thousand accepted images cost, loading and waiting included."""
+    if report.device_hours_per_1k_accepted is None:
+        return f"cost       no image was accepted; {duration(report.wall_s)}"
+    return (
+        f"cost       {figure(report.device_hours_per_1k_accepted)} {report.device}-hours per 1,000 accepted images "
+        f"({duration(report.wall_s)}, loading {duration(report.models_load_s)})"
+    )
+
+
+def cost_table(report: Report) -> Table:
+    """Where the time went: a row a stage, and one for what passed outside of all; the rows add up to the wall time.
+
+    Seconds are of wall time: loading models, busy inside them, and idle otherwise; they add up to more where work
+    overlapped. Fill is rows over the capacity of the batches that they ran in. What a stage does not have is a dash.
+    """
+    rows = [_cost_row(stage) for stage in report.stages]
+    rest = report.wall_s - sum(stage.wall_s for stage in report.stages)
+    if rest >= _TELLING_S:
+        rows.append(("(between)", "-", "-", "-", *_seconds(rest), "-", "-", "-", "-"))
+    rows.append(_total_row(report.stages, max(0.0, rest)))
+    columns = ("stage", "items/s", "load s", "busy s", "idle s", "fill %", "rows", "tokens in", "out")
+    return Table("Cost by stage", columns, tuple(rows))
+
+
+def _cost_row(stage: StageCost) -> tuple[str, ...]:
+    return (
+        stage.stage,
+        figure(stage.items_per_s),
+        *_seconds(stage.load_s, stage.busy_s, stage.idle_s),
+        "-" if stage.fill is None else f"{100 * stage.fill:.1f}",
+        *map(_count, (stage.rows, stage.prompt_tokens, stage.generated_tokens)),
+    )
+
+
+def _total_row(stages: Sequence[StageCost], rest: float) -> tuple[str, ...]:
+    idle_s = rest + sum(stage.idle_s for stage in stages)
+    return (
+        "total",
+        "-",
+        *_seconds(sum(stage.load_s for stage in stages), sum(stage.busy_s for stage in stages), idle_s),
+        "-",
+        _count(sum(stage.rows for stage in stages)),
+        _count(sum(stage.prompt_tokens for stage in stages)),
+        _count(sum(stage.generated_tokens for stage in stages)),
+    )
+
+
+def use_line(report: Report) -> str:
+    """What the run took besides time: memory at its peak, energy where the machine tells, tokens a variant."""
+    parts = [f"{memory(report.peak_memory_bytes)} of memory at the peak"]
+    if report.energy_j is not None:
+        parts.append(f"{energy(report.energy_j)} of energy")
+    if report.tokens_per_variant is not None:
+        parts.append(f"{figure(report.tokens_per_variant)} tokens a variant")
+    return f"took       {', '.join(parts)}"
+
+
+def count_line(report: Report) -> str:
+    """What became of the variants."""
+    parts = [f"{report.accepted} of {report.variants} accepted"]
+    if report.rejected:
+        parts.append(f"{report.rejected} rejected")
+    if report.dropped:
+        parts.append(f"{report.dropped} more dropped for their text")
+    if report.reused:
+        parts.append(f"{report.reused} kept from before")
+    return f"variants   {', '.join(parts)}; {report.sources} sources"
+
+
+def shortfall_lines(report: Report) -> list[str]:
+    """Sources that have fewer variants than were asked for: the first few by name, the others by number."""
+    shown = [f"fewer      {problem.name}: {problem.reason}" for problem in report.shortfalls[:_SHOWN]]
+    rest = len(report.shortfalls) - len(shown)
+    return shown + ([f"fewer      and {rest} more sources, all in run.json"] if rest else [])
+
+
+def as_data(report: Report) -> dict[str, Any]:
+    """The report in JSON's own types."""
+    return {
+        **asdict(report),
+        "device_hours_per_1k_accepted": report.device_hours_per_1k_accepted,
+        "models_load_s": report.models_load_s,
+        "tokens_per_variant": report.tokens_per_variant,
+    }
+
+
+def evaluation_table(evaluation: Evaluation) -> Table:
+    """Score of the originals, of the accepted variants, and by kind of edit."""
+    scores = {"originals": evaluation.originals.score, "variants": evaluation.variants.score}
+    scores |= {f"  {kind} edited": score for kind, score in evaluation.by_edit_type.items()}
+    rows = tuple((name, str(score.count), percent(score.value)) for name, score in scores.items())
+    return Table("Model under test", ("pictures", "count", evaluation.measure), rows)
+
+
+def percent(value: float | None) -> str:
+    """A share as a person reads it."""
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def figure(value: float | None) -> str:
+    """A cost or a rate, to three digits; whole from a thousand on."""
+    if value is None:
+        return "-"
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
+
+
+def _seconds(*values: float) -> tuple[str, ...]:
+    return tuple(f"{value:.1f}" if value < 999.95 else f"{value:,.0f}" for value in values)
+
+
+def _count(value: int) -> str:
+    """A number of rows or tokens in at most seven characters; none is a dash."""
+    if value < 100_000:
+        return f"{value:,}" if value else "-"
+    return _scaled(value)
+
+
+def memory(size: int) -> str:
+    """Bytes as a person reads them."""
+    return f"{_scaled(size)}B"
+
+
+def energy(joules: float) -> str:
+    """Joules as a person reads them."""
+    return f"{_scaled(joules)}J"
+
+
+def _scaled(value: float) -> str:
+    """Three digits and a prefix, such as `1.23 M`."""
+    place = 0
+    while value >= 999.5 and place < len(_PREFIXES) - 1:
+        value, place = value / 1000, place + 1
+    return f"{value:.3g} {_PREFIXES[place]}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person reads them."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

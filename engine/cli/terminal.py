@@ -1,0 +1,192 @@
+"""The terminal: progress while a suite is made, and what is said at the end.
+
+Progress and warnings go to standard error, results to standard output. On a terminal progress is a bar a stage with
+rate and time left; anywhere else it is one plain line a stage. Shards take turns through the stages, so times and
+rates are of the stage alone. With `json` nothing but one JSON object, given to `finish`, reaches standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bars
+from rich.table import Table as Grid
+from rich.text import Text
+
+from ..report.album import Table
+
+if TYPE_CHECKING:
+    from ..journey import Progress
+
+OnProgress = Callable[["Progress"], None]
+
+
+_WINDOW_S = 30.0  # rates look back so far, or items that were on record would count as fast work for ever
+
+
+class _Pace:
+    """How long a stage took so far, and its items a second.
+
+    The time between two pieces of news, of any stages, belongs to the stage of the later one. So a stage that tells
+    of itself once has its time too, and one that waited for its turn is not slower for it.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._news: deque[tuple[float, int]] = deque()
+
+    def hear(self, seconds: float, done: int) -> None:
+        """`done` items after `seconds` more."""
+        self.seconds += seconds
+        self._news.append((self.seconds, done))
+        while len(self._news) > 2 and self.seconds - self._news[1][0] >= _WINDOW_S:
+            self._news.popleft()
+
+    @property
+    def rate(self) -> float | None:
+        """Items a second of late; None before the second piece of news, as the first may be of items on record."""
+        (since, before), (until, now) = self._news[0], self._news[-1]
+        return (now - before) / (until - since) if until > since and now > before else None
+
+
+class _Paces:
+    """The paces of all stages, from their news in the order of arrival."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._last = clock, clock()
+        self._of: dict[str, _Pace] = {}
+
+    def hear(self, progress: Progress) -> _Pace:
+        now = self._clock()
+        pace = self._of.setdefault(progress.stage, _Pace())
+        pace.hear(now - self._last, progress.done)
+        self._last = now
+        return pace
+
+
+class Terminal:
+    """What a command says, to a person or (`as_json`) to a machine."""
+
+    def __init__(
+        self,
+        as_json: bool = False,
+        out: Console | None = None,
+        err: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.as_json = as_json
+        self._clock = clock
+        self._out = out or Console(highlight=False)
+        self._err = err or Console(stderr=True, highlight=False)
+
+    def say(self, text: str = "", style: str = "") -> None:
+        """A line of the result. Paths in it are never broken over lines."""
+        if not self.as_json:
+            self._out.print(Text(text, style=style), soft_wrap=True)
+
+    def warn(self, text: str) -> None:
+        """A line that a person should see whatever becomes of the result."""
+        self._err.print(Text(text, style="yellow"), soft_wrap=True)
+
+    def error(self, text: str) -> None:
+        """The one sentence that says why a command cannot go on."""
+        self._err.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
+
+    def show(self, table: Table) -> None:
+        """A table, within 80 columns as long as its words are."""
+        if self.as_json:
+            return
+        # Gaps of two: the widest table, a run's cost by stage, fills the 80 columns.
+        grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+        for i, column in enumerate(table.columns):
+            grid.add_column(column, justify="right" if i else "left", no_wrap=True)
+        for row in table.rows:
+            grid.add_row(*map(Text, row))
+        self._out.print("", grid, "", sep="\n")
+
+    def finish(self, data: Mapping[str, Any]) -> None:
+        """The result for machines: one JSON object on standard output, if that was asked for."""
+        if self.as_json:
+            self._out.file.write(json.dumps(data, allow_nan=False) + "\n")
+
+    @contextmanager
+    def progress(self) -> Iterator[OnProgress]:
+        """A callback for `Journey.run` that shows what it is told."""
+        if self.as_json:
+            yield lambda _: None
+        elif self._err.is_terminal:
+            with self._bars() as bars:
+                yield _bar_updater(bars, _Paces(self._clock))
+        else:
+            lines = _Lines(self._err, _Paces(self._clock))
+            try:
+                yield lines.update
+            finally:
+                lines.close()
+
+    def _bars(self) -> Bars:
+        return Bars(
+            TextColumn("{task.description:<9}"),
+            BarColumn(bar_width=28),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]:>9}", style="progress.data.speed"),
+            TextColumn("{task.fields[time]:>8}", style="progress.remaining"),
+            console=self._err,
+        )
+
+
+def _bar_updater(bars: Bars, paces: _Paces) -> OnProgress:
+    rows: dict[str, Any] = {}
+
+    def update(progress: Progress) -> None:
+        pace = paces.hear(progress)
+        if progress.stage not in rows:
+            rows[progress.stage] = bars.add_task(progress.stage, total=progress.total, rate="", time="")
+        bars.update(
+            rows[progress.stage],
+            completed=progress.done,
+            total=progress.total,
+            rate="" if pace.rate is None else f"{pace.rate:.{0 if pace.rate >= 1000 else 1}f}/s",
+            time=_time(progress, pace),
+        )
+
+    return update
+
+
+def _time(progress: Progress, pace: _Pace) -> str:
+    """The time that is left to the stage or, when it is complete, what it took."""
+    left = progress.total - progress.done
+    if left > 0:
+        return "" if pace.rate is None else str(timedelta(seconds=ceil(left / pace.rate)))
+    return str(timedelta(seconds=round(pace.seconds)))
+
+
+class _Lines:
+    """One line a stage: when it is complete or, for one that ends short of its total, at the end."""
+
+    def __init__(self, console: Console, paces: _Paces) -> None:
+        self._console, self._paces = console, paces
+        self._open: dict[str, tuple[Progress, _Pace]] = {}
+
+    def update(self, progress: Progress) -> None:
+        self._open[progress.stage] = (progress, self._paces.hear(progress))
+        if progress.done >= progress.total:
+            self._print(progress.stage)
+
+    def close(self) -> None:
+        for stage in list(self._open):
+            self._print(stage)
+
+    def _print(self, stage: str) -> None:
+        progress, pace = self._open.pop(stage)
+        self._console.print(f"{stage:<9} {progress.done}/{progress.total}  {pace.seconds:.1f} s", soft_wrap=True)

@@ -1,0 +1,60 @@
+"""GPUs by their data sheets, and what is known of plans before they are opened: what projections are made of."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import CounterfactoryError
+
+_GIGA, _TERA = 1e9, 1e12
+
+
+@dataclass(frozen=True)
+class DeviceSettings:
+    """A GPU by its data sheet: `tflops` dense f16 with f32 accumulation, memory in 10^9 bytes, its speed in 10^9 bytes
+    a second; `share` of both is assumed to be reached.
+    """
+
+    name: str
+    tflops: float
+    memory_gb: float
+    gb_per_s: float
+    share: float
+
+    def __post_init__(self) -> None:
+        if min(self.tflops, self.memory_gb, self.gb_per_s) <= 0 or not 0 < self.share <= 1:
+            raise ValueError("[device] needs tflops, memory_gb and gb_per_s above 0 and a share above 0, at most 1")
+
+    def compute_s(self, flops: float) -> float:
+        """Seconds of so many operations."""
+        return flops / (self.tflops * _TERA * self.share)
+
+    def read_s(self, size: float) -> float:
+        """Seconds of reading so many bytes of the device's memory."""
+        return size / (self.gb_per_s * _GIGA * self.share)
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """A plan's operations for one row (of a decoder: for one token) and the bytes of its weights on the device.
+
+    `cache_bytes` is what a token takes in a decoder's cache in f16; 0 for what is no decoder.
+    """
+
+    flops: float
+    weight_bytes: int
+    cache_bytes: int
+
+
+def load_facts(file: Path) -> dict[str, PlanFacts]:
+    """The facts by plan, from a `facts.json`. Raises CounterfactoryError when it cannot be read."""
+    try:
+        rows = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(rows, list):
+            raise ValueError("no list of plans")
+        facts = {row["name"]: PlanFacts(row["flops"], row["weight_bytes"], row["cache_bytes"]) for row in rows}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CounterfactoryError(f"cannot read facts of plans in {file}: {error!r}; export them again") from error
+    return facts

@@ -1,0 +1,106 @@
+"""A profile: models, precisions, steps and thresholds for one kind of box.
+
+What arrives is a TOML file; what leaves is frozen dataclasses, each of which lives beside the code that reads it.
+Nothing has a default here: a profile that is complete says by itself what made a suite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import CounterfactoryError
+from ..files.fill import fill, read_toml
+from ..language.settings import LlmSettings
+from ..runtime.session import RuntimeSettings
+from ..sources.source import ImageSettings
+from ..stages.caption import CaptionSettings
+from ..stages.check import CheckSettings
+from ..stages.edges import DetectorSettings
+from ..stages.paint import PaintSettings
+from ..stages.rewrite import RewriteSettings
+from .device import DeviceSettings, PlanFacts, load_facts
+
+__all__ = ["ModelPaths", "Profile", "fill", "load_profile", "profile_names"]
+
+_FOLDER = Path(__file__).parent / "profiles"
+
+
+@dataclass(frozen=True)
+class ModelPaths:
+    """Where the networks are: `folder` is "pocket" for those that come with the package, or a path."""
+
+    folder: str
+
+    def __post_init__(self) -> None:
+        if not self.folder:
+            raise ValueError("[models] folder is empty; name 'pocket' or the path of a folder of networks")
+
+    @property
+    def path(self) -> Path:
+        """The folder itself."""
+        if self.folder == "pocket":
+            return Path(__file__).parents[1] / "pocket" / "weights"
+        return Path(self.folder).expanduser()
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Everything that a run takes from its box. `shard_sources` is how many sources travel together.
+
+    `device` is the GPU that the profile is for, as far as estimates need it; None for CPUs.
+    """
+
+    name: str
+    shard_sources: int
+    runtime: RuntimeSettings
+    models: ModelPaths
+    image: ImageSettings
+    llm: LlmSettings
+    caption: CaptionSettings
+    rewrite: RewriteSettings
+    edges: DetectorSettings
+    paint: PaintSettings
+    check: CheckSettings
+    device: DeviceSettings | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("name is empty")
+        if (self.device is None) != (self.runtime.backend == "openvino"):
+            wanted = "has no" if self.device else "needs a"
+            raise ValueError(f'backend = "{self.runtime.backend}" {wanted} table [device]')
+        if self.paint.streams > 1 and self.runtime.backend != "openvino":
+            raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
+        if self.shard_sources < 1:
+            raise ValueError(f"shard_sources must be at least 1, found {self.shard_sources}")
+
+
+def profile_names() -> tuple[str, ...]:
+    """The profiles that come with the package."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
+
+
+def load_profile(name_or_path: str) -> Profile:
+    """A profile by its name, or from a file if the text ends in .toml or holds a "/".
+
+    Raises CounterfactoryError for a name that there is not, a file that cannot be read, an unknown or missing key, or
+    a value of a wrong type or range.
+    """
+    if name_or_path.endswith(".toml") or "/" in name_or_path:
+        path = Path(name_or_path)
+    elif name_or_path in profile_names():
+        path = _FOLDER / f"{name_or_path}.toml"
+    else:
+        known = ", ".join(profile_names())
+        raise CounterfactoryError(f"no profile {name_or_path!r}; there are {known}, or give the path of a .toml file")
+    return fill(Profile, read_toml(path), str(path))
+
+
+def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
+    """What is known of the profile's plans before they are opened: from its own export, else as it came with us.
+
+    Raises CounterfactoryError where neither is there.
+    """
+    exported = profile.models.path / "facts.json"
+    return load_facts(exported if exported.is_file() else _FOLDER / "a10g.json")

@@ -1,0 +1,198 @@
+"""What a network costs by its graph alone: floating-point operations of a batch, and bytes of weights.
+
+A model file (OpenVINO IR or ONNX) and shapes arrive; two operations for each multiply-accumulate of its convolutions,
+matrix products and attention leave. Everything else (norms, activations, sums) is left out, as is usual: it is far
+below a hundredth of the whole. What a compiler folds away because it depends on no input is counted still. A language
+model is counted by the token; of one in GGUF only the header is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import CounterfactoryError
+from ..language.gguf_header import read_header
+from ..runtime.openvino import open_core
+
+Sizes = Mapping[str, tuple[int, int]]
+# Operations that hold products of which nothing is known here: a count without them would be silently low.
+_UNCOUNTED = frozenset(
+    {
+        "DeformableConvolution",
+        "Einsum",
+        "GRUCell",
+        "GRUSequence",
+        "If",
+        "LSTMCell",
+        "LSTMSequence",
+        "Loop",
+        "PagedAttentionExtension",
+        "RNNCell",
+        "RNNSequence",
+        "TensorIterator",
+    }
+)
+
+
+def count_flops(path: Path, batch: int, sizes: Sizes | None = None, lengths: Mapping[str, int] | None = None) -> int:
+    """Operations of one run of the model at `path` for `batch` rows: 2 for each multiply-accumulate.
+
+    As in `open_session`, every input's first axis becomes `batch` and `sizes` gives (height, width) of the last two
+    axes of the inputs that it names. `lengths` gives the one axis that is then still open, by input: a cache's length,
+    say. Raises CounterfactoryError when the file is missing or no model, the shapes do not suit it or leave an axis
+    open, or it holds an operation whose products are not known.
+    """
+    return sum(_flops(op) for op in _shaped(path, batch, sizes or {}, lengths or {}).get_ops())
+
+
+def output_length(path: Path, output: str, axis: int) -> int:
+    """The length of a fixed axis of an output of the model at `path`. Raises CounterfactoryError if there is none."""
+    model = _read(path)
+    for port in model.outputs:
+        if port.get_any_name() == output and port.get_partial_shape()[axis].is_static:
+            return int(port.get_partial_shape()[axis].get_length())
+    raise CounterfactoryError(f"{path.name} has no output {output} with a fixed axis {axis}; export it again")
+
+
+def multiplies_integers(path: Path) -> bool:
+    """Whether the model at `path` rounds what it multiplies to 8 bits, so that a CPU multiplies integers.
+
+    Raises CounterfactoryError when the file is missing or no model.
+    """
+    return any(op.get_type_name() == "FakeQuantize" for op in _read(path).get_ops())
+
+
+def weight_bytes(path: Path) -> int:
+    """Bytes of the weights of a model file as they are stored: an IR's or ONNX's constants, or a GGUF's tensors.
+
+    A GGUF's alignment between tensors is counted as well. Raises CounterfactoryError when the file is missing or is no
+    model.
+    """
+    if path.suffix == ".gguf":
+        return read_header(path).weight_bytes
+    constants = (op for op in _read(path).get_ops() if op.get_type_name() == "Constant")
+    return sum(int(op.get_byte_size()) for op in constants)
+
+
+def flops_per_token(path: Path) -> int:
+    """Operations of one token of the language model at `path`, GGUF or IR: 2 for each weight of its matrices.
+
+    The embedding is a matrix product only where it serves as the output as well. Attention over the tokens before is
+    left out. Raises CounterfactoryError when the file is missing or is no model.
+    """
+    if path.suffix != ".gguf":
+        products = (op for op in _read(path).get_ops() if op.get_type_name() == "MatMul")
+        # Between activations, both sides have open axes.
+        weights = (op.input(1).get_partial_shape() for op in products)
+        return 2 * sum(math.prod(_lengths(shape)) for shape in weights if shape.is_static)
+    shapes = dict(read_header(path).shapes)
+    if "output.weight" in shapes:
+        shapes.pop("token_embd.weight", None)
+    return 2 * sum(math.prod(shape) for shape in shapes.values() if len(shape) == 2)
+
+
+def _lengths(shape: Any) -> list[int]:
+    return [int(axis.get_length()) for axis in shape]
+
+
+def _read(path: Path) -> Any:
+    if not path.is_file():
+        raise CounterfactoryError(f"model file {path} is missing; its operations cannot be counted")
+    try:
+        return open_core().read_model(path)
+    except RuntimeError as error:
+        raise CounterfactoryError(f"model file {path} cannot be read: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    return str(error).strip().splitlines()[-1]
+
+
+def _shaped(path: Path, batch: int, sizes: Sizes, lengths: Mapping[str, int]) -> Any:
+    """The model with every axis of every input fixed."""
+    model = _read(path)
+    names = {port.get_any_name() for port in model.inputs}
+    if unknown := sorted({*sizes, *lengths} - names):
+        raise CounterfactoryError(f"{path.name} has no input {', '.join(unknown)}; it takes {', '.join(sorted(names))}")
+    shapes = {}
+    for port in model.inputs:
+        name, dims = port.get_any_name(), [None if d.is_dynamic else d.get_length() for d in port.get_partial_shape()]
+        dims[0] = batch
+        if name in sizes:
+            dims[-2:] = sizes[name]
+        if dims.count(None) == 1 and name in lengths:
+            dims[dims.index(None)] = lengths[name]
+        if None in dims:
+            raise CounterfactoryError(
+                f"input {name} of {path.name} has an axis of no fixed length, {dims}; give its size or its length"
+            )
+        shapes[name] = dims
+    try:
+        model.reshape(shapes)
+    except RuntimeError as error:
+        raise CounterfactoryError(f"{path.name} cannot take the shapes {shapes}: {_reason(error)}") from error
+    return model
+
+
+def _flops(op: Any) -> int:
+    kind = op.get_type_name()
+    if kind in _UNCOUNTED:
+        raise CounterfactoryError(f"operation {op.get_friendly_name()} is a {kind}, whose products cannot be counted")
+    count = _COUNTS.get(kind)
+    if count is None:
+        return 0
+    if any(port.get_partial_shape().is_dynamic for port in (*op.inputs(), *op.outputs())):
+        raise CounterfactoryError(f"operation {op.get_friendly_name()} has no fixed shape, so it cannot be counted")
+    return 2 * count(op)
+
+
+def _in(op: Any, i: int) -> list[int]:
+    return [int(length) for length in op.input(i).get_shape()]
+
+
+def _out(op: Any) -> list[int]:
+    return [int(length) for length in op.output(0).get_shape()]
+
+
+def _convolution(op: Any) -> int:
+    # Weights [out, in, *kernel]: each output value is a sum over in and kernel.
+    return math.prod(_out(op)) * math.prod(_in(op, 1)[1:])
+
+
+def _group_convolution(op: Any) -> int:
+    # Weights [group, out, in, *kernel].
+    return math.prod(_out(op)) * math.prod(_in(op, 1)[2:])
+
+
+def _transposed_convolution(op: Any) -> int:
+    # Weights [in, out, *kernel]: each input value goes into out and kernel.
+    return math.prod(_in(op, 0)) * math.prod(_in(op, 1)[1:])
+
+
+def _transposed_group_convolution(op: Any) -> int:
+    return math.prod(_in(op, 0)) * math.prod(_in(op, 1)[2:])
+
+
+def _matmul(op: Any) -> int:
+    left = _in(op, 0)
+    inner = left[-2] if len(left) > 1 and op.get_attributes()["transpose_a"] else left[-1]
+    return math.prod(_out(op)) * inner
+
+
+def _attention(op: Any) -> int:
+    # Query [.., L, E], key [.., S, E], value [.., S, V] to [.., L, V]: L x S x E, then L x S x V.
+    *leading, queries, value = _out(op)
+    return math.prod(leading) * queries * _in(op, 1)[-2] * (_in(op, 0)[-1] + value)
+
+
+_COUNTS: Mapping[str, Callable[[Any], int]] = {
+    "Convolution": _convolution,
+    "GroupConvolution": _group_convolution,
+    "ConvolutionBackpropData": _transposed_convolution,
+    "GroupConvolutionBackpropData": _transposed_group_convolution,
+    "MatMul": _matmul,
+    "ScaledDotProductAttention": _attention,
+}

@@ -1,0 +1,210 @@
+"""What this machine measured of a profile, kept so that the next run's cost can be predicted.
+
+After a run its rates arrive; before one they are asked for by profile. They lie in one JSON file in the user's cache
+folder, under the machine (CPU and cores) and the profile's content, so that nothing measured elsewhere, or of other
+models, steps or sizes, is taken for true. It is a cache: what cannot be read counts as absent and is replaced, and
+where nothing can be written nothing is lost but an estimate.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..config.profile import Profile
+from ..errors import CounterfactoryError
+from ..files.fill import fill
+from ..files.writing import make_folder, write_aside
+from ..keys import content_key
+
+if TYPE_CHECKING:
+    from ..suite.run_record import Report
+
+_VERSION = 1
+# A rate of fewer items than this gives way to any newer one; one of more only to a run of as many.
+_ENOUGH = 32
+# Profiles that are tried once leave an entry each; the oldest go.
+_MOST_ENTRIES = 64
+
+
+@dataclass(frozen=True)
+class StageRate:
+    """Seconds an item of a stage took, waiting included and loading not, over `items` items.
+
+    Items are sources for captioning and rewriting, variants for painting and checking.
+    """
+
+    item_s: float
+    items: int
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.item_s) and self.item_s >= 0) or self.items < 1:
+            raise ValueError(f"a stage's rate cannot be {self.item_s} s an item over {self.items} items")
+
+
+@dataclass(frozen=True)
+class PlanRate:
+    """Seconds a plan took to load, and the bytes of memory it was seen to take; None where that was not measured."""
+
+    load_s: float
+    bytes: int | None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.load_s) and self.load_s >= 0) or (self.bytes is not None and self.bytes < 0):
+            raise ValueError(f"a plan cannot take {self.load_s} s to load and {self.bytes} bytes")
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What was measured of the profile with this content key (`profile_key`), by stage and by plan.
+
+    `variants` is how many variants a source were asked for, on which a source's rewriting depends; `accepted_share`,
+    0..1, is accepted variants over those asked for. None where the run could not tell.
+    """
+
+    profile_key: str
+    stages: Mapping[str, StageRate]
+    plans: Mapping[str, PlanRate]
+    variants: float | None = None
+    accepted_share: float | None = None
+
+
+def measured_rates(profile: Profile, report: Report, variants: int) -> Rates:
+    """What a run measured that was asked for `variants` variants a source.
+
+    Rewriting is rated only by a run that found no caption on record: it cannot be told how many of a source's answers
+    were.
+    """
+    fresh = all(cost.made == cost.items for cost in report.stages if cost.stage == "caption")
+    stages = {
+        cost.stage: StageRate((cost.busy_s + cost.idle_s) / cost.made, cost.made)
+        for cost in report.stages
+        if cost.made and cost.calls and (fresh or cost.stage != "rewrite")
+    }
+    plans = {
+        name: PlanRate(sum(u.load_s for u in uses) / sum(u.loads for u in uses), max(u.bytes for u in uses) or None)
+        for name in dict.fromkeys(use.plan for use in report.plans)
+        if (uses := [use for use in report.plans if use.plan == name and use.loads])
+    }
+    asked = report.sources * variants
+    return Rates(profile_key(profile), stages, plans, float(variants), report.accepted / asked if asked else None)
+
+
+def profile_key(profile: Profile) -> str:
+    """The content key of a profile. A name, how many sources travel together and what memory holds change no rate."""
+    settings = {name: value for name, value in asdict(profile).items() if name not in ("name", "shard_sources")}
+    settings["runtime"] = {name: value for name, value in settings["runtime"].items() if name != "memory_gb"}
+    return content_key("rates", settings)
+
+
+def rates_file() -> Path | None:
+    """Where rates are kept: counterfactory/rates.json in $XDG_CACHE_HOME or ~/.cache; None without a home."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(named).is_absolute():
+        return Path(named) / "counterfactory" / "rates.json"
+    try:
+        return Path.home() / ".cache" / "counterfactory" / "rates.json"
+    except RuntimeError:
+        return None
+
+
+def load_rates(profile: Profile) -> Rates | None:
+    """What this machine measured of the profile; None where there is nothing that can be read."""
+    file = rates_file()
+    return None if file is None else _entries(file).get(_name(profile_key(profile)))
+
+
+def save_rates(rates: Rates) -> None:
+    """Keep what a run measured, with what earlier runs measured beside it. Never raises for a file or a disk.
+
+    A stage's rate over many items is not replaced by one over a few; all else is, where the run measured it.
+    """
+    file = rates_file()
+    if file is None:
+        return
+    entries, name = _entries(file), _name(rates.profile_key)
+    entries[name] = _merged(entries.pop(name, None), rates)  # the newest last
+    kept = {name: _data(entry) for name, entry in list(entries.items())[-_MOST_ENTRIES:]}
+    text = json.dumps({"version": _VERSION, "rates": kept}, indent=1)
+    with suppress(CounterfactoryError):
+        make_folder(file.parent)
+        write_aside(file, text.encode())
+
+
+def machine() -> str:
+    """This machine, as far as speed goes: CPU model and number of cores."""
+    names: list[str] = []
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+
+
+def _name(key: str) -> str:
+    return f"{machine()}, profile {key[:16]}"
+
+
+def _merged(old: Rates | None, new: Rates) -> Rates:
+    if old is None:
+        return new
+    stages = dict(old.stages)
+    for stage, rate in new.stages.items():
+        if stage not in stages or rate.items >= min(stages[stage].items, _ENOUGH):
+            stages[stage] = rate
+    plans = dict(old.plans)
+    for name, plan in new.plans.items():
+        known = plan.bytes is not None or name not in plans
+        plans[name] = plan if known else replace(plan, bytes=plans[name].bytes)
+    return Rates(
+        new.profile_key,
+        stages,
+        plans,
+        old.variants if new.variants is None else new.variants,
+        old.accepted_share if new.accepted_share is None else new.accepted_share,
+    )
+
+
+def _entries(file: Path) -> dict[str, Rates]:
+    """The entries of a rates file that can be read; none of a file that is missing, foreign or damaged."""
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+        found = dict(data["rates"]) if data["version"] == _VERSION else {}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return {}
+    return {name: rates for name, entry in found.items() if (rates := _rates(entry)) is not None}
+
+
+def _data(rates: Rates) -> dict[str, Any]:
+    data = asdict(rates)
+    for plan in data["plans"].values():
+        if plan["bytes"] is None:  # `fill` takes None for what is left out, as in TOML
+            del plan["bytes"]
+    return data
+
+
+def _rates(entry: Any) -> Rates | None:
+    try:
+        return Rates(
+            str(entry["profile_key"]),
+            {stage: fill(StageRate, rate, stage) for stage, rate in entry["stages"].items()},
+            {plan: fill(PlanRate, rate, plan) for plan, rate in entry["plans"].items()},
+            _number(entry["variants"], most=1e9),
+            _number(entry["accepted_share"], most=1.0),
+        )
+    except (CounterfactoryError, TypeError, KeyError, AttributeError, ValueError):
+        return None
+
+
+def _number(value: object, most: float) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise ValueError(f"{value!r} is no number from 0 to {most}")
+    return float(value)

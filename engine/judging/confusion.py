@@ -1,0 +1,72 @@
+"""Confusion matrices and what is read off them: accuracy, recall, intersection over union.
+
+Counts are int64 [C, C], truth by row and prediction by column; they add up over pictures. A class that never occurs
+has no score: NaN in an array, None in a mean, never zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CounterfactoryError
+
+Counts = NDArray[np.int64]
+
+
+def confusion_matrix(truth: NDArray[Any], predicted: NDArray[Any], classes: int) -> Counts:
+    """How often class i was called class j, int64 [classes, classes].
+
+    `truth` and `predicted` are class indices of one shape (labels or masks). What `truth` marks with an index
+    outside 0..classes-1 (a void label such as 255) is not counted. Raises CounterfactoryError when the shapes
+    differ or the model answers a class that does not exist.
+    """
+    if truth.shape != predicted.shape:
+        raise CounterfactoryError(
+            f"the truth is of shape {truth.shape} and the prediction of {predicted.shape}; they must be the same"
+        )
+    counted = (truth >= 0) & (truth < classes)
+    true, said = truth[counted].astype(np.int64), predicted[counted].astype(np.int64)
+    if said.size and (said.min() < 0 or said.max() >= classes):
+        raise CounterfactoryError(
+            f"the model answered class {int(said.max() if said.max() >= classes else said.min())}; "
+            f"there are {classes} classes, 0 to {classes - 1}"
+        )
+    return np.bincount(true * classes + said, minlength=classes * classes).reshape(classes, classes)
+
+
+def row_normalised(counts: Counts) -> NDArray[np.float64]:
+    """Each row divided by its sum, float64 [C, C]; the rows of classes that never occur are NaN."""
+    sums = counts.sum(1, keepdims=True)
+    shares = np.full(counts.shape, np.nan)
+    np.divide(counts, sums, out=shares, where=sums > 0)
+    return shares
+
+
+def accuracy(counts: Counts) -> float | None:
+    """Share of the right answers in a confusion matrix; None when it is empty."""
+    total = int(counts.sum())
+    return int(np.trace(counts)) / total if total else None
+
+
+def recall(counts: Counts) -> NDArray[np.float64]:
+    """Share of each class that was recognised, float64 [C]; NaN for classes that never occur."""
+    return np.diagonal(row_normalised(counts)).copy()
+
+
+def iou(counts: Counts) -> NDArray[np.float64]:
+    """Intersection over union of each class, float64 [C]; NaN for classes in neither truth nor prediction."""
+    both = np.diagonal(counts)
+    union = counts.sum(0) + counts.sum(1) - both
+    shares = np.full(len(counts), np.nan)
+    np.divide(both, union, out=shares, where=union > 0)
+    return shares
+
+
+def mean_iou(counts: Counts) -> float | None:
+    """Mean of `iou` over the classes that occur; None when none does."""
+    values = iou(counts)
+    values = values[~np.isnan(values)]
+    return float(values.mean()) if values.size else None

@@ -1,0 +1,85 @@
+"""What a user's own model said: a table of pictures and answers in, answers by picture out.
+
+The table is CSV (with a header) or JSONL with the columns `image` and `prediction`. An image is named as in
+metadata.parquet (`file_name`, for a variant) or by its source's name, with or without the file's suffix.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ..errors import CounterfactoryError
+
+COLUMNS = ("image", "prediction")
+
+
+def load_predictions(path: Path) -> dict[str, str]:
+    """Answers by image, as the file names it. Raises CounterfactoryError for what cannot be read as such a table."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise CounterfactoryError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise CounterfactoryError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    answers: dict[str, str] = {}
+    for where, row in _rows(path, text):
+        if any(not isinstance(row.get(column), str) or not row[column] for column in COLUMNS):
+            raise CounterfactoryError(f"{where}: every row needs an image and a prediction, as text; found {dict(row)}")
+        if answers.setdefault(row["image"], row["prediction"]) != row["prediction"]:
+            raise CounterfactoryError(f"{where}: a second, different prediction for {row['image']}")
+    if not answers:
+        raise CounterfactoryError(f"{path} holds no predictions; write the columns {' and '.join(COLUMNS)}")
+    return answers
+
+
+def _rows(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if path.suffix.lower() == ".csv":
+        table = csv.DictReader(io.StringIO(text))
+        if not set(COLUMNS) <= set(table.fieldnames or ()):
+            raise CounterfactoryError(
+                f"{path} needs the columns {' and '.join(COLUMNS)}, found {', '.join(table.fieldnames or ()) or 'none'}"
+            )
+        for row in table:
+            yield f"{path}:{table.line_num}", row
+    elif path.suffix.lower() == ".jsonl":
+        for number, line in enumerate(text.splitlines(), start=1):
+            if line.strip():
+                try:
+                    row = json.loads(line)
+                except ValueError as error:
+                    raise CounterfactoryError(f"{path}:{number} is not JSON: {error}") from error
+                if not isinstance(row, dict):
+                    raise CounterfactoryError(f"{path}:{number} is not a JSON object")
+                yield f"{path}:{number}", row
+    else:
+        raise CounterfactoryError(f"predictions come in a .csv or .jsonl file, not in {path}")
+
+
+def match(
+    answers: Mapping[str, str], rows: Sequence[Mapping[str, Any]]
+) -> tuple[list[str], dict[str, tuple[str, str]]]:
+    """The answer for each of the suite's rows, and (label, answer) of each original that the table answers.
+
+    Raises CounterfactoryError if a variant that counts has no answer; a rejected one need not have one.
+    """
+    given = [answers.get(row["file_name"]) for row in rows]
+    open_rows = [
+        row for row, answer in zip(rows, given, strict=True) if answer is None and row["verdict"] != "rejected"
+    ]
+    if open_rows:
+        raise CounterfactoryError(
+            f"{len(open_rows)} of {len(rows)} variants have no prediction, the first is {open_rows[0]['file_name']}; "
+            "name variants as in metadata.parquet's file_name"
+        )
+    labels = {row["source"]: row["label"] for row in rows if row["label"] is not None}
+    originals = {}
+    for image, answer in answers.items():
+        name = image if image in labels else str(PurePosixPath(image).with_suffix(""))
+        if name in labels:
+            originals[name] = (labels[name], answer)
+    return [answer or "" for answer in given], originals

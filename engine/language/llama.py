@@ -1,0 +1,203 @@
+"""A Llama on a CPU whose rows come and go: one compiled graph (export/llama_steps.py), and the rows' keys and values.
+
+Tokens arrive for any of the rows, a different number for each; what leaves is the logits after each row's last one.
+What all prompts begin with is read once; a row holds only what follows. Everything that a row is made of (the
+beginning, its tokens, where they were cut into steps) is its own: neighbours, rows that wait and free places are
+weighed with exact zeros, so that a row's logits do not depend on its company. What tokens mean is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from numpy.typing import NDArray
+
+from ..errors import CounterfactoryError
+from ..runtime.openvino import Precision, open_core
+from .settings import LLAMA_FILES, LLAMA_GRAPH
+from .token_filter import read_vocabulary
+from .tokenizer import load_tokenizer
+
+Floats = NDArray[np.float32]
+Ids = NDArray[np.int64]
+# Keys and values [H, n, D] of n tokens, of every layer in turn.
+Piece = Sequence[NDArray[Any]]
+# Places of a row's cache come in blocks, so that sums over them are formed in the same order at every size.
+_BLOCK = 64
+# Steps have few shapes: for each that it meets OpenVINO 2026.4.1 prepares its products and packs their weights anew,
+# some megabytes. Beyond the first ones: multiples.
+_ROWS, _MORE_ROWS = (1, 8), 16
+_WIDTHS, _MORE_TOKENS = (1, 2, 4, 8, 16, 32, 48), 64
+# How much of that it keeps, in operations: with the 5,000 that it keeps if not told, long runs take 45 MB more.
+_KEPT_OPERATIONS = 64
+
+
+class Llama:
+    """An exported folder, compiled. `precision` is that of the products and of the kept keys and values."""
+
+    def __init__(self, folder: Path, *, precision: Precision, threads: int) -> None:
+        """Raises CounterfactoryError when the folder is missing or holds no export of a Llama."""
+        missing = [name for name in LLAMA_FILES if not (folder / name).is_file()]
+        if missing:
+            raise CounterfactoryError(
+                f"the language model's folder {folder} lacks {', '.join(missing)}; restore the folder, or name another "
+                "in [llm] model"
+            )
+        core = open_core()
+        try:
+            graph = core.read_model(folder / LLAMA_GRAPH)
+            end, self.context = (int(graph.get_rt_info(["counterfactory", name]).value) for name in ("end", "context"))
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise CounterfactoryError(f"{folder / LLAMA_GRAPH} is no exported Llama: {reason}") from error
+        self.vocabulary = read_vocabulary(folder / "tokenizer.json", end)
+        self._tokenizer = load_tokenizer(folder / "tokenizer.json")
+        self._caches = [port.get_any_name().removeprefix("new_") for port in graph.outputs[1:]]
+        self._heads, _, self._size = graph.input("prefix_key_0").get_partial_shape()
+        self._element = ov.Type.bf16 if precision == "bf16" else ov.Type.f32
+        config: dict[str, Any] = {
+            "INFERENCE_PRECISION_HINT": precision,
+            "PERFORMANCE_HINT": "LATENCY",
+            "NUM_STREAMS": 1,
+            "CPU_RUNTIME_CACHE_CAPACITY": _KEPT_OPERATIONS,
+        }
+        if threads:
+            config["INFERENCE_NUM_THREADS"] = threads
+        compiled = core.compile_model(_with_caches_in(graph, self._element), "CPU", config)
+        self._request = compiled.create_infer_request()
+        self._nothing = self._common(0)
+
+    @property
+    def token_bytes(self) -> int:
+        """What a token of a row takes in the cache."""
+        return int(len(self._caches) * self._heads.get_length() * self._size.get_length() * self._element.size)
+
+    def encode(self, text: str) -> list[int]:
+        """The text's tokens; special tokens that it names ("<|im_start|>") are those tokens, and none are added."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def rows(self, count: int, places: int) -> Cache:
+        """A cache of `count` rows with room for `places` tokens each, and for more when they come."""
+        return Cache([self._empty(count + _MORE_ROWS, _blocks(places)) for _ in self._caches])
+
+    def beginning(self, tokens: Sequence[int]) -> Common:
+        """What all rows of a call begin with, read; `tokens` may be empty."""
+        common = self._common(len(tokens))
+        (piece,) = self.pieces([tokens], self._nothing)
+        for held, part in zip(common.arrays, piece, strict=True):
+            held[:, : len(tokens)] = part
+        return common
+
+    def pieces(self, runs: Sequence[Sequence[int]], common: Common) -> list[Piece]:
+        """Keys and values of runs of tokens, each right after the common beginning; a run may be empty."""
+        if not any(runs):
+            return [[self._empty(1, 0)[0] for _ in self._caches] for _ in runs]
+        tokens, fresh = _padded(runs)
+        nothing = [self._empty(len(tokens), _BLOCK) for _ in self._caches]
+        out = self._run(tokens, fresh, common, np.zeros_like(fresh), nothing)
+        new = [self._bits(out[f"new_{name}"]) for name in self._caches]
+        return [[array[i, :, : len(run)].copy() for array in new] for i, run in enumerate(runs)]
+
+    def step(self, runs: Sequence[Sequence[int]], common: Common, cache: Cache, first: int, read: Ids) -> Floats:
+        """Read a run of tokens for each of the cache's rows from `first` on, after the `read` [B] that it holds.
+
+        The cache takes the new keys and values up. Returns logits, float32 [B, V], after each run; those of a row
+        whose run is empty mean nothing.
+        """
+        tokens, fresh = _padded(runs)
+        read = np.pad(read, (0, len(tokens) - len(runs)))
+        cache.grow(int((read + fresh).max()))
+        held = [array[first : first + len(tokens)] for array in cache.arrays]
+        out = self._run(tokens, fresh, common, read, held)
+        row = np.repeat(np.arange(len(fresh)), fresh)
+        place = np.concatenate([np.arange(count) for count in fresh])
+        for array, name in zip(held, self._caches, strict=True):
+            array[row, :, read[row] + place] = self._bits(out[f"new_{name}"])[row, :, place]
+        return np.array(out["logits"][: len(runs)])
+
+    def _run(
+        self, tokens: Ids, fresh: Ids, common: Common, read: Ids, held: Sequence[NDArray[Any]]
+    ) -> Mapping[str, NDArray[Any]]:
+        """One inference; what comes out is the runtime's memory until the next one."""
+        feeds: dict[str, Any] = {"tokens": tokens, "read": read, "fresh": fresh, "common": np.array([common.filled])}
+        for name, beginning, row in zip(self._caches, common.arrays, held, strict=True):
+            feeds[f"prefix_{name}"] = ov.Tensor(beginning, beginning.shape, self._element)
+            feeds[name] = ov.Tensor(row, row.shape, self._element)
+        results = self._request.infer(feeds, share_inputs=True, share_outputs=True)
+        return {port.get_any_name(): value for port, value in results.items()}
+
+    def _common(self, filled: int) -> Common:
+        return Common([self._empty(1, _blocks(filled))[0] for _ in self._caches], filled)
+
+    def _empty(self, rows: int, places: int) -> NDArray[Any]:
+        """Keys or values of one layer; bf16 as its bits, since NumPy knows no such type."""
+        kind = np.uint16 if self._element == ov.Type.bf16 else np.float32
+        return np.zeros((rows, self._heads.get_length(), places, self._size.get_length()), kind)
+
+    def _bits(self, value: NDArray[Any]) -> NDArray[Any]:
+        return value.view(np.uint16) if self._element == ov.Type.bf16 else value
+
+
+class Common:
+    """Keys and values [H, P, D] of what rows begin with, of every layer in turn; the first `filled` places hold it."""
+
+    def __init__(self, arrays: list[NDArray[Any]], filled: int) -> None:
+        self.arrays, self.filled = arrays, filled
+
+
+class Cache:
+    """Keys and values [B, H, T, D] of rows, of every layer in turn; how many places a row fills, others know."""
+
+    def __init__(self, arrays: list[NDArray[Any]]) -> None:
+        self.arrays = arrays
+
+    def grow(self, places: int) -> None:
+        """Make room for `places` tokens a row."""
+        missing = _blocks(places) - self.arrays[0].shape[2]
+        if missing > 0:
+            self.arrays = [np.pad(array, ((0, 0), (0, 0), (0, missing), (0, 0))) for array in self.arrays]
+
+    def put(self, row: int, piece: Piece) -> None:
+        """A row begins with `piece`."""
+        self.grow(piece[0].shape[1])
+        for array, part in zip(self.arrays, piece, strict=True):
+            array[row, :, : part.shape[1]] = part
+
+    def move(self, row: int, to: int, filled: int) -> None:
+        """The `filled` places of a row become another's."""
+        for array in self.arrays:
+            array[to, :, :filled] = array[row, :, :filled]
+
+
+def _blocks(places: int) -> int:
+    """Room for `places`, and never none: the CPU's products over nothing are not zero (OpenVINO 2026.4.1)."""
+    return max(1, -(-places // _BLOCK)) * _BLOCK
+
+
+def _padded(runs: Sequence[Sequence[int]]) -> tuple[Ids, Ids]:
+    """Tokens [B, K] and how many of each row are its own; rows and columns beyond the runs are nobody's."""
+    shape = _least(len(runs), _ROWS, _MORE_ROWS), _least(max(map(len, runs)), _WIDTHS, _MORE_TOKENS)
+    tokens, fresh = np.zeros(shape, np.int64), np.zeros(shape[0], np.int64)
+    for i, run in enumerate(runs):
+        tokens[i, : len(run)] = run
+        fresh[i] = len(run)
+    return tokens, fresh
+
+
+def _least(count: int, sizes: Sequence[int], more: int) -> int:
+    """The least of the sizes, and then of the multiples of `more`, that holds `count`."""
+    return next((size for size in sizes if size >= count), -(-count // more) * more)
+
+
+def _with_caches_in(graph: Any, element: Any) -> Any:
+    """The graph with keys and values going in and out as `element`, so that none is converted at the border."""
+    ports = ov.preprocess.PrePostProcessor(graph)
+    for port in graph.inputs[4:]:
+        ports.input(port.get_any_name()).tensor().set_element_type(element)
+    for port in graph.outputs[1:]:
+        ports.output(port.get_any_name()).tensor().set_element_type(element)
+    return ports.build()

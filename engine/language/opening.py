@@ -1,0 +1,61 @@
+"""Opens the language model under whatever runtime a profile names: the one place that knows all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import CounterfactoryError
+from ..keys import content_key, file_digest
+from ..runtime.session import RuntimeSettings
+from .request import Llm
+from .settings import LLAMA_FILES, Backend, LlmSettings
+
+# Beyond the tables of a safetensors file its weights count by their number of bytes: hashing 8 GB would take longer
+# than loading them.
+_HEAD_BYTES = 1 << 20
+
+
+def open_llm(model: Path, settings: LlmSettings, runtime: RuntimeSettings) -> Llm:
+    """Load the language model. Raises CounterfactoryError for a missing file, package or GPU."""
+    if settings.exllama is None:
+        from ..runtime.openvino import resolve_precision
+
+        precision = resolve_precision("auto" if runtime.precision == "f16" else runtime.precision)
+        if settings.backend == "openvino":
+            from .openvino_llm import OpenVinoLlm
+
+            return OpenVinoLlm(model, precision=precision, threads=runtime.threads)
+        from .genai import GenaiLlm
+
+        return GenaiLlm(model, precision=precision, threads=runtime.threads)
+    if settings.backend == "exllamav2":
+        from .exllamav2 import open_exllamav2
+
+        return open_exllamav2(model, settings.exllama)
+    from .exllamav3 import open_exllamav3
+
+    return open_exllamav3(model, settings.exllama)
+
+
+def model_digest(model: Path, backend: Backend) -> str:
+    """The content of a model file, or of the files that OpenVINO reads; of another folder, of its small files, and of
+    large ones their beginnings and sizes.
+
+    Raises CounterfactoryError for an empty folder, and where one of OpenVINO's files is missing.
+    """
+    if backend == "openvino":
+        try:
+            return content_key([file_digest(model / name) for name in LLAMA_FILES])
+        except OSError as error:
+            raise CounterfactoryError(f"the language model's folder {model} is incomplete: {error}") from error
+    if model.is_file():
+        return file_digest(model)
+    files = sorted(path for path in model.iterdir() if path.is_file())
+    if not files:
+        raise CounterfactoryError(f"the language model's folder {model} is empty; export it, or correct [llm] model")
+    return content_key([(path.name, path.stat().st_size, _beginning(path)) for path in files])
+
+
+def _beginning(path: Path) -> str:
+    with path.open("rb") as file:
+        return content_key(file.read(_HEAD_BYTES).hex())

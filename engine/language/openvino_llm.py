@@ -1,0 +1,91 @@
+"""The language model on a CPU: questions answered in one running batch, what they share read once.
+
+What arrives is requests; what leaves is their answers in order, decoded greedily. What the questions mean is not known
+here; how rows run is `running_batch`'s, the network `llama`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..errors import CounterfactoryError
+from ..runtime.heap import give_back_freed
+from ..runtime.openvino import Precision
+from .answers import Answers
+from .llama import Common, Llama
+from .request import Request, Usage
+from .running_batch import Asked, RunningBatch
+
+# Beginnings of prompts that are kept, the latest ones: a question of a task has one, or one for each type of edit.
+_MAX_BEGINNINGS = 16
+
+
+class OpenVinoLlm:
+    """A language model in a folder that `export` wrote. `usage` counts the tokens of all calls so far.
+
+    Tokens that the grammar forces are read, not generated, and count as prompt tokens.
+    """
+
+    def __init__(self, folder: Path, *, precision: Precision, threads: int) -> None:
+        """Load `folder`, to compute in `precision` on `threads` threads (0: all).
+
+        Raises CounterfactoryError when the folder is missing or holds no exported language model.
+        """
+        self._llama = Llama(folder, precision=precision, threads=threads)
+        self._answers = Answers(self._llama.vocabulary, threads)
+        self._beginnings: dict[tuple[int, ...], Common] = {}
+        self.usage = Usage()
+
+    def generate(self, requests: Sequence[Request]) -> list[str]:
+        """The greedy answer to each request, in order. One that was cut off is returned as it stands.
+
+        Raises CounterfactoryError for a prompt that is longer than the model's context, and when the runtime fails.
+        """
+        answers: dict[int, str] = {}
+        try:
+            for beginning, asked in self._by_beginning(requests).items():
+                batch = RunningBatch(self._llama, self._read_once(beginning), asked, self._answers)
+                answers |= dict(batch.run())
+                self.usage += batch.usage
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise CounterfactoryError(f"the language model failed on {len(requests)} requests: {reason}") from error
+        give_back_freed()  # caches, masks and texts of hundreds of rows
+        return [answers[name] for name in range(len(requests))]
+
+    def _by_beginning(self, requests: Sequence[Request]) -> dict[tuple[int, ...], list[Asked]]:
+        """The requests by the tokens that are read once for all of them."""
+        encoded: dict[str, list[int]] = {}
+        groups: dict[tuple[int, ...], list[Asked]] = {}
+        for name, request in enumerate(requests):
+            prompt = self._llama.encode(request.prompt)
+            left = self._llama.context - len(prompt)
+            if left < 1:
+                raise CounterfactoryError(
+                    f"a prompt of {len(prompt)} tokens does not fit the language model's {self._llama.context}; lower "
+                    "[rewrite] max_chars_caption or max_keywords"
+                )
+            ends = []
+            for text in request.shared:
+                if text not in encoded:
+                    encoded[text] = self._llama.encode(text)
+                ends.append(_same(encoded[text], prompt[:-1]))
+            suite, source = ends[0], max(ends)
+            room = min(request.max_tokens, left)
+            asked = Asked(name, tuple(prompt), suite, source, request.grammar, room)
+            groups.setdefault(asked.prompt[:suite], []).append(asked)
+        return groups
+
+    def _read_once(self, tokens: tuple[int, ...]) -> Common:
+        if tokens not in self._beginnings:
+            while len(self._beginnings) >= _MAX_BEGINNINGS:
+                del self._beginnings[next(iter(self._beginnings))]
+            self._beginnings[tokens] = self._llama.beginning(tokens)
+        return self._beginnings[tokens]
+
+
+def _same(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    both = enumerate(zip(one, other, strict=False))
+    return next((i for i, (a, b) in both if a != b), min(len(one), len(other)))

@@ -1,0 +1,129 @@
+"""The rewriting model: three questions, each a prompt and the form of its answer.
+
+In come a task, a caption and words; out go prompts and, from the model's JSON answers, plain Python values. Nothing
+here knows a runtime, nor decides which edits are made. The questions are those of DILLEMA (arXiv 2502.04378): which
+words may change, what else they could be, and what the caption says then. Each prompt states the task and has one
+worked example; whatever is the same for a whole suite stands first, so that its cache is shared.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from .grammar import NOTHING
+
+_KEYWORDS = """Which words of the caption can change while the task keeps its answer?
+Task: count the trees
+Types: weather, time
+Keep: trees
+Caption: tall trees in the rain at noon.
+Keywords:
+[["weather","in the rain"],["time","at noon"]]
+
+"""
+_ALTERNATIVES = """What else could the words of the caption be?
+Task: count the trees
+Keep: trees
+Caption: tall trees in the rain at noon.
+Values: any
+Words: weather: in the rain
+Alternatives:
+["in the snow","in the fog"]
+
+"""
+_REWRITE = """Write the caption anew with the changes.
+Task: count the trees
+Keep: trees
+Caption: tall trees in the rain at noon.
+Changes: in the rain -> in the snow
+New caption:
+"tall trees in the snow at noon."
+
+"""
+
+
+class AnswerError(ValueError):
+    """An answer that does not have the asked form; the message says what is wrong with it."""
+
+
+def plain(text: str) -> str:
+    """One line without control characters, double quotes or backslashes: what a prompt and a JSON string can carry."""
+    text = unicodedata.normalize("NFC", text).replace('"', "'").replace("\\", "/")
+    text = "".join(" " if unicodedata.category(c).startswith(("C", "Z")) else c for c in text)
+    return re.sub(" +", " ", text).strip()
+
+
+def _listed(words: Sequence[str], none: str) -> str:
+    return ", ".join(plain(w) for w in words) if words else none
+
+
+def keywords_prompt(task: str, types: Sequence[str], keep: Sequence[str], caption: str) -> str:
+    """Question 1: which words of the caption may change, of the given types, without touching the words to keep."""
+    return (
+        f"{_KEYWORDS}Task: {plain(task)}\nTypes: {_listed(types, 'any')}\nKeep: {_listed(keep, 'nothing')}\n"
+        f"Caption: {plain(caption)}\nKeywords:\n"
+    )
+
+
+def alternatives_prompt(
+    task: str, keep: Sequence[str], caption: str, type_: str, keyword: str, values: Sequence[str] = ()
+) -> str:
+    """Question 2: what else `keyword`, a span of the caption, could be; among `values` if there are any."""
+    return (
+        f"{_ALTERNATIVES}Task: {plain(task)}\nKeep: {_listed(keep, 'nothing')}\nCaption: {plain(caption)}\n"
+        f"Values: {_listed(values, 'any')}\nWords: {plain(type_)}: {plain(keyword)}\nAlternatives:\n"
+    )
+
+
+def rewrite_prompt(task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> str:
+    """Question 3: the caption with the changes, (keyword, alternative) each, as one coherent text."""
+    listed = "; ".join(f"{plain(old)} -> {plain(new)}" for old, new in changes)
+    return (
+        f"{_REWRITE}Task: {plain(task)}\nKeep: {_listed(keep, 'nothing')}\nCaption: {plain(caption)}\n"
+        f"Changes: {listed}\nNew caption:\n"
+    )
+
+
+def write_answer(value: object) -> str:
+    """The compact JSON in which answers are given."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _read(answer: str) -> object:
+    try:
+        return json.loads(answer)
+    except ValueError as error:
+        raise AnswerError(f"the language model's answer is not closed JSON ({error}): {answer[-60:]!r}") from error
+
+
+def read_keywords(answer: str) -> list[tuple[str, str]]:
+    """(type, keyword) pairs from an answer to question 1, without those that say "none". Raises AnswerError."""
+    value = _read(answer)
+    if not isinstance(value, list):
+        raise AnswerError(f"asked for a list of keywords, got {answer[:60]!r}")
+    pairs = []
+    for item in value:
+        if not (isinstance(item, list) and len(item) == 2 and all(isinstance(x, str) for x in item)):
+            raise AnswerError(f"asked for [type, keyword] pairs, got {item!r}")
+        if NOTHING not in item:
+            pairs.append((item[0], item[1]))
+    return pairs
+
+
+def read_alternatives(answer: str) -> list[str]:
+    """The strings of an answer to question 2. Raises AnswerError."""
+    value = _read(answer)
+    if not (isinstance(value, list) and all(isinstance(x, str) for x in value)):
+        raise AnswerError(f"asked for a list of alternatives, got {answer[:60]!r}")
+    return [str(x) for x in value]
+
+
+def read_caption(answer: str) -> str:
+    """The text of an answer to question 3. Raises AnswerError."""
+    value = _read(answer)
+    if not isinstance(value, str):
+        raise AnswerError(f"asked for a caption, got {answer[:60]!r}")
+    return value.strip()

@@ -1,0 +1,57 @@
+"""One question to a language model and what answers it: the contract between the questions and the runtimes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from .grammar import Grammar
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to a language model: the prompt, and the grammar that every answer obeys."""
+
+    prompt: str
+    grammar: Grammar
+
+    @property
+    def shared(self) -> tuple[str, str]:
+        """What other prompts of this question begin with too, so that it is read once: those of a whole suite, and
+        those about one caption. Prompts of another form share nothing ("", "").
+        """
+        suite = self.prompt.rfind("\nKeep: ") + 1
+        caption = self.prompt.find("\nCaption: ", suite) + 1
+        return self.prompt[:suite], self.prompt[: self.prompt.find("\n", caption) + 1 if suite and caption else suite]
+
+    @property
+    def max_tokens(self) -> int:
+        """Enough for the bytes that the grammar gives room for, were each a token of its own, and for the end."""
+        return self.grammar.longest_bytes + 1
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens read from prompts, and generated."""
+
+    prompt_tokens: int = 0
+    generated_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(self.prompt_tokens + other.prompt_tokens, self.generated_tokens + other.generated_tokens)
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(self.prompt_tokens - other.prompt_tokens, self.generated_tokens - other.generated_tokens)
+
+
+class Llm(Protocol):
+    """Answers requests; `usage` counts the tokens of all calls so far. Neighbours do not change an answer, but for the
+    rounding of batches on a GPU.
+    """
+
+    usage: Usage
+
+    def generate(self, requests: Sequence[Request]) -> list[str]:
+        """One answer a request, in order. An answer that was cut off is returned as it stands."""
+        ...

@@ -1,0 +1,164 @@
+"""Rows that are answered together: they come and go, and read what is chosen and what is forced.
+
+What arrives is prompts as tokens and their grammars; what leaves is answers as they close. A row reads whole runs: its
+own part of the prompt with whatever the grammar forces at the start, later each token that the model chose together
+with those forced after it. A step takes the rows whose runs are worth its width (`step_width`); the others wait.
+
+How a row's tokens are cut into runs depends on the row alone, so that company changes nothing (see `llama`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from .answers import Answers
+from .grammar import Grammar
+from .llama import Common, Llama, Piece
+from .request import Usage
+from .token_filter import TokenFilter
+
+# The running batch and its cache are bounded, whatever is asked at once.
+MAX_ROWS = 64
+_CACHE_BYTES = 1 << 30
+# Rows are begun together, when so large a part of the batch is free.
+_FREE = 0.25
+# What a step costs beside its tokens, in tokens; measured with the pocket model.
+_OF_A_ROW, _OF_A_STEP = 1, 90
+
+
+def step_width(waiting: Sequence[int]) -> int:
+    """How many tokens a step reads of a row at most, rows with more waiting: the width that reads most for its cost.
+
+    A step costs its rows times its width and something besides; it reads the runs that fit. 0 when nothing waits.
+    """
+
+    def worth(width: int) -> float:
+        return sum(n for n in waiting if n <= width) / (_OF_A_STEP + len(waiting) * (width + _OF_A_ROW))
+
+    return max(sorted(set(waiting)), key=worth, default=0)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request: its prompt's tokens, of which the first `suite` begin all prompts of the batch and the first `source`
+    those about one caption; the grammar of the answer, and the tokens that it has room for.
+    """
+
+    name: int
+    prompt: tuple[int, ...]
+    suite: int
+    source: int
+    grammar: Grammar
+    room: int
+
+
+@dataclass
+class _Row:
+    """A request under way: what it has `waiting` to be read, and how many tokens its cache holds."""
+
+    asked: Asked
+    answer: TokenFilter
+    waiting: list[int]
+    read: int
+    chosen: int = 0
+    forced: int = 0
+
+    @property
+    def ended(self) -> bool:
+        return self.answer.closed or len(self.answer.tokens) >= self.asked.room
+
+    def follow_forced(self) -> None:
+        """Take what is forced, as far as there is room for it."""
+        while not self.ended and (forced := self.answer.forced()):
+            for token in forced[: self.asked.room - len(self.answer.tokens)]:
+                self.answer.accept(token)
+                self.waiting.append(token)
+                self.forced += 1
+
+    def choose(self, token: int) -> None:
+        """Take a token that the grammar allows, and what is forced after it."""
+        self.answer.accept(token)
+        self.chosen += 1
+        self.waiting = self.answer.tokens[-1:]
+        self.follow_forced()
+
+
+class RunningBatch:
+    """Answers requests that share a beginning, `common`; `answers` begins and chooses.
+
+    Row i of the cache is that of the i-th open row.
+    """
+
+    def __init__(self, llama: Llama, common: Common, asked: Sequence[Asked], answers: Answers) -> None:
+        self._llama, self._common, self._answers = llama, common, answers
+        longest = max(len(one.prompt) for one in asked) - common.filled
+        # An answer takes about as much as what it is about.
+        self._most = max(1, min(MAX_ROWS, len(asked), _CACHE_BYTES // (llama.token_bytes * 2 * longest)))
+        self._cache = llama.rows(self._most, longest)
+        self._line = iter(asked)
+        self._rows: list[_Row] = []
+        self._sources: dict[tuple[int, ...], Piece] = {}
+        self.usage = Usage()
+
+    def run(self) -> Iterator[tuple[int, str]]:
+        """Answers by their requests' names, as they close."""
+        while self._begin() or self._rows:
+            yield from self._ended()
+            if self._rows:
+                self._step(0, step_width([len(row.waiting) for row in self._rows]))
+                yield from self._ended()
+
+    def _begin(self) -> bool:
+        """Fill the free rows with requests, if it is time, and read what they ask."""
+        free = self._most - len(self._rows)
+        if self._rows and free < _FREE * self._most:
+            return False
+        asked = list(islice(self._line, free))
+        if not asked:
+            return False
+        self._read_sources(asked)
+        first = len(self._rows)
+        for one, answer in zip(asked, self._answers.begin([one.grammar for one in asked]), strict=True):
+            self._cache.put(len(self._rows), self._sources[one.prompt[one.suite : one.source]])
+            row = _Row(one, answer, list(one.prompt[one.source :]), one.source - one.suite)
+            row.follow_forced()
+            self._rows.append(row)
+        self._step(first, max(len(row.waiting) for row in self._rows[first:]))
+        return True
+
+    def _read_sources(self, asked: Sequence[Asked]) -> None:
+        """Read what requests about one caption share, once; what was read before is kept while it is asked for."""
+        wanted = dict.fromkeys(one.prompt[one.suite : one.source] for one in asked)
+        self._sources = {tokens: piece for tokens, piece in self._sources.items() if tokens in wanted}
+        missing = [tokens for tokens in wanted if tokens not in self._sources]
+        self._sources |= zip(missing, self._llama.pieces(missing, self._common), strict=True)
+
+    def _step(self, first: int, width: int) -> None:
+        """Read the runs of the rows from `first` on that are no longer than `width`."""
+        rows = self._rows[first:]
+        runs = [row.waiting if len(row.waiting) <= width and not row.ended else [] for row in rows]
+        if not any(runs):
+            return
+        logits = self._llama.step(runs, self._common, self._cache, first, np.array([row.read for row in rows]))
+        going = [i for i, run in enumerate(runs) if run]
+        chosen = self._answers.likeliest([rows[i].answer for i in going], logits[going])
+        for i, token in zip(going, chosen, strict=True):
+            rows[i].read += len(runs[i])
+            rows[i].choose(token)
+
+    def _ended(self) -> Iterator[tuple[int, str]]:
+        """The rows that are answered; in the place of each comes the last one."""
+        for i in reversed(range(len(self._rows))):
+            row = self._rows[i]
+            if not row.ended:
+                continue
+            last = self._rows.pop()
+            if last is not row:
+                self._rows[i] = last
+                self._cache.move(len(self._rows), i, last.read)
+            self.usage += Usage(len(row.asked.prompt) + row.forced, row.chosen)
+            yield row.asked.name, row.answer.text

@@ -1,0 +1,45 @@
+"""What a profile says of its language model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .chat import Style
+from .exllama import ExllamaSettings
+
+Backend = Literal["openvino", "genai", "exllamav2", "exllamav3"]
+# An exported Llama's graph, and all of its files.
+LLAMA_GRAPH = "model.xml"
+LLAMA_FILES = (LLAMA_GRAPH, "model.bin", "tokenizer.json")
+
+
+@dataclass(frozen=True)
+class LlmSettings:
+    """The language model: `model` is a folder that `export` wrote (openvino), a GGUF file (genai) or a folder of EXL2
+    or EXL3 weights, in the models' folder or by its path; `style` is how it is asked. `exllama` says how either ExLlama
+    decodes, and stands with them only.
+    """
+
+    backend: Backend
+    model: str
+    style: Style
+    exllama: ExllamaSettings | None = None
+
+    def __post_init__(self) -> None:
+        if not self.model:
+            raise ValueError("[llm] model is empty; name a GGUF file or a folder of weights")
+        if (self.exllama is None) != self.on_cpu:
+            wanted = "has no" if self.on_cpu else "needs a"
+            raise ValueError(f'[llm] backend = "{self.backend}" {wanted} table [llm.exllama]')
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it decodes on the CPU."""
+        return self.backend in ("openvino", "genai")
+
+    @property
+    def sampling(self) -> tuple[float, float, int]:
+        """What an answer depends on beside its question and the model: temperature, top_p, seed; greedy is all 0."""
+        how = self.exllama
+        return (0.0, 0.0, 0) if how is None or how.temperature == 0 else (how.temperature, how.top_p, how.seed)

@@ -1,0 +1,21 @@
+"""Reads the tokenizers that models come with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+from ..errors import CounterfactoryError
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Read a tokenizer.json. Raises CounterfactoryError when it is missing or no tokenizer."""
+    try:
+        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CounterfactoryError(
+            f"tokenizer file {path} is missing; reinstall counterfactory or correct [models]"
+        ) from error
+    except Exception as error:  # tokenizers raises bare Exception
+        raise CounterfactoryError(f"tokenizer file {path} cannot be read: {error}") from error

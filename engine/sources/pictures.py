@@ -1,0 +1,47 @@
+"""The pictures of a shard's sources, at the size to paint: read when first needed, several at a time, and kept.
+
+A picture that cannot be read is left out and told once; nothing else is lost by it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CounterfactoryError
+from ..schedule.overlap import ahead
+from .source import ImageSettings, Problem, Source, load_pixels
+
+Image = NDArray[np.uint8]
+
+_READERS = min(4, os.cpu_count() or 1)
+
+
+class Pictures:
+    """Takes the sizes of a profile; `problems` names what could not be read."""
+
+    def __init__(self, settings: ImageSettings) -> None:
+        self.problems: list[Problem] = []
+        self._settings = settings
+        self._read: dict[str, Image | None] = {}
+
+    def of(self, sources: Iterable[Source]) -> dict[str, Image]:
+        """Pictures uint8 RGB [H, W, 3] by source key, without those that cannot be read."""
+        wanted = {source.key: source for source in sources}
+        missing = [source for key, source in wanted.items() if key not in self._read]
+        for source, pixels in ahead(missing, self._load, depth=2 * _READERS, workers=_READERS):
+            if isinstance(pixels, CounterfactoryError):
+                self.problems.append(Problem(source.name, str(pixels)))
+                self._read[source.key] = None
+            elif isinstance(pixels, Exception):
+                raise pixels
+            else:
+                self._read[source.key] = pixels
+        return {key: image for key in wanted if (image := self._read[key]) is not None}
+
+    def _load(self, source: Source) -> Image:
+        size = self._settings
+        return load_pixels(source, size.short_side, size.multiple, size.max_long_side)

@@ -1,0 +1,187 @@
+"""Sources: the images that a user brings, each with its label, its mask, and a key made of its content.
+
+What arrives is a folder or a table of images; what leaves is the sources that can be used and the problems of those
+that cannot. Every file is read and decoded once here, so that a broken one is found before any work is spent on it;
+pixels are not kept, since a set may hold 100,000 of them: `load_pixels` decodes again when a shard needs them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CounterfactoryError
+from ..keys import content_key
+from .listing import Entry, Problem, list_folder, list_table
+from .pixels import UnreadableError, decode, decode_mask, fit, fit_mask, target_size
+
+__all__ = ["ImageSettings", "Problem", "Source", "find_sources", "load_mask", "load_pixels"]
+
+TABLES = (".csv", ".jsonl")
+_MAX_FILE_BYTES = 512 * 2**20
+_LAYOUTS = (
+    "accepted are a folder of images (class folders give labels), a folder with images/ and masks/, "
+    "or a .csv or .jsonl file with the columns image, label, mask"
+)
+
+
+@dataclass(frozen=True)
+class ImageSettings:
+    """The size to paint at, in pixels: short side, the multiple that both sides are of, the most for the long side."""
+
+    short_side: int
+    multiple: int
+    max_long_side: int
+
+    def __post_init__(self) -> None:
+        if self.multiple < 1 or self.short_side < 1:
+            raise ValueError(f"[image] short_side and multiple start at 1, found {self.short_side} and {self.multiple}")
+        for name in ("short_side", "max_long_side"):
+            if getattr(self, name) % self.multiple:
+                raise ValueError(f"[image] {name} must be a multiple of {self.multiple}, found {getattr(self, name)}")
+        if self.max_long_side < self.short_side:
+            raise ValueError(f"[image] max_long_side {self.max_long_side} is below short_side {self.short_side}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One usable image.
+
+    `name` is unique in its set and path-like ("bus/0003"). `digest` is the SHA-256 of the image file, `key` the
+    content key of name, digest, label and the mask file's digest.
+    """
+
+    name: str
+    path: Path
+    label: str | None
+    mask_path: Path | None
+    digest: str
+    key: str
+
+
+def find_sources(
+    root: Path,
+    *,
+    labels: Path | None = None,
+    masks: Path | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> tuple[list[Source], list[Problem]]:
+    """The sources and the problems of a data set, each sorted by name.
+
+    `root` is a folder (class folders, flat, or images/ beside masks/) or a .csv or .jsonl file with the columns image,
+    label, mask. `labels` is such a file about a folder's images, and then says of which images the set consists;
+    `masks` a folder of masks with the images' stems. `on_progress` hears (images verified, images) now and then.
+    Raises CounterfactoryError when `root` names no image at all, or a table has unknown columns.
+    """
+    entries, problems = _listed(root, labels, masks)
+    if not entries and not problems:
+        raise CounterfactoryError(f"no images found in {root}; {_LAYOUTS}")
+    sources: list[Source] = []
+    # A few threads: decoding releases the GIL, and a 24-megapixel photograph holds 72 MB while it lasts.
+    pool = ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
+    try:
+        for done, result in enumerate(pool.map(_verified, entries), start=1):
+            if isinstance(result, Source):
+                sources.append(result)
+            else:
+                problems.append(result)
+            if on_progress is not None and (done % 64 == 0 or done == len(entries)):
+                on_progress(done, len(entries))
+    finally:
+        pool.shutdown(cancel_futures=True)  # or Ctrl-C would wait for the whole set
+    return sorted(sources, key=lambda s: s.name), sorted(problems, key=lambda p: (p.name, p.reason))
+
+
+def load_pixels(source: Source, short_side: int, multiple: int, max_long_side: int) -> NDArray[np.uint8]:
+    """The source as shown, at the size to paint: uint8 [H, W, 3] RGB. See `pixels.target_size` for H and W.
+
+    Raises CounterfactoryError if the file is no longer what `find_sources` saw.
+    """
+    try:
+        data = _read(source.path)
+        if hashlib.sha256(data).hexdigest() != source.digest:
+            raise UnreadableError("the file is another than at the start of the run; run again to take the new one")
+        pixels = decode(data)
+    except UnreadableError as error:
+        raise CounterfactoryError(f"{source.path}: {error}") from error
+    height, width = pixels.shape[:2]
+    return fit(pixels, target_size(height, width, short_side, multiple, max_long_side))
+
+
+def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
+    """The source's mask at `size` (height, width: `load_pixels(...).shape[:2]`), cropped as the pixels are.
+
+    uint8 or uint16 as in its file, [height, width], or [height, width, channels] if it is colour-coded; nearest
+    neighbour. Raises CounterfactoryError if the file is no longer what `find_sources` saw, ValueError without a mask.
+    """
+    if source.mask_path is None:
+        raise ValueError(f"source {source.name} has no mask")
+    try:
+        data = _read(source.mask_path)
+        if content_key(source.name, source.digest, source.label, hashlib.sha256(data).hexdigest()) != source.key:
+            raise UnreadableError("the file is another than at the start of the run; run again to take the new one")
+        return fit_mask(decode_mask(data), size)
+    except UnreadableError as error:
+        raise CounterfactoryError(f"{source.mask_path}: {error}") from error
+
+
+def _listed(root: Path, labels: Path | None, masks: Path | None) -> tuple[list[Entry], list[Problem]]:
+    try:
+        if root.is_dir():
+            if labels is not None and labels.suffix.lower() not in TABLES:
+                raise CounterfactoryError(f"labels come in a .csv or .jsonl file, not in {labels}")
+            return list_folder(root, masks, labels)
+        if not root.exists():
+            raise CounterfactoryError(f"there is no {root}; {_LAYOUTS}")
+        if root.suffix.lower() not in TABLES:
+            raise CounterfactoryError(f"{root} is not a set of images; {_LAYOUTS}")
+        if labels is not None:
+            raise CounterfactoryError(f"{root} has a label column of its own; leave {labels} out")
+        return list_table(root, masks)
+    except OSError as error:
+        raise CounterfactoryError(f"cannot read {error.filename or root}: {error.strerror}") from error
+
+
+def _verified(entry: Entry) -> Source | Problem:
+    """Read and decode an entry's files to their last pixel."""
+    what = "image"
+    try:
+        data = _read(entry.path)
+        height, width = decode(data).shape[:2]
+        digest, mask_digest = hashlib.sha256(data).hexdigest(), None
+        if entry.mask is not None:
+            what = f"mask {entry.mask.name}"
+            mask_data = _read(entry.mask)
+            mask_size = decode_mask(mask_data).shape[:2]
+            if mask_size != (height, width):
+                raise UnreadableError(f"is {mask_size[1]} x {mask_size[0]}, the image {width} x {height}")
+            mask_digest = hashlib.sha256(mask_data).hexdigest()
+    except UnreadableError as error:
+        return Problem(entry.file, str(error) if what == "image" else f"{what}: {error}")
+    key = content_key(entry.name, digest, entry.label, mask_digest)
+    return Source(entry.name, entry.path, entry.label, entry.mask, digest, key)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
+            raise UnreadableError("not a regular file")
+        if status.st_size > _MAX_FILE_BYTES:
+            raise UnreadableError(
+                f"the file has {status.st_size / 2**20:.0f} MiB; at most {_MAX_FILE_BYTES >> 20} are read"
+            )
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise UnreadableError(f"there is no file {path}") from error
+    except OSError as error:
+        raise UnreadableError(f"cannot be read: {error.strerror or error}") from error

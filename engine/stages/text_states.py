@@ -1,0 +1,47 @@
+"""Text states of many captions, each encoded once and kept no longer than somebody needs it.
+
+States are large (a quarter of a megabyte a caption at full size) and embeddings small: states go after their last
+use, embeddings stay for the checks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..models.clip import ClipText
+
+Floats = NDArray[np.float32]
+
+
+class TextStates:
+    """Takes the captions that will be asked for, one for each use, in about that order."""
+
+    def __init__(self, text: ClipText, captions: Sequence[str]) -> None:
+        self.embeds: dict[str, Floats] = {}
+        self._text = text
+        self._uses = Counter(captions)
+        self._line = list(dict.fromkeys(captions))
+        self._states: dict[str, Floats] = {}
+
+    def take(self, caption: str) -> Floats:
+        """States [T, D] of a caption, for one of its uses; a batch of captions is encoded when one is missing.
+
+        Raises KeyError for a caption that has no use left.
+        """
+        if not self._uses[caption]:
+            raise KeyError(caption)
+        while caption not in self._states:
+            batch = self._text.plan.batch
+            part, self._line = self._line[:batch], self._line[batch:]
+            states, embeds = self._text.encode(part)
+            self._states.update(zip(part, states, strict=True))
+            self.embeds.update(zip(part, embeds, strict=True))
+        states = self._states[caption]
+        self._uses[caption] -= 1
+        if not self._uses[caption]:
+            del self._states[caption]
+        return states

@@ -1,0 +1,90 @@
+"""A user's own axes and values of change: "only rain and snow, and only at night".
+
+What arrives is a text file, one axis a line (`weather: rainy, snowy`), several with `;` between, `#` for comments;
+what leaves is which edit types are allowed, each with its values. An axis that is not named is not edited.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..edit import EDIT_TYPES
+from ..errors import CounterfactoryError
+from ..files.fill import nearest
+
+# A value becomes words of a caption; the caption encoder reads 77 tokens altogether.
+MAX_VALUE_CHARS = 60
+
+
+@dataclass(frozen=True)
+class Interventions:
+    """Which edits a user allows: for each type of `EDIT_TYPES` named, its alternatives in the file's order."""
+
+    axes: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The edit types that are allowed."""
+        return tuple(type_ for type_, _ in self.axes)
+
+    def values(self, type_: str) -> tuple[str, ...]:
+        """The alternatives that are allowed for an edit type; none for a type that is not named."""
+        return dict(self.axes).get(type_, ())
+
+
+def load_interventions(path: Path) -> Interventions:
+    """Read a file of axes and values. Raises CounterfactoryError, with file and line, for what does not parse."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise CounterfactoryError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise CounterfactoryError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    return parse_interventions(text, str(path))
+
+
+def parse_interventions(text: str, where: str) -> Interventions:
+    """The axes and values in `text`; `where` names it in errors.
+
+    Raises CounterfactoryError for an unknown or repeated axis, an axis without values, an empty, repeated or over-long
+    value, and for a text without axes.
+    """
+    axes: dict[str, tuple[str, ...]] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        for part in line.partition("#")[0].split(";"):
+            if not part.strip():
+                continue
+            try:
+                axis, values = _axis(part)
+            except ValueError as error:
+                raise CounterfactoryError(f"{where}:{number}: {error}") from error
+            if axis in axes:
+                raise CounterfactoryError(f"{where}:{number}: axis {axis!r} is there twice; put its values on one line")
+            axes[axis] = values
+    if not axes:
+        raise CounterfactoryError(f"{where} names no axis; write lines such as 'weather: rainy, snowy'")
+    return Interventions(tuple(axes.items()))
+
+
+def _axis(part: str) -> tuple[str, tuple[str, ...]]:
+    axis, colon, listed = part.partition(":")
+    axis = axis.strip().lower()
+    if not colon:
+        raise ValueError(f"found {part.strip()!r}; write an axis and its values, such as 'weather: rainy, snowy'")
+    if axis not in EDIT_TYPES:
+        raise ValueError(f"unknown axis {axis!r}; {nearest(axis, EDIT_TYPES)}")
+    values: dict[str, str] = {}
+    for value in (" ".join(value.split()) for value in listed.split(",")):
+        if not value:
+            raise ValueError(f"an empty value for {axis!r}; write values with commas between, such as 'rainy, snowy'")
+        if len(value) > MAX_VALUE_CHARS:
+            raise ValueError(f"a value of {len(value)} characters for {axis!r}; at most {MAX_VALUE_CHARS} are taken")
+        # The value goes into a JSON grammar and a caption: letters, digits and what joins words.
+        if odd := re.search(r"[^\w .'\u2019&/()+%-]", value):
+            raise ValueError(f"the value {value!r} holds {odd.group()!r}; words are needed")
+        if value.casefold() in values:
+            raise ValueError(f"the value {value!r} is there twice for {axis!r}")
+        values[value.casefold()] = value
+    return axis, tuple(values.values())

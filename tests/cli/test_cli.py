@@ -1,0 +1,292 @@
+"""The command line as a user meets it: what is accepted, exit statuses, one sentence for every mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import MadeSuite, Street
+from PIL import Image
+
+from counterfactory.engine.cli import commands
+from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.journey import Journey
+from counterfactory.engine.suite import Suite, read_metadata
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the tests' runs measure does not become this machine's rates."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
+    try:
+        status = main([str(arg) for arg in args])
+    except SystemExit as stop:  # argparse
+        status = stop.code if isinstance(stop.code, int) else 1
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("--edits", "0", "1..3 is needed"),
+        ("--edits", "3..1", "1..3 is needed"),
+        ("--edits", "1-3", "1..3 is needed"),
+        ("--edits", "1..", "1..3 is needed"),
+        ("--variants", "0", "above 0"),
+        ("--variants", "-1", "above 0"),
+        ("--variants", "two", "above 0"),
+        ("--variants", "1.5", "above 0"),
+        ("--seed", "-1", "2^63"),
+        ("--seed", str(1 << 63), "2^63"),
+        ("--shard", "0", "above 0"),
+        ("--limit", "0", "above 0"),
+        ("--task", "detection", "invalid choice"),
+        ("--profile", "pockt", "pocket"),
+        ("--task-file", "missing.toml", "missing.toml"),
+        ("--interventions", "missing.txt", "missing.txt"),
+        ("--unknown", "1", "--unknown"),
+    ],
+)
+def test_generate_refuses(
+    option: str, value: str, told: str, street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = run(capsys, "generate", street.root, "--out", tmp_path / "new", option, value)
+    assert status == 2
+    assert told in err
+    assert out == ""
+    assert "Traceback" not in err
+    assert not (tmp_path / "new").exists()
+
+
+def test_generate_refuses_a_suite_among_its_sources(street: Street, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(capsys, "generate", street.root, "--out", street.root / "suite")
+    assert status == 2
+    assert "among its sources" in err
+
+
+@pytest.mark.parametrize("sources", ["nowhere", "empty", "letter.txt"])
+def test_generate_says_what_it_takes(sources: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "letter.txt").write_text("Dear model,")
+    status, _, err = run(capsys, "generate", tmp_path / sources, "--out", tmp_path / "suite")
+    assert status == 2
+    assert err.count("\n") == 1
+    assert ".csv" in err
+
+
+def test_generate_needs_one_usable_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "a.png").write_text("no image")
+    status, _, err = run(capsys, "generate", tmp_path / "set", "--out", tmp_path / "suite")
+    assert status == 2
+    assert "skipped a" in err
+    assert "none of the 1 images" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "told"),
+    [
+        (KeyboardInterrupt(), 130, "run the same command again"),
+        (OSError(28, "No space left on device", "/data/report.png"), 2, "/data/report.png: No space left on device"),
+    ],
+)
+def test_what_stops_a_command(
+    error: BaseException,
+    status: int,
+    told: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stopped(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(commands, "read_metadata", stopped)
+    found, out, err = run(capsys, "report", tmp_path)
+    assert (found, out) == (status, "")
+    assert told in err
+
+
+def test_check_derives_verdicts_from_stored_scores(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
+    images = {path: path.read_bytes() for path in made_suite.path.rglob("*.png")}
+    status, out, _ = run(capsys, "check", made_suite.path, "--min-image-text", "0.65", "--json")
+    assert status == 0
+    assert json.loads(out) | {"batch": 0, "min_directional": 0, "min_image_image": 0} == {
+        "variants": 6,
+        "accepted": 3,
+        "accepted_before": 5,
+        "min_image_text": 0.65,
+        "batch": 0,
+        "min_directional": 0,
+        "min_image_image": 0,
+    }
+    rows = read_metadata(made_suite.path)
+    for row in rows:
+        assert (row["verdict"] == "accepted") == (row["scores"]["image_text"] >= 0.65)
+        assert (row["reason"] is None) == (row["verdict"] == "accepted")
+    assert {path: path.read_bytes() for path in made_suite.path.rglob("*.png")} == images
+
+
+def test_check_corrects_the_costs_on_record(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
+    run_json = {
+        "costs": {
+            "devices": 2,
+            "device": "core",
+            "wall_s": 36.0,
+            "accepted": 5,
+            "rejected": 1,
+            "device_hours_per_1k_accepted": 4.0,
+        },
+        "profile": {"name": "pocket", "check": {}},
+    }
+    with Suite.open(made_suite.path) as suite:
+        suite.write_run(run_json)
+    assert run(capsys, "check", made_suite.path, "--min-image-text", "0.85")[0] == 0
+    found = json.loads((made_suite.path / "run.json").read_text())
+    assert found["costs"]["accepted"] == 1
+    assert found["costs"]["rejected"] == 5
+    assert found["costs"]["device_hours_per_1k_accepted"] == pytest.approx(2 * 36 / 3600 * 1000)
+    assert found["profile"]["check"]["min_image_text"] == 0.85
+    assert found["profile"]["name"] == "pocket"
+
+
+@pytest.mark.parametrize("value", ["2", "-1.1", "nan", "much"])
+def test_check_refuses_what_is_no_cosine(value: str, made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(capsys, "check", made_suite.path, f"--min-image-text={value}")
+    assert status == 2
+    assert "cosine" in err
+
+
+def test_check_reads_what_it_writes_under_its_lock(
+    made_suite: MadeSuite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ends just before the lock is taken adds rows; they must not be lost."""
+    rows = read_metadata(made_suite.path)
+    with Suite.open(made_suite.path) as suite:
+        suite.write_metadata(rows[:4])
+    opened = Suite.open
+
+    def late(path: Path) -> Suite:
+        with opened(path) as suite:
+            suite.write_metadata(rows)
+        return opened(path)
+
+    monkeypatch.setattr(Suite, "open", late)
+    assert run(capsys, "check", made_suite.path)[0] == 0
+    assert len(read_metadata(made_suite.path)) == len(rows) == 6
+
+
+def test_check_refuses_a_suite_in_use(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
+    with Suite.open(made_suite.path):
+        status, _, err = run(capsys, "check", made_suite.path)
+    assert status == 2
+    assert "in use" in err
+
+
+def test_evaluate_counts_a_user_s_answers(
+    made_suite: MadeSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["image,prediction"]
+    for row in made_suite.rows:  # right on originals, wrong on every second variant
+        answer = row["label"] if row["variant"] == 0 else "tram"
+        lines += [f"{row['source']}.png,{row['label']}", f"{row['file_name']},{answer}"]
+    (tmp_path / "p.csv").write_text("\n".join(lines))
+    status, out, _ = run(capsys, "evaluate", made_suite.path, "--predictions", tmp_path / "p.csv", "--json")
+    found = json.loads(out)
+    assert status == 0
+    assert found["originals"]["score"] == {"count": 3, "value": 1.0}
+    assert found["variants"]["score"] == {"count": 5, "value": 0.6}
+    assert found["excluded"] == 1
+    status, out, _ = run(capsys, "evaluate", made_suite.path, "--predictions", tmp_path / "p.csv")
+    assert "60.0 %" in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_report_writes_page_and_sheet(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "report", made_suite.path, "--sources", made_suite.street.root, "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert Path(found["page"]) == made_suite.path / "report" / "index.html"
+    assert Path(found["page"]).is_file()
+    with Image.open(found["sheet"]) as sheet:
+        assert min(sheet.size) > 500
+
+
+@pytest.mark.parametrize("command", [("check",), ("report",), ("evaluate", "--predictions", "p.csv")])
+def test_commands_on_a_folder_that_is_no_suite(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = run(capsys, command[0], tmp_path, *command[1:])
+    assert (status, out) == (2, "")
+    assert "holds no finished suite" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("args", [[], ["--help"], ["generate", "--help"], ["estimate", "--help"]])
+def test_help_is_quick_and_whole(args: list[str]) -> None:
+    """The runtime takes a second to load; asking for help must not."""
+    code = (
+        "import sys\nfrom counterfactory.engine.cli.arguments import main\n"
+        f"try: main({args})\nexcept SystemExit: pass\n"
+        "assert not {'openvino', 'openvino_genai'} & set(sys.modules), 'loaded the runtime'"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "counterfactory" in done.stdout + done.stderr
+
+
+def test_generate_reports_what_it_skips_and_goes_on(
+    street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bus = street.root / "images" / "bus"
+    bus.mkdir(exist_ok=True)
+    (bus / "empty.png").touch()
+    (bus / "text.png").write_text("not an image")
+    Image.fromarray(np.zeros((1, 1), np.uint8)).save(bus / "dot.png")
+    args = ("generate", street.root, "--out", tmp_path / "suite", "--variants", "1", "--limit", "2", "--json")
+    status, out, err = run(capsys, *args)
+    assert status == 1
+    found: dict[str, Any] = json.loads(out)
+    assert {problem["name"] for problem in found["problems"]} == {"bus/empty.png", "bus/text.png", "bus/dot.png"}
+    assert all(problem["reason"] in err for problem in found["problems"])
+    rows = read_metadata(tmp_path / "suite")
+    assert len(rows) == found["variants"] > 0
+    before = (tmp_path / "suite" / "metadata.parquet").read_bytes()
+    again = json.loads(run(capsys, *args)[1])
+    assert (again["painted"], again["reused"]) == (0, len(rows))
+    assert (tmp_path / "suite" / "metadata.parquet").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["costs.jsonl", "costs.prom"])
+def test_generate_hands_the_metrics_file_on(
+    name: str, street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Path | None] = []
+
+    def stopped(journey: Journey, sources: object, suite: object, on_progress: object, metrics: Path | None) -> None:
+        seen.append(metrics)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journey, "run", stopped)
+    run(capsys, "generate", street.root, "--out", tmp_path / "a", "--metrics", tmp_path / name)
+    run(capsys, "generate", street.root, "--out", tmp_path / "b")
+    assert seen == [tmp_path / name, None]
+
+
+@pytest.mark.slow
+def test_the_demo_shows_a_suite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "demo", "--out", tmp_path / "demo", "--sources", "3", "--variants", "2")
+    assert status == 0
+    assert out.startswith("cost")
+    assert max(map(len, out.splitlines())) <= max(80, len(str(tmp_path)) + 40)
+    for name in ("index.html", "contact_sheet.png", "suite/metadata.parquet", "sources/images"):
+        assert (tmp_path / "demo" / name).exists()

@@ -1,0 +1,162 @@
+"""What reaches a terminal, a pipe and a machine."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from counterfactory.engine.cli.terminal import Terminal
+from counterfactory.engine.report.album import Table
+
+
+class Clock:
+    """A clock that goes on when it is told to."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def made(
+    as_json: bool = False, tty: bool = False, clock: Callable[[], float] = time.monotonic
+) -> tuple[Terminal, io.StringIO, io.StringIO]:
+    out, err = io.StringIO(), io.StringIO()
+    to_out, to_err = (Console(file=file, force_terminal=tty, width=80, highlight=False) for file in (out, err))
+    return Terminal(as_json, to_out, to_err, clock), out, err
+
+
+def shown(news: Sequence[tuple[float, str, int, int]], tty: bool) -> dict[str, list[str]]:
+    """The last line that is shown of each stage, in words; news are (seconds since the last, stage, done, total)."""
+    clock = Clock()
+    terminal, _, err = made(tty=tty, clock=clock)
+    with terminal.progress() as on_progress:
+        for seconds, stage, done, total in news:
+            clock.now += seconds
+            on_progress(step(stage, done, total))
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err.getvalue()).replace("\r", "\n")
+    assert max(map(len, plain.splitlines())) <= 80
+    lines = [line.replace("\u2501", " ").split() for line in plain.splitlines() if line.strip()]
+    return {words[0]: [word for word in words[1:] if any(letter.isdigit() for letter in word)] for words in lines}
+
+
+def step(stage: str, done: int, total: int) -> Any:
+    return SimpleNamespace(stage=stage, done=done, total=total)
+
+
+def test_progress_off_a_terminal_is_a_plain_line_a_stage() -> None:
+    terminal, out, err = made()
+    with terminal.progress() as on_progress:
+        for done in range(5):
+            on_progress(step("caption", done, 4))
+        on_progress(step("paint", 1, 1))
+    lines = err.getvalue().splitlines()
+    assert [line.split()[:2] for line in lines] == [["caption", "4/4"], ["paint", "1/1"]]
+    assert "\x1b" not in err.getvalue()
+    assert out.getvalue() == ""
+
+
+def test_a_stage_that_ends_short_of_its_total_is_told_at_the_end() -> None:
+    terminal, _, err = made()
+    with terminal.progress() as on_progress:
+        on_progress(step("paint", 0, 10))
+        on_progress(step("paint", 9, 10))
+        on_progress(step("check", 9, 9))
+    assert [line.split()[:2] for line in err.getvalue().splitlines()] == [["check", "9/9"], ["paint", "9/10"]]
+
+
+# A run of two shards: words are rewritten in one step a shard, and half of the pictures are on record.
+TWO_SHARDS = (
+    (0.0, "rewrite", 0, 48),
+    (6.0, "rewrite", 24, 48),
+    (0.5, "paint", 10, 240),
+    (55.0, "paint", 120, 240),
+    (9.0, "rewrite", 48, 48),
+    (1.0, "paint", 120, 240),
+    (60.0, "paint", 240, 240),
+)
+
+
+def test_the_time_of_a_stage_is_its_own() -> None:
+    """A stage that tells of itself once a shard has its time, and not that of the stages between."""
+    lines = shown(TWO_SHARDS, tty=False)
+    assert lines == {"rewrite": ["48/48", "15.0"], "paint": ["240/240", "116.5"]}
+
+
+def test_a_bar_has_rate_and_time_of_its_stage_alone() -> None:
+    assert shown(TWO_SHARDS[:4], tty=True)["paint"] == ["120/240", "2.0/s", "0:01:00"]
+    lines = shown(TWO_SHARDS, tty=True)
+    assert lines == {"rewrite": ["48/48", "3.2/s", "0:00:15"], "paint": ["240/240", "2.0/s", "0:01:56"]}
+
+
+def test_a_stage_of_one_step_has_a_time_and_no_rate() -> None:
+    assert shown([(12.0, "rewrite", 24, 24)], tty=True) == {"rewrite": ["24/24", "0:00:12"]}
+    assert shown([(12.0, "rewrite", 24, 24)], tty=False) == {"rewrite": ["24/24", "12.0"]}
+    assert shown([(0.0, "caption", 24, 48)], tty=True) == {"caption": ["24/48"]}
+
+
+def test_rates_forget_what_was_on_record() -> None:
+    """Shards of an earlier run pass at once; the time that is left is of those that are to be made."""
+    on_record = [(0.001, "paint", 1000 * done, 10_000) for done in range(1, 9)]
+    news = [*on_record, *((10.0, "paint", 8000 + 20 * done, 10_000) for done in range(1, 6))]
+    assert shown(news, tty=True)["paint"] == ["8100/10000", "2.0/s", "0:15:50"]
+
+
+def test_bars_of_large_runs_stay_within_eighty_columns() -> None:
+    news = [(0.0, "segmented", 1, 1_250_000), (1.0, "segmented", 20_001, 1_250_000), (4e5, "read", 0, 1_250_000)]
+    lines = shown(news, tty=True)
+    assert lines["segmented"] == ["20001/1250000", "20000/s", "0:01:02"]
+
+
+def test_progress_on_a_terminal_names_each_stage() -> None:
+    terminal, out, err = made(tty=True)
+    with terminal.progress() as on_progress:
+        on_progress(step("caption", 4, 4))
+        on_progress(step("paint", 1, 3))
+    assert "caption" in err.getvalue()
+    assert "1/3" in err.getvalue()
+    assert out.getvalue() == ""
+
+
+@pytest.mark.parametrize("tty", [False, True])
+def test_json_is_alone_on_standard_output(tty: bool) -> None:
+    terminal, out, err = made(as_json=True, tty=tty)
+    terminal.say("hello")
+    terminal.show(Table("t", ("a",), (("1",),)))
+    terminal.warn("careful")
+    with terminal.progress() as on_progress:
+        on_progress(step("caption", 1, 1))
+    terminal.finish({"a": [1, None]})
+    assert json.loads(out.getvalue()) == {"a": [1, None]}
+    assert err.getvalue().count("\n") == 1
+
+
+def test_without_json_nothing_is_for_machines() -> None:
+    terminal, out, _ = made()
+    terminal.finish({"a": 1})
+    assert out.getvalue() == ""
+
+
+def test_long_paths_and_brackets_stay_whole() -> None:
+    terminal, out, err = made()
+    path = "/data/" + "[bold]x/" * 40
+    terminal.say(path)
+    terminal.error(path)
+    assert out.getvalue() == path + "\n"
+    assert err.getvalue() == f"error: {path}\n"
+
+
+def test_tables_fit_eighty_columns() -> None:
+    columns = ("pictures", "count", "classifier's accuracy", "segmenter's mIoU")
+    terminal, out, _ = made()
+    terminal.show(Table("t", columns, (("  background edited", "120", "100.0 %", "100.0 %"),)))
+    assert max(map(len, out.getvalue().splitlines())) <= 80
+    assert "  background edited" in out.getvalue()

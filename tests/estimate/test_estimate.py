@@ -1,0 +1,517 @@
+"""The estimate: what was measured is used, what was not is counted, and it says which; hostile caches cost nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino as ov
+import pytest
+from conftest import Street
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from counterfactory.engine.cli import estimate_text as forecast
+from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.estimate import estimate as module
+from counterfactory.engine.estimate import measured as rates
+from counterfactory.engine.estimate import peak
+from counterfactory.engine.estimate.counted import (
+    SHARE_OF_PEAK,
+    item_flops,
+    plan_costs,
+    plan_flops,
+    plan_precision,
+    tokens_a_source,
+)
+from counterfactory.engine.estimate.estimate import Holding, estimate, machine_memory, painted_sizes
+from counterfactory.engine.estimate.flops import count_flops
+from counterfactory.engine.estimate.measured import (
+    PlanRate,
+    Rates,
+    StageRate,
+    load_rates,
+    profile_key,
+    rates_file,
+    save_rates,
+)
+from counterfactory.engine.meter.meter import PlanUse, StageCost
+from counterfactory.engine.models.library import STAGES, Library, every_plan, plans_of
+from counterfactory.engine.runtime.openvino import open_core
+from counterfactory.engine.schedule.residency import PlanCost, StageNeeds, plan_residency
+from counterfactory.engine.sources.source import Source, find_sources
+from counterfactory.engine.suite.run_record import Report
+
+PEAK = 1e12
+DENOISERS = ("denoiser", "denoiser_int8")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder, and a peak that is known."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "measure_peak", lambda *_: PEAK)
+    return tmp_path / "cache" / "counterfactory" / "rates.json"
+
+
+@pytest.fixture(scope="module")
+def profile() -> Profile:
+    return load_profile("pocket")
+
+
+@pytest.fixture(scope="module")
+def flops(profile: Profile) -> dict[str, int]:
+    return plan_flops(profile, Library(profile), (128, 128))
+
+
+@pytest.fixture
+def sources(street: Street) -> list[Source]:
+    return find_sources(street.root)[0]
+
+
+def measured(profile: Profile, **changes: Any) -> Rates:
+    """Rates of every stage and plan."""
+    stages = {stage: StageRate(0.25 * (i + 1), 100) for i, stage in enumerate(STAGES)}
+    plans = {name: PlanRate(2.0, 10_000_000) for name in every_plan(profile)}
+    return replace(Rates(profile_key(profile), stages, plans, 5.0, 0.8), **changes)
+
+
+# Rates
+
+
+def test_rates_come_back_for_their_profile_and_machine_alone(
+    profile: Profile, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load_rates(profile) is None
+    save_rates(measured(profile))
+    assert rates_file() == cache
+    assert load_rates(profile) == measured(profile)
+    assert load_rates(replace(profile, name="mine", shard_sources=7)) == measured(profile)
+    other = replace(profile, image=replace(profile.image, short_side=160))
+    assert load_rates(other) is None
+    save_rates(replace(measured(other), accepted_share=0.1))
+    assert load_rates(profile) == measured(profile)
+    monkeypatch.setattr(rates, "machine", lambda: "another CPU, 2 cores")
+    assert load_rates(profile) is None
+
+
+def test_a_run_adds_to_what_earlier_runs_measured(profile: Profile) -> None:
+    save_rates(measured(profile))
+    few = Rates(profile_key(profile), {"paint": StageRate(9.0, 31)}, {"llm": PlanRate(7.0, None)})
+    save_rates(few)
+    found = load_rates(profile)
+    assert found is not None
+    assert found.stages == measured(profile).stages  # 31 items say less than 100
+    assert found.plans["llm"] == PlanRate(7.0, 10_000_000)
+    assert found.plans["hint"] == PlanRate(2.0, 10_000_000)
+    assert (found.variants, found.accepted_share) == (5.0, 0.8)
+    save_rates(replace(few, stages={"paint": StageRate(9.0, 32)}, accepted_share=0.0))
+    found = load_rates(profile)
+    assert found is not None
+    assert found.stages["paint"] == StageRate(9.0, 32)
+    assert found.stages["check"] == measured(profile).stages["check"]
+    assert found.accepted_share == 0.0
+
+
+def test_old_profiles_make_room(profile: Profile, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rates, "_MOST_ENTRIES", 3)
+    first = measured(profile)
+    save_rates(first)
+    for i in range(4):
+        save_rates(replace(first, profile_key=f"{i:016x}" * 4))
+        if i == 1:
+            save_rates(first)  # used again
+    assert len(json.loads(cache.read_text())["rates"]) == 3
+    assert load_rates(profile) == first
+    save_rates(replace(first, profile_key="f" * 64))
+    assert load_rates(profile) is None
+
+
+plain_json = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=40) | plain_json.map(lambda v: json.dumps({"version": 1, "rates": v}).encode()))
+def test_a_foreign_file_is_ignored_and_replaced(profile: Profile, cache: Path, content: bytes) -> None:
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    cache.write_bytes(content)
+    assert load_rates(profile) is None
+    save_rates(measured(profile))
+    assert load_rates(profile) == measured(profile)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("stages", "paint", "item_s"), -1.0),
+        (("stages", "paint", "item_s"), math.nan),
+        (("stages", "paint", "items"), 0),
+        (("stages", "paint"), None),
+        (("plans", "llm", "bytes"), -1),
+        (("plans", "llm", "load_s"), "soon"),
+        (("plans", "llm", "else"), 1),
+        (("accepted_share",), 1.5),
+        (("variants",), True),
+        (("stages",), []),
+    ],
+)
+def test_an_entry_that_makes_no_sense_counts_as_absent(
+    path: tuple[str, ...], value: object, profile: Profile, cache: Path
+) -> None:
+    other = replace(measured(profile), profile_key="f" * 64)
+    save_rates(other)
+    save_rates(measured(profile))
+    data = json.loads(cache.read_text())
+    at = data["rates"][list(data["rates"])[-1]]
+    for name in path[:-1]:
+        at = at[name]
+    at[path[-1]] = value
+    cache.write_text(json.dumps(data))
+    assert load_rates(profile) is None
+    save_rates(measured(profile))
+    assert load_rates(profile) == measured(profile)
+    assert len(json.loads(cache.read_text())["rates"]) == 2
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing(
+    profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    save_rates(measured(profile))
+    assert load_rates(profile) is None
+    assert (tmp_path / "file").read_text() == "no folder"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # the standard has such paths ignored
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert rates_file() == tmp_path / "home" / ".cache" / "counterfactory" / "rates.json"
+
+
+def spent(stage: str, items: int, made: int, busy_s: float, idle_s: float, calls: int = 1) -> StageCost:
+    return StageCost(stage, items, made, 50.0 + busy_s + idle_s, 50.0, busy_s, idle_s, None, calls, 0, None, 0, 0)
+
+
+def test_rates_of_a_run(profile: Profile) -> None:
+    report = Report(
+        sources=10, variants=45, accepted=30, rejected=15, dropped=0, painted=40, reused=5, problems=(), shortfalls=(),
+        stages=(
+            spent("read", 0, 0, 0.0, 3.0, calls=0),
+            spent("caption", 10, 10, 4.0, 1.0),
+            spent("rewrite", 10, 10, 20.0, 0.0),
+            spent("paint", 45, 40, 70.0, 10.0),
+            spent("check", 45, 0, 0.0, 1.0, calls=0),
+        ),
+        plans=(
+            PlanUse("clip_text", "paint", 1, 1, None, 1.0, 3.0, 1, 0),
+            PlanUse("clip_text", "check", 1, 1, None, 1.0, 1.0, 1, 0),
+            PlanUse("llm", "rewrite", 1, 1, None, 1.0, 12.0, 2, 123),
+            PlanUse("hint", "paint", 1, 1, None, 1.0, 0.0, 0, 0),
+        ),
+        wall_s=300.0, devices=2, device="core", peak_memory_bytes=1, energy_j=None,
+    )  # fmt: skip
+    found = rates.measured_rates(profile, report, 5)
+    assert found.stages == {"caption": StageRate(0.5, 10), "rewrite": StageRate(2.0, 10), "paint": StageRate(2.0, 40)}
+    assert found.plans == {"clip_text": PlanRate(2.0, None), "llm": PlanRate(6.0, 123)}
+    assert (found.variants, found.accepted_share) == (5.0, 0.6)
+    assert found.profile_key == profile_key(profile)
+    again = replace(report, stages=(spent("caption", 10, 2, 4.0, 1.0), *report.stages[2:]))
+    assert rates.measured_rates(profile, again, 5).stages.keys() == {"caption", "paint"}
+
+
+# Counting
+
+
+def test_operations_of_each_stage_by_hand(profile: Profile) -> None:
+    each = {
+        "blip2_vision": 2,
+        "opt_decoder": 3,
+        "llm": 5,
+        "clip_text": 7,
+        "hint": 110,
+        profile.paint.denoiser: 13,
+        "vae_decoder": 17,
+    }
+    rows = 2 * profile.paint.sampler.steps
+    guided = replace(
+        profile, paint=replace(profile.paint, guidance=replace(profile.paint.guidance, start=0.0, stop=1.0))
+    )
+    found = item_flops(guided, each | {"clip_image": 190}, variants=10)
+    assert found["caption"] == 2 + 3
+    assert found["rewrite"] == 5 * tokens_a_source(profile, 10)
+    assert found["paint"] == pytest.approx(7 + 110 / 10 + 13 * rows + 17)
+    assert found["check"] == pytest.approx(190 * 1.1 + 0.7)
+    plain = replace(guided, paint=replace(guided.paint, guidance=replace(guided.paint.guidance, scale=1.0)))
+    fewer = item_flops(plain, each | {"clip_image": 190}, variants=10)
+    assert found["paint"] - fewer["paint"] == 13 * profile.paint.sampler.steps
+
+
+def test_a_caption_costs_all_its_steps(profile: Profile, flops: dict[str, int]) -> None:
+    decoder = profile.models.path / "opt_decoder.xml"
+
+    def step(new: int, past: int) -> int:
+        lengths = {"inputs_embeds": new, "position_ids": new, "past_keys": past, "past_values": past}
+        return count_flops(decoder, 1, lengths=lengths)
+
+    start = 16 + 1  # the pocket captioner's queries, and the token that begins a caption
+    first, second, last = step(start, 0), step(1, start), step(1, start + 62)
+    tokens = profile.caption.decoding.max_tokens
+    assert tokens == 64
+    assert flops["opt_decoder"] == pytest.approx(first + (tokens - 1) * (second + last) / 2, rel=1e-6)
+
+
+def test_plans_are_counted_at_the_picture_s_size(profile: Profile, flops: dict[str, int]) -> None:
+    library = Library(profile)
+    wide = plan_flops(profile, library, (128, 256))
+    assert wide["hint"] == 2 * flops["hint"]
+    assert wide["vae_decoder"] == 2 * flops["vae_decoder"]
+    denoiser = profile.paint.denoiser
+    assert 1.9 * flops[denoiser] < wide[denoiser] < 3 * flops[denoiser]
+    assert wide["clip_image"] == flops["clip_image"] > 0
+    assert 1e9 < flops[denoiser] < 2e9
+
+
+def test_the_peak_s_product_is_what_it_is_taken_for(tmp_path: Path) -> None:
+    ov.save_model(peak._products(64, quantised=False), tmp_path / "peak.xml")
+    assert count_flops(tmp_path / "peak.xml", 64) == 4 * 2 * 64**3
+    assert 1e6 < peak.measure_peak("f32", 1, sides=(64, 96), rounds=2) < 1e15
+
+
+def test_a_peak_of_another_precision_is_refused() -> None:
+    compiled = open_core().compile_model(
+        peak._products(64, quantised=False), "CPU", {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
+    )
+    for precision in ("bf16", "int8"):
+        with pytest.raises(CounterfactoryError, match=f"asked for in {precision} and run in f32"):
+            peak._refuse_another_precision(compiled, precision)  # type: ignore[arg-type]  # a loop over literals
+
+
+# The estimate
+
+
+def test_without_rates_it_is_the_roofline(profile: Profile, flops: dict[str, int], sources: list[Source]) -> None:
+    found = estimate(profile, sources, variants=4)
+    assert found.basis == "roofline"
+    assert found.size == (128, 128)
+    each = item_flops(profile, flops, 4)
+    for stage in found.stages:
+        assert stage.items == (3 if stage.stage in ("caption", "rewrite") else 12)
+        assert stage.compute_s == pytest.approx(stage.items * each[stage.stage] / (SHARE_OF_PEAK * PEAK))
+    assert found.wall_s == pytest.approx(sum(s.compute_s + s.load_s for s in found.stages))
+    assert found.device_hours_per_1k == pytest.approx(found.devices * found.wall_s / 3600 / 12 * 1000)
+    assert (found.accepted_share, found.device_hours_per_1k_accepted) == (None, None)
+    assert any(f"{100 * SHARE_OF_PEAK:.0f} % of the peak" in note for note in found.assumptions)
+
+
+def test_integers_are_multiplied_at_their_own_peak(
+    profile: Profile, sources: list[Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forms = {name: replace(profile, paint=replace(profile.paint, denoiser=name)) for name in DENOISERS}
+    assert [plan_precision(forms[name], Library(profile), name) == "int8" for name in DENOISERS] == [False, True]
+
+    def seconds(name: str) -> list[float]:
+        return [stage.compute_s for stage in estimate(forms[name], sources, variants=4).stages]
+
+    even = {name: seconds(name) for name in DENOISERS}
+    assert even["denoiser_int8"] == pytest.approx(even["denoiser"])
+    monkeypatch.setattr(module, "measure_peak", lambda precision, *_: PEAK * (4 if precision == "int8" else 1))
+    rows = 12 * profile.paint.rows_per_variant
+    saved = rows * plan_flops(forms["denoiser"], Library(profile), (128, 128))["denoiser"] * 0.75
+    found = seconds("denoiser_int8")
+    assert found[2] == pytest.approx(even["denoiser"][2] - saved / (SHARE_OF_PEAK * PEAK))
+    assert [*found[:2], found[3]] == [*even["denoiser"][:2], even["denoiser"][3]]
+    assert seconds("denoiser") == even["denoiser"]
+
+    def refused(precision: str, *_: object) -> float:
+        if precision == "int8":
+            raise CounterfactoryError("this CPU has no such arithmetic")
+        return PEAK
+
+    monkeypatch.setattr(module, "measure_peak", refused)
+    assert seconds("denoiser_int8") == pytest.approx(even["denoiser"])
+
+
+def test_with_rates_nothing_is_counted(
+    profile: Profile, sources: list[Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> float:
+        raise AssertionError("the peak was measured for nothing")
+
+    monkeypatch.setattr(module, "measure_peak", refused)
+    save_rates(measured(profile))
+    found = estimate(profile, sources, variants=5)
+    assert found.basis == "measured"
+    assert [stage.compute_s for stage in found.stages] == [3 * 0.25, 3 * 0.5, 15 * 0.75, 15 * 1.0]
+    assert [stage.load_s for stage in found.stages] == [4.0, 2.0, 8.0, 2.0]
+    assert found.device_hours_per_1k_accepted == pytest.approx(found.device_hours_per_1k / 0.8)
+    assert found.assumptions == ()
+    assert found.peak_flops is None
+    more = estimate(profile, sources, variants=10)
+    scale = tokens_a_source(profile, 10) / tokens_a_source(profile, 5)
+    assert scale > 1.2
+    assert more.stages[1].compute_s == pytest.approx(3 * 0.5 * scale)
+
+
+def test_a_stage_without_a_rate_is_counted(profile: Profile, flops: dict[str, int], sources: list[Source]) -> None:
+    known = measured(profile)
+    save_rates(replace(known, stages={"caption": known.stages["caption"]}, plans={"llm": PlanRate(9.0, None)}))
+    found = estimate(profile, sources, variants=5)
+    assert found.basis == "mixed"
+    assert [stage.basis for stage in found.stages] == ["measured", "roofline", "roofline", "roofline"]
+    assert found.stages[0].compute_s == 3 * 0.25
+    expected = 15 * item_flops(profile, flops, 5)["paint"] / (SHARE_OF_PEAK * PEAK)
+    assert found.stages[2].compute_s == pytest.approx(expected)
+    llm = next(plan for plan in found.plans if plan.cost.name == "llm")
+    assert (llm.cost.load_s, llm.measured_load, llm.measured_bytes) == (9.0, True, False)
+    # With its cache, which takes more than the weights and the graph; another runtime's is another size.
+    assert 50_000_000 < llm.cost.bytes < 100_000_000
+    genai = replace(profile, llm=replace(profile.llm, backend="genai", model="llm.gguf"))
+    assert plan_costs(genai, Library(genai))["llm"].bytes > 2**30
+
+
+def test_little_memory_loads_again_for_every_shard(profile: Profile, sources: list[Source]) -> None:
+    save_rates(measured(profile))  # eight plans of 10 MB, four of them for painting
+    shards = replace(profile, shard_sources=1)
+    roomy = estimate(shards, sources, 5, memory_bytes=100_000_000)
+    tight = estimate(shards, sources, 5, memory_bytes=45_000_000)
+    assert sum(stage.load_s for stage in roomy.stages) == 8 * 2.0
+    assert sum(stage.load_s for stage in tight.stages) > 2 * 8 * 2.0
+    assert tight.wall_s > roomy.wall_s
+    assert len(tight.holdings) == 1
+    timeline = tight.holdings[0].timeline
+    assert timeline is not None
+    assert timeline.peak_bytes == 40_000_000
+    with pytest.raises(CounterfactoryError, match=rf"stage paint needs .*{profile.paint.denoiser} 10,000,000"):
+        estimate(shards, sources, 5, memory_bytes=44_000_000)
+
+
+def test_24_gb_are_told_beside(profile: Profile, sources: list[Source], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "machine_memory", lambda: 60 * 10**9)
+    large = {name: PlanRate(1.0, 6 * 10**9) for name in every_plan(profile)}
+    save_rates(measured(profile, plans=large))
+    here, gpu = estimate(profile, sources, 5).holdings
+    assert (here.memory_bytes, gpu.memory_bytes) == (60 * 10**9, 24 * 10**9)
+    assert here.timeline is not None
+    assert gpu.timeline is None
+    assert "stage paint" in gpu.problem
+    assert "too little" in forecast.holding_line(gpu)
+
+
+def test_memory_is_the_container_s_where_it_has_less(tmp_path: Path) -> None:
+    whole = machine_memory(tmp_path / "none")
+    assert whole > 10**8
+    (tmp_path / "max").write_text("max\n")
+    assert machine_memory(tmp_path / "max") == whole
+    (tmp_path / "less").write_text("123456789\n")
+    assert machine_memory(tmp_path / "less") == 123456789
+
+
+def test_sizes_are_those_that_are_painted(profile: Profile, tmp_path: Path) -> None:
+    for name, size in {"a": (400, 400), "b": (640, 320), "c": (320, 640), "d": (410, 400)}.items():
+        Image.fromarray(np.zeros((size[1], size[0], 3), np.uint8)).save(tmp_path / f"{name}.png")
+    found = painted_sizes(find_sources(tmp_path)[0], profile)
+    assert found == {(128, 128): 2, (128, 256): 1, (256, 128): 1}
+
+
+def test_larger_pictures_cost_more(profile: Profile, tmp_path: Path, sources: list[Source]) -> None:
+    folder = tmp_path / "mixed"
+    folder.mkdir()
+    for i in range(3):
+        size = (256, 128) if i == 0 else (128, 128)
+        Image.fromarray(np.full((size[1], size[0], 3), i, np.uint8)).save(folder / f"{i}.png")
+    mixed, square = estimate(profile, find_sources(folder)[0], 5), estimate(profile, sources, 5)
+    assert mixed.stages[2].compute_s == pytest.approx(square.stages[2].compute_s * 4 / 3)
+    assert mixed.stages[3].compute_s == square.stages[3].compute_s
+
+
+def test_what_is_resident_when(profile: Profile, sources: list[Source]) -> None:
+    """Three plans of 4 GB in 9 GB: one stays, the other two make room for each other."""
+    stages = [StageNeeds("one", ("a", "b")), StageNeeds("two", ("c", "b"))]
+    costs = [PlanCost("a", 4, 1.0), PlanCost("b", 4, 1.0), PlanCost("c", 4, 1.0), PlanCost("hint", 1, 1.0)]
+    holding = Holding(10, plan_residency(stages, costs, 9, shards=3))
+    plans = tuple(module.PlanEstimate(cost, True, cost.name != "b") for cost in costs)
+    table = forecast.holding_table(replace(estimate(profile, sources, 5), plans=plans), holding)
+    assert table.columns[-2:] == ("one", "two")
+    assert [row[3:] for row in table.rows] == [("load", "-"), ("once", "stays"), ("-", "load"), ("-", "-")]
+    assert [row[2] for row in table.rows] == ["1.0", "1.0 ~", "1.0", "1.0"]
+    assert "some dropped" in forecast.holding_line(holding)
+    alternating = [StageNeeds(name, (name,)) for name in "abc"]
+    holding = Holding(10, plan_residency(alternating, costs, 8, shards=100))
+    cells = [cell for row in forecast.holding_table(replace(estimate(profile, sources, 5), plans=plans), holding).rows
+             for cell in row[3:]]  # fmt: skip
+    assert sum(int(cell.split()[0]) for cell in cells if cell.endswith(" x")) == 2 + 298 / 2
+
+
+# The command
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
+    try:
+        status = main(["estimate", *(str(arg) for arg in args)])
+    except SystemExit as stop:  # argparse
+        status = stop.code if isinstance(stop.code, int) else 1
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_the_command_fits_80_columns(
+    known: bool, profile: Profile, street: Street, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if known:
+        save_rates(measured(profile))
+    status, out, _ = run(capsys, street.root, "--variants", "4000")
+    assert status == 0
+    assert max(map(len, out.splitlines())) <= 80
+    assert "12,000 variants of 3 sources" in out
+    assert ("measured rates of this machine" in out) == known
+    assert ("roofline" in out) == (not known)
+    assert ("TFLOP/s" in out) == (not known)
+    assert ("accepted" in out) == known
+    assert "24 GB" in out
+    for plan in (load_profile("pocket").paint.denoiser, "opt_decoder"):
+        assert out.count(plan) == 1  # both memories hold all: one table
+
+
+def test_the_command_for_machines(street: Street, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, street.root, "--limit", "2", "--variants", "3", "--memory", "5", "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert (found["sources"], found["variants"], found["basis"]) == (2, 6, "roofline")
+    assert [stage["stage"] for stage in found["stages"]] == list(STAGES)
+    assert found["wall_s"] == pytest.approx(sum(s["compute_s"] + s["load_s"] for s in found["stages"]))
+    (holding,) = found["holdings"]
+    assert holding["memory_bytes"] == 5 * 10**9
+    assert [step["stage"] for step in holding["first"]] == list(STAGES)
+    assert set(holding["first"][2]["load"]) == set(plans_of(load_profile("pocket"))["paint"])
+
+
+def test_the_command_tells_what_it_cannot_use(street: Street, capsys: pytest.CaptureFixture[str]) -> None:
+    next((street.root / "images").iterdir()).joinpath("broken.png").write_text("no image")
+    status, out, err = run(capsys, street.root)
+    assert status == 1
+    assert "broken" in err
+    assert "of 3 sources" in out
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "lots", "nan", "inf"])
+def test_the_command_refuses_what_is_no_memory(value: str, street: Street, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, street.root, f"--memory={value}")
+    assert (status, out) == (2, "")
+    assert "gigabytes" in err
+
+
+def test_the_command_says_when_memory_is_too_small(street: Street, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, street.root, "--memory", "0.06")  # captioning would fit
+    assert (status, out) == (2, "")
+    assert "stage rewrite needs llm" in err
+    assert "Traceback" not in err

@@ -1,0 +1,280 @@
+"""Counted operations against torch's own counter on the same modules, and against arithmetic by hand."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import gguf
+import numpy as np
+import openvino as ov
+import pytest
+import torch
+from diffusers import UNet2DConditionModel
+from openvino import opset13 as ops
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import CLIPConfig, CLIPModel
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.estimate.flops import count_flops, flops_per_token, weight_bytes
+from counterfactory.export import graphs
+from counterfactory.export.onnx import to_ir, to_onnx
+
+WEIGHTS = Path(__file__).parents[2] / "engine" / "pocket" / "weights"
+
+
+def counted_by_torch(module: nn.Module, inputs: Mapping[str, torch.Tensor]) -> int:
+    # The plain attention: the counter does not know the fused one of the CPU.
+    with (
+        torch.no_grad(),
+        torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH),
+        FlopCounterMode(display=False) as counter,
+    ):
+        module.eval()(*inputs.values())
+    return int(counter.get_total_flops())
+
+
+def traced(module: nn.Module, inputs: Mapping[str, torch.Tensor], path: Path) -> None:
+    """The module's graph as OpenVINO traces it, in seconds where the export through ONNX takes a minute."""
+    with warnings.catch_warnings(action="ignore"):  # tracing warns of every branch in Python
+        model = ov.convert_model(module.eval(), example_input=tuple(inputs.values()))
+    for port, name in zip(model.inputs, inputs, strict=True):
+        port.get_tensor().set_names({name})
+    open_axes = {"latents": (0, 2, 3)}
+    model.reshape(
+        {
+            name: [-1 if axis in open_axes.get(name, (0,)) else length for axis, length in enumerate(value.shape)]
+            for name, value in inputs.items()
+        }
+    )
+    ov.save_model(model, path)
+
+
+class Mixed(nn.Module):
+    """Convolutions with groups, stride, dilation and padding, transposed ones, and products in batches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(6, 12, 3, stride=2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(12, 24, 3, groups=4, padding=2, dilation=2),
+            nn.Conv2d(24, 24, 5, groups=24, padding=2),
+            nn.ConvTranspose2d(24, 8, 4, stride=2, padding=1),
+            nn.ConvTranspose2d(8, 16, 3, groups=4),
+        )
+        self.head = nn.Linear(16, 7, bias=False)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        states = self.layers(pixels).flatten(2)
+        mixed = torch.softmax(states.transpose(1, 2) @ states, -1) @ states.transpose(1, 2)
+        head: torch.Tensor = self.head(mixed)
+        return head
+
+
+PICTURE = {"pixels": {0: "batch", 2: "height", 3: "width"}}
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Mixed, Path]:
+    """The module, and the folder of its mixed.onnx and mixed.xml."""
+    torch.manual_seed(0)
+    module, folder = Mixed(), tmp_path_factory.mktemp("mixed")
+    inputs = {"pixels": torch.randn(2, 6, 16, 24)}
+    to_onnx(module, inputs, ["out"], folder / "mixed.onnx", PICTURE)
+    to_ir(module, inputs, ["out"], folder / "mixed.xml", PICTURE)
+    return module, folder
+
+
+@pytest.mark.parametrize(("batch", "size"), [(1, (16, 24)), (3, (16, 24)), (2, (10, 34))])
+@pytest.mark.parametrize("name", ["mixed.onnx", "mixed.xml"])
+def test_convolutions_and_products(mixed: tuple[Mixed, Path], name: str, batch: int, size: tuple[int, int]) -> None:
+    module, folder = mixed
+    reference = counted_by_torch(module, {"pixels": torch.randn(batch, 6, *size)})
+    assert reference > 1e5
+    assert count_flops(folder / name, batch, {"pixels": size}) == reference
+
+
+def test_a_convolution_by_hand(tmp_path: Path) -> None:
+    pixels = ops.parameter([-1, 8, -1, -1], np.float32, "pixels")
+    weights = np.ones((4, 3, 2, 5, 3), np.float32)  # 4 groups, each 2 channels to 3, kernel 5 x 3
+    out = ops.group_convolution(pixels, weights, [2, 1], [0, 0], [0, 0], [1, 1])
+    model = ov.Model([out], [pixels])
+    model.inputs[0].get_tensor().set_names({"pixels"})
+    ov.save_model(model, tmp_path / "group.xml", compress_to_fp16=False)
+    high, wide = (21 - 5) // 2 + 1, 11 - 3 + 1
+    assert count_flops(tmp_path / "group.xml", 7, {"pixels": (21, 11)}) == 2 * 7 * 12 * high * wide * (2 * 5 * 3)
+    assert weight_bytes(tmp_path / "group.xml") == weights.nbytes
+
+
+@pytest.mark.parametrize("transpose_a", [False, True])
+def test_a_batched_product_by_hand(transpose_a: bool, tmp_path: Path) -> None:
+    left = ops.parameter([-1, 5, 6, 7], np.float32, "left")
+    right = np.ones((1, 5, 3, 6 if transpose_a else 7), np.float32)
+    model = ov.Model([ops.matmul(left, right, transpose_a, True)], [left])
+    model.inputs[0].get_tensor().set_names({"left"})
+    ov.save_model(model, tmp_path / "matmul.xml")
+    assert count_flops(tmp_path / "matmul.xml", 4) == 2 * 4 * 5 * 6 * 7 * 3
+
+
+def test_attention_by_hand(tmp_path: Path) -> None:
+    query = ops.parameter([-1, 3, -1, 8], np.float32, "query")
+    key = np.ones((2, 3, 11, 8), np.float32)
+    value = np.ones((2, 3, 11, 10), np.float32)
+    model = ov.Model([ops.scaled_dot_product_attention(query, key, value)], [query])
+    model.inputs[0].get_tensor().set_names({"query"})
+    ov.save_model(model, tmp_path / "attention.xml")
+    expected = 2 * 2 * 3 * 5 * 11 * (8 + 10)
+    assert count_flops(tmp_path / "attention.xml", 2, lengths={"query": 5}) == expected
+
+
+def test_a_unet_with_attention(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    unet = UNet2DConditionModel(
+        sample_size=8,
+        block_out_channels=(16, 32),
+        layers_per_block=1,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        cross_attention_dim=24,
+        attention_head_dim=2,
+        norm_num_groups=8,
+    )
+
+    class Plain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.unet = unet
+
+        def forward(self, latents: torch.Tensor, timestep: torch.Tensor, text: torch.Tensor) -> torch.Tensor:
+            predicted = self.unet(latents, timestep, text, return_dict=False)[0]
+            assert isinstance(predicted, torch.Tensor)
+            return predicted
+
+    inputs = {"latents": torch.randn(2, 4, 8, 12), "timestep": torch.tensor([3, 700]), "text": torch.randn(2, 7, 24)}
+    traced(Plain(), inputs, tmp_path / "unet.xml")
+    reference = counted_by_torch(Plain(), inputs)
+    assert reference > 1e7
+    assert count_flops(tmp_path / "unet.xml", 2, {"latents": (8, 12)}) == reference
+    larger = inputs | {"latents": torch.randn(2, 4, 16, 12)}
+    assert count_flops(tmp_path / "unet.xml", 2, {"latents": (16, 12)}) == counted_by_torch(Plain(), larger)
+
+
+def test_clip(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    clip = CLIPModel(
+        CLIPConfig(
+            text_config={**sizes, "vocab_size": 40, "max_position_embeddings": 9, "eos_token_id": 1},
+            vision_config={**sizes, "image_size": 32, "patch_size": 8},
+            projection_dim=16,
+        )
+    )
+    text = {"input_ids": torch.randint(0, 40, (3, 9))}
+    image = {"pixel_values": torch.randn(3, 3, 32, 32)}
+    traced(graphs.ClipTextEncoder(clip), text, tmp_path / "text.xml")
+    traced(graphs.ClipImageEncoder(clip), image, tmp_path / "image.xml")
+    assert count_flops(tmp_path / "text.xml", 3) == counted_by_torch(graphs.ClipTextEncoder(clip), text)
+    assert count_flops(tmp_path / "image.xml", 3) == counted_by_torch(graphs.ClipImageEncoder(clip), image)
+
+
+def test_a_decoder_s_cost_grows_with_its_cache() -> None:
+    def step(new: int, past: int, batch: int = 1) -> int:
+        lengths = {"inputs_embeds": new, "position_ids": new, "past_keys": past, "past_values": past}
+        return count_flops(WEIGHTS / "opt_decoder.xml", batch, lengths=lengths)
+
+    layers, width = 3, 192
+    assert step(1, 21) - step(1, 20) == 2 * layers * 2 * width  # a key and a value more, each `width` wide, a layer
+    assert step(1, 20, batch=4) == 4 * step(1, 20)
+    # Tokens cost the same wherever they are, but for the logits, which are of the last one alone, and attention.
+    assert step(4, 0) - step(1, 0) > 2.5 * (step(2, 0) - step(1, 0))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({}, "no fixed length"),
+        ({"sizes": {"pixels": (16, 16)}, "lengths": {"query": 1}}, "no input query"),
+        ({"sizes": {"latents": (16, 16)}}, "takes pixels"),
+    ],
+)
+def test_shapes_that_do_not_suit(arguments: dict[str, dict[str, int]], told: str, mixed: tuple[Mixed, Path]) -> None:
+    with pytest.raises(CounterfactoryError, match=told):
+        count_flops(mixed[1] / "mixed.xml", 1, **arguments)  # type: ignore[arg-type]  # one table for both tables
+
+
+def test_an_operation_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    left = ops.parameter([-1, 4], np.float32, "left")
+    model = ov.Model([ops.einsum([left, ops.constant(np.ones((4, 3), np.float32))], "ij,jk->ik")], [left])
+    ov.save_model(model, tmp_path / "einsum.xml")
+    with pytest.raises(CounterfactoryError, match="Einsum"):
+        count_flops(tmp_path / "einsum.xml", 2)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"<net", b"\x00" * 100])
+def test_files_that_are_no_models(content: bytes | None, tmp_path: Path) -> None:
+    for name in ("model.xml", "model.onnx", "model.gguf"):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(CounterfactoryError, match=name):
+            weight_bytes(tmp_path / name)
+
+
+@pytest.fixture
+def llm(tmp_path: Path) -> Path:
+    """A GGUF with values of many types, a table quantised in blocks, and no output of its own."""
+    writer = gguf.GGUFWriter(str(tmp_path / "m.gguf"), "llama")
+    writer.add_token_list(["a", "bb", "ccc"])
+    writer.add_token_scores([0.5, 1.0, 2.0])
+    writer.add_context_length(64)
+    writer.add_rope_freq_base(1e4)
+    writer.add_add_bos_token(False)
+    writer.add_tensor("token_embd.weight", np.zeros((3, 64), np.float16))
+    writer.add_tensor("blk.0.attn_q.weight", np.zeros((32, 64), np.float32))
+    writer.add_tensor("blk.0.attn_norm.weight", np.zeros(64, np.float32))
+    quantised = gguf.quants.quantize(np.zeros((10, 64), np.float32), gguf.GGMLQuantizationType.Q4_1)
+    writer.add_tensor("blk.0.ffn_up.weight", quantised, raw_dtype=gguf.GGMLQuantizationType.Q4_1)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return tmp_path / "m.gguf"
+
+
+def test_a_language_model_by_hand(llm: Path) -> None:
+    assert flops_per_token(llm) == 2 * (3 * 64 + 32 * 64 + 10 * 64)
+    stored = 3 * 64 * 2 + 32 * 64 * 4 + 64 * 4 + 10 * 64 // 32 * 20
+    assert stored <= weight_bytes(llm) <= stored + 4 * 32
+
+
+def test_the_pocket_language_model_as_the_reference_reads_it() -> None:
+    reader = gguf.GGUFReader(WEIGHTS / "llm.gguf")
+    assert flops_per_token(WEIGHTS / "llm.gguf") == 2 * sum(
+        int(np.prod(tensor.shape)) for tensor in reader.tensors if len(tensor.shape) == 2
+    )
+
+
+def test_an_embedding_beside_an_output_is_no_product(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(str(tmp_path / "m.gguf"), "llama")
+    writer.add_tensor("token_embd.weight", np.zeros((100, 8), np.float32))
+    writer.add_tensor("output.weight", np.zeros((100, 8), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    assert flops_per_token(tmp_path / "m.gguf") == 2 * 100 * 8
+
+
+def test_damaged_headers_are_refused(llm: Path) -> None:
+    whole = llm.read_bytes()
+    header = len(whole) - weight_bytes(llm)
+    for kept in (*range(64), *range(64, header - 32, 7)):
+        llm.write_bytes(whole[:kept])
+        with pytest.raises(CounterfactoryError, match=r"m\.gguf"):
+            flops_per_token(llm)
+    for at, value in ((0, b"GGML"), (4, struct.pack("<I", 9)), (8, b"\xff" * 8), (16, b"\xff" * 8), (24, b"\xff" * 8)):
+        llm.write_bytes(whole[:at] + value + whole[at + len(value) :])
+        with pytest.raises(CounterfactoryError, match=r"m\.gguf"):
+            flops_per_token(llm)

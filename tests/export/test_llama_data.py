@@ -1,0 +1,146 @@
+"""The language model's exercises have the right answers, in forms that the grammars allow; its file is right."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="no torch: the pocket language model's training goes unchecked")
+
+import torch
+
+from counterfactory.engine.language.genai import open_pipeline
+from counterfactory.engine.pocket.captions import facts
+from counterfactory.engine.tasks.task import broken_word
+from counterfactory.export.pocket.answers import built_in, request_of, same_facts
+from counterfactory.export.pocket.data import HELD_OUT
+from counterfactory.export.pocket.questions import KINDS_OF_QUESTION, apply, article_fixed, exercise, phrase_of
+
+DRAWN = {kind: [exercise(kind, HELD_OUT, i) for i in range(60)] for kind in KINDS_OF_QUESTION}
+
+
+def test_an_exercise_is_a_function_of_its_number() -> None:
+    for kind in KINDS_OF_QUESTION:
+        assert exercise(kind, 5, 3) == exercise(kind, 5, 3) != exercise(kind, 5, 4)
+        assert len({e.prompt for e in DRAWN[kind]}) > 55
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_QUESTION)
+def test_right_answers_are_allowed_by_the_grammars(kind: str) -> None:
+    for drawn in DRAWN[kind]:
+        request = request_of(kind, drawn)
+        assert request.grammar.allows(drawn.answer), (drawn.answer, drawn.prompt)
+        assert len(drawn.answer.encode()) < request.max_tokens
+
+
+def test_keywords_stand_in_order_and_touch_no_kept_word() -> None:
+    for drawn in DRAWN["keywords"]:
+        pairs = json.loads(drawn.answer)
+        places = [drawn.case.caption.index(keyword) for _, keyword in pairs]
+        assert places == sorted(places)
+        assert len({keyword for _, keyword in pairs}) == len(pairs) <= 6
+        for type_, keyword in pairs:
+            assert type_ in drawn.case.types
+            assert type_ != drawn.case.frozen
+            kept = [word for word in drawn.case.keep if word not in ("car", "bus", "truck")]
+            assert broken_word(keyword, "", kept) is None
+
+
+def test_alternatives_are_others_or_the_users() -> None:
+    for drawn in DRAWN["alternatives"]:
+        values, (_, keyword, _) = json.loads(drawn.answer), drawn.changes[0]
+        assert len(set(values)) == len(values) > 0
+        assert keyword not in values
+        assert not drawn.values or tuple(values) == drawn.values
+
+
+def test_rewriting_makes_the_changes_and_no_other() -> None:
+    seen = 0
+    for drawn in DRAWN["rewrite"]:
+        before, after = facts(drawn.case.caption), facts(json.loads(drawn.answer))
+        assert re.search(r"\ba [aeiou]|\ban [^aeiou]", drawn.answer) is None, drawn.answer
+        if not built_in(drawn):
+            continue
+        seen += 1
+        assert (before.people, before.trees) == (after.people, after.trees)
+        types = {type_ for type_, *_ in drawn.changes}
+        assert (before.weather != after.weather) == ("weather" in types)
+        assert (before.time != after.time) == ("time" in types)
+        assert (before.material != after.material) == ("background" in types)
+        assert (before.vehicles != after.vehicles) == ("colour" in types)
+        assert [kind for _, kind in before.vehicles] == [kind for _, kind in after.vehicles]
+        assert same_facts(drawn.answer, drawn.answer)
+        assert not same_facts(json.dumps(drawn.case.caption), drawn.answer)
+    assert seen > 10
+
+
+def test_apply_mends_the_sentence() -> None:
+    caption = "at sunset a red car and a blue car are on an icy road."
+    changes = [("time", "at sunset", "night"), ("colour", "red car", "blue"), ("colour", "blue car", "orange car")]
+    assert apply(caption, changes) == "at night a blue car and an orange car are on an icy road."
+    assert apply("a bus during the day", [("time", "during the day", "in the morning")]) == "a bus in the morning"
+    assert article_fixed("an orange bus, orange walls", "orange", "red") == "a red bus, red walls"
+    assert [phrase_of(t) for t in ("day", "night", "at dusk")] == ["during the day", "at night", "at dusk"]
+
+
+def test_rows_share_their_head_and_only_answers_are_learnt(tmp_path: Path) -> None:
+    from counterfactory.export.pocket import llama
+
+    tokenizer = llama.byte_tokenizer(["a prompt", '["an answer"]'], 300)
+    head, rows, labels = llama.encode(tokenizer, DRAWN["alternatives"][:5])
+    for drawn, row, wanted in zip(DRAWN["alternatives"], rows, labels, strict=False):
+        text = tokenizer.decode([*head.tolist(), *row.tolist()], skip_special_tokens=True)
+        assert text == drawn.prompt + drawn.answer
+        answer = wanted[wanted >= 0].tolist()
+        assert tokenizer.decode(answer, skip_special_tokens=True) == drawn.answer
+        assert answer[-1] == llama.END
+
+
+def test_a_shared_head_changes_no_loss() -> None:
+    from counterfactory.export.pocket import llama
+
+    tokenizer = llama.byte_tokenizer(["a prompt"], 280)
+    model = llama.build(tokenizer.get_vocab_size())
+    head, rows, labels = llama.encode(tokenizer, DRAWN["alternatives"][:3])
+    whole = torch.cat([head.expand(3, -1), rows], 1)
+    masked = torch.cat([torch.full((3, len(head)), -100), labels], 1)
+    with torch.no_grad():
+        expected = model(input_ids=whole, labels=masked).loss * (labels >= 0).sum()
+        assert torch.allclose(llama.answer_loss(model, head, rows, labels), expected, rtol=1e-4)
+
+
+def test_the_file_says_what_the_model_says(tmp_path: Path) -> None:
+    openvino_genai = pytest.importorskip("openvino_genai")
+    from counterfactory.export.pocket import llama
+    from counterfactory.export.pocket.gguf import rope_order, write_gguf
+
+    rng = np.random.default_rng(0)
+    weight = rng.normal(size=(12, 3)).astype(np.float32)
+    slow = np.stack([weight[head * 6 + half * 3 + i] for head in range(2) for i in range(3) for half in range(2)])
+    assert np.array_equal(rope_order(weight, 2), slow)
+
+    tokenizer = llama.byte_tokenizer([e.prompt for e in DRAWN["rewrite"]], 400)
+    model = llama.build(tokenizer.get_vocab_size()).eval()
+    with torch.no_grad():
+        for name, value in model.named_parameters():  # fresh weights repeat one token for ever
+            value.mul_(1.0 if "norm" in name else 6.0)
+    file = tmp_path / "llm.gguf"
+    write_gguf(model, tokenizer, file, special=len(llama.SPECIAL), end=llama.END)
+    pipeline = open_pipeline(file, "f32", threads=1)
+    config = openvino_genai.GenerationConfig()
+    config.do_sample, config.apply_chat_template, config.ignore_eos, config.max_new_tokens = False, False, True, 8
+    for drawn in DRAWN["rewrite"][:6]:
+        ids = tokenizer.encode(drawn.prompt).ids
+        assert pipeline.get_tokenizer().encode(drawn.prompt).input_ids.data[0].tolist() == ids
+        ours = model.generate(torch.tensor([ids]), max_new_tokens=8, min_new_tokens=8, do_sample=False)[0, len(ids) :]
+        assert len(set(ours.tolist())) > 2
+        text = tokenizer.decode(ours.tolist()).replace("\ufffd", "")  # GenAI leaves out what is no UTF-8
+        assert pipeline.generate([drawn.prompt], [config])[0].m_generation_ids[0] == text
+
+    model.config.tie_word_embeddings = False
+    with pytest.raises(ValueError, match="tied"):
+        write_gguf(model, tokenizer, file, special=3, end=0)

@@ -1,0 +1,262 @@
+"""The packed networks as torch modules again: the same numbers as the engine's plans, or a refusal that says why."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from torch import nn
+
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.runtime.openvino import open_session
+from counterfactory.engine.runtime.session import Array
+from counterfactory.export import graphs
+from counterfactory.export.pocket import llama, pack, vae
+from counterfactory.export.pocket.gguf import write_gguf
+from counterfactory.export.pocket.parameters import FILE, constants, find, record, restore_into
+from counterfactory.export.pocket.restore import (
+    restore_blip2,
+    restore_clip,
+    restore_denoiser,
+    restore_llm,
+    restore_vae,
+)
+
+WEIGHTS = load_profile("pocket").models.path
+CAPTION = "a clear street at noon, a red car on the road. a blue truck stands in front of brick buildings."
+
+
+def engine(plan: str, feeds: Mapping[str, Array], **sizes: tuple[int, int]) -> list[Array]:
+    """What the engine's own session makes of the feeds, in f32."""
+    batch = len(next(iter(feeds.values())))
+    session = open_session(WEIGHTS / f"{plan}.xml", batch=batch, precision="f32", sizes=sizes)
+    return list(session.run(feeds).values())
+
+
+def assert_near(found: torch.Tensor, reference: Array) -> None:
+    """Within 1e-3 of the reference's spread; a flat reference would prove nothing."""
+    spread = float(reference.std())
+    assert spread > 1e-2 * max(1.0, float(np.abs(reference.mean())))
+    assert float(np.abs(found.numpy() - reference).max()) <= 1e-3 * float(np.abs(reference).max())
+
+
+@pytest.fixture(scope="module")
+def picture() -> Array:
+    """A street, float32 [1, 3, 128, 128] in -1..1: noise would leave most of a network idle."""
+    image, _ = render(sample_scene(np.random.default_rng(8)))
+    return np.asarray(image.transpose(2, 0, 1)[None] / 127.5 - 1, np.float32)
+
+
+@torch.no_grad()
+def test_the_autoencoder_is_the_engines(picture: Array) -> None:
+    model = restore_vae(WEIGHTS)
+    latents = engine("vae_encoder", {"pixel_values": picture}, pixel_values=(128, 128))[0]
+    assert_near(graphs.VaeEncoder(model)(torch.from_numpy(picture)), latents)
+    pixels = engine("vae_decoder", {"latents": latents}, latents=(32, 32))[0]
+    assert_near(graphs.VaeDecoder(model)(torch.from_numpy(latents)), pixels)
+
+
+@torch.no_grad()
+def test_clip_is_the_engines(picture: Array) -> None:
+    model, tokenizer = restore_clip(WEIGHTS)
+    ids = np.array([e.ids for e in tokenizer.encode_batch([CAPTION, ""])], np.int64)
+    states, embeds = engine("clip_text", {"input_ids": ids})
+    found = graphs.ClipTextEncoder(model)(torch.from_numpy(ids))
+    assert_near(found[0], states)
+    assert_near(found[1], embeds)
+    seen = engine("clip_image", {"pixel_values": picture})[0]
+    assert_near(graphs.ClipImageEncoder(model)(torch.from_numpy(picture)), seen)
+    assert 1 < float(model.logit_scale.exp()) < 1000  # it stands in no graph, and is not the initial value
+    assert float(model.logit_scale) != pytest.approx(model.config.logit_scale_init_value, abs=1e-4)
+
+
+@torch.no_grad()
+def test_the_denoiser_is_the_engines() -> None:
+    model = restore_denoiser(WEIGHTS)
+    rng = np.random.default_rng(3)
+    edges = (rng.random((2, 1, 128, 128)) < 0.1).astype(np.float32)
+    feeds = {
+        "latents": rng.standard_normal((2, 4, 32, 32)).astype(np.float32),
+        "timestep": np.array([40, 820]),
+        "text": rng.standard_normal((2, 64, 192)).astype(np.float32),
+    }
+    scale = np.array([1.3, 0.7], np.float32)
+    hint = engine("hint", {"hint": edges}, hint=(128, 128))[0]
+    rest = {"hint_embedding": hint, "control_scale": scale}
+    wanted = engine("denoiser", {**feeds, **rest}, latents=(32, 32), hint_embedding=(32, 32))[0]
+    arguments = [torch.from_numpy(value) for value in (*feeds.values(), edges, scale)]
+    assert_near(model(*arguments), wanted)
+
+
+@torch.no_grad()
+def test_blip2_is_the_engines(picture: Array) -> None:
+    model, tokenizer = restore_blip2(WEIGHTS)
+    queries = engine("blip2_vision", {"pixel_values": picture})[0]
+    assert_near(graphs.Blip2Vision(model)(torch.from_numpy(picture)), queries)
+    ids = np.array([[tokenizer.token_to_id("<s>"), *tokenizer.encode(CAPTION).ids]])
+    embeds = np.concatenate([queries, np.load(WEIGHTS / "opt_embeddings.npy").astype(np.float32)[ids]], 1)
+    config = model.config.text_config
+    empty = np.zeros(
+        (1, config.num_hidden_layers, config.num_attention_heads, 0, config.hidden_size // config.num_attention_heads),
+        np.float32,
+    )
+    feeds = {"inputs_embeds": embeds, "position_ids": np.arange(embeds.shape[1])[None]}
+    logits = engine("opt_decoder", {**feeds, "past_keys": empty, "past_values": empty})[0]
+    # transformers' own way from pixels to logits, not the graph's.
+    all_ids = torch.cat([torch.full((1, queries.shape[1]), model.config.image_token_index), torch.from_numpy(ids)], 1)
+    out = model(torch.from_numpy(picture), input_ids=all_ids, attention_mask=torch.ones_like(all_ids))
+    assert_near(out.logits[:, -1], logits)
+
+
+def test_a_written_language_model_is_read_back(tmp_path: Path) -> None:
+    tokenizer = llama.byte_tokenizer(["a red car on a clear street.", "Keywords: none"] * 4, 300)
+    model = llama.build(tokenizer.get_vocab_size())
+    write_gguf(model, tokenizer, tmp_path / "llm.gguf", special=len(llama.SPECIAL), end=llama.END)
+    found, told = restore_llm(tmp_path)
+    names = dict(model.named_parameters())
+    for name, parameter in found.named_parameters():
+        wanted = names[name].half().float() if parameter.ndim == 2 else names[name]
+        assert torch.equal(parameter, wanted), name
+    for text in ("a red car on a clear street.", "12 Keywords:\n\n", "naïve <|im_start|>"):
+        assert told.encode(text).ids == tokenizer.encode(text).ids
+    assert told.decode([0, 1, 2]) == tokenizer.decode([0, 1, 2])
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, nn.Module]:
+    """An autoencoder of seeded weights, packed as a trained one is: factors beside its layers are folded away."""
+    model, folder = vae.build(), tmp_path_factory.mktemp("packed")
+    with pytest.MonkeyPatch.context() as patch:
+        model.register_to_config(scaling_factor=1.7)
+        patch.setattr(pack, "load_vae", lambda _: model)
+        pack.pack_vae(folder / "nothing", folder)
+    return folder, model
+
+
+def test_what_is_packed_can_be_restored(packed: tuple[Path, nn.Module]) -> None:
+    folder, model = packed
+    found = restore_vae(folder)
+    assert found.config.scaling_factor == 1.7
+    wanted = dict(model.named_parameters())
+    for name, parameter in found.named_parameters():
+        torch.testing.assert_close(parameter, wanted[name], rtol=2e-3, atol=3e-4, msg=lambda m, n=name: f"{n}: {m}")
+
+
+@pytest.fixture
+def copy(packed: tuple[Path, nn.Module], tmp_path: Path) -> Path:
+    """The packed folder, to be spoiled."""
+    return Path(shutil.copytree(packed[0], tmp_path / "copy"))
+
+
+def spoiled(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    everything = json.loads((folder / FILE).read_text())
+    change(everything)
+    (folder / FILE).write_text(json.dumps(everything))
+
+
+def swapped(everything: dict[str, Any]) -> None:
+    """Two biases of one size changed places: every constant is there and fits."""
+    placed = everything["vae"]["placed"]["vae_encoder.xml"]
+    one, two = "encoder.layers.0.bias", "encoder.layers.1.bias"
+    two = next(name for name in placed if name.endswith("bias") and name != one)
+    placed[one], placed[two] = placed[two], placed[one]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda e: e.pop("vae"), "knows nothing of vae"),
+        (lambda e: e.update(vae=7), "damaged"),
+        (lambda e: e["vae"].pop("check"), "damaged"),
+        (lambda e: e["vae"]["config"].update(scaling_factor=1.0), "damaged"),
+        (lambda e: e["vae"]["placed"].pop("vae_decoder.xml"), "damaged"),
+        (swapped, "damaged"),
+    ],
+)
+def test_a_damaged_map_is_refused(copy: Path, change: Callable[[dict[str, Any]], object], says: str) -> None:
+    spoiled(copy, change)
+    with pytest.raises(CounterfactoryError, match=says):
+        restore_vae(copy)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"vae":{"check":NaN}}', "\x00"])
+def test_a_map_that_is_none_is_refused(copy: Path, text: str) -> None:
+    (copy / FILE).write_text(text)
+    with pytest.raises(CounterfactoryError, match=FILE):
+        restore_vae(copy)
+
+
+def test_a_missing_map_is_named(copy: Path) -> None:
+    (copy / FILE).unlink()
+    with pytest.raises(CounterfactoryError, match="is missing: only models packed with it"):
+        restore_vae(copy)
+
+
+@pytest.mark.parametrize("name", ["vae_decoder.bin", "vae_encoder.xml"])
+def test_a_map_of_other_weights_is_refused(copy: Path, name: str) -> None:
+    file = copy / name
+    file.write_bytes(file.read_bytes()[:-8] + b"\0" * 7 + b"\n")
+    with pytest.raises(CounterfactoryError, match="is of other files of vae"):
+        restore_vae(copy)
+
+
+def test_a_map_of_another_module_is_refused(copy: Path) -> None:
+    with pytest.raises(CounterfactoryError, match="does not suit the module of vae"):
+        restore_into("vae", vae.build().encoder, copy)
+
+
+def test_a_parameter_that_stands_nowhere_is_refused(copy: Path) -> None:
+    before = (copy / FILE).read_text()
+    other = {"layer.weight": torch.randn(32, 32, 3, 3)}
+    with pytest.raises(
+        CounterfactoryError, match=r"other: layer\.weight \[32, 32, 3, 3\] stands in none of vae_encoder"
+    ):
+        record("other", other, copy, ("vae_encoder.xml",))
+    assert (copy / FILE).read_text() == before
+
+
+VALUES = st.floats(-4, 4, width=16).filter(lambda v: v == 0 or abs(v) > 2**-8)
+
+
+@settings(max_examples=60)
+@given(
+    arrays.arrays(np.float16, arrays.array_shapes(min_dims=2, max_dims=2, min_side=3, max_side=6), elements=VALUES),
+    st.sampled_from([0.5, 1.0, 1.4417, 2.0, 3.0]),
+    st.sampled_from([0.0, -1.0]),
+    st.booleans(),
+    st.integers(0, 2**31),
+)
+def test_a_constant_is_found_through_what_was_folded_into_it(
+    values: np.ndarray[Any, Any], scale: float, offset: float, transposed: bool, seed: int
+) -> None:
+    """Among decoys of its size; what comes back is the parameter, whichever of equal constants was taken."""
+    parameter = values.astype(np.float32)
+    made = (parameter * np.float32(scale) + np.float32(offset)).astype(np.float16).astype(np.float32)
+    rng = np.random.default_rng(seed)
+    decoys = {("file", f"decoy{i}"): rng.standard_normal(made.shape).astype(np.float32) for i in range(3)}
+    held = {**decoys, ("file", "made"): (made.T if transposed else made)[None]}
+    place = find(parameter, held)
+    if parameter.std() == 0 and (scale, offset) != (1.0, 0.0):
+        return  # a flat parameter says nothing about a fold, and may be refused
+    assert place is not None
+    back = place.parameter(held[place.file, place.constant], parameter.shape)
+    np.testing.assert_allclose(back, parameter, rtol=2**-9, atol=2**-9 * (1 + abs(offset)))
+
+
+def test_every_constant_has_a_name_of_its_own() -> None:
+    """The map names constants; two of one name would hide each other."""
+    for file in sorted(WEIGHTS.glob("*.xml")):
+        names = [name for name, _ in constants(file)]
+        assert len(names) == len(set(names)), file.name

@@ -1,0 +1,181 @@
+"""Chat templates and the prompts of the questions, against the published templates and the grammars of the answers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from counterfactory.engine.edit import EDIT_TYPES, Edit
+from counterfactory.engine.language import questions as llm
+from counterfactory.engine.language.chat import LANCE_TYPES, ChatPrompts, Prompts, Style, chatml, llama2, prompts
+from counterfactory.engine.language.grammar import (
+    alternatives_grammar,
+    edited_grammar,
+    keywords_grammar,
+    values_grammar,
+)
+from counterfactory.engine.tasks.words import allowed_alternatives, apart, fault, spans
+
+TASK = "classify the animal"
+CAPTION = "a horse in front of a red barn in the rain."
+ALL_TYPES = tuple(dict.fromkeys((*EDIT_TYPES, *LANCE_TYPES)))
+STYLES: tuple[Style, ...] = ("llama2", "chatml")
+
+
+def turns_of(prompt: str, style: Style) -> list[str]:
+    """What is said in a prompt: system, then user and model by turns; read by the templates' own marks."""
+    if style == "chatml":
+        said = re.findall(r"<\|im_start\|>(?:system|user|assistant)\n(.*?)(?:<\|im_end\|>\n|$)", prompt, re.DOTALL)
+        return [str(x) for x in said]
+    inner = re.findall(r"<s>\[INST\] (.*?) \[/INST\] Answer:\n(.*?)(?: </s>|$)", prompt, re.DOTALL)
+    system, first = inner[0][0].removeprefix("<<SYS>>\n").split("\n<</SYS>>\n\n")
+    return [system, first, *itertools.chain(inner[0][1:], *inner[1:])]
+
+
+def asked(
+    written: Prompts, kind: str, task: str = TASK, caption: str = CAPTION, keep: Sequence[str] = ("horse",)
+) -> str:
+    if kind == "keywords":
+        return written.keywords_prompt(task, EDIT_TYPES, keep, caption)
+    if kind == "alternatives":
+        return written.alternatives_prompt(task, keep, caption, "weather", "in the rain")
+    if kind == "values":
+        return written.alternatives_prompt(task, keep, caption, "weather", "in the rain", ("in the snow", "foggy"))
+    return written.rewrite_prompt(task, keep, caption, [("in the rain", "in the snow")])
+
+
+MARKS = [
+    "<s>",
+    "</s>",
+    "[INST]",
+    "[/INST]",
+    "<|im_end|>",
+    "<|",
+    "|>",
+    "<<SYS>>",
+    "<",
+    "|",
+    ">",
+    "s",
+    "im_end",
+    "\n",
+    '"',
+]
+KINDS = ("keywords", "alternatives", "values", "rewrite")
+
+
+def test_llama2_is_metas_template() -> None:
+    # As the reference code and the tokenizer's own template write it, but for where the answers begin.
+    assert llama2("S", [("u1", "a1"), ("u2", "a2")], "u3") == (
+        "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nu1 [/INST] Answer:\na1 </s>"
+        "<s>[INST] u2 [/INST] Answer:\na2 </s>"
+        "<s>[INST] u3 [/INST] Answer:\n"
+    )
+    assert llama2("S", [], "u") == "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nu [/INST] Answer:\n"
+
+
+def test_chatml_is_its_template() -> None:
+    assert chatml("S", [("u1", "a1")], "u2") == (
+        "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nu1<|im_end|>\n<|im_start|>assistant\na1<|im_end|>\n"
+        "<|im_start|>user\nu2<|im_end|>\n<|im_start|>assistant\n"
+    )
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_prompt_has_the_task_one_example_and_the_question(style: Style, kind: str) -> None:
+    system, example, answer, question, *begun = turns_of(asked(prompts(style), kind), style)
+    assert TASK in system
+    assert begun in ([], [""])
+    assert CAPTION in question
+    assert CAPTION not in example
+    assert "Keep: horse" in question
+    lines = [re.findall(r"^(\w+): ", text, re.MULTILINE) for text in (example, question)]
+    assert lines[0] == lines[1] != [], "the question is asked in the example's form"
+    assert json.dumps(json.loads(answer), ensure_ascii=False, separators=(",", ":")) == answer
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_the_same_stands_first(style: Style, kind: str) -> None:
+    written = prompts(style)
+    one, other = (asked(written, kind, caption=c, keep=k) for c, k in ((CAPTION, ("horse",)), ("a cat.", ("cat",))))
+    shared = next(i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    assert one[:shared].endswith("Keep: ")
+    assert shared > len(one) / 2
+
+
+def example_of(prompt: str) -> tuple[dict[str, str], str]:
+    _, example, answer, *_ = turns_of(prompt, "chatml")
+    return dict(re.findall(r"^(\w+): (.*)$", example, re.MULTILINE)), answer
+
+
+@pytest.mark.parametrize("types", [EDIT_TYPES, LANCE_TYPES, *[(type_,) for type_ in ALL_TYPES]])
+def test_example_keywords_are_an_answer(types: tuple[str, ...]) -> None:
+    fields, answer = example_of(prompts("chatml").keywords_prompt(TASK, types, (), CAPTION))
+    keep = () if fields["Keep"] == "nothing" else (fields["Keep"],)
+    assert keywords_grammar(types, spans(fields["Caption"], 4, keep), 8).allows(answer)
+    pairs = llm.read_keywords(answer)
+    assert {type_ for type_, _ in pairs} <= set(types)
+    assert apart(fields["Caption"], pairs) == pairs, "they stand in the caption's order and overlap nowhere"
+
+
+@pytest.mark.parametrize("type_", ALL_TYPES)
+def test_example_alternatives_are_an_answer_of_the_type(type_: str) -> None:
+    plain, among = (
+        prompts("chatml").alternatives_prompt(TASK, (), CAPTION, type_, "horse", values) for values in ((), ("a", "b"))
+    )
+    fields, answer = example_of(plain)
+    found = llm.read_alternatives(answer)
+    keep = () if fields["Keep"] == "nothing" else (fields["Keep"],)
+    assert alternatives_grammar(fields["Words"], 4).allows(answer)
+    assert allowed_alternatives(found, fields["Words"], keep) == tuple(found)
+    assert fields["Words"] in fields["Caption"]
+    assert f"only the {type_} (" in plain
+    chosen, picked = example_of(among)
+    assert values_grammar(chosen["Values"].split(", ")).allows(picked)
+
+
+def test_the_example_caption_is_rewritten_by_the_rules() -> None:
+    fields, answer = example_of(asked(prompts("chatml"), "rewrite"))
+    changes = [tuple(change.split(" -> ")) for change in fields["Changes"].split("; ")]
+    pairs = [(old, new) for old, new in changes]
+    assert edited_grammar(fields["Caption"], pairs).allows(answer)
+    edits = [Edit("other", old, new) for old, new in pairs]
+    assert fault(fields["Caption"], llm.read_caption(answer), edits, (fields["Keep"],)) is None
+
+
+def test_typed_edits_are_asked_one_type_at_a_time() -> None:
+    written = prompts("llama2")
+    seen = set()
+    for type_ in LANCE_TYPES:
+        prompt = written.keywords_prompt(TASK, (type_,), ("horse",), CAPTION)
+        _, example, answer, *_ = turns_of(prompt, "llama2")
+        assert re.findall(r"^- (\w+): ", example, re.MULTILINE) == [type_]
+        assert [t for t, _ in llm.read_keywords(answer)] == [type_]
+        seen.add(answer)
+    assert len(seen) == len(LANCE_TYPES)
+
+
+@pytest.mark.parametrize("style", STYLES)
+@given(text=st.lists(st.sampled_from(MARKS)).map("".join))
+def test_no_word_of_a_user_ends_a_turn(style: Style, text: str) -> None:
+    written = prompts(style)
+    marks = re.compile(r"</?s>|\[/?INST\]|<</?SYS>>|<\|im_\w+\|>")
+    plain = marks.findall(written.rewrite_prompt("x", ("x",), "x", [("x", "x")]))
+    hostile = written.rewrite_prompt(text, (text,), text, [(text, text)])
+    assert marks.findall(hostile) == plain
+    assert marks.findall(written.alternatives_prompt(text, (text,), text, text, text, (text,))) == plain
+    assert marks.findall(written.keywords_prompt(text, (text,), (text,), text)) == plain
+
+
+def test_pocket_prompts_are_those_it_was_trained_on() -> None:
+    written = prompts("pocket")
+    assert not isinstance(written, ChatPrompts)
+    assert asked(written, "keywords") == llm.keywords_prompt(TASK, EDIT_TYPES, ("horse",), CAPTION)

@@ -1,0 +1,238 @@
+"""Grammars against tables, against slow oracles, and against the other engine that reads them (llguidance)."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from counterfactory.engine.language.ebnf import to_ebnf
+from counterfactory.engine.language.grammar import (
+    Grammar,
+    alternatives_grammar,
+    edited_grammar,
+    keywords_grammar,
+    text_grammar,
+    values_grammar,
+)
+
+KEYWORDS = keywords_grammar(("weather", "colour"), ("foggy", "red car", "it's 3.5 (a+b)", "café"), 2)
+ALTERNATIVES = alternatives_grammar("at night", 3)
+VALUES = values_grammar(("rainy", "Snowy", "very (very) dark"))
+TEXT = text_grammar(12, "an été")
+EDITED = edited_grammar("a red car on a street at sunset.", [("at sunset", "night"), ("red car", "orange car")])
+
+ACCEPTED = [
+    (KEYWORDS, '[["none","none"]]'),
+    (EDITED, '"an orange car on a street at night."'),
+    (EDITED, '"the orange car on a street during night."'),
+    (EDITED, '"orange car on a street at the night."'),
+    (KEYWORDS, '[["weather","foggy"]]'),
+    (KEYWORDS, '[["weather","foggy"],["colour","red car"]]'),
+    (KEYWORDS, '[["colour","it\'s 3.5 (a+b)"]]'),
+    (KEYWORDS, '[["weather","café"]]'),
+    (ALTERNATIVES, '["at noon"]'),
+    (ALTERNATIVES, '["at"]'),
+    (ALTERNATIVES, '["at nigh"]'),
+    (ALTERNATIVES, '["at nights"]'),
+    (ALTERNATIVES, '["at night time"]'),
+    (ALTERNATIVES, '["at-night"]'),
+    (ALTERNATIVES, '["during the day","in bright light","dawn"]'),
+    (VALUES, '["rainy"]'),
+    (VALUES, '["Snowy"]'),
+    (VALUES, '["rainy","very (very) dark"]'),
+    (VALUES, '["rainy","Snowy","very (very) dark"]'),
+    (TEXT, '"a red car."'),
+    (TEXT, '"un été, oui"'),
+    (TEXT, '"x"'),
+]
+REJECTED = [
+    (KEYWORDS, "[]"),
+    (EDITED, '"a red car on a street at night."'),
+    (EDITED, '"a orange car on a street at night."'),
+    (EDITED, '"an orange car on the street at night."'),
+    (EDITED, '"an orange car car on a street at night."'),
+    (EDITED, '"an orange bus on a street at night."'),
+    (EDITED, '"an orange car on a street at night. snow falls."'),
+    (KEYWORDS, '[["weather","fog"]]'),
+    (KEYWORDS, '[["place","foggy"]]'),
+    (KEYWORDS, '[["weather","it\'s 3x5 (a+b)"]]'),
+    (KEYWORDS, '[["weather", "foggy"]]'),
+    (KEYWORDS, '[["weather","foggy"],["weather","foggy"],["weather","foggy"]]'),
+    (KEYWORDS, '[["weather","foggy"]'),
+    (KEYWORDS, '[["weather","foggy"],]'),
+    (ALTERNATIVES, '["at night"]'),
+    (ALTERNATIVES, '["at noon","at night"]'),
+    (ALTERNATIVES, '["at night "]'),
+    (ALTERNATIVES, '["At Night"]'),
+    (ALTERNATIVES, "[]"),
+    (ALTERNATIVES, '[""]'),
+    (ALTERNATIVES, '["a","b","c","d"]'),
+    (ALTERNATIVES, '["a  b"]'),
+    (ALTERNATIVES, '["-a"]'),
+    (ALTERNATIVES, '["a1"]'),
+    (VALUES, "[]"),
+    (VALUES, '["rainy","rainy"]'),
+    (VALUES, '["Snowy","rainy"]'),
+    (VALUES, '["snowy"]'),
+    (TEXT, '""'),
+    (TEXT, '"a red car is"'[:-1]),
+    (TEXT, '"thirteen char"'),
+    (TEXT, '"a "b" c"'),
+    (TEXT, '"a\\nb"'),
+    (TEXT, '"na\u00efve"'),
+    (TEXT, "a red car"),
+]
+
+
+def accepted_by_llguidance(grammar: Grammar, text: str) -> bool:
+    llguidance = pytest.importorskip("llguidance")
+    tokenizer = llguidance.LLTokenizer("byte")
+    matcher = llguidance.LLMatcher(tokenizer, llguidance.LLMatcher.grammar_from_regex(grammar.pattern))
+    assert not matcher.get_error(), matcher.get_error()
+    tokens = list(text.encode())
+    return matcher.try_consume_tokens(tokens) == len(tokens) and bool(matcher.is_accepting())
+
+
+@pytest.mark.parametrize(("grammar", "answer"), ACCEPTED)
+def test_accepts(grammar: Grammar, answer: str) -> None:
+    assert grammar.allows(answer)
+    assert accepted_by_llguidance(grammar, answer)
+    json.loads(answer)
+    assert len(answer.encode()) <= grammar.longest_bytes
+
+
+@pytest.mark.parametrize(("grammar", "answer"), REJECTED)
+def test_rejects(grammar: Grammar, answer: str) -> None:
+    assert not grammar.allows(answer)
+    assert not accepted_by_llguidance(grammar, answer)
+
+
+words = st.text("abc", min_size=1, max_size=3)
+phrases = st.lists(words, min_size=1, max_size=3).flatmap(
+    lambda parts: st.lists(st.sampled_from(" -"), min_size=len(parts) - 1, max_size=len(parts) - 1).map(
+        lambda joins: parts[0] + "".join(j + p for j, p in zip(joins, parts[1:], strict=True))
+    )
+)
+
+
+@settings(max_examples=300)
+@given(phrases, phrases)
+@example("a", "a a")
+@example("a a", "a")
+@example("ab", "ab-c")
+@example("a-b", "a b")
+def test_an_alternative_is_any_phrase_but_the_keyword(keyword: str, value: str) -> None:
+    assert alternatives_grammar(keyword, 1).allows(f'["{value}"]') == (value != keyword)
+
+
+@settings(max_examples=200)
+@given(st.text(max_size=12).filter(lambda k: k.strip()), st.data())
+def test_no_answer_repeats_the_keyword_whatever_its_letters(keyword: str, data: st.DataObject) -> None:
+    grammar = alternatives_grammar(keyword, 2)
+    answer = data.draw(st.from_regex(grammar.pattern, fullmatch=True))
+    for value in json.loads(answer):
+        assert value.strip().casefold() != keyword.strip().casefold()
+        assert re.fullmatch("[a-z]+([ -][a-z]+)*", value)
+    assert len(answer.encode()) <= grammar.longest_bytes
+
+
+plain_text = st.text(st.characters(exclude_characters='"\\', exclude_categories=["C", "Z"]), min_size=1, max_size=8)
+
+
+@settings(max_examples=100)
+@given(st.lists(plain_text, min_size=1, max_size=4, unique=True), st.data())
+def test_values_come_out_as_they_went_in(values: list[str], data: st.DataObject) -> None:
+    chosen = [v for v in values if data.draw(st.booleans())] or values
+    grammar = values_grammar(values)
+    answer = json.dumps(chosen, ensure_ascii=False, separators=(",", ":"))
+    assert grammar.allows(answer)
+    assert len(answer.encode()) <= grammar.longest_bytes
+    spans_grammar = keywords_grammar(["other"], values, 3)
+    pairs = json.dumps([["other", v] for v in values[:3]], ensure_ascii=False, separators=(",", ":"))
+    assert spans_grammar.allows(pairs)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: keywords_grammar([], ["a"], 1),
+        lambda: keywords_grammar(["a"], [], 1),
+        lambda: keywords_grammar(["a"], ["b"], 0),
+        lambda: keywords_grammar(["a"], ['b"'], 1),
+        lambda: keywords_grammar(["a"], ["b\\"], 1),
+        lambda: alternatives_grammar(" ", 1),
+        lambda: alternatives_grammar("a", 0),
+        lambda: values_grammar([]),
+        lambda: values_grammar(["a\nb"]),
+        lambda: text_grammar(0),
+    ],
+)
+def test_what_cannot_be_answered_is_refused(make: object) -> None:
+    assert callable(make)
+    with pytest.raises(ValueError, match=r"\w"):
+        make()
+
+
+# What GenAI is given
+
+
+def expanded(ebnf: str) -> str:
+    """The regular expression of an EBNF whose rules do not recurse: each rule put in its place."""
+    rules = dict(line.split(" ::= ", 1) for line in ebnf.splitlines())
+
+    def body(name: str) -> str:
+        pattern = ""
+        for token in re.findall(r'"(?:\\.|[^"\\])*"|\[[^\]]*\]|part\d+|\{\d+,\d+\}|[()|?*+]| ', rules[name]):
+            if token[0] == '"':
+                text = re.sub(r"\\(.)", r"\1", token[1:-1])
+                pattern += f"(?:{re.escape(text)})"
+            elif token[0] == "(":
+                pattern += "(?:"
+            elif token[0] == "p":
+                pattern += f"(?:{body(token)})"
+            else:
+                pattern += token.strip()
+        return pattern
+
+    return body("root")
+
+
+@pytest.mark.parametrize(("grammar", "answer"), ACCEPTED)
+def test_ebnf_accepts(grammar: Grammar, answer: str) -> None:
+    assert re.fullmatch(expanded(to_ebnf(grammar.pattern)), answer)
+
+
+@pytest.mark.parametrize(("grammar", "answer"), REJECTED)
+def test_ebnf_rejects(grammar: Grammar, answer: str) -> None:
+    assert not re.fullmatch(expanded(to_ebnf(grammar.pattern)), answer)
+
+
+@given(phrases, st.text("abc -", max_size=8))
+def test_ebnf_says_what_the_expression_says(keyword: str, said: str) -> None:
+    grammar = alternatives_grammar(keyword, 2)
+    assert bool(re.fullmatch(expanded(to_ebnf(grammar.pattern)), f'["{said}"]')) == grammar.allows(f'["{said}"]')
+
+
+@given(st.lists(st.text("ab -\\'(|)", min_size=1, max_size=5), min_size=1, max_size=5), st.integers(0, 9))
+def test_a_choice_is_each_of_its_texts_and_nothing_else(texts: list[str], at: int) -> None:
+    texts = [text.replace("\\", "") or "a" for text in texts]
+    grammar = keywords_grammar(["x"], texts, 1)
+    ebnf = expanded(to_ebnf(grammar.pattern))
+    for text in [*texts, texts[at % len(texts)] + "a", texts[at % len(texts)][:-1]]:
+        answer = f'[["x","{text}"]]'
+        assert grammar.allows(answer) == (text in texts)
+        assert bool(re.fullmatch(ebnf, answer)) == (text in texts)
+
+
+def test_what_stands_twice_is_one_rule() -> None:
+    assert to_ebnf(KEYWORDS.pattern).count("red car") == 1
+
+
+@pytest.mark.parametrize("pattern", ["a)", "(?:a", "*a", "a**"])
+def test_ebnf_refuses_what_is_no_expression(pattern: str) -> None:
+    with pytest.raises(ValueError, match=r"unmatched|closed|count"):
+        to_ebnf(pattern)

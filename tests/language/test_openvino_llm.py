@@ -1,0 +1,330 @@
+"""The language model on a CPU against transformers, token by token, and its running batch against one row at a time."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.edit import STREET_TYPES
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.language import answers, openvino_llm, running_batch
+from counterfactory.engine.language.answers import Answers
+from counterfactory.engine.language.chat import prompts
+from counterfactory.engine.language.grammar import (
+    alternatives_grammar,
+    edited_grammar,
+    keywords_grammar,
+    text_grammar,
+    values_grammar,
+)
+from counterfactory.engine.language.llama import Llama
+from counterfactory.engine.language.openvino_llm import OpenVinoLlm
+from counterfactory.engine.language.questions import alternatives_prompt, keywords_prompt, rewrite_prompt
+from counterfactory.engine.language.request import Request
+from counterfactory.engine.language.running_batch import step_width
+from counterfactory.engine.language.token_filter import TokenFilter, Vocabulary, allowed
+from counterfactory.engine.tasks.words import spans
+from counterfactory.export.llama_steps import write_llama
+from counterfactory.export.llm import write_for_cpu
+from counterfactory.export.pocket import llama
+from counterfactory.export.pocket.restore import restore_llm
+
+WEIGHTS = load_profile("pocket").models.path
+TASK = "classify the main vehicle in the image"
+CAPTIONS = (
+    "a red bus on a foggy street at night. brick buildings stand along the road. nobody is on the sidewalk.",
+    "a cloudy street during the day with a green car and a white truck. there are glass buildings on both sides.",
+    "an orange truck on a snowy street at sunset. two people are on the sidewalk.",
+)
+WORDS = (
+    ("foggy", "at night", "red bus"),
+    ("cloudy", "during the day", "green car"),
+    ("snowy", "at sunset", "orange truck"),
+)
+
+
+@cache
+def pocket_vocabulary() -> Vocabulary:
+    return Llama(WEIGHTS / "llm", precision="f32", threads=1).vocabulary
+
+
+def questions() -> list[Request]:
+    """All three questions about three captions, by turns: several of one caption stand apart."""
+    asked = []
+    for (caption, words), keep in itertools.product(zip(CAPTIONS, WORDS, strict=True), (("bus",), ())):
+        grammar = keywords_grammar(STREET_TYPES, spans(caption, 3, keep), 4)
+        asked.append(Request(keywords_prompt(TASK, STREET_TYPES, keep, caption), grammar))
+        for word in words:
+            asked.append(
+                Request(alternatives_prompt(TASK, keep, caption, "weather", word), alternatives_grammar(word, 3))
+            )
+            changes = [(word, "rainy"), (next(other for other in words if other != word), "purple")]
+            asked.append(Request(rewrite_prompt(TASK, keep, caption, changes), edited_grammar(caption, changes)))
+    return asked
+
+
+@torch.no_grad()
+def slow_answer(model: LlamaForCausalLM, tokenizer: Tokenizer, vocabulary: Vocabulary, request: Request) -> str:
+    """transformers over the whole text again for every token, the grammar's mask over its logits."""
+    prompt = tokenizer.encode(request.prompt).ids
+    answer = TokenFilter(vocabulary, request.grammar)
+    while not answer.closed and len(answer.tokens) < request.max_tokens:
+        if forced := answer.forced():
+            answer.accept(forced[0])
+            continue
+        logits = model(torch.tensor([prompt + answer.tokens])).logits[0, -1].numpy()
+        answer.accept(int(np.where(allowed(answer.mask(), len(logits)), logits, -np.inf).argmax()))
+    return answer.text
+
+
+@pytest.fixture(scope="module")
+def llm() -> OpenVinoLlm:
+    return OpenVinoLlm(WEIGHTS / "llm", precision="f32", threads=0)
+
+
+def test_every_answer_is_what_transformers_would_say(llm: OpenVinoLlm) -> None:
+    model, tokenizer = restore_llm(WEIGHTS)
+    vocabulary = pocket_vocabulary()
+    asked = questions()[::3]
+    expected = [slow_answer(model, tokenizer, vocabulary, request) for request in asked]
+    assert len(set(expected)) > len(asked) // 2
+    assert llm.generate(asked) == expected
+    assert all(request.grammar.allows(answer) for request, answer in zip(asked, expected, strict=True))
+
+
+@pytest.fixture(scope="module")
+def grouped(tmp_path_factory: pytest.TempPathFactory) -> tuple[LlamaForCausalLM, Llama]:
+    """A Llama whose queries share keys by twos, with an output matrix of its own, and its export, opened."""
+    torch.manual_seed(3)
+    tokenizer = llama.byte_tokenizer(["a red car on a street"] * 4, 290)
+    config = LlamaConfig(
+        vocab_size=tokenizer.get_vocab_size(),
+        hidden_size=48,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=128,
+        tie_word_embeddings=False,
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
+    )
+    model = LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        for name, value in model.named_parameters():  # fresh weights hardly look at the context
+            value.mul_(1.0 if "norm" in name else 8.0)
+            value.copy_(value.half().float())
+    folder = tmp_path_factory.mktemp("grouped")
+    write_llama(model, tokenizer, 0, folder)
+    return model, Llama(folder, precision="f32", threads=1)
+
+
+@settings(max_examples=20)
+@given(
+    beginning=st.integers(0, 70),
+    lengths=st.lists(st.tuples(st.integers(1, 9), st.integers(0, 7), st.integers(1, 5)), min_size=1, max_size=4),
+    seed=st.integers(0, 9),
+)
+@torch.no_grad()
+def test_logits_are_those_of_transformers_however_rows_are_cut(
+    grouped: tuple[LlamaForCausalLM, Llama], beginning: int, lengths: list[tuple[int, int, int]], seed: int
+) -> None:
+    model, session = grouped
+    rng = np.random.default_rng(seed)
+    common = rng.integers(0, 250, beginning).tolist()
+    rows = [[rng.integers(0, 250, n).tolist() for n in cut] for cut in lengths]
+    cache, read = session.rows(len(rows), 1), np.zeros(len(rows), np.int64)
+    held = session.beginning(common)
+    for piece in range(3):  # the second one leaves some rows waiting
+        runs = [row[piece] for row in rows]
+        logits = session.step(runs, held, cache, 0, read) if any(runs) else None
+        read += np.array([len(run) for run in runs])
+        for i, row in enumerate(rows):
+            if runs[i]:
+                assert logits is not None
+                text = [*common, *itertools.chain(*row[: piece + 1])]
+                expected = model(torch.tensor([text])).logits[0, -1].numpy()
+                assert np.abs(expected).max() > 0.5
+                assert np.allclose(logits[i], expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_any_rows_of_a_full_cache_can_go_on(grouped: tuple[LlamaForCausalLM, Llama]) -> None:
+    session, rng = grouped[1], np.random.default_rng(5)
+    common, runs = session.beginning([7, 8, 9]), [rng.integers(0, 250, 3).tolist() for _ in range(64)]
+    cache = session.rows(64, 1)
+    for first in (63, 47, 31, 15, 0):  # the last rows first: those that are rounded up to must not spoil others
+        session.step(runs[first:], common, cache, first, np.zeros(64 - first, np.int64))
+    for first in (0, 5, 15, 31, 47, 62, 63):
+        again = session.step([[1]] * (64 - first), common, cache, first, np.full(64 - first, 3))
+        alone = session.rows(1, 1)
+        session.step([runs[first]], common, alone, 0, np.zeros(1, np.int64))
+        expected = session.step([[1]], common, alone, 0, np.array([3]))
+        assert np.allclose(again[0], expected[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_company_changes_no_answer(precision: str) -> None:
+    from counterfactory.engine.runtime.openvino import resolve_precision
+
+    asked = questions()
+    kept = resolve_precision("auto") if precision == "bf16" else "f32"
+    llm = OpenVinoLlm(WEIGHTS / "llm", precision=kept, threads=0)
+    together = llm.generate(asked)
+    used = llm.usage
+    assert llm.generate(asked[::-1])[::-1] == together
+    alone = OpenVinoLlm(WEIGHTS / "llm", precision=kept, threads=1)
+    assert [alone.generate([request])[0] for request in asked] == together
+    assert alone.usage == used
+    assert 0 < used.generated_tokens < used.prompt_tokens
+
+
+def test_rows_come_and_go(llm: OpenVinoLlm, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = questions()
+    expected = llm.generate(asked)
+    for rows in (1, 3):
+        monkeypatch.setattr(running_batch, "MAX_ROWS", rows)
+        assert llm.generate(asked) == expected
+    monkeypatch.setattr(running_batch, "_CACHE_BYTES", 1)
+    assert llm.generate(asked[:4]) == expected[:4]
+    monkeypatch.setattr(openvino_llm, "_MAX_BEGINNINGS", 1)
+    monkeypatch.setattr(answers, "_MAX_GRAMMARS", 1)
+    assert OpenVinoLlm(WEIGHTS / "llm", precision="f32", threads=0).generate(asked) == expected
+
+
+def test_what_the_grammar_forces_is_not_asked_for(llm: OpenVinoLlm) -> None:
+    before = llm.usage
+    request = Request(rewrite_prompt(TASK, (), CAPTIONS[0], [("foggy", "clear")]), values_grammar([CAPTIONS[0]]))
+    assert llm.generate([request]) == [f'["{CAPTIONS[0]}"]']
+    assert (llm.usage - before).generated_tokens == 0
+    assert (llm.usage - before).prompt_tokens > 50
+
+
+def test_an_answer_ends_where_its_room_does(llm: OpenVinoLlm) -> None:
+    request = Request("Say what you see.\n", text_grammar(200))
+    whole = llm.generate([request])[0]
+    assert len(whole) > 20
+
+    class Short(Request):
+        max_tokens = 3  # type: ignore[assignment]
+
+    cut = llm.generate([Short(request.prompt, request.grammar), request])
+    assert cut[1] == whole
+    assert whole.startswith(cut[0])
+    assert len(cut[0]) < len(whole)
+
+
+def test_folders_that_hold_no_model_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CounterfactoryError, match=r"lacks model\.xml, model\.bin, tokenizer\.json"):
+        OpenVinoLlm(tmp_path, precision="f32", threads=1)
+    for part in ("xml", "bin"):
+        (tmp_path / f"model.{part}").write_bytes((WEIGHTS / f"vae_decoder.{part}").read_bytes())
+    (tmp_path / "tokenizer.json").write_bytes((WEIGHTS / "llm" / "tokenizer.json").read_bytes())
+    with pytest.raises(CounterfactoryError, match="no exported Llama"):
+        OpenVinoLlm(tmp_path, precision="f32", threads=1)
+    (tmp_path / "model.xml").write_text("not a graph")
+    with pytest.raises(CounterfactoryError, match="no exported Llama"):
+        OpenVinoLlm(tmp_path, precision="f32", threads=1)
+
+
+def test_prompts_beyond_the_context_are_refused(llm: OpenVinoLlm) -> None:
+    with pytest.raises(CounterfactoryError, match=r"does not fit the language model's 1024; lower \[rewrite\]"):
+        llm.generate([Request("a red car " * 600, text_grammar(5))])
+
+
+def test_llamas_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    model = llama.build(300)
+    model.config.attention_bias = True
+    with pytest.raises(ValueError, match="no biases"):
+        write_llama(model, llama.byte_tokenizer(["a"], 300), 0, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@given(st.lists(st.integers(0, 80), max_size=40))
+def test_a_step_always_reads_something(waiting: list[int]) -> None:
+    width = step_width(waiting)
+    assert width in waiting if waiting else width == 0
+    assert not any(waiting) or sum(n for n in waiting if n <= width) > 0
+
+
+def test_a_long_run_waits_for_company_and_not_for_ever() -> None:
+    assert step_width([1] * 60 + [70] * 2) == 1
+    assert step_width([1] * 10 + [70] * 50) == 70
+    assert step_width([70] * 2) == 70
+
+
+@given(st.integers(0, 10_000), st.lists(st.sampled_from(["", '["', "rainy", " dark", "no"]), max_size=3))
+def test_the_likeliest_allowed_token_is_taken(seed: int, begun: Sequence[str]) -> None:
+    vocabulary, logits = pocket_vocabulary(), np.random.default_rng(seed).normal(size=650).astype(np.float32)
+    answer = TokenFilter(vocabulary, values_grammar(["rainy", "very dark", "no"]))
+    for text in begun:
+        for token in vocabulary.tokens.tokenize_str(text):
+            if not answer.closed and allowed(answer.mask(), vocabulary.size)[token]:
+                answer.accept(token)
+    if answer.closed:
+        return
+    masked = [logit if ok else -np.inf for logit, ok in zip(logits, allowed(answer.mask(), 650), strict=True)]
+    both = Answers(vocabulary, 2).likeliest([answer, answer.clone()], np.stack([logits, -logits]))
+    lowest = [-logit if ok else -np.inf for logit, ok in zip(logits, allowed(answer.mask(), 650), strict=True)]
+    assert both == [int(np.argmax(masked)), int(np.argmax(lowest))]
+
+
+@pytest.mark.parametrize("style", ["pocket", "chatml", "llama2"])
+def test_what_prompts_share_is_found_in_them(style: str) -> None:
+    written = prompts(style)  # type: ignore[arg-type]
+    for ask in (
+        lambda keep, caption, word: written.keywords_prompt(TASK, STREET_TYPES, keep, caption),
+        lambda keep, caption, word: written.alternatives_prompt(TASK, keep, caption, "colour", word),
+        lambda keep, caption, word: written.rewrite_prompt(TASK, keep, caption, [(word, "blue")]),
+    ):
+        one, same, other = (
+            Request(ask(*told), text_grammar(9))
+            for told in ((("bus",), "a bus", "a"), (("bus",), "a bus", "bus"), ((), "an ox", "ox"))
+        )
+        assert one.shared[0] == other.shared[0]
+        assert one.shared == same.shared
+        for request in (one, same, other):
+            suite, source = request.shared
+            assert request.prompt.startswith(source)
+            assert source.startswith(suite)
+            assert TASK in suite
+        assert "a bus" not in one.shared[0]
+    assert Request("a question of another form", text_grammar(9)).shared == ("", "")
+
+
+def test_a_users_llama_is_exported_and_answers_as_transformers_would(
+    grouped: tuple[LlamaForCausalLM, Llama], tmp_path: Path
+) -> None:
+    model, tokenizer = grouped[0], llama.byte_tokenizer(["a red car on a street"] * 4, 290)
+    model.config.eos_token_id = 0
+    model.save_pretrained(tmp_path / "hub")
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path / "hub")
+    told = write_for_cpu(str(tmp_path / "hub"), tmp_path / "llm")
+    assert 'backend = "openvino"' in told
+    own = OpenVinoLlm(tmp_path / "llm", precision="f32", threads=0)
+    vocabulary = Llama(tmp_path / "llm", precision="f32", threads=1).vocabulary
+    for request in (
+        Request("a car", text_grammar(8)),
+        Request("\nKeep: a\nCaption: red\nSay", values_grammar(["a", "b"])),
+    ):
+        assert own.generate([request]) == [slow_answer(model, tokenizer, vocabulary, request)]
+
+
+def test_what_is_no_llama_is_not_exported(tmp_path: Path) -> None:
+    with pytest.raises(CounterfactoryError, match="no existing path and no hub id"):
+        write_for_cpu(str(tmp_path / "none"), tmp_path / "llm")
+    with pytest.raises(CounterfactoryError, match="cannot be read as a Llama"):
+        write_for_cpu(str(tmp_path), tmp_path / "llm")
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    with pytest.raises(CounterfactoryError, match="of type gpt2; only a Llama"):
+        write_for_cpu(str(tmp_path), tmp_path / "llm")
+    assert not (tmp_path / "llm").exists()

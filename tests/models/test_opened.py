@@ -1,0 +1,106 @@
+"""Models are opened when asked for and closed when a stage needs their room: a run in little memory makes one suite."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import replace
+from pathlib import Path
+from subprocess import run
+from sys import executable
+
+import pytest
+from conftest import Street
+
+from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.estimate.estimate import plan_holding
+from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.models.library import Library, every_plan
+from counterfactory.engine.sources.source import find_sources
+from counterfactory.engine.suite import Suite
+from counterfactory.engine.suite.run_record import Report
+from counterfactory.engine.tasks.task import builtin_task
+
+SETTINGS = JourneySettings(builtin_task("classification"), variants=1, edits=(1, 1), seed=0)
+
+
+@pytest.fixture
+def quick() -> Profile:
+    profile = load_profile("pocket")
+    sampler = replace(profile.paint.sampler, steps=2)
+    paint = replace(profile.paint, denoiser="denoiser", sampler=sampler, batch=2, decode_batch=2)
+    return replace(profile, shard_sources=1, paint=paint)
+
+
+def travel(profile: Profile, street: Street, path: Path) -> tuple[Report, bytes]:
+    with Suite.open(path) as suite:
+        report = Journey(profile, SETTINGS).run(find_sources(street.root)[0][:2], suite)
+    return report, (path / "metadata.parquet").read_bytes()
+
+
+def within(profile: Profile, gigabytes: float) -> Profile:
+    return replace(profile, runtime=replace(profile.runtime, memory_gb=gigabytes))
+
+
+def tight(profile: Profile) -> float:
+    """As little memory as the neediest stage takes, in 10^9 bytes: found with the planner that estimates use."""
+    library = Library(profile)
+
+    def fits(megabytes: int) -> bool:
+        return plan_holding(profile, library, megabytes * 10**6, 2).timeline is not None
+
+    return bisect_left(range(1, 100_000), True, key=fits) / 1000 + 0.001
+
+
+def test_little_memory_loads_more_often_and_makes_the_same_suite(
+    quick: Profile, street: Street, tmp_path: Path
+) -> None:
+    roomy, expected = travel(quick, street, tmp_path / "roomy")
+    least = tight(quick)
+    cramped, found = travel(within(quick, least), street, tmp_path / "cramped")
+    assert found == expected
+    plans = every_plan(quick)
+    assert {use.plan: use.loads for use in roomy.plans if use.loads} == dict.fromkeys(plans, 1)
+    assert sum(use.loads for use in cramped.plans) > len(plans), "nothing was ever dropped"
+
+
+def test_memory_that_no_stage_fits_is_refused_before_anything_is_done(
+    quick: Profile, street: Street, tmp_path: Path
+) -> None:
+    with pytest.raises(CounterfactoryError, match=r"stage .* needs .* and the device has"):
+        travel(within(quick, 0.001), street, tmp_path / "s")
+    assert not list((tmp_path / "s").rglob("*.png"))
+
+
+# Plans of OpenVINO and GenAI, each with a core of its own, come and go as no stack of them would; then Ctrl-C comes.
+COME_AND_GO = """
+import gc, signal, sys
+from pathlib import Path
+from counterfactory.engine.language.genai import GenaiLlm
+from counterfactory.engine.runtime.openvino import open_session
+
+def opened():
+    return open_session(models / "clip_image.xml", batch=1, precision="f32")
+
+models = Path(sys.argv[1])
+signal.signal(signal.SIGINT, signal.default_int_handler)
+plan = opened()
+llm = GenaiLlm(models / "llm.gguf", precision="f32", threads=2)
+plan = None
+gc.collect()
+plan = opened()
+llm = None
+gc.collect()
+plan = None
+gc.collect()
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_still_arrives_after_models_came_and_went() -> None:
+    models = str(load_profile("pocket").models.path)
+    ended = run([executable, "-c", COME_AND_GO, models], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "interrupted\n"), ended.stderr

@@ -1,0 +1,238 @@
+"""The album, the contact sheet and the page: what is shown, that it is found, and that nothing escapes."""
+
+from __future__ import annotations
+
+from functools import partial
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+import pytest
+from conftest import MadeSuite
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from counterfactory.engine.edit import EDIT_TYPES, Edit
+from counterfactory.engine.report.album import Frame, Seen, Strip, Table, spread, strips
+from counterfactory.engine.report.folder import Text, write_report
+from counterfactory.engine.report.page import write_page
+from counterfactory.engine.report.sheet import CELL, HUES, PAPER, draw_sheet
+from counterfactory.engine.sources.source import ImageSettings, find_sources
+from counterfactory.engine.suite import read_metadata
+from counterfactory.kernels.edges import EdgeSettings, canny_edges
+
+OUTLINES = partial(canny_edges, settings=EdgeSettings())
+IMAGE = ImageSettings(short_side=128, multiple=16, max_long_side=256)
+HOSTILE = '<script>alert("x")</script> & \' "quoted" {{strips}} }} 雨'
+
+
+class Reader(HTMLParser):
+    """What a browser would see of a page: tags with their attributes, and the text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def frame(image: Path, **changes: Any) -> Frame:
+    values: dict[str, Any] = {
+        "image": image,
+        "edits": (Edit("weather", "clear", "foggy"),),
+        "caption": "a foggy street.",
+        "accepted": True,
+        "reason": "",
+    }
+    return Frame(**(values | changes))
+
+
+def strip(*frames: Frame, **changes: Any) -> Strip:
+    values: dict[str, Any] = {"name": "bus/1", "label": "bus", "caption": "", "image": None, "edges": None}
+    return Strip(**(values | changes), frames=frames)
+
+
+@pytest.fixture
+def picture(tmp_path: Path) -> Path:
+    path = tmp_path / "a b#?.png"
+    Image.new("RGB", (128, 128), (10, 200, 30)).save(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def grey(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pictures") / "grey.png"
+    Image.new("L", (8, 8)).save(path)
+    return path
+
+
+def test_report_of_a_suite_links_files_that_exist(made_suite: MadeSuite, tmp_path: Path) -> None:
+    sources, _ = find_sources(made_suite.street.root)
+    rows = read_metadata(made_suite.path)
+    text = Text(title="Title", subtitle="Subtitle", figures=(("cost", "1.5"),))
+    folder = tmp_path / "elsewhere" / "report"
+    files = write_report(folder, rows, made_suite.path, text, sources=sources, image=IMAGE, edges=OUTLINES)
+    page = Reader(files.page.read_text(encoding="utf-8"))
+    links = [str(image["src"]) for image in page.all("img")]
+    assert len(links) == len(rows) + 2 * len(sources)
+    for link in links:
+        assert not urlparse(link).scheme
+        assert (folder / unquote(link)).is_file()
+    assert len(page.all("figure")) == len(rows)
+    assert [f["data-verdict"] for f in page.all("figure")].count("rejected") == 1
+    assert all(image["loading"] == "lazy" for image in page.all("img"))
+
+
+def test_page_asks_nothing_of_the_network(made_suite: MadeSuite, tmp_path: Path) -> None:
+    rows = read_metadata(made_suite.path)
+    write_report(tmp_path / "report", rows, made_suite.path, Text("t", "s"), image=IMAGE, edges=OUTLINES)
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "@import" not in page
+
+
+def test_report_without_sources_keeps_their_pictures(made_suite: MadeSuite, tmp_path: Path) -> None:
+    sources, _ = find_sources(made_suite.street.root)
+    rows = read_metadata(made_suite.path)
+    pages = []
+    for given_sources in (sources, []):
+        files = write_report(
+            tmp_path / "report",
+            rows,
+            made_suite.path,
+            Text("t", "s"),
+            sources=given_sources,
+            image=IMAGE,
+            edges=OUTLINES,
+        )
+        pages.append((files.page.read_bytes(), files.sheet.read_bytes()))
+    assert pages[0] == pages[1]
+
+
+def test_limit_shows_first_and_last(made_suite: MadeSuite, tmp_path: Path) -> None:
+    rows = read_metadata(made_suite.path)
+    files = write_report(tmp_path / "r", rows, made_suite.path, Text("t", "s"), image=IMAGE, edges=OUTLINES, limit=2)
+    page = Reader(files.page.read_text(encoding="utf-8"))
+    assert len(page.all("section")) == 2
+    assert len(page.all("figure")) == 4
+    for name in (rows[0]["source"], rows[-1]["source"]):
+        assert name in page.text
+
+
+def test_words_from_outside_are_escaped(picture: Path, tmp_path: Path) -> None:
+    hostile = frame(
+        picture,
+        edits=(Edit(HOSTILE, HOSTILE, HOSTILE),),
+        caption=HOSTILE,
+        accepted=False,
+        reason=HOSTILE,
+        seen=Seen(HOSTILE, False),
+    )
+    album = [strip(hostile, name=HOSTILE, label=HOSTILE, caption=HOSTILE, seen=Seen(HOSTILE, True))]
+    table = Table(HOSTILE, (HOSTILE,), ((HOSTILE,),))
+    path = tmp_path / "page.html"
+    write_page(
+        album, path, title=HOSTILE, subtitle=HOSTILE, figures=[(HOSTILE, HOSTILE)], tables=[table], footer=HOSTILE
+    )
+    page = Reader(path.read_text(encoding="utf-8"))
+    assert len(page.all("script")) == 1
+    assert page.all("figure")[0]["title"] == HOSTILE
+    assert page.text.count(HOSTILE) >= 12
+    image = page.all("img")[0]
+    assert image["alt"] == HOSTILE
+    assert (tmp_path / unquote(str(image["src"]))).samefile(picture)
+
+
+def test_filters_offer_what_differs(picture: Path, tmp_path: Path) -> None:
+    def choices(*frames: Frame) -> set[tuple[str | None, str | None]]:
+        write_page([strip(*frames)], tmp_path / "p.html", title="t", subtitle="s")
+        inputs = Reader((tmp_path / "p.html").read_text(encoding="utf-8")).all("input")
+        return {(i["name"], i["value"]) for i in inputs if i["value"]}
+
+    night = frame(picture, edits=(Edit("time", "day", "night"),))
+    assert choices(frame(picture), night) == {("type", "weather"), ("type", "time")}
+    assert ("verdict", "rejected") in choices(frame(picture), frame(picture, accepted=False))
+    assert ("answer", "wrong") in choices(frame(picture, seen=Seen("car", False)))
+
+
+def test_sheet_has_a_cell_for_every_picture(picture: Path) -> None:
+    one = strip(frame(picture), image=picture, edges=picture)
+    three = strip(*[frame(picture)] * 3, image=picture, edges=picture)
+    sheet = draw_sheet([one, three], "Title", "Subtitle")
+    green = (np.asarray(sheet) == (10, 200, 30)).all(axis=-1)
+    pieces = green.sum() / CELL**2
+    assert pieces == pytest.approx(3 + 5, rel=0.02)  # the corners are round
+
+
+def test_sheet_marks_rejected_and_wrong(picture: Path) -> None:
+    def red(changed: Frame) -> int:
+        sheet = np.asarray(draw_sheet([strip(changed)], "", "")).astype(int)
+        return int(((sheet[..., 0] > 180) & (sheet[..., 1] < 60) & (sheet[..., 2] < 80)).sum())
+
+    assert red(frame(picture)) == 0
+    assert red(frame(picture, seen=Seen("bus", True))) == 0
+    assert red(frame(picture, seen=Seen("car", False))) > 50
+    assert red(frame(picture, accepted=False, reason="unlike its caption")) > 4 * CELL
+
+
+@pytest.mark.parametrize("size", [(1, 1), (300, 20), (20, 300)])
+def test_sheet_fits_pictures_of_any_shape(size: tuple[int, int], tmp_path: Path) -> None:
+    Image.new("L", size).save(tmp_path / "p.png")
+    sheet = draw_sheet([strip(frame(tmp_path / "p.png"), image=tmp_path / "p.png")], "t", "s")
+    assert sheet.getpixel((0, 0)) == PAPER
+
+
+def test_sheet_needs_a_source() -> None:
+    with pytest.raises(ValueError, match="at least one source"):
+        draw_sheet([], "t", "s")
+
+
+@settings(max_examples=30)
+@given(st.text(max_size=300), st.text(max_size=300))
+def test_sheet_takes_any_words(grey: Path, keyword: str, alternative: str) -> None:
+    worded = frame(grey, edits=(Edit("weather", keyword, alternative),), seen=Seen(alternative, False))
+    sheet = draw_sheet([strip(worded, name=keyword, label=alternative)], keyword, alternative)
+    assert sheet.width == draw_sheet([strip(frame(grey))], "", "").width
+
+
+def test_every_edit_type_has_a_hue() -> None:
+    assert set(HUES) == set(EDIT_TYPES)
+
+
+@given(st.integers(1, 60), st.integers(2, 20))
+def test_spread_is_even_and_in_order(length: int, count: int) -> None:
+    album = [strip(name=str(i)) for i in range(length)]
+    chosen = [int(s.name) for s in spread(album, count)]
+    assert len(chosen) == min(length, count)
+    assert chosen == sorted(set(chosen))
+    assert (chosen[0], chosen[-1]) == (0, length - 1)
+
+
+def test_strips_keep_the_suite_s_order(made_suite: MadeSuite, tmp_path: Path) -> None:
+    rows = read_metadata(made_suite.path)
+    seen = {rows[0]["file_name"]: Seen("car", False)}
+    album = strips(list(reversed(rows)), made_suite.path, tmp_path, seen)
+    assert sorted(s.name for s in album) == list(made_suite.street.names)
+    for made in album:
+        assert [f.image.parent.name for f in made.frames] == [made.name.split("/")[1]] * 2
+    frames = {f.image: f for s in album for f in s.frames}
+    assert frames[made_suite.path / rows[0]["file_name"]].seen == Seen("car", False)
+    assert sum(not f.accepted for f in frames.values()) == 1
+
+
+def test_a_table_s_rows_fit_its_columns() -> None:
+    with pytest.raises(ValueError, match="2 columns"):
+        Table("t", ("a", "b"), (("1",),))

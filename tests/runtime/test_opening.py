@@ -1,0 +1,289 @@
+"""Which runtime opens what a profile names; what is missing is an error by name, never another runtime."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from counterfactory.engine.config import profile as module
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, profile_names
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.language.opening import model_digest, open_llm
+from counterfactory.engine.language.settings import LlmSettings
+from counterfactory.engine.models.library import Library
+from counterfactory.engine.runtime.opening import arithmetic, open_plan, plan_file
+from counterfactory.engine.runtime.plans import Shapes, onnx_digest
+from counterfactory.engine.runtime.session import RuntimeSettings
+from counterfactory.export.onnx import to_onnx
+
+COMPILED = RuntimeSettings("onnxruntime", "f16", 0, 24, "tensorrt")
+TENSORRT = RuntimeSettings("tensorrt", "f16", 0, 24)
+ONNX = RuntimeSettings("onnxruntime", "f16", 0, 24, "cuda")
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Profile:
+    return replace(load_profile("a10g"), models=ModelPaths(str(tmp_path)))
+
+
+def test_every_profile_that_comes_with_us_is_complete() -> None:
+    assert set(profile_names()) == {"pocket", "a10g", "a10g-fast", "lance"}
+    for name in profile_names():
+        profile = load_profile(name)
+        assert profile.name == name
+        assert (profile.device is None) == (profile.runtime.backend == "openvino")
+
+
+def test_a_gpu_is_held_once_and_computes_in_f16() -> None:
+    assert (TENSORRT.unit, TENSORRT.devices, arithmetic(TENSORRT)) == ("GPU", 1, "f16")
+    cpu = RuntimeSettings("openvino", "f32", 3, 0)
+    assert (cpu.unit, cpu.devices, arithmetic(cpu)) == ("core", 3, "f32")
+
+
+@pytest.mark.parametrize(("backend", "precision"), [("tensorrt", "bf16"), ("onnxruntime", "auto"), ("openvino", "f16")])
+def test_precisions_belong_to_their_runtimes(backend: str, precision: str) -> None:
+    with pytest.raises(ValueError, match="precision"):
+        RuntimeSettings(backend, precision, 0, 0)  # type: ignore[arg-type]
+
+
+def test_a_missing_plan_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CounterfactoryError, match=r"denoiser\.plan is missing"):
+        open_plan(tmp_path, "denoiser", TENSORRT, 4)
+    with pytest.raises(CounterfactoryError, match=r"model\.onnx is missing"):
+        open_plan(tmp_path, "denoiser", ONNX, 4)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: that its lack is told goes unchecked")
+def test_a_graph_for_a_gpu_never_runs_on_the_cpu(tmp_path: Path) -> None:
+    file = plan_file(tmp_path, "net", "onnxruntime")
+    file.parent.mkdir(parents=True)
+    to_onnx(nn.Linear(3, 2), {"x": torch.randn(2, 3)}, ["y"], file, {"x": {0: "batch"}})
+    with pytest.raises(CounterfactoryError, match=r"CUDA"):
+        open_plan(tmp_path, "net", ONNX, 2)
+
+
+# ONNX Runtime by its providers.
+
+
+@pytest.mark.parametrize(
+    ("backend", "precision", "provider", "says"),
+    [
+        ("onnxruntime", "f16", None, r'\[runtime\] backend = "onnxruntime" needs a provider = "cuda" or "tensorrt"'),
+        ("tensorrt", "f16", "tensorrt", r'provider = "tensorrt" is one of ONNX Runtime\'s: take it out'),
+        ("openvino", "f32", "cuda", r'provider = "cuda" is one of ONNX Runtime\'s: take it out'),
+    ],
+)
+def test_providers_belong_to_onnxruntime(backend: str, precision: str, provider: str | None, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        RuntimeSettings(backend, precision, 0, 0, provider)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ('backend = "onnxruntime"\n', r"onnx\.toml: \[runtime\] backend = .* needs a provider"),
+        ('backend = "onnxruntime"\nprovider = "tensort"\n', "'runtime.provider' cannot be 'tensort'; did you mean"),
+        ('backend = "tensorrt"\nprovider = "cuda"\n', r"\[runtime\] provider = \"cuda\" is one of ONNX Runtime's"),
+        ('backend = "onnxruntime"\nprovider = "tensorrt"\n', None),
+        ('backend = "onnxruntime"\nprovider = "cuda"\n', None),
+    ],
+)
+def test_a_profile_names_the_provider(lines: str, says: str | None, tmp_path: Path) -> None:
+    text = Path(module.__file__).with_name("profiles").joinpath("a10g.toml").read_text()
+    file = tmp_path / "onnx.toml"
+    file.write_text(text.replace('backend = "tensorrt"\n', lines, 1))
+    if says is None:
+        assert load_profile(str(file)).runtime.provider == lines.split('"')[3]
+        return
+    with pytest.raises(CounterfactoryError, match=says):
+        load_profile(str(file))
+
+
+@dataclass
+class Opener:
+    """ONNX Runtime as installed but for its providers: it keeps what a session is asked for, and opens none."""
+
+    asked: list[tuple[str, list[Any]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        library = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its options go unchecked")
+        self.__version__, self.SessionOptions = library.__version__, library.SessionOptions
+
+    def get_available_providers(self) -> list[str]:
+        return ["TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider"]
+
+    def preload_dlls(self) -> None:
+        pass
+
+    def InferenceSession(self, source: str, options: Any, providers: list[Any], **_: Any) -> Any:  # noqa: N802
+        self.asked.append((source, providers))
+        raise RuntimeError("no GPU")
+
+
+@pytest.fixture
+def opener(monkeypatch: pytest.MonkeyPatch) -> Opener:
+    library = Opener()
+    monkeypatch.setitem(sys.modules, "onnxruntime", library)  # type: ignore[arg-type]
+    return library
+
+
+class Growing(nn.Module):
+    """x [B, T, 4] after past [B, P, 4]."""
+
+    def forward(self, x: torch.Tensor, past: torch.Tensor) -> torch.Tensor:
+        return torch.cat([past, x], 1) * 2
+
+
+SHAPES = {
+    "x": Shapes((2, 1, 4), (2, 1, 4), (2, 6, 4)),
+    "past": Shapes((2, 0, 4), (2, 8, 4), (2, 12, 4)),
+}
+
+
+def exported(folder: Path, shapes: Mapping[str, Shapes] | None) -> Path:
+    """A decoder's graph as an export leaves it; with `shapes` its manifest as well."""
+    file = plan_file(folder, "net", "onnxruntime")
+    file.parent.mkdir(parents=True)
+    axes = {"x": {0: "batch", 1: "tokens"}, "past": {0: "batch", 1: "past"}}
+    to_onnx(Growing(), {"x": torch.randn(2, 2, 4), "past": torch.randn(2, 3, 4)}, ["y"], file, axes)
+    if shapes is not None:
+        told = {"onnx_sha256": onnx_digest(file), "shapes": {name: asdict(one) for name, one in shapes.items()}}
+        file.with_name("manifest.json").write_text(json.dumps(told))
+    return file
+
+
+def test_the_tensorrt_provider_gets_the_exported_shapes_and_a_folder_of_the_models(
+    opener: Opener, tmp_path: Path
+) -> None:
+    file = exported(tmp_path, SHAPES)
+    with pytest.raises(CounterfactoryError, match=r"with TensorrtExecutionProvider: no GPU; it needs a GPU"):
+        open_plan(tmp_path, "net", COMPILED, 2)
+    ((source, ((name, options), (behind, _))),) = opener.asked
+    assert (source, name, behind) == (str(file), "TensorrtExecutionProvider", "CUDAExecutionProvider")
+    assert options["trt_profile_min_shapes"] == "past:2x0x4,x:2x1x4"
+    assert options["trt_profile_opt_shapes"] == "past:2x8x4,x:2x1x4"
+    assert options["trt_profile_max_shapes"] == "past:2x12x4,x:2x6x4"
+    (kept,) = (tmp_path / "engines").iterdir()
+    assert kept.name.startswith(f"net-{opener.__version__}-")
+    assert options["trt_ep_context_file_path"] == str(kept / "model_ctx.onnx")
+    assert options["trt_timing_cache_path"] == str(kept)
+
+
+def test_the_cuda_provider_compiles_and_keeps_nothing(opener: Opener, tmp_path: Path) -> None:
+    exported(tmp_path, SHAPES)
+    with pytest.raises(CounterfactoryError, match="with CUDAExecutionProvider: no GPU"):
+        open_plan(tmp_path, "net", ONNX, 2)
+    ((_, ((name, options),)),) = opener.asked
+    assert (name, options["enable_cuda_graph"]) == ("CUDAExecutionProvider", "0")
+    assert not (tmp_path / "engines").exists()
+
+
+@pytest.mark.parametrize(
+    ("shapes", "batch", "says"),
+    [
+        (None, 2, r"TensorRT provider needs the shapes of every input, which its manifest\.json has"),
+        (SHAPES, 3, r"was exported for (x|past) of 2 to 2 along axis 0, asked for 3; export it again for this profile"),
+        ({"x": SHAPES["x"]}, 2, "no shapes of past are known for"),
+        ({**SHAPES, "past": Shapes.static(2, 8)}, 2, "no shapes of past are known for"),
+    ],
+)
+def test_shapes_that_do_not_serve_are_refused_before_anything_is_compiled(
+    shapes: Mapping[str, Shapes] | None, batch: int, says: str, opener: Opener, tmp_path: Path
+) -> None:
+    exported(tmp_path, shapes)
+    with pytest.raises(CounterfactoryError, match=says):
+        open_plan(tmp_path, "net", COMPILED, batch)
+    assert opener.asked == []
+
+
+def test_a_manifest_that_is_damaged_is_named(opener: Opener, tmp_path: Path) -> None:
+    manifest = exported(tmp_path, SHAPES).with_name("manifest.json")
+    for text in ("{", '{"shapes": {"x": {"min": [1]}}}', '{"shapes": {"x": {"min": [2], "opt": [1], "max": [1]}}}'):
+        manifest.write_text(text)
+        with pytest.raises(CounterfactoryError, match=r"cannot read .*manifest\.json: .*; export net again"):
+            open_plan(tmp_path, "net", COMPILED, 2)
+
+
+def test_a_graph_of_fixed_shapes_needs_no_manifest(opener: Opener, tmp_path: Path) -> None:
+    file = plan_file(tmp_path, "net", "onnxruntime")
+    file.parent.mkdir(parents=True)
+    to_onnx(nn.Linear(3, 2), {"x": torch.randn(2, 3)}, ["y"], file, {"x": {0: "batch"}})
+    with pytest.raises(CounterfactoryError, match="with TensorrtExecutionProvider: no GPU"):
+        open_plan(tmp_path, "net", COMPILED, 2)
+    options = opener.asked[0][1][0][1]
+    assert options["trt_cuda_graph_enable"] == "1"
+    assert not any("profile" in name for name in options)
+
+
+@pytest.mark.parametrize("runtime", [ONNX, COMPILED], ids=["cuda", "tensorrt"])
+def test_a_provider_that_is_not_there_is_named(
+    runtime: RuntimeSettings, opener: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exported(tmp_path, SHAPES)
+    monkeypatch.setattr(opener, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    with pytest.raises(CounterfactoryError, match=r"has no \w+, only CPUExecutionProvider; exchange it"):
+        open_plan(tmp_path, "net", runtime, 2)
+    assert opener.asked == []
+
+
+def test_models_of_a_folder_have_a_digest_that_follows_their_content(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "weights.safetensors").write_bytes(b"a" * 100)
+    first = model_digest(tmp_path, "exllamav2")
+    assert model_digest(tmp_path, "exllamav2") == first
+    (tmp_path / "config.json").write_text('{"bits": 4}')
+    changed = model_digest(tmp_path, "exllamav2")
+    (tmp_path / "weights.safetensors").write_bytes(b"a" * 101)
+    assert len({first, changed, model_digest(tmp_path, "exllamav2")}) == 3
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(CounterfactoryError, match="is empty"):
+        model_digest(empty, "exllamav2")
+
+
+def test_a_stage_s_key_needs_its_files(profile: Profile) -> None:
+    with pytest.raises(CounterfactoryError, match=r"llm-exl2.* is missing"):
+        Library(profile).digest("rewrite")
+    with pytest.raises(CounterfactoryError, match=r"blip2_vision\.plan is missing"):
+        Library(profile).digest("caption")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: that its lack is told goes unchecked")
+@pytest.mark.parametrize("backend", ["exllamav2", "exllamav3"])
+def test_a_language_model_for_a_gpu_never_runs_on_the_cpu(backend: str, profile: Profile, tmp_path: Path) -> None:
+    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(CounterfactoryError, match=backend):
+        open_llm(tmp_path, replace(profile.llm, backend=backend), profile.runtime)  # type: ignore[arg-type]
+
+
+def test_settings_of_the_language_model_go_with_its_runtime(profile: Profile) -> None:
+    with pytest.raises(ValueError, match=r"has no table \[llm.exllama\]"):
+        LlmSettings("genai", "llm.gguf", "pocket", profile.llm.exllama)
+    with pytest.raises(ValueError, match=r"needs a table \[llm.exllama\]"):
+        LlmSettings("exllamav3", "folder", "llama2")
+    with pytest.raises(ValueError, match="model is empty"):
+        LlmSettings("genai", "", "pocket")
+
+
+def test_answers_are_kept_under_what_they_were_drawn_with(profile: Profile) -> None:
+    exllama = profile.llm.exllama
+    assert exllama is not None
+    warm, cold = (replace(profile.llm, exllama=replace(exllama, temperature=t)) for t in (0.5, 0.0))
+    assert warm.sampling != cold.sampling == load_profile("pocket").llm.sampling
+
+
+@pytest.mark.parametrize("name", ["pocket", "a10g"])
+def test_a_device_stands_with_the_runtimes_that_have_one(name: str) -> None:
+    profile = load_profile(name)
+    other = load_profile("a10g" if name == "pocket" else "pocket")
+    with pytest.raises(ValueError, match=r"table \[device\]"):
+        replace(profile, device=other.device)

@@ -1,0 +1,377 @@
+"""Detectors of edges by profile: each against its oracle, what is refused, and who has to know of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import openvino as ov
+import pytest
+import torch
+from conftest import MadeSuite, Street
+from numpy.typing import NDArray
+from PIL import Image
+
+from counterfactory.engine.cli import doctor
+from counterfactory.engine.config import profile as profile_module
+from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.estimate.counted import item_flops, plan_flops
+from counterfactory.engine.estimate.estimate import estimate, plan_holding
+from counterfactory.engine.estimate.projected import project
+from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.meter.meter import Meter
+from counterfactory.engine.models.batching import Batched
+from counterfactory.engine.models.hed import Hed
+from counterfactory.engine.models.library import Library, every_plan
+from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.runtime import onnxruntime as ort_sessions
+from counterfactory.engine.sources.source import find_sources
+from counterfactory.engine.stages.edges import DetectorSettings, HedSettings, edge_maps
+from counterfactory.engine.suite import Suite
+from counterfactory.engine.suite.run_record import Report
+from counterfactory.engine.tasks.task import builtin_task
+from counterfactory.export.production import hed as hed_export
+from counterfactory.export.production.artefact import Asked, export_graph
+from counterfactory.export.production.command import batches_of
+from counterfactory.export.production.graph import Request
+from counterfactory.kernels.canny import CannySettings
+from counterfactory.kernels.edges import EdgeSettings, canny_edges
+
+CANNY = DetectorSettings("canny", canny=CannySettings(100, 200))
+HED = DetectorSettings("hed", hed=HedSettings(batch=2))
+SMALL = Request(small=True)
+SETTINGS = JourneySettings(builtin_task("classification"), variants=1, edits=(1, 1), seed=0)
+Pixels = NDArray[np.uint8]
+
+
+@pytest.fixture(scope="module")
+def pictures() -> Pixels:
+    """Three streets, uint8 [3, 128, 128, 3]."""
+    return np.stack([render(sample_scene(np.random.default_rng((5, i))))[0] for i in range(3)])
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The exporter's small HED as ONNX in float32."""
+    out = tmp_path_factory.mktemp("hed")
+    (row,) = export_graph(partial(hed_export.graph, SMALL), out, Asked("fp32"), random=True)
+    assert row.faults == []
+    return out / "onnx" / "hed" / "model.onnx"
+
+
+@pytest.fixture
+def models(exported: Path, tmp_path: Path) -> Path:
+    """The pocket's networks, and the small HED beside them."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    for file in load_profile("pocket").models.path.iterdir():
+        (folder / file.name).symlink_to(file)
+    ov.save_model(ov.Core().read_model(exported), folder / "hed.xml", compress_to_fp16=False)
+    return folder
+
+
+@pytest.fixture
+def quick(models: Path) -> Profile:
+    """The pocket profile over that folder, in two steps, with the denoiser that opens fastest."""
+    profile = load_profile("pocket")
+    paint = replace(
+        profile.paint, denoiser="denoiser", sampler=replace(profile.paint.sampler, steps=2), batch=2, decode_batch=2
+    )
+    return replace(profile, models=ModelPaths(str(models)), paint=paint)
+
+
+def by_torch(pictures: Pixels) -> NDArray[Any]:
+    """The exported network's edges in 0..1, by its torch module."""
+    image = torch.from_numpy(pictures.transpose(0, 3, 1, 2) / np.float32(255))
+    with torch.no_grad():
+        found: NDArray[Any] = hed_export.build(SMALL)(image).numpy()
+    return found
+
+
+# Each detector against its oracle.
+
+
+def test_canny_is_plain_opencv(pictures: Pixels) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (2, 40, 56, 3), np.uint8)
+    for images in (pictures, noise):
+        found = edge_maps(images, CANNY)
+        assert found.dtype == np.uint8
+        np.testing.assert_array_equal(found, np.stack([cv2.Canny(image, 100, 200) for image in images]))
+        assert 0.01 < (found > 0).mean() < 0.9
+    assert not np.array_equal(edge_maps(pictures, CANNY), edge_maps(pictures, load_profile("pocket").edges))
+
+
+def test_relative_edges_are_those_of_the_pocket_denoiser_s_training(pictures: Pixels) -> None:
+    found = edge_maps(pictures, load_profile("pocket").edges)
+    np.testing.assert_array_equal(found, canny_edges(pictures, EdgeSettings()))
+
+
+def test_published_controlnets_get_the_canny_that_they_were_trained_on(pictures: Pixels) -> None:
+    wanted = np.stack([cv2.Canny(image, 100, 200) for image in pictures])
+    for name in ("a10g", "a10g-fast", "lance"):
+        np.testing.assert_array_equal(edge_maps(pictures, load_profile(name).edges), wanted)
+
+
+def over_openvino(quick: Profile, exported: Path) -> Hed:
+    exact = replace(quick, runtime=replace(quick.runtime, precision="f32"))
+    return Library(exact).hed(128, 128, 2, Meter(lambda _: None))
+
+
+def over_onnxruntime(quick: Profile, exported: Path) -> Hed:
+    return Hed(Batched(ort_sessions.open_session(exported, batch=2, provider="cpu", sizes={"image": (128, 128)})))
+
+
+@pytest.mark.parametrize("opened", [over_openvino, over_onnxruntime])
+def test_hed_is_the_network_s_map_in_grey_levels_cut_off(
+    opened: Callable[[Profile, Path], Hed], quick: Profile, exported: Path, pictures: Pixels
+) -> None:
+    """As controlnet_aux writes them: RGB in, (edge * 255) without rounding out; three pictures in batches of two."""
+    found = edge_maps(pictures, HED, opened(quick, exported))
+    exact = by_torch(pictures).astype(np.float64) * 255
+    assert exact.std() > 5, "edges that are all alike prove nothing"
+    assert (found.dtype, found.shape) == (np.uint8, pictures.shape[:3])
+    # Either the whole level below or, where float32's rounding crosses one, its neighbour.
+    assert np.abs(found - np.floor(exact)).max() <= 1
+    assert (found == np.floor(exact)).mean() > 0.99
+    assert (found == np.rint(exact)).mean() < 0.9, "rounded maps would pass as well"
+    turned = edge_maps(np.ascontiguousarray(pictures[..., ::-1]), HED, opened(quick, exported))
+    assert (turned != found).mean() > 0.01, "red and blue might be mixed up unseen"
+
+
+def test_what_hed_cannot_take_is_refused(quick: Profile, exported: Path) -> None:
+    network = over_openvino(quick, exported)
+    for images in (np.zeros((1, 128, 128, 3)), np.zeros((128, 128, 3), np.uint8), np.zeros((0, 8, 8, 3), np.uint8)):
+        with pytest.raises(ValueError, match="edges need uint8 images"):
+            network.edges(images)  # type: ignore[arg-type]
+    with pytest.raises(CounterfactoryError, match=r'detector = "hed" finds edges with the network hed'):
+        edge_maps(np.zeros((1, 128, 128, 3), np.uint8), HED)
+
+
+# Settings.
+
+RELATIVE = "[edges.relative]\nlow = 0.4\nhigh = 1.0\nreach = 4.0\nfloor = 2.0\nmedian = 3\nmin_pixels = 11\n"
+PLAIN = '[edges.canny]\nlow = 100\nhigh = 200\nl2 = false\nblur = 1\ncolour = "steepest"\n'
+
+
+def of_toml(folder: Path, edges: str) -> Profile:
+    """The pocket profile with another table of edges."""
+    text = Path(profile_module.__file__).with_name("profiles").joinpath("pocket.toml").read_text()
+    start, end = text.index("[edges]"), text.index("[paint]")
+    file = folder / "mine.toml"
+    file.write_text(text[:start] + edges + text[end:])
+    return load_profile(str(file))
+
+
+def test_a_profile_says_its_detector(tmp_path: Path) -> None:
+    assert of_toml(tmp_path, '[edges]\ndetector = "relative"\n' + RELATIVE) == load_profile("pocket")
+    assert of_toml(tmp_path, '[edges]\ndetector = "canny"\n' + PLAIN).edges == CANNY
+    assert of_toml(tmp_path, '[edges]\ndetector = "hed"\n[edges.hed]\nbatch = 2\n').edges == HED
+
+
+@pytest.mark.parametrize(
+    ("edges", "message"),
+    [
+        (f'[edges]\ndetector = "canyn"\n{PLAIN}', "'edges.detector' cannot be 'canyn'; did you mean 'canny'?"),
+        (f"[edges]\n{PLAIN}", "key 'edges.detector' is missing (one of 'relative', 'canny', 'hed')"),
+        ('[edges]\ndetector = "canny"\n', '[edges] detector = "canny" needs a table [edges.canny]'),
+        ('[edges]\ndetector = "hed"\n', '[edges] detector = "hed" needs a table [edges.hed]'),
+        (f'[edges]\ndetector = "canny"\n{RELATIVE}', '[edges] detector = "canny" needs a table [edges.canny]'),
+        (
+            f'[edges]\ndetector = "canny"\n{PLAIN}{RELATIVE}',
+            '[edges] detector = "canny" does not read the table [edges.relative]: take it out, or say detector = '
+            '"relative"',
+        ),
+        ('[edges]\ndetector = "canny"\nlow = 100\n', "unknown key 'edges.low'"),
+        (f'[edges]\ndetector = "canny"\n{PLAIN}reach = 4\n', "unknown key 'edges.canny.reach'"),
+        (f'[edges]\ndetector = "canny"\n{PLAIN.replace("high = 200", "")}', "key 'edges.canny.high' is missing"),
+        (
+            f'[edges]\ndetector = "canny"\n{PLAIN.replace("high = 200", "high = 50")}',
+            "[edges.canny] canny thresholds need 0 <= low <= high",
+        ),
+        (f'[edges]\ndetector = "relative"\n{RELATIVE.replace("median = 3", "median = 4")}', "[edges.relative] edge"),
+        ('[edges]\ndetector = "hed"\n[edges.hed]\nbatch = 0\n', "[edges.hed] batch must be at least 1, got 0"),
+    ],
+)
+def test_settings_that_go_with_no_detector_are_refused_by_table_and_key(
+    edges: str, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(CounterfactoryError) as caught:
+        of_toml(tmp_path, edges)
+    assert str(caught.value).startswith(str(tmp_path / "mine.toml: "))
+    assert message in str(caught.value)
+
+
+# A run.
+
+
+def travel(profile: Profile, street: Street, path: Path) -> tuple[Report, dict[str, bytes]]:
+    """The report of a run and its pictures."""
+    with Suite.open(path) as suite:
+        report = Journey(profile, SETTINGS).run(find_sources(street.root)[0], suite)
+    return report, {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*.png")}
+
+
+def test_another_detector_paints_anew_over_the_same_captions(
+    quick: Profile, street: Street, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed: list[Pixels] = []
+    plain = Opened.edge_maps
+    monkeypatch.setattr(Opened, "edge_maps", lambda self, images: fed.append(images) or plain(self, images))
+    runs = {}
+    for edges in (quick.edges, CANNY, HED):
+        report, files = travel(replace(quick, edges=edges), street, tmp_path / "suite")
+        made = {cost.stage: (cost.items, cost.made) for cost in report.stages}
+        assert made["paint"] == (report.variants, report.variants) != (0, 0), "pictures of other edges were taken"
+        assert (made["caption"][1] > 0) == (not runs), "captions do not hang on edges"
+        hed = [use for use in report.plans if use.plan == "hed"]
+        runs[edges.detector] = ([(use.stage, use.loads, use.rows, use.calls) for use in hed], files)
+    assert runs["relative"][0] == runs["canny"][0] == []
+    assert runs["hed"][0] == [("paint", 1, 3, 2)], "three sources, once each, in batches of two"
+    assert [len(images) for images in fed] == [1, 1, 1, 1, 1, 1, 2, 1]
+    pictures = [set(files.values()) for _, files in runs.values()]
+    assert [len(one) for one in pictures] == sorted({len(one) for one in pictures}), "every detector paints others"
+
+
+def test_what_fills_hed_s_batches_does_not_change_a_picture(quick: Profile, street: Street, tmp_path: Path) -> None:
+    profile = replace(quick, edges=HED)
+    report, whole = travel(profile, street, tmp_path / "whole")
+    assert report.variants == 3
+    assert travel(replace(profile, shard_sources=1), street, tmp_path / "one")[1] == whole
+
+
+def test_hed_is_part_of_what_painted_only_where_it_is_asked_for(quick: Profile, models: Path) -> None:
+    def digests() -> dict[str, list[str]]:
+        return {
+            edges.detector: [Library(replace(quick, edges=edges)).digest(stage) for stage in ("caption", "paint")]
+            for edges in (quick.edges, CANNY, HED)
+        }
+
+    before = digests()
+    assert before["relative"] == before["canny"]
+    assert before["hed"][0] == before["canny"][0]
+    assert before["hed"][1] != before["canny"][1]
+    file = models / "hed.xml"
+    file.write_bytes(file.read_bytes() + b"\n")
+    after = digests()
+    assert (after["relative"], after["canny"]) == (before["relative"], before["canny"])
+    assert after["hed"][1] != before["hed"][1]
+    file.unlink()
+    with pytest.raises(CounterfactoryError, match=r"hed\.xml is missing"):
+        Library(replace(quick, edges=HED)).digest("paint")
+
+
+def test_the_tokens_that_end_captions_are_part_of_what_captioned(quick: Profile, models: Path) -> None:
+    before = Library(quick).digest("caption"), Library(quick).digest("paint")
+    found = set()
+    for eos in (2, 3):
+        (models / "opt_tokens.json").write_text(f'{{"bos": 1, "eos": {eos}}}')
+        found.add(Library(quick).digest("caption"))
+        assert Library(quick).digest("paint") == before[1]
+    assert len({*found, before[0]}) == 3
+    (models / "opt_tokens.json").unlink()
+    assert Library(quick).digest("caption") == before[0]
+
+
+# What plans a run.
+
+
+def test_plans_know_hed_only_where_it_is_asked_for(quick: Profile) -> None:
+    assert "hed" not in every_plan(quick)
+    profile = replace(quick, edges=HED)
+    assert every_plan(profile).count("hed") == 1
+    holding = plan_holding(profile, Library(profile), 10**11, 2)
+    assert holding.timeline is not None
+    assert {step.stage: "hed" in step.needs for step in holding.timeline.first} == {
+        "caption": False,
+        "rewrite": False,
+        "paint": True,
+        "check": False,
+    }
+    (named,) = {plan.cost.name: plan.cost for plan in estimate(profile, 3, 2).plans if plan.cost.name == "hed"}.values()
+    assert named.bytes > 0
+    flops = plan_flops(profile, Library(profile), (128, 128))
+    without = plan_flops(quick, Library(quick), (128, 128))
+    assert flops.keys() - without.keys() == {"hed"}
+    more = item_flops(profile, flops, 4)["paint"] - item_flops(quick, without, 4)["paint"]
+    assert more == pytest.approx(flops["hed"] / 4)
+
+
+def test_the_doctor_looks_for_hed(quick: Profile, models: Path) -> None:
+    profile = replace(quick, edges=HED)
+
+    def states() -> dict[str, str]:
+        return {plan.name: plan.state for plan in doctor.examine(profile).plans}
+
+    assert states()["hed"] == "found"
+    (models / "hed.xml").unlink()
+    assert states()["hed"] == "missing"
+    assert not doctor.examine(profile).ready
+    assert "hed" not in {plan.name for plan in doctor.examine(quick).plans}
+
+
+def test_hed_is_projected_once_a_source(tmp_path: Path) -> None:
+    plain = load_profile("a10g")
+    profile = replace(plain, edges=HED)
+    facts = plan_facts(profile)
+    assert plain.device is not None
+    more = project(profile, plain.device, facts, 4)["paint"] - project(plain, plain.device, facts, 4)["paint"]
+    assert more == pytest.approx(plain.device.compute_s(facts["hed"].flops / 4))
+    # VGG-16's convolutions by hand, at 512 x 512 and 2 operations a product; side outputs add under a thousandth.
+    products, side, before = 0, 512, 3
+    for width, depth in zip(hed_export.WIDTHS, hed_export.DEPTHS, strict=True):
+        for i in range(depth):
+            products += side * side * 9 * width * (before if i == 0 else width)
+        side, before = side // 2, width
+    assert facts["hed"].flops == pytest.approx(2 * products, rel=1e-3)
+    with pytest.raises(CounterfactoryError, match=r"nothing is known of plan hed; export it"):
+        project(profile, plain.device, {name: fact for name, fact in facts.items() if name != "hed"}, 4)
+
+
+def test_hed_s_plan_is_exported_for_the_batch_of_its_profile() -> None:
+    profile = load_profile("a10g")
+    assert batches_of(replace(profile, edges=DetectorSettings("hed", hed=HedSettings(7))))["hed"] == 7
+    assert batches_of(profile)["hed"] == 4
+
+
+# What a person is shown.
+
+
+def test_the_report_draws_what_the_detector_found(
+    quick: Profile, made_suite: MadeSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hed = f'[edges]\ndetector = "hed"\n[edges.hed]\nbatch = 2\n\n[models]\nfolder = "{quick.models.folder}"\n\n'
+    profile = of_toml_with(tmp_path, hed)
+    arguments = ["report", str(made_suite.path), "--sources", str(made_suite.street.root), "--profile", profile]
+    assert main(arguments) == 0
+    for name in made_suite.street.names:
+        pictures = made_suite.path / "report" / "pictures"
+        picture = np.asarray(Image.open(pictures / f"{name}.png"))
+        drawn = np.asarray(Image.open(pictures / f"{name}.edges.png"))
+        assert np.abs(drawn - np.floor(by_torch(picture[None])[0] * 255.0)).max() <= 4  # maybe bf16
+    (quick.models.path / "hed.xml").unlink()
+    capsys.readouterr()
+    assert main(arguments) == 2
+    told = capsys.readouterr().err
+    assert "the edges of pocket are found by the network hed" in told
+    assert "hed.xml is missing" in told
+    assert "leave out --sources" in told
+    assert main(arguments[:2] + arguments[4:]) == 0
+
+
+def of_toml_with(folder: Path, tables: str) -> str:
+    """The path of a pocket profile whose tables [edges] and [models] are these."""
+    text = Path(profile_module.__file__).with_name("profiles").joinpath("pocket.toml").read_text()
+    models = text[text.index("[models]") : text.index("[llm]")]
+    edges = text[text.index("[edges]") : text.index("[paint]")]
+    file = folder / "shown.toml"
+    file.write_text(text.replace(models, "").replace(edges, tables))
+    return str(file)

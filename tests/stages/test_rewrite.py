@@ -1,0 +1,351 @@
+"""Rewriting: a careful writer gives the variants one expects, and no answer that a grammar allows breaks a rule."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counterfactory.engine.edit import STREET_TYPES, Edit
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.keys import content_key
+from counterfactory.engine.language.grammar import values_grammar
+from counterfactory.engine.language.questions import AnswerError, plain, read_alternatives, read_caption, read_keywords
+from counterfactory.engine.language.request import Request
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages.rewrite import RewriteSettings, Rewritten, Wanted, rewrite
+from counterfactory.engine.tasks.choose import Choice, choose_edits, combinations
+from counterfactory.engine.tasks.interventions import Interventions
+from counterfactory.engine.tasks.task import Task, broken_word, builtin_task
+from counterfactory.engine.tasks.words import allowed_alternatives, allowed_values, apart, fault, spans
+
+SETTINGS = RewriteSettings(
+    STREET_TYPES, max_keywords=6, max_alternatives=4, max_words_keyword=3, max_chars_caption=400, verbatim=False
+)
+CAPTION = "a red bus and a blue car on a foggy street at night. brick buildings stand along the road."
+TASK = builtin_task("classification")
+WEIGHTS = Path(__file__).parents[2] / "engine" / "pocket" / "weights" / "llm.gguf"
+
+_OTHERS = {
+    ("weather", "foggy"): ["rainy", "snowy", "clear"],
+    ("time", "at night"): ["during the day", "at sunset"],
+    ("colour", "red bus"): ["orange bus", "white bus"],
+    ("colour", "blue car"): ["orange car", "white car"],
+    ("background", "brick"): ["glass"],
+}
+
+
+def source(name: str, label: str | None = "bus") -> Source:
+    return Source(name, Path(name), label, None, "d", content_key(name, label))
+
+
+class Writer:
+    """A careful writer who knows the words of `_OTHERS`; counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Request]] = []
+
+    def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+        assert len(set(requests)) == len(requests)
+        self.asked += [(question, request) for request in requests]
+        answers = [json.dumps(self._answer(r.prompt), separators=(",", ":")) for r in requests]
+        for answer, request in zip(answers, requests, strict=True):
+            assert request.grammar.allows(answer), (answer, request)
+            assert len(answer.encode()) < request.max_tokens
+        return answers
+
+    def _answer(self, prompt: str) -> object:
+        lines = dict(line.split(": ", 1) for line in prompt.split("\n\n")[1].splitlines() if ": " in line)
+        caption = lines["Caption"]
+        if "Types" in lines:
+            types = lines["Types"].split(", ")
+            return [[t, k] for (t, k) in _OTHERS if t in types and k in caption] or [["none", "none"]]
+        if "Changes" in lines:
+            for change in lines["Changes"].split("; "):
+                old, new = change.split(" -> ")
+                caption = caption.replace(old, new)
+            return re.sub(r"\ba (?=[aeiou])", "an ", caption)
+        type_, keyword = lines["Words"].split(": ")
+        if lines["Values"] != "any":
+            return lines["Values"].split(", ")
+        return _OTHERS[type_, keyword]
+
+
+def rewritten(*names: str, wanted: Wanted, task: Task = TASK, caption: str = CAPTION) -> list[Rewritten]:
+    return rewrite([source(n) for n in names], [caption] * len(names), task, SETTINGS, wanted, Writer())
+
+
+def test_variants_differ_and_say_what_their_edits_say() -> None:
+    (result,) = rewritten("bus/1", wanted=Wanted(5, (1, 3), seed=0))
+    assert result.shortfall is None
+    assert len({v.edits for v in result.variants}) == len({v.key for v in result.variants}) == 5
+    for index, variant in enumerate(result.variants):
+        assert variant.index == index
+        assert variant.dropped is None
+        assert 1 <= len(variant.edits) <= 3
+        assert len({e.keyword for e in variant.edits}) == len(variant.edits)
+        for edit in variant.edits:
+            assert edit.keyword in CAPTION
+            assert edit.alternative in variant.edited_caption
+        assert broken_word(CAPTION, variant.edited_caption, ["bus"]) is None
+    used = Counter(e.type for v in result.variants for e in v.edits)
+    assert set(used) == {"weather", "time", "colour", "background"}
+
+
+def test_more_variants_keep_those_that_exist_and_company_changes_nothing() -> None:
+    (three,) = rewritten("bus/1", wanted=Wanted(3, (1, 3), seed=0))
+    five = rewritten("bus/0", "bus/1", "bus/2", wanted=Wanted(5, (1, 3), seed=0))[1]
+    assert three.variants == five.variants[:3]
+    other_seed = rewritten("bus/1", wanted=Wanted(3, (1, 3), seed=1))[0]
+    assert [v.edits for v in other_seed.variants] != [v.edits for v in three.variants]
+    assert not {v.key for v in other_seed.variants} & {v.key for v in three.variants}
+
+
+def test_the_same_question_is_asked_once() -> None:
+    writer = Writer()
+    sources = [source(f"bus/{i}") for i in range(6)]
+    rewrite(sources, [CAPTION] * 6, TASK, SETTINGS, Wanted(4, (1, 2), 0), writer)
+    counts = Counter(question for question, _ in writer.asked)
+    assert counts["keywords"] == 1
+    assert counts["alternatives"] == 5
+    assert all(TASK.sentence in request.prompt for _, request in writer.asked)
+
+
+def test_when_there_are_too_few_sets_all_are_made_and_it_is_said() -> None:
+    wanted = Wanted(9, (1, 2), 0, Interventions((("weather", ("rainy", "foggy")), ("time", ("night", "dawn", "noon")))))
+    (result,) = rewritten("bus/1", wanted=wanted)
+    # weather: rainy; time: dawn or noon ("night" is said by "at night"): 1 + 2 + 1 * 2 sets
+    assert {tuple(e.alternative for e in v.edits) for v in result.variants} == {
+        ("rainy",), ("dawn",), ("noon",), ("rainy", "dawn"), ("rainy", "noon"),
+    }  # fmt: skip
+    assert result.shortfall is not None
+    assert "5 different sets" in result.shortfall
+    assert "9 variants" in result.shortfall
+
+
+def test_sources_that_cannot_be_rewritten_say_why() -> None:
+    for caption, reason in (
+        ("", "no words"),
+        ("bus, bus!", "no words"),
+        ("a bus " * 90, "characters"),
+        ("a bus", "nothing"),
+    ):
+        (result,) = rewritten("bus/1", wanted=Wanted(2, (1, 1), 0), caption=caption)
+        assert result.variants == ()
+        assert reason in (result.shortfall or "")
+
+
+def test_a_writer_who_disobeys_is_dropped_with_the_reason() -> None:
+    class Careless(Writer):
+        def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+            answers = super().__call__(question, requests)
+            if question != "rewrite":
+                return answers
+            faults = [CAPTION.replace("bus", "truck"), CAPTION, CAPTION + " it is loud", answers[3][:20]]
+            return [json.dumps(f) for f in faults[:3]] + [faults[3]]
+
+    (result,) = rewrite([source("bus/1")], [CAPTION], TASK, SETTINGS, Wanted(4, (1, 1), 0), Careless())
+    reasons = [variant.dropped or "" for variant in result.variants]
+    assert "'bus'" in reasons[0]
+    assert "says what the caption says" in reasons[1]
+    assert "lacks" in reasons[2]
+    assert "not closed" in reasons[3]
+
+
+@pytest.mark.parametrize("name", ["classification", "segmentation"])
+@settings(max_examples=20)
+@given(data=st.data())
+def test_no_answer_within_the_grammars_breaks_a_rule(name: str, data: st.DataObject) -> None:
+    task = builtin_task(name)
+
+    def ask(question: str, requests: Sequence[Request]) -> list[str]:
+        return [data.draw(st.from_regex(r.grammar.pattern, fullmatch=True)) for r in requests]
+
+    sources = [source("bus/1"), source("odd", None)]
+    captions = [CAPTION, 'été: "it\'s" a café\n\t(50% red) [bus]']
+    small = RewriteSettings(STREET_TYPES, 2, 2, 2, 120, verbatim=False)
+    for src, result in zip(sources, rewrite(sources, captions, task, small, Wanted(2, (1, 2), 0), ask), strict=True):
+        assert len({v.edits for v in result.variants}) == len(result.variants)
+        assert len(result.variants) == 2 or result.shortfall
+        for variant in result.variants:
+            assert (
+                variant.dropped
+                or fault(variant.caption, variant.edited_caption, variant.edits, task.protected(src.label)) is None
+            )
+            for edit in variant.edits:
+                assert edit.keyword in variant.caption
+                assert edit.alternative.casefold() != edit.keyword.casefold()
+
+
+SPANS = [
+    ("a red car.", 2, (), ["a", "a red", "red", "red car", "car"]),
+    ("one, two. three", 3, (), ["one", "two", "three"]),
+    ("a red car", 2, ("car",), ["a", "a red", "red", "red car"]),
+    ("red cars", 1, ("car",), ["red"]),
+    ("a fire truck", 3, ("fire truck",), ["a", "a fire", "a fire truck"]),
+    ("it's half-lit", 1, (), ["it's", "half-lit"]),
+    ("red red", 1, (), ["red"]),
+    ("x" * 61, 1, (), []),
+    ("", 3, (), []),
+]
+
+
+@pytest.mark.parametrize(("caption", "most", "keep", "expected"), SPANS)
+def test_spans(caption: str, most: int, keep: tuple[str, ...], expected: list[str]) -> None:
+    assert spans(caption, most, keep) == expected
+
+
+def test_keywords_stand_apart() -> None:
+    pairs = [("time", "at night"), ("other", "night"), ("colour", "red car"), ("colour", "red"), ("weather", "Red Car")]
+    assert apart("a red car at night", pairs) == [("colour", "red car"), ("time", "at night")]
+    assert apart("a red car, red walls", [("colour", "red car"), ("other", "red")]) == [
+        ("colour", "red car"),
+        ("other", "red"),
+    ]
+    assert apart("bored", [("colour", "red")]) == []
+
+
+def test_values_and_alternatives_that_may_be_used() -> None:
+    assert allowed_values(["night", "Dusk", "dusk", "at night"], "at night", ()) == ("Dusk",)
+    assert allowed_values(["blue", "blue car", "two trucks"], "red car", ("car", "truck")) == ("blue", "blue car")
+    found = ["blue car", "Blue car", "red car", "blue bus", " ", "green car "]
+    assert allowed_alternatives(found, "red car", ("car", "bus")) == ("blue car", "green car")
+    assert allowed_alternatives(["very foggy", "Foggy", "misty"], "foggy", ()) == ("misty",)
+
+
+choice_lists = st.lists(st.tuples(st.sampled_from(["weather", "time", "colour"]), st.integers(0, 3)), max_size=5).map(
+    lambda rows: [Choice(t, f"k{i}", tuple(f"v{j}" for j in range(n))) for i, (t, n) in enumerate(rows)]
+)
+
+
+@settings(max_examples=60)
+@given(choice_lists, st.integers(1, 12), st.integers(1, 3), st.integers(0, 2), st.text("abc", max_size=3))
+def test_choices_are_distinct_stable_and_as_many_as_there_are(
+    choices: list[Choice], variants: int, low: int, more: int, key: str
+) -> None:
+    # The slow oracle: every assignment of an alternative or nothing to each keyword.
+    sets: list[tuple[Edit, ...]] = [()]
+    for c in choices:
+        sets = [*sets, *((*s, Edit(c.type, c.keyword, a)) for s in sets for a in c.alternatives)]
+    possible = {s for s in sets if low <= len(s) <= low + more}
+    assert combinations([c for c in choices if c.alternatives], low, low + more) == len(possible)
+    chosen = choose_edits(choices, variants, (low, low + more), key)
+    assert len(chosen) == len(set(chosen)) == min(variants, len(possible))
+    assert set(chosen) <= possible
+    assert choose_edits(choices, max(1, variants - 2), (low, low + more), key) == chosen[: max(1, variants - 2)]
+
+
+def test_edits_are_spread_over_types_and_sizes() -> None:
+    choices = [Choice(t, t, tuple(f"{t}{i}" for i in range(4))) for t in ("weather", "time", "colour", "background")]
+    sizes: Counter[int] = Counter()
+    types: Counter[str] = Counter()
+    for source_number in range(60):
+        chosen = choose_edits(choices, 4, (1, 3), str(source_number))
+        sizes.update(map(len, chosen))
+        types.update({e.type for edits in chosen for e in edits})
+    assert min(sizes[n] for n in (1, 2, 3)) > 50
+    assert min(types.values()) >= 58
+
+
+def test_prompts_carry_one_line_of_plain_text() -> None:
+    assert plain('a "red"\n\tcar\\bus \x00') == "a 'red' car/bus"
+    for read, text in (
+        (read_keywords, '[["a"]]'),
+        (read_alternatives, "[1]"),
+        (read_caption, "[]"),
+        (read_caption, '"a'),
+    ):
+        with pytest.raises(AnswerError, match=r"asked for|closed"):
+            read(text)
+
+
+def test_a_missing_or_broken_model_is_one_clear_sentence(tmp_path: Path) -> None:
+    from counterfactory.engine.language.genai import GenaiLlm
+
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF not really")
+    with pytest.raises(CounterfactoryError, match="is missing"):
+        GenaiLlm(tmp_path / "none.gguf", precision="f32", threads=1)
+    with pytest.raises(CounterfactoryError, match="cannot be loaded"):
+        GenaiLlm(tmp_path / "broken.gguf", precision="f32", threads=1)
+    with pytest.raises(CounterfactoryError, match="bf16 or f32"):
+        GenaiLlm(tmp_path / "none.gguf", precision="f16", threads=1)
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_an_answer_does_not_depend_on_company(precision: str) -> None:
+    from counterfactory.engine.language.genai import GenaiLlm
+
+    llm = GenaiLlm(WEIGHTS, precision=precision, threads=1)
+    writer = Writer()
+    captions = [CAPTION.replace("red", colour) for colour in ("red", "white", "green", "black", "orange", "purple")]
+    sources = [source(f"bus/{i}") for i in range(6)]
+    rewrite(sources, captions, TASK, SETTINGS, Wanted(3, (1, 3), 0), writer)
+    requests = [request for _, request in writer.asked][:40]
+    together = llm.generate(requests)
+    assert all(r.grammar.allows(answer) for r, answer in zip(requests, together, strict=True))
+    assert llm.generate(requests[::-1])[::-1] == together
+    fresh = GenaiLlm(WEIGHTS, precision=precision, threads=1)
+    assert [fresh.generate([request])[0] for request in requests] == together
+    assert fresh.usage.prompt_tokens * 2 == llm.usage.prompt_tokens
+    assert 0 < fresh.usage.generated_tokens * 2 == llm.usage.generated_tokens
+
+
+def test_the_pocket_model_rewrites_street_captions() -> None:
+    from counterfactory.engine.language.openvino_llm import OpenVinoLlm
+
+    llm = OpenVinoLlm(WEIGHTS.with_name("llm"), precision="f32", threads=1)
+    caption = "a red bus on a foggy street at night. brick buildings stand along the road. nobody is on the sidewalk."
+    for task in (TASK, builtin_task("segmentation")):
+        wanted = Wanted(5, (1, 3), 0)
+        (result,) = rewrite([source("bus/1")], [caption], task, SETTINGS, wanted, lambda _, r: llm.generate(r))
+        assert result.shortfall is None
+        assert [v.dropped for v in result.variants] == [None] * 5
+        assert {e.type for v in result.variants for e in v.edits} == {"weather", "time", "colour", "background"}
+
+
+@pytest.mark.parametrize("types", [(), ("weather", "weather"), ("mood",)])
+def test_types_that_there_are_not_are_refused(types: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="types are some of"):
+        RewriteSettings(types, 2, 2, 2, 120, verbatim=False)
+
+
+def test_the_profile_s_types_are_those_that_are_asked_about() -> None:
+    asked: list[str] = []
+
+    def ask(_: str, requests: Sequence[Request]) -> list[str]:
+        asked.extend(request.prompt for request in requests)
+        return ['[["none","none"]]'] * len(requests)
+
+    only = RewriteSettings(("adjective", "domain"), 2, 2, 2, 120, verbatim=False)
+    source = Source("a", Path("a.png"), "bus", None, "d", "k")
+    rewrite([source], [CAPTION], TASK, only, Wanted(1, (1, 1), 0), ask)
+    assert "adjective, domain" in asked[0]
+    assert "weather," not in asked[0].split("Types:")[-1]
+
+
+def test_grammars_do_not_pile_up_in_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    from counterfactory.engine.language import genai
+
+    opened: list[Path] = []
+    really = genai.open_pipeline
+
+    def counted(model: Path, precision: str, threads: int) -> Any:
+        opened.append(model)
+        return really(model, precision, threads)
+
+    requests = [Request(f"{i}", values_grammar([f"v{i % 5}", "w"])) for i in range(7)]
+    expected = genai.GenaiLlm(WEIGHTS, precision="f32", threads=1).generate(requests)
+    monkeypatch.setattr(genai, "open_pipeline", counted)
+    monkeypatch.setattr(genai, "_MAX_GRAMMARS", 2)
+    llm = genai.GenaiLlm(WEIGHTS, precision="f32", threads=1)
+    assert llm.generate(requests[:2]) + llm.generate(requests[2:]) == expected
+    # Two grammars each: v0 v1, v2 v3, v4 v0, v1.
+    assert len(opened) == 4
+    assert llm.usage.prompt_tokens > 0

@@ -1,0 +1,122 @@
+"""What a shard came to: found only when all that made it is as it was, and worth exactly the shard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_journey import SETTINGS, contents, quick, streets, travel  # noqa: F401 (two are fixtures)
+
+from counterfactory.engine import journey as journey_module
+from counterfactory.engine.config.profile import Profile
+from counterfactory.engine.sources.source import Problem, Source, find_sources
+from counterfactory.engine.suite import Suite
+from counterfactory.engine.suite.outcome import Outcome, Outcomes
+
+ROWS = [{"file_name": "images/a.png", "scores": {"text": 0.1}}, {"file_name": "images/b.png", "scores": None}]
+OUTCOME = Outcome(
+    accepted=1,
+    rejected=1,
+    files={"images/a.png": 3, "masks/a.png": 2},
+    dropped=[{"source": "a", "variant": 2, "edited_caption": "ä", "reason": "as it was"}],
+    shortfalls=[Problem("b", "too short")],
+)
+
+
+def sources(*names: str) -> list[Source]:
+    return [Source(name, Path(name), None, None, f"digest of {name}", f"key of {name}") for name in names]
+
+
+def with_files(folder: Path) -> Path:
+    for path, size in OUTCOME.files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(bytes(size))
+    return folder
+
+
+def test_found_is_what_was_kept(tmp_path: Path) -> None:
+    with Suite.open(tmp_path) as suite:
+        Outcomes(suite, "x").keep(sources("a", "b"), OUTCOME, ROWS, finished=True)
+    with_files(tmp_path)
+    with Suite.open(tmp_path) as suite:
+        outcomes = Outcomes(suite, "x")
+        assert outcomes.find(sources("a", "b")) == OUTCOME
+        assert outcomes.find(sources("b", "a")) is None
+        assert outcomes.find(sources("a")) is None
+        assert outcomes.find([sources("a")[0], replace(sources("b")[0], key="another")]) is None
+        assert Outcomes(suite, "y").find(sources("a", "b")) is None
+        assert list(outcomes.rows([sources("a", "b"), sources("a", "b")])) == ROWS * 2
+
+
+@pytest.mark.parametrize("path", list(OUTCOME.files))
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(b"longer"), lambda p: p.write_bytes(b"")])
+def test_a_file_that_is_missing_or_has_another_size_undoes_it(tmp_path: Path, path: str, harm: Any) -> None:
+    with Suite.open(tmp_path) as suite:
+        Outcomes(suite, "x").keep(sources("a"), OUTCOME, ROWS, finished=True)
+        harm(with_files(tmp_path) / path)
+        assert Outcomes(suite, "x").find(sources("a")) is None
+
+
+def test_the_last_one_kept_counts_and_an_unfinished_one_is_not_found(tmp_path: Path) -> None:
+    with Suite.open(tmp_path) as suite:
+        with_files(tmp_path)
+        outcomes = Outcomes(suite, "x")
+        outcomes.keep(sources("a"), OUTCOME, ROWS, finished=True)
+        outcomes.keep(sources("a"), replace(OUTCOME, accepted=0), ROWS[1:], finished=False)
+        assert outcomes.find(sources("a")) is None
+        assert list(outcomes.rows([sources("a")])) == ROWS[1:]
+
+
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Stages of all lookups from now on."""
+    stages: list[str] = []
+    real = Suite.get
+
+    def get(suite: Suite, stage: str, keys: Sequence[str]) -> dict[str, Any]:
+        stages.append(stage)
+        return real(suite, stage, keys)
+
+    monkeypatch.setattr(Suite, "get", get)
+    return stages
+
+
+def test_a_finished_shard_goes_through_no_stage_and_gives_the_same_suite(
+    streets: Path,  # noqa: F811
+    quick: Profile,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    profile, found, path = replace(quick, shard_sources=2), find_sources(streets)[0][:3], tmp_path / "s"
+    first = travel(profile, SETTINGS, found, path)
+    made, told = contents(path), json.loads((path / "run.json").read_text())
+    (path / "metadata.parquet").unlink()
+    stages = looked_up(monkeypatch)
+    again = travel(profile, SETTINGS, found, path)
+    assert set(stages) == {"shard", "shard/rows"}
+    assert contents(path) == made
+    assert json.loads((path / "run.json").read_text())["dropped"] == told["dropped"]
+    for name in ("sources", "variants", "accepted", "rejected", "dropped", "problems", "shortfalls"):
+        assert getattr(again, name) == getattr(first, name), name
+    assert {cost.stage: cost.items for cost in again.stages} == {cost.stage: cost.items for cost in first.stages}
+    assert (again.painted, again.reused) == (0, first.variants)
+    # Another version of the program asks for each result: its own words and choices may differ.
+    stages.clear()
+    monkeypatch.setattr(journey_module, "program_key", lambda: "another")
+    assert travel(profile, SETTINGS, found, path).painted == 0
+    assert {"caption", "rewrite", "check"} <= set(stages)
+    assert contents(path) == made
+
+
+def test_a_shard_with_a_problem_is_tried_again(streets: Path, quick: Profile, tmp_path: Path) -> None:  # noqa: F811
+    found = find_sources(streets)[0][:2]
+    moved = tmp_path / "moved.png"
+    away = [replace(found[0], path=moved), found[1]]
+    assert len(travel(quick, SETTINGS, away, tmp_path / "s").problems) == 1
+    moved.write_bytes(found[0].path.read_bytes())
+    report = travel(quick, SETTINGS, away, tmp_path / "s")
+    assert report.problems == ()
+    assert report.painted > 0

@@ -1,0 +1,551 @@
+"""The suite's folder: whole files or none, one process, and nothing lost whatever happens in between."""
+
+import errno
+import hashlib
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.files.writing import make_folder, write_aside
+from counterfactory.engine.schedule.overlap import Behind
+from counterfactory.engine.suite import Painted, Suite, read_metadata
+
+
+def key(number: int) -> str:
+    return hashlib.sha256(str(number).encode()).hexdigest()
+
+
+def pixels(number: int) -> NDArray[np.uint8]:
+    return np.random.default_rng(number).integers(0, 256, (16, 24, 3), np.uint8)
+
+
+def painted(number: int, *, mask: bool = True) -> Painted:
+    labels = np.random.default_rng(number).integers(0, 2**16, (16, 24)).astype(np.uint16)
+    return Painted(key(number), f"bus/{number // 2:04}", pixels(number), labels if mask else None, {"steps": number})
+
+
+def listed(row: dict[str, Any], number: int) -> dict[str, Any]:
+    return {
+        "file_name": row["image"]["path"],
+        "source": f"bus/{number // 2:04}",
+        "label": "bus",
+        "mask": row["mask"] and row["mask"]["path"],
+        "caption": "a",
+        "edited_caption": "b",
+        "edits": [],
+        "variant": number % 2,
+        "seed": 0,
+        "steps": row["steps"],
+        "guidance_scale": 1.0,
+        "scores": {"text": 0.5},
+        "verdict": "accepted",
+        "reason": None,
+        "source_key": key(number // 2),
+        "variant_key": key(number),
+    }
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file but the ledger and the lock, by its path."""
+    return {
+        str(file.relative_to(folder)): file.read_bytes()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file() and not file.name.startswith(("ledger", "suite.lock"))
+    }
+
+
+# Writing
+
+
+def test_a_batch_lies_where_it_should(tmp_path: Path) -> None:
+    with Suite.open(tmp_path / "deep" / "suite") as suite:
+        rows = suite.write_images("paint", [painted(0), painted(1), painted(2, mask=False)])
+        assert suite.images("paint", [key(2), key(0), key(9)]) == {key(2): rows[key(2)], key(0): rows[key(0)]}
+        assert rows[key(2)]["mask"] is None
+        assert rows[key(1)]["steps"] == 1
+        for number in (0, 1):
+            image, mask = rows[key(number)]["image"], rows[key(number)]["mask"]
+            data = (suite.path / image["path"]).read_bytes()
+            assert image["path"] == f"images/bus/0000/{key(number)[:16]}.png"
+            assert mask["path"] == f"masks/bus/0000/{key(number)[:16]}.png"
+            assert (image["bytes"], image["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+            np.testing.assert_array_equal(suite.load_image(rows[key(number)]), pixels(number))
+            stored = cv2.imread(str(suite.path / mask["path"]), cv2.IMREAD_UNCHANGED)
+            np.testing.assert_array_equal(stored, painted(number).mask)
+    assert len(contents(suite.path)) == 5
+    suite.close()
+
+
+def test_results_survive_closing(tmp_path: Path) -> None:
+    with Suite.open(tmp_path) as suite:
+        suite.write_images("paint", [painted(0)])
+        suite.put("caption", {"k": ["a", 1]})
+    with Suite.open(tmp_path) as suite:
+        assert list(suite.images("paint", [key(0)])) == [key(0)]
+        assert suite.get("caption", ["k"]) == {"k": ["a", 1]}
+
+
+@pytest.mark.parametrize("kind", ["image", "mask"])
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])])
+def test_a_vanished_or_shortened_file_is_noticed(tmp_path: Path, kind: str, harm: Any) -> None:
+    with Suite.open(tmp_path) as suite:
+        rows = suite.write_images("paint", [painted(0), painted(1)])
+        before = contents(tmp_path)
+        harm(tmp_path / rows[key(0)][kind]["path"])
+        assert list(suite.images("paint", [key(0), key(1)])) == [key(1)]
+        suite.write_images("paint", [painted(0)])
+        assert contents(tmp_path) == before
+
+
+def test_a_changed_image_is_not_taken_for_ours(tmp_path: Path) -> None:
+    with Suite.open(tmp_path) as suite:
+        row = suite.write_images("paint", [painted(0)])[key(0)]
+        path = tmp_path / row["image"]["path"]
+        path.write_bytes(bytes(len(path.read_bytes())))
+        with pytest.raises(CounterfactoryError, match="has changed since it was painted: delete it and run"):
+            suite.load_image(row)
+        path.unlink()
+        with pytest.raises(CounterfactoryError, match="run the same command again, which repaints it"):
+            suite.load_image(row)
+
+
+def test_run_json_is_the_same_for_the_same_run(tmp_path: Path) -> None:
+    with Suite.open(tmp_path) as suite:
+        suite.write_run({"b": 1, "a": {"ä": [0.5]}})
+        first = (tmp_path / "run.json").read_bytes()
+        suite.write_run({"a": {"ä": [0.5]}, "b": 1})
+        assert (tmp_path / "run.json").read_bytes() == first
+
+
+# Superseding
+
+
+def write_table(suite: Suite, numbers: list[int]) -> None:
+    rows = suite.images("paint", [key(number) for number in numbers])
+    suite.write_metadata([listed(rows[key(number)], number) for number in numbers])
+
+
+def image_files(folder: Path) -> set[str]:
+    return {str(file.relative_to(folder)) for file in folder.rglob("*.png")}
+
+
+def test_images_are_superseded_and_come_back(tmp_path: Path) -> None:
+    with Suite.open(tmp_path) as suite:
+        rows = suite.write_images("paint", [painted(number) for number in range(6)])
+        write_table(suite, [0, 1, 2, 3, 4, 5])
+        everything = contents(tmp_path)
+        write_table(suite, [0, 2])
+        kept = {rows[key(number)][kind]["path"] for number in (0, 2) for kind in ("image", "mask")}
+        gone = {rows[key(number)][kind]["path"] for number in (1, 3, 4, 5) for kind in ("image", "mask")}
+        assert image_files(tmp_path) == kept | {f"superseded/{name}" for name in gone}
+        assert not (tmp_path / "images/bus/0002").exists()
+        assert [row["file_name"] for row in read_metadata(tmp_path)] == sorted(
+            name for name in kept if name.startswith("images/")
+        )
+        # Known though superseded: nothing is to be painted again.
+        assert len(suite.images("paint", [key(number) for number in range(6)])) == 6
+        write_table(suite, [0, 1, 2, 3, 4, 5])
+        assert contents(tmp_path) == everything
+        assert not (tmp_path / "superseded").exists()
+
+
+def test_writing_the_table_brings_files_back_by_itself(tmp_path: Path) -> None:
+    with Suite.open(tmp_path) as suite:
+        rows = suite.write_images("paint", [painted(0), painted(1)])
+        write_table(suite, [0])
+        suite.write_metadata([listed(rows[key(1)], 1)])
+        assert (tmp_path / rows[key(1)]["image"]["path"]).is_file()
+        assert (tmp_path / "superseded" / rows[key(0)]["image"]["path"]).is_file()
+
+
+def test_no_table_lists_a_vanished_file(tmp_path: Path) -> None:
+    with Suite.open(tmp_path) as suite:
+        rows = suite.write_images("paint", [painted(0), painted(1)])
+        (tmp_path / rows[key(1)]["mask"]["path"]).unlink()
+        with pytest.raises(CounterfactoryError, match="has vanished: run the same command again"):
+            suite.write_metadata([listed(rows[key(number)], number) for number in (0, 1)])
+    assert not (tmp_path / "metadata.parquet").exists()
+
+
+def test_the_table_takes_rows_as_they_come_and_holds_none(tmp_path: Path) -> None:
+    class Row(dict[str, Any]):
+        """A dict whose life can be watched."""
+
+    alive: set[int] = set()
+    most = 0
+
+    def rows(made: dict[str, dict[str, Any]]) -> Iterator[Row]:
+        nonlocal most
+        for number in reversed(range(12)):
+            row = Row(listed(made[key(number)], number))
+            alive.add(number)
+            weakref.finalize(row, alive.discard, number)
+            most = max(most, len(alive))
+            yield row
+            del row
+
+    with Suite.open(tmp_path) as suite:
+        made = suite.write_images("paint", [painted(number) for number in range(12)])
+        suite.write_metadata(listed(made[key(number)], number) for number in range(12))
+        forward = contents(tmp_path)
+        suite.write_metadata(rows(made))
+    assert contents(tmp_path) == forward
+    assert most <= 2
+
+
+def test_rows_that_fail_on_the_way_leave_the_old_table(tmp_path: Path) -> None:
+    with Suite.open(tmp_path) as suite:
+        rows = suite.write_images("paint", [painted(0), painted(1)])
+        write_table(suite, [0, 1])
+        before = contents(tmp_path)
+
+        def failing() -> Iterator[dict[str, Any]]:
+            yield listed(rows[key(1)], 1)
+            raise OSError("the rows end here")
+
+        with pytest.raises(OSError, match="the rows end here"):
+            suite.write_metadata(failing())
+        with pytest.raises(ValueError, match="two rows name"):
+            suite.write_metadata([listed(rows[key(1)], 1)] * 2)
+        assert contents(tmp_path) == before
+
+
+def test_peoples_own_files_stay_where_they_are(tmp_path: Path) -> None:
+    with Suite.open(tmp_path) as suite:
+        suite.write_images("paint", [painted(0), painted(1)])
+        mine = [tmp_path / "images/bus/0000/mine.png", tmp_path / "images/notes.tmp", tmp_path / "masks/a.png.1.tmp"]
+        for file in mine:
+            file.write_bytes(b"mine")
+    for ledger in tmp_path.glob("ledger*"):  # the opening without one goes through all files
+        ledger.unlink()
+    with Suite.open(tmp_path) as suite:
+        suite.write_images("paint", [painted(1)])
+        write_table(suite, [1])
+    assert all(file.read_bytes() == b"mine" for file in mine)
+
+
+# Threads
+
+
+def test_a_writers_thread_beside_the_callers_changes_nothing(tmp_path: Path) -> None:
+    batches = [[painted(2 * i), painted(2 * i + 1)] for i in range(12)]
+    with Suite.open(tmp_path / "alone") as suite:
+        for batch in batches:
+            suite.write_images("paint", batch)
+        write_table(suite, list(range(24)))
+    seen: set[str] = set()
+    with Suite.open(tmp_path / "together") as suite:
+        with Behind[list[Painted]](lambda batch: suite.write_images("paint", batch), depth=2) as writer:
+            for turn, batch in enumerate(batches):
+                writer.put(batch)
+                suite.put("caption", {key(turn): f"caption {turn}"})
+                assert list(suite.get("caption", [key(i) for i in range(12)])) == [key(i) for i in range(turn + 1)]
+                for name, row in suite.images("paint", [key(number) for number in range(24)]).items():
+                    assert row["image"]["path"].endswith(f"{name[:16]}.png")
+                    suite.load_image(row)  # whole, with the bytes on record, as soon as it is known
+                    seen.add(name)
+                write_table(suite, [number for number in range(24) if key(number) in seen])  # moves files meanwhile
+        assert len(suite.images("paint", [key(number) for number in range(24)])) == 24
+        write_table(suite, list(range(24)))
+    assert contents(tmp_path / "together") == contents(tmp_path / "alone")
+    assert not any((tmp_path / "together").rglob("*.tmp"))
+
+
+def test_one_batch_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a kill leaves half is found by the one list of files of the open batch."""
+    writing, go_on, real = threading.Event(), threading.Event(), os.replace
+
+    def slow(*arguments: Any) -> None:
+        writing.set()
+        assert go_on.wait(20)
+        real(*arguments)
+
+    with Suite.open(tmp_path) as suite:
+        monkeypatch.setattr(os, "replace", slow)
+        threads = [threading.Thread(target=suite.write_images, args=["paint", [painted(i)]]) for i in range(2)]
+        threads[0].start()
+        assert writing.wait(20)
+        threads[1].start()
+        threads[1].join(0.3)
+        names = suite.get("suite/open", ["batch"])["batch"]
+        go_on.set()
+        for thread in threads:
+            thread.join()
+        assert [Path(name).name for name in names] == [f"{key(0)[:16]}.png"] * 2
+        assert list(suite.images("paint", [key(0), key(1)])) == [key(0), key(1)]
+
+
+# Opening
+
+
+def test_a_file_is_no_suite(tmp_path: Path) -> None:
+    (tmp_path / "suite").write_text("")
+    with pytest.raises(CounterfactoryError, match="is not a folder"):
+        Suite.open(tmp_path / "suite")
+    with pytest.raises(CounterfactoryError, match=r"cannot write .*suite/inner.*again; nothing is lost"):
+        Suite.open(tmp_path / "suite" / "inner")
+
+
+def test_somebodys_pictures_are_not_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "0123456789abcdef.png").write_bytes(b"holiday")
+    with pytest.raises(CounterfactoryError, match="that Counterfactory did not make"):
+        Suite.open(tmp_path)
+    assert contents(tmp_path) == {"images/0123456789abcdef.png": b"holiday"}
+    assert not (tmp_path / "suite.lock").exists()
+
+
+def test_other_files_in_the_folder_are_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("hello")
+    Suite.open(tmp_path).close()
+
+
+def test_a_damaged_ledger_keeps_the_images_and_a_new_one_is_made(tmp_path: Path) -> None:
+    with Suite.open(tmp_path) as suite:
+        suite.write_images("paint", [painted(0)])
+        write_table(suite, [0])
+    before = contents(tmp_path)
+    (tmp_path / "ledger.sqlite").write_bytes(b"noise" * 1000)
+    for _ in range(2):  # the failed opening has let go of the lock
+        with pytest.raises(CounterfactoryError, match="images are safe and stay"):
+            Suite.open(tmp_path)
+    assert contents(tmp_path) == before
+    (tmp_path / "ledger.sqlite").rename(tmp_path / "aside")
+    with Suite.open(tmp_path) as suite:
+        assert suite.images("paint", [key(0)]) == {}
+        suite.write_images("paint", [painted(0)])
+        write_table(suite, [0])
+    assert contents(tmp_path) == before | {"aside": b"noise" * 1000}
+
+
+# One process
+
+
+HOLD = """
+import os, signal, sys
+from pathlib import Path
+from counterfactory.engine.suite import Suite
+suite = Suite.open(Path(sys.argv[1]))
+print(os.getpid(), flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_second_process_is_refused_until_the_first_dies(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as first:
+        assert first.stdout is not None
+        process = first.stdout.readline().strip()
+        assert process
+        with pytest.raises(CounterfactoryError, match=f"in use by process {process}: wait"):
+            Suite.open(tmp_path)
+        first.send_signal(signal.SIGKILL)
+    assert (tmp_path / "suite.lock").read_text() == f"{process}\n"
+    with Suite.open(tmp_path):
+        assert (tmp_path / "suite.lock").read_text() == f"{os.getpid()}\n"
+        with pytest.raises(CounterfactoryError, match=f"in use by process {os.getpid()}"):
+            Suite.open(tmp_path)
+    assert (tmp_path / "suite.lock").read_text() == ""
+
+
+def test_an_unreadable_lock_text_is_no_crash(tmp_path: Path) -> None:
+    with Suite.open(tmp_path):
+        (tmp_path / "suite.lock").write_bytes(b"\xff\x00")
+        with pytest.raises(CounterfactoryError, match="in use by another process"):
+            Suite.open(tmp_path)
+
+
+# Kills
+
+
+KILLED = """
+import os, pickle, signal, sys
+from pathlib import Path
+from counterfactory.engine.suite import Suite
+
+first, second = pickle.load(sys.stdin.buffer)
+suite = Suite.open(Path(sys.argv[1]))
+suite.write_images("paint", first)
+calls = 0
+def dying(call):
+    def wrapped(*arguments, **options):
+        global calls
+        calls += 1
+        if calls == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(*arguments, **options)
+    return wrapped
+name, at = sys.argv[2].split(":")
+at = int(at)
+if name == "commit":
+    suite.ledger.put_stages = dying(suite.ledger.put_stages)
+else:
+    setattr(os, name, dying(getattr(os, name)))
+suite.write_images("paint", second)
+"""
+
+
+@pytest.mark.parametrize("at", ["fsync:4", "replace:1", "replace:4", "commit:1", "commit:2"])
+def test_a_kill_loses_the_open_batch_and_nothing_else(tmp_path: Path, at: str) -> None:
+    with Suite.open(tmp_path / "whole") as suite:
+        suite.write_images("paint", [painted(number) for number in range(4)])
+        write_table(suite, [0, 1, 2, 3])
+    folder = tmp_path / "killed"
+    batches = pickle.dumps(([painted(0), painted(1)], [painted(2), painted(3)]))
+    done = subprocess.run([sys.executable, "-c", KILLED, folder, at], input=batches, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert any(folder.rglob("*.tmp")) == (not at.startswith("commit"))
+    with Suite.open(folder) as suite:
+        assert not any(folder.rglob("*.tmp"))
+        found = suite.images("paint", [key(number) for number in range(4)])
+        assert list(found) == [key(0), key(1)]
+        suite.write_images("paint", [painted(2), painted(3)])
+        write_table(suite, [0, 1, 2, 3])
+    assert contents(folder) == contents(tmp_path / "whole")
+
+
+def test_a_new_ledger_takes_up_the_files_of_the_old(tmp_path: Path) -> None:
+    with Suite.open(tmp_path) as suite:
+        rows = suite.write_images("paint", [painted(0), painted(1)])
+    left_over = tmp_path / f"images/bus/0000/{key(1)[:16]}.png.77.tmp"
+    left_over.write_bytes(b"half")
+    (tmp_path / "ledger.sqlite").unlink()
+    with Suite.open(tmp_path) as suite:
+        assert not left_over.exists()
+        suite.write_images("paint", [painted(0)])
+        write_table(suite, [0])
+        assert (tmp_path / "superseded" / rows[key(1)]["mask"]["path"]).exists()
+
+
+def test_files_of_a_killed_batch_that_nobody_wants_any_more_are_superseded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Suite.open(tmp_path) as suite:
+        suite.write_images("paint", [painted(0)])
+        before = image_files(tmp_path)
+        real, count = suite.ledger.put_stages, 0
+
+        def dying(stages: Any) -> None:
+            nonlocal count
+            count += 1
+            if count == 2:  # after the files, before the results
+                raise KeyboardInterrupt
+            real(stages)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(suite.ledger, "put_stages", dying)
+            with pytest.raises(KeyboardInterrupt):
+                suite.write_images("paint", [painted(1)])
+        orphans = image_files(tmp_path) - before
+        assert len(orphans) == 2
+    with Suite.open(tmp_path) as suite:
+        write_table(suite, [0])
+    assert image_files(tmp_path) == before | {f"superseded/{name}" for name in orphans}
+
+
+def test_a_kill_between_moving_and_noting_it_is_mended(tmp_path: Path) -> None:
+    with Suite.open(tmp_path) as suite:
+        rows = suite.write_images("paint", [painted(0), painted(1)])
+        write_table(suite, [0])
+        suite.put("suite/files", {rows[key(1)]["image"]["path"]: True})  # as if never noted
+        write_table(suite, [0])
+        write_table(suite, [0, 1])
+        assert not (tmp_path / "superseded").exists()
+
+
+# Full and read-only disks. Root ignores a folder's mode, so that the system calls fail on purpose.
+
+
+@pytest.mark.parametrize("call", ["open", "replace", "fsync"])
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "free some space and run the same command again; nothing is lost"),
+        (errno.EDQUOT, "free some space and run the same command again; nothing is lost"),
+        (errno.EROFS, "allow writing there or name another folder, and run the same command again; nothing is lost"),
+        (errno.EACCES, "allow writing there or name another folder, and run the same command again; nothing is lost"),
+        (errno.EIO, "run the same command again; nothing is lost"),
+    ],
+)
+def test_a_failing_disk_is_a_sentence_and_the_old_file_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, advice: str
+) -> None:
+    path = tmp_path / "run.json"
+    write_aside(path, b"old")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(CounterfactoryError, match=f"cannot write {re.escape(str(path))}: .*{advice}"):
+            write_aside(path, b"new")
+    assert contents(tmp_path) == {"run.json": b"old"}
+    write_aside(path, b"new")
+    assert contents(tmp_path) == {"run.json": b"new"}
+
+
+def test_a_disk_that_fills_within_a_batch_loses_that_batch_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, count = os.replace, 0
+
+    def filling(*arguments: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(*arguments)
+
+    with Suite.open(tmp_path) as suite:
+        suite.write_images("paint", [painted(0), painted(1)])
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", filling)
+            with pytest.raises(CounterfactoryError, match="no space left on device; free some space"):
+                suite.write_images("paint", [painted(2), painted(3)])
+        assert not any(tmp_path.rglob("*.tmp"))
+        assert list(suite.images("paint", [key(number) for number in range(4)])) == [key(0), key(1)]
+
+
+def test_opening_in_a_read_only_folder_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.open
+
+    def read_only(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real(path, flags, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", read_only)
+    with pytest.raises(CounterfactoryError, match=r"suite\.lock: read-only file system; allow writing there"):
+        Suite.open(tmp_path)
+
+
+def test_ctrl_c_while_writing_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_aside(tmp_path / "run.json", b"new")
+    assert contents(tmp_path) == {}
+
+
+def test_a_folder_where_a_file_is_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "images").write_text("")
+    with pytest.raises(CounterfactoryError, match=r"cannot write .*images/a"):
+        make_folder(tmp_path / "images" / "a")
