@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from counterfactory.engine.cli import doctor
-from counterfactory.engine.config import profile as profile_module
 from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.config import profile as profile_module
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.counted import item_flops, plan_flops
