@@ -16,7 +16,11 @@ TYPED := MYPYPATH=$(VENV)/ns $(BIN)/mypy -p counterfactory.engine -p counterfact
 # Two files at a time: networks that tests make and compile keep one core busy, rarely two. More would need the memory.
 TEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: demo test test-all lint format clean
+# The README's contact sheet is the demo's, smaller; docs/pocket.webp comes from `export pocket --report`.
+SHRINK_SHEET := from PIL import Image; sheet = Image.open('build/demo/contact_sheet.png'); \
+	sheet.thumbnail((1200, 10000), Image.Resampling.LANCZOS); sheet.save('docs/contact_sheet.webp', quality=85, method=6)
+
+.PHONY: demo test test-all lint format docs-pictures clean
 .DELETE_ON_ERROR:
 
 demo: $(BASE)
@@ -36,6 +40,10 @@ lint: $(DEV)
 format: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs-pictures: $(BASE)
+	$(BIN)/counterfactory demo --out build/demo
+	$(BIN)/python -c "$(SHRINK_SHEET)"
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -54,7 +54,7 @@ class Judged:
 
 
 def write_report(weights: Path, docs: Path, work: Path) -> dict[str, Any]:
-    """Measure the models in `weights`; write pocket.json, pocket.md and pocket.png to `docs`.
+    """Measure the models in `weights`; write pocket.json, pocket.md and pocket.webp to `docs`.
 
     The curves of the trainings whose logs are in `work` are drawn to pocket_training_continued.svg.
     """
@@ -68,7 +68,7 @@ def write_report(weights: Path, docs: Path, work: Path) -> dict[str, Any]:
     docs.mkdir(parents=True, exist_ok=True)
     (docs / "pocket.json").write_text(json.dumps(figures, indent=2) + "\n")
     (docs / "pocket.md").write_text(_page(figures))
-    _sheet(judged, docs / "pocket.png")
+    _sheet(judged, docs / "pocket.webp")
     if logs := read_logs(work):
         draw_curves(logs, docs / "pocket_training_continued.svg")
     return figures
@@ -248,7 +248,7 @@ def _page(figures: Mapping[str, Any]) -> str:
             cells("variants", "layout"),
             cells("the referee on the sources themselves", "referee"),
             "",
-            "![Sources (left) and their variants](pocket.png)",
+            "![Sources (left) and their variants](pocket.webp)",
             "",
             "The trainings: loss by step, logarithmic. Denoiser and captioner went on from there, with more weight on",
             "small things in the denoiser's loss, which is therefore not comparable across the two drawings.",
@@ -262,7 +262,7 @@ def _page(figures: Mapping[str, Any]) -> str:
 
 
 def _sheet(judged: Sequence[Judged], path: Path, rows: int = 10) -> None:
-    """One row a source: the source, then its variants."""
+    """Write a WebP picture with one row per source: the source, then its variants."""
     by_source: dict[str, list[Judged]] = {}
     for one in judged:
         by_source.setdefault(one.row["source"], []).append(one)
@@ -271,4 +271,4 @@ def _sheet(judged: Sequence[Judged], path: Path, rows: int = 10) -> None:
     for group in list(by_source.values())[:rows]:
         pictures = [render(group[0].scene)[0], *(one.picture for one in group)]
         lines.append(np.hstack([*pictures, *[blank] * (_VARIANTS + 1 - len(pictures))]))
-    cv2.imwrite(str(path), cv2.cvtColor(np.vstack(lines), cv2.COLOR_RGB2BGR))
+    cv2.imwrite(str(path), cv2.cvtColor(np.vstack(lines), cv2.COLOR_RGB2BGR), [cv2.IMWRITE_WEBP_QUALITY, 90])
