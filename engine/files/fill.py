@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
 from ..errors import CounterfactoryError
+from .reading import read_text
 
 T = TypeVar("T")
 
@@ -35,11 +36,7 @@ def nearest(word: str, choices: Iterable[str], prefix: str = "") -> str:
 def read_toml(path: Path) -> dict[str, Any]:
     """The table in a TOML file. Raises CounterfactoryError, naming the file, when it cannot be read or is no TOML."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise CounterfactoryError(f"cannot read {path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise CounterfactoryError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+        return tomllib.loads(read_text(path))
     except tomllib.TOMLDecodeError as error:
         raise CounterfactoryError(f"{path} is not valid TOML: {error}") from error
 

@@ -6,58 +6,30 @@ metadata.parquet (`file_name`, for a variant) or by its source's name, with or w
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ..errors import CounterfactoryError
+from ..files.tables import read_table
 
 COLUMNS = ("image", "prediction")
 
 
 def load_predictions(path: Path) -> dict[str, str]:
     """Answers by image, as the file names it. Raises CounterfactoryError for what cannot be read as such a table."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise CounterfactoryError(f"cannot read {path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise CounterfactoryError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     answers: dict[str, str] = {}
-    for where, row in _rows(path, text):
+    for line, row in read_table(path, required=COLUMNS):
+        where = f"{path}:{line}"
+        if isinstance(row, str):
+            raise CounterfactoryError(f"{where} {row}")
         if any(not isinstance(row.get(column), str) or not row[column] for column in COLUMNS):
-            raise CounterfactoryError(f"{where}: every row needs an image and a prediction, as text; found {dict(row)}")
+            raise CounterfactoryError(f"{where}: every row needs an image and a prediction, as text; found {row}")
         if answers.setdefault(row["image"], row["prediction"]) != row["prediction"]:
             raise CounterfactoryError(f"{where}: a second, different prediction for {row['image']}")
     if not answers:
         raise CounterfactoryError(f"{path} holds no predictions; write the columns {' and '.join(COLUMNS)}")
     return answers
-
-
-def _rows(path: Path, text: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if path.suffix.lower() == ".csv":
-        table = csv.DictReader(io.StringIO(text))
-        if not set(COLUMNS) <= set(table.fieldnames or ()):
-            raise CounterfactoryError(
-                f"{path} needs the columns {' and '.join(COLUMNS)}, found {', '.join(table.fieldnames or ()) or 'none'}"
-            )
-        for row in table:
-            yield f"{path}:{table.line_num}", row
-    elif path.suffix.lower() == ".jsonl":
-        for number, line in enumerate(text.splitlines(), start=1):
-            if line.strip():
-                try:
-                    row = json.loads(line)
-                except ValueError as error:
-                    raise CounterfactoryError(f"{path}:{number} is not JSON: {error}") from error
-                if not isinstance(row, dict):
-                    raise CounterfactoryError(f"{path}:{number} is not a JSON object")
-                yield f"{path}:{number}", row
-    else:
-        raise CounterfactoryError(f"predictions come in a .csv or .jsonl file, not in {path}")
 
 
 def match(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..errors import CounterfactoryError
-from ..files.tables import read_rows, unprintable
+from .rows import read_image_rows, unprintable
 
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm")
@@ -148,7 +148,7 @@ def _labelled(entries: list[Entry], root: Path, table: Path, problems: list[Prob
 
 
 def _usable_rows(table: Path, problems: list[Problem]) -> Iterator[tuple[str, dict[str, str]]]:
-    for where, row in read_rows(table):
+    for where, row in read_image_rows(table):
         if isinstance(row, str):
             problems.append(Problem(where, row))
         else:

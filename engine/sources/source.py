@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
+from ..files.tables import SUFFIXES as TABLES
 from ..keys import content_key
 from .listing import Entry, Problem, list_folder, list_table
 from .pixels import UnreadableError, decode, decode_mask, fit, fit_mask, target_size
 
 __all__ = ["ImageSettings", "Problem", "Source", "find_sources", "load_mask", "load_pixels"]
 
-TABLES = (".csv", ".jsonl")
 _MAX_FILE_BYTES = 512 * 2**20
 _LAYOUTS = (
     "accepted are a folder of images (class folders give labels), a folder with images/ and masks/, "

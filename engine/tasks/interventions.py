@@ -13,6 +13,7 @@ from pathlib import Path
 from ..edit import EDIT_TYPES
 from ..errors import CounterfactoryError
 from ..files.fill import nearest
+from ..files.reading import number_lines, read_text
 
 # A value becomes words of a caption; the caption encoder reads 77 tokens altogether.
 MAX_VALUE_CHARS = 60
@@ -36,13 +37,7 @@ class Interventions:
 
 def load_interventions(path: Path) -> Interventions:
     """Read a file of axes and values. Raises CounterfactoryError, with file and line, for what does not parse."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise CounterfactoryError(f"cannot read {path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise CounterfactoryError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    return parse_interventions(text, str(path))
+    return parse_interventions(read_text(path), str(path))
 
 
 def parse_interventions(text: str, where: str) -> Interventions:
@@ -52,7 +47,7 @@ def parse_interventions(text: str, where: str) -> Interventions:
     value, and for a text without axes.
     """
     axes: dict[str, tuple[str, ...]] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in number_lines(text):
         for part in line.partition("#")[0].split(";"):
             if not part.strip():
                 continue

@@ -32,16 +32,17 @@ def test_tables_that_are_taken(name: str, text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "told"),
     [
-        ("p.csv", b"", "found none"),
-        ("p.csv", b"image,label\na,b\n", "found image, label"),
+        ("p.csv", b"", "is empty; its first line names the columns: image,prediction"),
+        ("p.csv", b"image,label\na,b\n", "found: image, label"),
         ("p.csv", b"image,prediction\n", "holds no predictions"),
         ("p.csv", b"image,prediction\na\n", "p.csv:2"),
         ("p.csv", b"image,prediction\na,x\na,y\n", "second, different prediction for a"),
         ("p.csv", b"image,prediction\n\xff,x\n", "not UTF-8"),
-        ("p.jsonl", b"{", "p.jsonl:1 is not JSON"),
+        ("p.jsonl", b"{", "p.jsonl:1 is not valid JSON"),
         ("p.jsonl", b"[1]", "not a JSON object"),
         ("p.jsonl", b'{"image": "a", "prediction": 3}', "as text"),
-        ("p.txt", b"a,b", ".csv or .jsonl"),
+        ("p.txt", b"a,b", ".csv and .jsonl"),
+        ("p.csv", b"image,prediction\na,tench, Tinca tinca\n", "has 3 fields where the first line names 2"),
         (None, b"", "cannot read"),
     ],
 )

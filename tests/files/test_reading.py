@@ -1,0 +1,156 @@
+"""Users' text files: the same characters and line ends are read alike in every kind of file."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.files.reading import number_lines
+from counterfactory.engine.files.tables import read_table
+from counterfactory.engine.judging.predictions import load_predictions
+from counterfactory.engine.sources.source import find_sources
+from counterfactory.engine.tasks.interventions import load_interventions
+from counterfactory.engine.tasks.task import load_task
+
+# Python's splitlines() ends a line at each of these; no editor does, and JSON and TOML allow them in text.
+NOT_LINE_ENDS = ["\u2028", "\u2029", "\u0085"]
+ENDS = ["\n", "\r\n", "\r"]
+
+
+def write(path: Path, lines: list[str], end: str, mark: str, last: str) -> Path:
+    path.write_bytes((mark + end.join(lines) + last).encode())
+    return path
+
+
+def as_written(test: Callable[..., None]) -> Callable[..., None]:
+    """The ways in which editors write the same lines: their ends, a byte order mark, an end after the last line."""
+    for name, values in (("end", ENDS), ("mark", ["", "\ufeff"]), ("last", ["", "\n"])):
+        test = pytest.mark.parametrize(name, values, ids=ascii)(test)
+    return test
+
+
+@as_written
+def test_predictions(end: str, mark: str, last: str, tmp_path: Path) -> None:
+    table = write(tmp_path / "p.csv", ["image,prediction", "bus/1,bus", "car/2, fire truck"], end, mark, last)
+    assert load_predictions(table) == {"bus/1": "bus", "car/2": "fire truck"}
+    rows = [json.dumps({"image": image, "prediction": image[:3]}) for image in ("bus/1", "car/2")]
+    assert load_predictions(write(tmp_path / "p.jsonl", rows, end, mark, last)) == {"bus/1": "bus", "car/2": "car"}
+
+
+@as_written
+def test_labels(end: str, mark: str, last: str, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        Image.new("RGB", (16, 16)).save(tmp_path / "photos" / f"{name}.png")
+    table = write(tmp_path / "l.csv", ["image,label", "a.png,bus", "b.png, fire truck"], end, mark, last)
+    labels = {source.name: source.label for source in find_sources(tmp_path / "photos", labels=table)[0]}
+    assert labels == {"a": "bus", "b": "fire truck"}
+    rows = [json.dumps({"image": f"{name}.png", "label": label}) for name, label in labels.items()]
+    table = write(tmp_path / "l.jsonl", rows, end, mark, last)
+    assert {source.name: source.label for source in find_sources(tmp_path / "photos", labels=table)[0]} == labels
+
+
+@as_written
+def test_tasks_and_interventions(end: str, mark: str, last: str, tmp_path: Path) -> None:
+    lines = ['name = "mine"', 'sentence = "find the dog"', 'protect = ["dog"]', "protect_label = false"]
+    assert load_task(write(tmp_path / "t.toml", lines, end, mark, last)).protect == ("dog",)
+    file = write(tmp_path / "axes.txt", ["weather: rainy, snowy", "time: night"], end, mark, last)
+    assert load_interventions(file).axes == (("weather", ("rainy", "snowy")), ("time", ("night",)))
+
+
+@pytest.mark.parametrize("character", NOT_LINE_ENDS, ids=ascii)
+def test_a_line_separator_inside_text_ends_no_line(character: str, tmp_path: Path) -> None:
+    label = f"fire{character}truck"
+    rows = [{"image": "a.png", "prediction": label}, {"image": f"b{character}.png", "prediction": "bus"}]
+    lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+    answers = load_predictions(write(tmp_path / "p.jsonl", lines, "\n", "", ""))
+    assert answers == {"a.png": label, f"b{character}.png": "bus"}
+    table = write(tmp_path / "p.csv", ["image,prediction", f"a.png,{label}"], "\n", "", "")
+    assert load_predictions(table) == {"a.png": label}
+
+    Image.new("RGB", (16, 16)).save(tmp_path / "a.png")
+    lines = ["", json.dumps({"image": "a.png", "label": label}, ensure_ascii=False)]
+    sources, problems = find_sources(write(tmp_path / "l.jsonl", lines, "\n", "", ""))
+    if character == "\u0085":  # a control character: a terminal would obey it, so no label may hold it
+        assert [(problem.name, problem.reason[:24]) for problem in problems] == [
+            ("l.jsonl:2", "holds control characters")
+        ]
+    else:
+        assert [source.label for source in sources] == [label]
+
+    lines = ['name = "mine"', f'sentence = "find{character}dogs"', "protect = []", "protect_label = true"]
+    assert load_task(write(tmp_path / "t.toml", lines, "\n", "", "")).sentence == f"find{character}dogs"
+    file = write(tmp_path / "axes.txt", [f"weather: light{character}rain", "zzz: x"], "\n", "", "")
+    with pytest.raises(CounterfactoryError, match=r"axes\.txt:2: unknown axis"):
+        load_interventions(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("p.csv", load_predictions),
+        ("p.jsonl", load_predictions),
+        ("t.toml", load_task),
+        ("p.toml", lambda path: load_profile(str(path))),
+        ("axes.txt", load_interventions),
+    ],
+)
+def test_files_that_cannot_be_read_are_one_sentence(name: str, read: Callable[[Path], object], tmp_path: Path) -> None:
+    path = tmp_path / name
+    with pytest.raises(CounterfactoryError, match=re.escape(name)):
+        read(path)
+    path.write_bytes(b"image,\xff")
+    with pytest.raises(CounterfactoryError, match=r"is not UTF-8 text \(byte 6\); save it as UTF-8"):
+        read(path)
+
+
+def test_lines_are_counted_as_editors_count_them() -> None:
+    assert list(number_lines("a\u2028b\n\nc\n")) == [(1, "a\u2028b"), (2, ""), (3, "c"), (4, "")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("t.csv", "", "is empty; its first line names the columns: a,b"),
+        ("t.csv", "\n1,2\n", "is empty"),
+        ("t.csv", "b\n1\n", r"has no column 'a' \(found: b\)"),
+        ("t.csv", "a,a\n1,2\n", "names a column twice: a, a"),
+        ("t.csv", "a,c\n1,2\n", "unknown column 'c'"),
+        ("t.csv", 'a,b\n"1,2\n', "is not valid CSV"),
+        ("t.csv", "a,b\n1," + "x" * 200_000, "is not valid CSV: field larger than field limit"),
+        ("t.jsonl", '{"a": 1}\n{"c": 1}', "unknown column 'c'"),
+        ("t.txt", "a,b\n", "tables are .csv and .jsonl files"),
+    ],
+)
+def test_tables_that_are_wrong_as_a_whole(name: str, text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(CounterfactoryError, match=message):
+        list(read_table(tmp_path / name, ["a"], ["a", "b"]))
+
+
+def test_rows_that_are_wrong_by_themselves(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text('a,b\n1,2\n\n , \n1,2,3\n"x\ny"\n 3 , 4 \n', encoding="utf-8")
+    assert list(read_table(table, ["a"])) == [
+        (2, {"a": "1", "b": "2"}),
+        (5, "has 3 fields where the first line names 2"),
+        (7, {"a": "x\ny"}),
+        (8, {"a": "3", "b": "4"}),
+    ]
+    table = tmp_path / "t.jsonl"
+    table.write_text('{"a": 1}\n{"a":\n[1]\n' + "[" * 100_000 + '\n{"a": " x "}', encoding="utf-8")
+    found = [(number, row if isinstance(row, dict) else row[:17]) for number, row in read_table(table, ["a"])]
+    assert found == [
+        (1, {"a": 1}),
+        (2, "is not valid JSON"),
+        (3, "is not a JSON obj"),
+        (4, "is not valid JSON"),
+        (5, {"a": " x "}),
+    ]
