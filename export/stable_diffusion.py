@@ -8,11 +8,12 @@ ignored here.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+
+from counterfactory.engine.files.writing import write_whole
 
 from . import graphs
 from .onnx import to_ir
@@ -47,9 +48,7 @@ def denoiser_sd15(folder: Path) -> Sd15Paths:
     folder.mkdir(parents=True, exist_ok=True)
     _export_decoder(paths.decoder)
     _export_denoiser(paths)
-    written = done.with_suffix(".tmp")
-    written.write_text(json.dumps(recipe))
-    os.replace(written, done)  # noqa: PTH105 - the last act: half an export never looks like a whole one
+    write_whole(done, json.dumps(recipe))  # the last act: half an export never looks like a whole one
     return paths
 
 

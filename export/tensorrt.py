@@ -7,7 +7,6 @@ typed: the compiler keeps to the types of the graph. What runs a plan is counter
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.runtime import cuda
 from counterfactory.engine.runtime.plans import PlanKey, Shapes, onnx_digest, write_key
 from counterfactory.engine.runtime.trt_library import last_heard, library_name, listen, load_library
@@ -186,9 +186,7 @@ def _take_timings(config: Any, file: Path) -> None:
 
 def _write(path: Path, content: memoryview) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{path.name}.tmp")
-    aside.write_bytes(content)
-    os.replace(aside, path)  # noqa: PTH105 - half a plan never looks like a whole one
+    write_whole(path, content)
 
 
 def _layers(network: Any) -> Iterator[tuple[str, Any]]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ..config.profile import Profile
 from ..errors import CounterfactoryError
 from ..files.fill import fill
-from ..files.writing import make_folder, write_aside
+from ..files.writing import make_folder, write_whole
 from ..keys import content_key
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def save_rates(rates: Rates) -> None:
     text = json.dumps({"version": _VERSION, "rates": kept}, indent=1)
     with suppress(CounterfactoryError):
         make_folder(file.parent)
-        write_aside(file, text.encode())
+        write_whole(file, text.encode())
 
 
 def machine() -> str:

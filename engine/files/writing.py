@@ -1,7 +1,7 @@
 """Files that are either whole or absent.
 
-Bytes arrive with the path they shall have; they leave on the disk, synced, under that path or not at all. Operating
-system errors leave as sentences. What the bytes mean, and which process may write, is decided elsewhere.
+Bytes are written to a temporary file beside the path that they shall have, synced, and take that path by rename. Errors
+of the operating system become sentences. What the bytes mean, and which process may write, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -11,17 +11,18 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from ..errors import CounterfactoryError
 
-ASIDE = ".tmp"
+TEMPORARY_SUFFIX = ".tmp"
+Sync = Literal["all", "bytes", "nothing"]
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _NOT_ALLOWED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def explain_os_errors(path: Path) -> Iterator[None]:
     """Turns an OSError from within into a CounterfactoryError that names `path` and what to do."""
     try:
         yield
@@ -50,7 +51,7 @@ def sync_folder(folder: Path) -> None:
 
 def make_folder(folder: Path) -> None:
     """Creates a folder and its missing parents, each entry synced. Raises CounterfactoryError."""
-    with told(folder):
+    with explain_os_errors(folder):
         missing = []
         at = folder
         while not at.is_dir():
@@ -61,40 +62,54 @@ def make_folder(folder: Path) -> None:
             sync_folder(new.parent)
 
 
-def write_aside(path: Path, data: bytes, *, sync_name: bool = True) -> None:
-    """Writes `data` to `path` whole or not at all: see `aside`."""
-    with aside(path, sync_name=sync_name) as file:
-        file.write(data)
+def write_whole(path: Path, data: bytes | memoryview | str, *, sync: Sync = "all") -> None:
+    """Writes `data`, text as UTF-8, to `path` whole or not at all: see `replacing`."""
+    with open_whole(path, sync=sync) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
 
 
 @contextmanager
-def aside(path: Path, *, sync_name: bool = True) -> Iterator[BinaryIO]:
-    """A file to write so that a kill at any point leaves the old `path` or the new one, never a part of it.
+def open_whole(path: Path, *, sync: Sync = "all") -> Iterator[BinaryIO]:
+    """A file to write that becomes `path` when the block ends well: see `replacing`."""
+    with replacing(path, sync=sync) as temporary, temporary.open("wb") as file:
+        yield file
 
-    The bytes go to a `.tmp` file in the same folder; when the block ends well they are synced and take the name by
-    rename, then the folder is synced. With `sync_name=False` the caller syncs the folder, once for many files. When
-    the block raises, the old file stays. Raises CounterfactoryError.
+
+@contextmanager
+def replacing(path: Path, *, sync: Sync = "all") -> Iterator[Path]:
+    """A path to write a file at, so that a kill at any point leaves the old `path` or the new one, never a part of it.
+
+    It is a name in the same folder that ends in `.tmp`; when the block ends well the file is synced and takes the name
+    `path` by rename, then the folder is synced. With `sync="bytes"` the caller syncs the folder, once for many files;
+    with "nothing" a power cut may lose the file. When the block raises, the old file stays. Raises
+    CounterfactoryError for errors of the operating system, the block's own included.
     """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}{ASIDE}")
-    with told(path):
+    temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
+    with explain_os_errors(path):
         try:
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-            with os.fdopen(handle, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
+            yield temporary
+            if sync != "nothing":
+                _sync_bytes(temporary)
             temporary.replace(path)
         except BaseException:
             # Ctrl-C included; where the name cannot be removed, the next opening of the suite does it.
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise
-        if sync_name:
+        if sync == "all":
             sync_folder(path.parent)
 
 
-def move(path: Path, target: Path) -> None:
+def _sync_bytes(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def move_file(path: Path, target: Path) -> None:
     """Renames a file within one file system, creating the target's folder. Raises CounterfactoryError."""
     make_folder(target.parent)
-    with told(target):
+    with explain_os_errors(target):
         path.replace(target)

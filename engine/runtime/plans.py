@@ -8,13 +8,13 @@ nothing. No compiler is imported here; a machine without a GPU can say which pla
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
+from ..files.writing import write_whole
 from ..keys import content_key, file_digest
 
 REBUILD = "build it again: `python -m counterfactory.export a10g --plans --out DIR`"
@@ -97,9 +97,7 @@ def onnx_digest(path: Path) -> str:
 
 def write_key(plan: Path, key: PlanKey) -> None:
     """Keep `key` beside the plan, whole or not at all."""
-    aside = plan.with_name(f"{plan.name}.json.tmp")
-    aside.write_text(json.dumps(asdict(key), indent=2) + "\n")
-    os.replace(aside, key_path(plan))  # noqa: PTH105 - the last act: half a key never looks like a whole one
+    write_whole(key_path(plan), json.dumps(asdict(key), indent=2) + "\n")
 
 
 def read_key(plan: Path) -> PlanKey:

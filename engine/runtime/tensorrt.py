@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CounterfactoryError
+from ..files.writing import write_whole
 from . import cuda
 from .cuda import Buffer, Cuda
 from .places import DeviceArray, Place
@@ -247,8 +248,6 @@ def _context(library: Any, engine: Any, path: Path) -> tuple[Any, Callable[[], N
 
     def keep() -> None:
         if pending:
-            aside = file.with_name(f"{file.name}.tmp")
-            aside.write_bytes(bytes(cache.serialize()))
-            aside.replace(pending.pop())
+            write_whole(pending.pop(), bytes(cache.serialize()))
 
     return engine.create_execution_context(config), keep

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ..files.writing import ASIDE, told
+from ..files.writing import TEMPORARY_SUFFIX, explain_os_errors
 from .sql import in_chunks, told_of_sqlite
 
 _TABLES = """
@@ -36,10 +36,10 @@ class Draft:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / f"draft.{os.getpid()}{ASIDE}"
+        self._path = folder / f"draft.{os.getpid()}{TEMPORARY_SUFFIX}"
         self._rows = 0
         self._scores: set[str] = set()
-        with told(self._path):
+        with explain_os_errors(self._path):
             self._path.unlink(missing_ok=True)
         with told_of_sqlite(self._path):
             self._db = sqlite3.connect(self._path, isolation_level=None)

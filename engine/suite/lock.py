@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import CounterfactoryError
-from ..files.writing import told
+from ..files.writing import explain_os_errors
 
 
 class Lock:
@@ -23,10 +23,10 @@ class Lock:
     """
 
     def __init__(self, path: Path) -> None:
-        with told(path):
+        with explain_os_errors(path):
             handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            with told(path):
+            with explain_os_errors(path):
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError as error:

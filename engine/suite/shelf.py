@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..files.writing import ASIDE, make_folder, move, sync_folder, told, write_aside
+from ..files.writing import TEMPORARY_SUFFIX, explain_os_errors, make_folder, move_file, sync_folder, write_whole
 from .ledger import Ledger
 
 _FILES = "suite/files"  # path: true while the file lies (or is about to lie) in place
@@ -26,7 +26,7 @@ BATCH_DONE: dict[str, dict[str, list[str]]] = {_OPEN: {"batch": []}}
 _TOPS = ("images", "masks")
 _OURS = re.compile(r"[0-9a-f]{16}\.png")
 # Only names that we give to unfinished files are ever removed, and only names that we give are ever moved.
-_ASIDE = re.compile(rf"([0-9a-f]{{16}}\.png|metadata\.parquet|run\.json|draft)\.[0-9]+{re.escape(ASIDE)}")
+_ASIDE = re.compile(rf"([0-9a-f]{{16}}\.png|metadata\.parquet|run\.json|draft)\.[0-9]+{re.escape(TEMPORARY_SUFFIX)}")
 
 
 class Shelf:
@@ -53,7 +53,7 @@ class Shelf:
         for folder in folders:
             make_folder(folder)
         for name, data in files.items():
-            write_aside(self._root / name, data, sync_name=False)
+            write_whole(self._root / name, data, sync="bytes")
         _sync(folders)
         return {
             name: {"path": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -72,7 +72,7 @@ class Shelf:
         found = [name for name in names if self._superseded(name).is_file()]
         self._ledger.put(_FILES, dict.fromkeys(found, True))
         for name in found:
-            move(self._superseded(name), self._root / name)
+            move_file(self._superseded(name), self._root / name)
         _sync({(self._root / name).parent for name in found})
         self._remove_empty({self._superseded(name).parent for name in found})
 
@@ -84,7 +84,7 @@ class Shelf:
             gone = [name for name in here if name not in kept]
             for name in gone:
                 if self.size(name) is not None:
-                    move(self._root / name, self._superseded(name))
+                    move_file(self._root / name, self._superseded(name))
             self._ledger.put(_FILES, dict.fromkeys(gone, False))
             self._remove_empty({(self._root / name).parent for name in gone})
 
@@ -102,7 +102,7 @@ class Shelf:
 
     def _remove_unfinished(self, folder: Path, names: Iterable[str]) -> None:
         for name in filter(_ASIDE.fullmatch, names):
-            with told(folder / name):
+            with explain_os_errors(folder / name):
                 (folder / name).unlink(missing_ok=True)
 
     def _remove_empty(self, folders: Iterable[Path]) -> None:
@@ -116,5 +116,5 @@ class Shelf:
 
 def _sync(folders: Iterable[Path]) -> None:
     for folder in folders:
-        with told(folder):
+        with explain_os_errors(folder):
             sync_folder(folder)

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
-from ..files.writing import aside, make_folder, write_aside
+from ..files.writing import make_folder, open_whole, write_whole
 from .draft import Draft
 from .images import Painted, decode, encode_mask, encode_picture
 from .ledger import Ledger
@@ -182,7 +182,7 @@ class Suite:
                 draft.add(checked(row))
             with self._filing:
                 self._bring_back(draft.files())
-                with aside(self.path / FILE) as file:
+                with open_whole(self.path / FILE) as file:
                     write_table(draft, draft.score_names, file)
                 self._shelf.supersede_all_but(draft.named)
 
@@ -196,7 +196,7 @@ class Suite:
     def write_run(self, run: Mapping[str, Any]) -> None:
         """Writes run.json: profile, model hashes, versions, device, costs."""
         text = json.dumps(run, indent=2, sort_keys=True, ensure_ascii=False)
-        write_aside(self.path / "run.json", f"{text}\n".encode())
+        write_whole(self.path / "run.json", f"{text}\n".encode())
 
 
 def files_of(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -14,6 +14,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from counterfactory.engine.files.writing import write_whole
+
 from ..llama_steps import write_llama
 from .data import TRAIN
 from .gguf import write_gguf
@@ -58,9 +60,7 @@ def train_tokenizer(work: Path) -> Tokenizer:
     drawn = [exercise(kind, TRAIN, i) for kind in KINDS_OF_QUESTION for i in range(2000)]
     tokenizer = byte_tokenizer((text for e in drawn for text in (e.prompt, e.answer)), VOCABULARY)
     work.mkdir(parents=True, exist_ok=True)
-    aside = file.with_suffix(".tmp")
-    aside.write_text(tokenizer.to_str())
-    aside.replace(file)
+    write_whole(file, tokenizer.to_str())
     return tokenizer
 
 

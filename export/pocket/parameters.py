@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.keys import content_key, file_digest
 from counterfactory.engine.runtime.openvino import open_core
 
@@ -74,9 +75,7 @@ def record(
     everything = _read(path) if path.exists() else {}
     entry = {"files": _digests(weights, files), "config": config, "kept": kept, "placed": placed}
     everything[network] = {**entry, "check": content_key(entry)}
-    aside = path.with_suffix(".tmp")
-    aside.write_text(json.dumps(everything, separators=(",", ":"), sort_keys=True).replace("],", "],\n") + "\n")
-    aside.replace(path)
+    write_whole(path, json.dumps(everything, separators=(",", ":"), sort_keys=True).replace("],", "],\n") + "\n")
 
 
 def config_of(network: str, weights: Path) -> Mapping[str, float]:

@@ -18,6 +18,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from counterfactory.engine.files.writing import replacing
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -60,9 +62,8 @@ def fit(name: str, module: nn.Module, recipe: Recipe, loss_of: Callable[[int], t
 
     def save(step: int) -> None:
         state = {"module": module.state_dict(), "optimiser": optimiser.state_dict(), "average": average, "step": step}
-        aside = state_file.with_suffix(".tmp")
-        torch.save(state, aside)
-        aside.replace(state_file)
+        with replacing(state_file) as file:
+            torch.save(state, file)
 
     module.train()
     losses: list[float] = []

@@ -21,6 +21,7 @@ from typing import Any
 
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.files.writing import write_whole
 
 from . import blip2, clip, denoiser, hed, vae
 from .artefact import Asked, Row, export_graph
@@ -117,9 +118,7 @@ def _record(file: Path, rows: Sequence[Row]) -> None:
     before: list[dict[str, Any]] = json.loads(file.read_text()) if file.is_file() else []
     names = {row.name for row in rows}
     merged = [row for row in before if row["name"] not in names] + [asdict(row) for row in rows]
-    aside = file.with_suffix(".tmp")
-    aside.write_text(json.dumps(merged, indent=2) + "\n")
-    os.replace(aside, file)  # noqa: PTH105
+    write_whole(file, json.dumps(merged, indent=2) + "\n")
 
 
 def _line(row: Row) -> str:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -16,6 +15,7 @@ from typing import Any
 import onnx
 from onnx import helper
 
+from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.runtime.plans import Shapes, onnx_digest
 
 from .precision import opset_of
@@ -89,9 +89,7 @@ def describe(
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """Write manifest.json beside the graph at `path`, whole or not at all."""
     file = path.with_name("manifest.json")
-    aside = file.with_suffix(".tmp")
-    aside.write_text(json.dumps(asdict(manifest), indent=2) + "\n")
-    os.replace(aside, file)  # noqa: PTH105
+    write_whole(file, json.dumps(asdict(manifest), indent=2) + "\n")
 
 
 def _port(port: Any) -> dict[str, Any]:

@@ -6,7 +6,6 @@ is saved, so that memory holds the graph (some megabytes) and one weight.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from counterfactory.engine.files.writing import open_whole, replacing
 from counterfactory.engine.runtime.session import Array
 
 # Smaller tensors stand in the graph itself, where shape inference sees them.
@@ -82,17 +82,14 @@ class Stored:
         Kept free of what an exporter notes of the machine it ran on.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        data, aside = path.with_name(path.name + ".data"), path.with_name(path.name + ".data.tmp")
+        data = path.with_name(path.name + ".data")
         names = [tensor.name for tensor in self.graph.initializer]
-        with aside.open("wb") as file:
+        with replacing(path) as graph, open_whole(data) as file:
             tensors = [_packed(name, self.weight(name), file, data.name) for name in names]
-        del self.graph.initializer[:]
-        self.graph.initializer.extend(tensors)
-        strip(self.proto)
-        written = path.with_name(path.name + ".tmp")
-        written.write_bytes(self.proto.SerializeToString(deterministic=True))
-        os.replace(aside, data)  # noqa: PTH105 - replaces, on every system
-        os.replace(written, path)  # noqa: PTH105
+            del self.graph.initializer[:]
+            self.graph.initializer.extend(tensors)
+            strip(self.proto)
+            graph.write_bytes(self.proto.SerializeToString(deterministic=True))
         if not data.stat().st_size:
             data.unlink()
         self.folder, self._changes = path.parent, {}

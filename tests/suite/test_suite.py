@@ -20,7 +20,7 @@ import pytest
 from numpy.typing import NDArray
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.files.writing import make_folder, write_aside
+from counterfactory.engine.files.writing import make_folder, write_whole
 from counterfactory.engine.schedule.overlap import Behind
 from counterfactory.engine.suite import Painted, Suite, read_metadata
 
@@ -486,7 +486,7 @@ def test_a_failing_disk_is_a_sentence_and_the_old_file_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, advice: str
 ) -> None:
     path = tmp_path / "run.json"
-    write_aside(path, b"old")
+    write_whole(path, b"old")
 
     def fail(*_: Any, **__: Any) -> None:
         raise OSError(number, os.strerror(number))
@@ -494,9 +494,9 @@ def test_a_failing_disk_is_a_sentence_and_the_old_file_stays(
     with monkeypatch.context() as patch:
         patch.setattr(os, call, fail)
         with pytest.raises(CounterfactoryError, match=f"cannot write {re.escape(str(path))}: .*{advice}"):
-            write_aside(path, b"new")
+            write_whole(path, b"new")
     assert contents(tmp_path) == {"run.json": b"old"}
-    write_aside(path, b"new")
+    write_whole(path, b"new")
     assert contents(tmp_path) == {"run.json": b"new"}
 
 
@@ -541,7 +541,7 @@ def test_ctrl_c_while_writing_leaves_no_part(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(os, "replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        write_aside(tmp_path / "run.json", b"new")
+        write_whole(tmp_path / "run.json", b"new")
     assert contents(tmp_path) == {}
 
 
