@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import openvino as ov
 import torch
-from openvino import opset15 as ops
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import LlamaForCausalLM
+
+from counterfactory.engine.runtime.quiet_openvino import ov
 
 _FAR = -1e9  # added to the scores of places that hold nothing
 
@@ -155,7 +155,7 @@ def _halved(graph: Any) -> Any:
     """The matrices in fp16. OpenVINO's own compression takes the rotary frequencies with them: three digits less."""
     for op in graph.get_ops():
         if op.get_type_name() == "Constant" and op.get_element_type() == ov.Type.f32 and op.data.ndim == 2:
-            half = ops.convert(ops.constant(op.data.astype(np.float16)), "f32")
+            half = ov.opset15.convert(ov.opset15.constant(op.data.astype(np.float16)), "f32")
             for reader in op.output(0).get_target_inputs():
                 reader.replace_source_output(half.output(0))
     return graph

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import openvino as ov
 import torch
 from torch import nn
+
+from counterfactory.engine.runtime.quiet_openvino import ov
 
 Axes = Mapping[str, Mapping[int, str]]
 

@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import openvino as ov
-
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.onnx_header import NamedPort, Ports, read_ports
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.runtime.plans import Shapes
+from counterfactory.engine.runtime.quiet_openvino import ov
 
 Profile = Mapping[str, Shapes]
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import openvino as ov
 from numpy.typing import NDArray
 
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
@@ -28,6 +27,7 @@ from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle
 from counterfactory.engine.runtime.openvino import open_core, open_session
+from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.engine.runtime.session import Array, Session, Signature
 from counterfactory.engine.runtime.signals import signal_stack_kept
 from counterfactory.engine.stages.edges import edge_maps

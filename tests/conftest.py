@@ -14,6 +14,7 @@ from PIL import Image
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle, sample_scene
+from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before any test imports OpenVINO
 from counterfactory.engine.suite import Painted, Suite, image_path, mask_path
 
 

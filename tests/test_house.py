@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,44 @@ def test_the_engine_loads_no_torch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
+
+
+# They import OpenVINO, or report their own use as it does.
+REPORTING = {"openvino", "openvino_genai", "openvino_tokenizers", "nncf"}
+
+
+@pytest.mark.parametrize("package", ["engine", "export", "kernels", "bench"])
+def test_openvino_is_imported_where_its_telemetry_is_switched_off(package: str) -> None:
+    """What imports OpenVINO by itself, as NNCF does, may be imported inside a function of such a module alone."""
+    quiet = ROOT / "engine" / "runtime" / "quiet_openvino.py"
+    for path in sorted((ROOT / package).rglob("*.py")):
+        if path == quiet:
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        everywhere, at_import = (
+            {name.split(".")[0] for name in names_of(nodes)} for nodes in (ast.walk(tree), run_at_import(tree))
+        )
+        assert "openvino" not in everywhere, f"{path} imports OpenVINO: take it from {quiet.name}"
+        assert not at_import & REPORTING, f"{path}: import {at_import & REPORTING} inside the function that needs it"
+        if everywhere & REPORTING and package != "bench":
+            assert any(name.endswith(".quiet_openvino") for name in imported(path)), f"{path} does not import {quiet}"
+
+
+def names_of(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Full names of absolute imports."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module or ""
+
+
+def run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a module that are not inside a function."""
+    for node in ast.iter_child_nodes(tree):
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from run_at_import(node)
 
 
 def test_every_package_is_shipped() -> None:

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-import openvino as ov
-from openvino import opset13 as ops
 
 from ..errors import CounterfactoryError
 from ..runtime.openvino import open_core
+from ..runtime.quiet_openvino import ov
 
 PeakPrecision = Literal["bf16", "f32", "int8"]
 SIDES = (2048, 3072, 4096)
@@ -59,19 +58,19 @@ def _seconds(request: Any) -> float:
 def _products(side: int, quantised: bool) -> Any:
     """x W W W W, with W such that values stay near their size; `quantised` rounds both sides of each to 8 bits."""
     random = np.random.default_rng(0)
-    weights = ops.constant((random.standard_normal((side, side)) / side**0.5).astype(np.float32))
-    states = parameter = ops.parameter([side, side], np.float32, "states")
+    weights = ov.opset13.constant((random.standard_normal((side, side)) / side**0.5).astype(np.float32))
+    states = parameter = ov.opset13.parameter([side, side], np.float32, "states")
     if quantised:
         weights = _rounded(weights, 4 / side**0.5, levels=255)  # symmetric, as weights are
     for _ in range(_IN_A_ROW):
-        states = ops.matmul(_rounded(states, 4.0, levels=256) if quantised else states, weights, False, True)
+        states = ov.opset13.matmul(_rounded(states, 4.0, levels=256) if quantised else states, weights, False, True)
     return ov.Model([states], [parameter])
 
 
 def _rounded(node: Any, reach: float, levels: int) -> Any:
     """Values from -reach up, in steps of reach / 128 or, symmetric, reach / 127."""
     low, high = np.float32(-reach), np.float32(reach if levels % 2 else reach * 127 / 128)
-    return ops.fake_quantize(node, low, high, low, high, levels)
+    return ov.opset13.fake_quantize(node, low, high, low, high, levels)
 
 
 def _refuse_another_precision(compiled: Any, precision: PeakPrecision) -> None:

@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import openvino_genai
-
 from ..errors import CounterfactoryError
+from ..runtime import quiet_openvino  # noqa: F401 - before GenAI, which imports OpenVINO
 from ..runtime.signals import signal_stack_kept
 from .ebnf import to_ebnf
 from .request import Request, Usage
@@ -35,7 +34,9 @@ def open_pipeline(model: Path, precision: str, threads: int) -> Any:
         raise CounterfactoryError(f"the language model runs in {' or '.join(PRECISIONS)}, not in {precision!r}")
     if not model.is_file():
         raise CounterfactoryError(f"the language model {model} is missing; restore the file or name another folder")
-    scheduling = openvino_genai.SchedulerConfig()
+    import openvino_genai as genai
+
+    scheduling = genai.SchedulerConfig()
     scheduling.max_num_seqs = _MAX_ROWS
     scheduling.max_num_batched_tokens = _MAX_STEP_TOKENS
     scheduling.cache_size = _CACHE_GB
@@ -47,7 +48,7 @@ def open_pipeline(model: Path, precision: str, threads: int) -> Any:
         properties["INFERENCE_NUM_THREADS"] = max(threads, least)
     try:
         with signal_stack_kept():
-            return openvino_genai.ContinuousBatchingPipeline(str(model), scheduling, "CPU", properties)
+            return genai.ContinuousBatchingPipeline(str(model), scheduling, "CPU", properties)
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1]
         raise CounterfactoryError(f"the language model {model} cannot be loaded as GGUF: {reason}") from error
@@ -97,9 +98,11 @@ class GenaiLlm:
 
 
 def _config(request: Request) -> Any:
-    config = openvino_genai.GenerationConfig()
+    import openvino_genai as genai
+
+    config = genai.GenerationConfig()
     config.do_sample = False
     config.apply_chat_template = False
     config.max_new_tokens = request.max_tokens
-    config.structured_output_config = openvino_genai.StructuredOutputConfig(grammar=to_ebnf(request.grammar.pattern))
+    config.structured_output_config = genai.StructuredOutputConfig(grammar=to_ebnf(request.grammar.pattern))
     return config

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import openvino as ov
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..runtime.openvino import Precision, open_core
+from ..runtime.quiet_openvino import ov
 from .settings import LLAMA_FILES, LLAMA_GRAPH
 from .token_filter import read_vocabulary
 from .tokenizer import load_tokenizer

@@ -13,9 +13,9 @@ from queue import SimpleQueue
 from typing import Any, Literal
 
 import numpy as np
-import openvino as ov
 
 from ..errors import CounterfactoryError
+from .quiet_openvino import ov
 from .session import Array, Port, Signature
 from .signals import signal_stack_kept
 
