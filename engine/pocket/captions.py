@@ -1,7 +1,7 @@
-"""Says what a scene shows, in one of several phrasings, and reads the facts back from such a sentence.
+"""Describes a scene in one of several phrasings, and reads the facts back from a caption.
 
-`describe` and `facts` are each other's check: whatever phrasing was drawn, the facts of the text are the facts of
-the scene. `facts` is also how a generated caption is measured, so it is strict: who names no weather states none.
+`describe` and `facts` check each other: whatever phrasing was drawn, the facts read from the text are those of the
+scene. `facts` also measures generated captions, so it is strict: a caption that names no weather states none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TIME_PHRASES = {"day": "during the day", "sunset": "at sunset", "night": "at ni
 
 @dataclass(frozen=True)
 class Facts:
-    """What a caption states. A fact that is not stated is None or empty; vehicles are (colour, kind), nearest first."""
+    """The facts in a caption. One that is missing is None or empty; vehicles are (colour, kind), nearest first."""
 
     weather: str | None
     time: str | None
@@ -30,21 +30,21 @@ class Facts:
 
 
 def article(word: str) -> str:
-    """The indefinite article of a word of this world."""
+    """The indefinite article for a word of this world's vocabulary."""
     return "an" if word[0] in "aeiou" else "a"
 
 
-def _named(vehicle: Vehicle) -> str:
+def _vehicle_phrase(vehicle: Vehicle) -> str:
     return f"{article(vehicle.colour)} {vehicle.colour} {vehicle.kind}"
 
 
-def _listed(items: list[str]) -> str:
+def _enumeration(items: list[str]) -> str:
     return items[0] if len(items) == 1 else ", ".join(items[:-1]) + " and " + items[-1]
 
 
 def describe(scene: Scene, rng: np.random.Generator) -> str:
     """Two or three sentences that state every fact of the scene; `rng` chooses the phrasing."""
-    vehicles = _listed([_named(v) for v in scene.vehicles])
+    vehicles = _enumeration([_vehicle_phrase(v) for v in scene.vehicles])
     sky = f"{article(scene.weather)} {scene.weather}"
     when = _TIME_PHRASES[scene.time]
     people = _COUNTS[min(len(scene.pedestrians), 3)]
@@ -66,7 +66,7 @@ def describe(scene: Scene, rng: np.random.Generator) -> str:
 
 
 def facts(caption: str) -> Facts:
-    """Read the facts that a caption states. Takes any text; what it does not recognise it leaves out."""
+    """Read the facts in a caption. Takes any text and skips what it does not recognise."""
     text = caption.lower()
 
     def first(values: tuple[str, ...]) -> str | None:

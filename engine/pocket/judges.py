@@ -1,8 +1,8 @@
-"""The pocket models that look at pictures: two careless models under test, and the referee that only measures.
+"""The pocket models that judge pictures: two models under test, and the referee that measures.
 
-Arrives: uint8 RGB [N, 128, 128, 3]. Leaves: words, masks and maps of attributes. The careless classifier and
-segmenter know fair days only, and that is their point; the referee knows every weather and time of day. None of them
-takes part in making a suite.
+All take uint8 RGB pictures [N, 128, 128, 3] and return labels, masks or maps of attributes. The classifier and the
+segmenter were trained on fair days only, so that a suite has faults to find; the referee knows every weather and time
+of day. None of them takes part in making a suite.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ Images = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class _Network:
-    """A judge's plan: pictures in, its named outputs out, in batches of one size."""
+    """A judge's network, run in batches of one size."""
 
     session: OpenVinoSession
     batch: int
 
     @classmethod
     def load(cls, path: Path, batch: int, threads: int) -> _Network:
-        # f32: what measures must not itself depend on the CPU's arithmetic, and these networks are small.
+        # f32: a measuring instrument must not depend on the CPU's arithmetic, and these networks are small.
         return cls(open_session(path, batch=batch, precision="f32", threads=threads), batch)
 
     def run(self, images: Images) -> Iterator[tuple[int, dict[str, NDArray[np.float32]]]]:
-        """Yields (first picture's index, outputs), the outputs without the padding of the last batch."""
+        """Yield (index of the batch's first picture, outputs by name); outputs of padding rows are cut off."""
         if images.dtype != np.uint8 or images.ndim != 4 or images.shape[1:] != (SIZE, SIZE, 3):
             raise CounterfactoryError(
                 f"the pocket judges look at uint8 pictures [N, {SIZE}, {SIZE}, 3], got {images.dtype} "
@@ -55,30 +55,30 @@ class _Network:
 
 @dataclass(frozen=True)
 class Classifier:
-    """The careless classifier: the kind of the nearest vehicle."""
+    """The classifier under test: the kind of the nearest vehicle."""
 
     network: _Network
 
     @classmethod
     def load(cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0) -> Classifier:
-        """From the folder of pocket weights; `threads` 0 takes all cores. Raises CounterfactoryError when missing."""
+        """Load from the folder of pocket weights; `threads` 0 uses all cores. Raises CounterfactoryError if missing."""
         return cls(_Network.load(weights / "classifier.xml", batch, threads))
 
     def predict(self, images: Images) -> list[str]:
-        """Labels, one of `KINDS` a picture. Raises CounterfactoryError on pictures of another shape."""
+        """One label of `KINDS` per picture. Raises CounterfactoryError on pictures of another shape."""
         batches = self.network.run(images)
         return [KINDS[i] for _, outputs in batches for i in outputs["logits"].argmax(1).tolist()]
 
 
 @dataclass(frozen=True)
 class Segmenter:
-    """The careless segmenter: the class of every pixel."""
+    """The segmenter under test: the class of every pixel."""
 
     network: _Network
 
     @classmethod
     def load(cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0) -> Segmenter:
-        """From the folder of pocket weights; `threads` 0 takes all cores. Raises CounterfactoryError when missing."""
+        """Load from the folder of pocket weights; `threads` 0 uses all cores. Raises CounterfactoryError if missing."""
         return cls(_Network.load(weights / "segmenter.xml", batch, threads))
 
     def predict(self, images: Images) -> NDArray[np.uint8]:
@@ -91,7 +91,7 @@ class Segmenter:
 
 
 class Finding(NamedTuple):
-    """What the referee sees in a picture. The maps say of each pixel what a vehicle there would be."""
+    """What the referee sees in a picture. `colours` and `kinds` hold at each pixel the attribute of a vehicle there."""
 
     mask: NDArray[np.uint8]  # [128, 128], indices into CLASSES
     weather: str
@@ -100,9 +100,9 @@ class Finding(NamedTuple):
     kinds: NDArray[np.uint8]  # [128, 128], indices into KINDS
 
     def vehicle(self, where: NDArray[np.bool_]) -> tuple[str, str]:
-        """Colour and kind by the vote of the pixels `where`, bool [128, 128], which must not be empty."""
+        """Colour and kind by a majority of the pixels in `where`, bool [128, 128], which must not be empty."""
         if not where.any():
-            raise CounterfactoryError("a vehicle is named by its pixels; the region given is empty")
+            raise CounterfactoryError("a vehicle is identified by its pixels; the region given is empty")
         colour, kind = (int(np.bincount(values[where]).argmax()) for values in (self.colours, self.kinds))
         return COLOURS[colour], KINDS[kind]
 
@@ -115,11 +115,11 @@ class Referee:
 
     @classmethod
     def load(cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0) -> Referee:
-        """From the folder of pocket weights; `threads` 0 takes all cores. Raises CounterfactoryError when missing."""
+        """Load from the folder of pocket weights; `threads` 0 uses all cores. Raises CounterfactoryError if missing."""
         return cls(_Network.load(weights / "referee.xml", batch, threads))
 
     def inspect(self, images: Images) -> list[Finding]:
-        """One finding a picture. Raises CounterfactoryError on pictures of another shape."""
+        """One finding per picture. Raises CounterfactoryError on pictures of another shape."""
         findings: list[Finding] = []
         for _, outputs in self.network.run(images):
             best = {name: values.argmax(1) for name, values in outputs.items()}
@@ -132,14 +132,15 @@ class Referee:
 
 
 def vehicle_map(scene: Scene, mask: NDArray[np.uint8]) -> NDArray[np.int8]:
-    """Which vehicle each pixel shows: index into `scene.vehicles`, -1 where there is none, int8 [128, 128].
+    """The vehicle that each pixel shows: index into `scene.vehicles`, -1 where there is none, int8 [128, 128].
 
-    `mask` is the scene's own. Exact: vehicles whose boxes touch are told apart by rendering each alone.
+    `mask` is the scene's rendered mask. The result is exact: vehicles whose boxes touch are separated by rendering
+    each alone.
     """
     boxes = [vehicle_box(scene, vehicle) for vehicle in scene.vehicles]
     found, free = np.full(mask.shape, -1, np.int8), mask == _VEHICLE
     slack = 2 / SIZE  # outlines are rounded to pixels of the canvas
-    for i, box in enumerate(boxes):  # nearest first: what a nearer one covers is no longer free
+    for i, box in enumerate(boxes):  # nearest first: pixels of a nearer vehicle are no longer free
         columns = slice(max(0, int((box.x0 - slack) * SIZE)), int((box.x1 + slack) * SIZE) + 1)
         rows = slice(max(0, int((box.y0 - slack) * SIZE)), int((box.y1 + slack) * SIZE) + 1)
         mine = np.zeros_like(free)

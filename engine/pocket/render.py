@@ -1,8 +1,8 @@
-"""Draws a scene: picture and exact mask.
+"""Draws a scene: its picture and its exact mask.
 
-`render` paints far to near onto a canvas of twice the size that keeps colour, class and nearness of every
-pixel, applies light (time of day) and air (weather) by what the canvas knows, and shrinks. All geometry comes
-from the scene's layout seed, never from its weather, time or colours.
+`render` paints from far to near onto a canvas of twice the size that stores colour, class and nearness of every
+pixel, then applies light (time of day) and air (weather) to it, and shrinks it. All geometry comes from the scene's
+layout seed, never from its weather, time or colours.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FOG_RGB: dict[str, Rgb] = {"day": (208, 211, 215), "sunset": (206, 166, 140), "
 
 @dataclass
 class _Canvas:
-    """What each pixel shows: colour, class, and nearness t (0 at the horizon, 1 at the lower rim)."""
+    """Colour, class and nearness t (0 at the horizon, 1 at the lower edge) of each pixel, and the light of lamps."""
 
     rgb: NDArray[np.float32] = field(default_factory=lambda: np.zeros((_W, _W, 3), np.float32))
     mask: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((_W, _W), np.uint8))
@@ -72,7 +72,7 @@ class _Canvas:
         cv2.circle(self.nearness, centre, pixels, t, -1)
 
     def light(self, x0: float, y0: float, x1: float, y1: float, rgb: Rgb) -> None:
-        """A lamp: it keeps its own colour whatever the daylight."""
+        """Draw a lamp, which keeps its own colour in any daylight."""
         corners = (round(x0 * _W), round(y0 * _W)), (max(round(x1 * _W), round(x0 * _W)), round(y1 * _W))
         cv2.rectangle(self.glow, corners[0], corners[1], rgb, -1)
 
@@ -252,7 +252,7 @@ def render(scene: Scene) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Draw a scene.
 
     Returns the picture, uint8 RGB [128, 128, 3], and the mask, uint8 [128, 128], whose values index
-    `world.CLASSES`. The mask depends on the layout alone: weather, time, material and colours leave it as it is.
+    `world.CLASSES`. The mask depends on the layout alone, not on weather, time, material or colours.
     """
     layout, air = np.random.default_rng(scene.layout_seed), np.random.default_rng((scene.layout_seed, 1))
     canvas = _Canvas()

@@ -1,9 +1,9 @@
-"""The street world: what a scene is, and how scenes are drawn at random.
+"""The street world: what a scene is, and how scenes are sampled.
 
-A `Scene` says everything about one street: weather, time of day, vehicles, pedestrians, buildings, trees,
-and the seed of its layout. Two scenes that differ only in appearance (weather, time, colours, material)
-share every outline, which is what makes the world a source of true counterfactuals: `render` draws them,
-`captions` describes them, and whoever trains or measures a model knows the answer.
+A `Scene` describes one street completely: weather, time of day, vehicles, pedestrians, buildings, trees, and the seed
+of its layout. Two scenes that differ only in appearance (weather, time, colours, material) share every outline, so
+the world yields true counterfactuals: `render` draws them, `captions` describes them, and training and measuring know
+the answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COLOURS = ("red", "blue", "white", "black", "yellow", "green", "orange", "purple
 MATERIALS = ("brick", "concrete", "glass", "wooden")
 CLASSES = ("sky", "building", "road", "sidewalk", "vegetation", "vehicle", "pedestrian")
 
-# Where a vehicle's width and height come from: (share of the lane, height over width).
+# A vehicle's proportions: (width as a share of the lane, height over width).
 VEHICLE_SHAPES = {"car": (0.66, 0.72), "bus": (0.70, 1.30), "truck": (0.74, 1.08)}
 LANES = (-0.62, 0.0, 0.62)
 
@@ -48,7 +48,7 @@ class Pedestrian:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that a street shows. `vehicles` stand nearest first; fractions are of the image's side."""
+    """A complete description of a street. `vehicles` are sorted nearest first; lengths are fractions of the image."""
 
     weather: str
     time: str
@@ -69,7 +69,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class Box:
-    """A box in fractions of the image, `y1` on the ground; `t` is 0 at the horizon, 1 at the lower rim."""
+    """A box in fractions of the image, `y1` on the ground; `t` is 0 at the horizon and 1 at the lower edge."""
 
     x0: float
     y0: float
@@ -101,7 +101,7 @@ def road_half(scene: Scene, t: float) -> float:
 
 
 def vehicle_box(scene: Scene, vehicle: Vehicle) -> Box:
-    """Where a vehicle stands. A vehicle is never narrower than 0.17 of the image, so that its kind can be seen."""
+    """The box of a vehicle, at least 0.17 of the image wide, so that its kind can be recognised."""
     middle, y, t = ground(scene, vehicle.depth)
     share, aspect = VEHICLE_SHAPES[vehicle.kind]
     half = road_half(scene, t)
@@ -111,7 +111,7 @@ def vehicle_box(scene: Scene, vehicle: Vehicle) -> Box:
 
 
 def pedestrian_box(scene: Scene, person: Pedestrian) -> Box:
-    """Where a person stands, at least 0.22 of the image tall."""
+    """The box of a pedestrian, at least 0.22 of the image tall."""
     middle, y, t = ground(scene, person.depth)
     x = middle + person.side * (road_half(scene, t) + scene.road_width * t * (0.08 + 0.2 * person.offset))
     height = 0.20 + 0.24 * t
@@ -119,7 +119,7 @@ def pedestrian_box(scene: Scene, person: Pedestrian) -> Box:
 
 
 def _visible(scene: Scene) -> bool:
-    """Whether every vehicle and person lies in the picture and is not hidden behind a nearer one."""
+    """Whether every vehicle and pedestrian lies in the picture and at most a quarter of it is hidden."""
     boxes = [vehicle_box(scene, v) for v in scene.vehicles] + [pedestrian_box(scene, p) for p in scene.pedestrians]
     if any(b.x0 < 0.02 or b.x1 > 0.98 or b.y0 < 0.02 for b in boxes):
         return False
@@ -135,12 +135,12 @@ def _draw(rng: np.random.Generator) -> Scene:
         return values[int(rng.integers(len(values)))]
 
     vehicles: list[Vehicle] = []
-    named: set[tuple[str, str]] = set()
+    used: set[tuple[str, str]] = set()
     for lane in rng.permutation(LANES)[: int(rng.choice([1, 1, 1, 2, 2, 3]))]:
         kind, colour = one(KINDS), one(COLOURS)
-        if (colour, kind) in named:  # a caption names each vehicle by colour and kind
+        if (colour, kind) in used:  # a caption identifies each vehicle by colour and kind
             continue
-        named.add((colour, kind))
+        used.add((colour, kind))
         jitter = float(rng.uniform(-0.06, 0.06))
         vehicles.append(Vehicle(kind, colour, float(lane) + jitter, float(rng.uniform(0.12, 0.92))))
     vehicles.sort(key=lambda v: -v.depth)
@@ -163,17 +163,17 @@ def _draw(rng: np.random.Generator) -> Scene:
 
 
 def sample_scene(rng: np.random.Generator) -> Scene:
-    """Draw a scene with at least one vehicle, every object in view and recognisable."""
+    """Sample a scene with at least one vehicle and every object recognisable."""
     while True:
         scene = _draw(rng)
         depths = [v.depth for v in scene.vehicles]
-        apart = all(a - b > 0.08 for a, b in pairwise(depths))
-        if apart and _visible(scene):
+        separate = all(a - b > 0.08 for a, b in pairwise(depths))
+        if separate and _visible(scene):
             return scene
 
 
 def restyle(scene: Scene, rng: np.random.Generator) -> Scene:
-    """The same layout under another appearance: weather, time, material and colours drawn anew."""
+    """The same layout with weather, time, material and colours sampled anew."""
     colours = rng.permutation(COLOURS)
     vehicles = tuple(replace(v, colour=str(colours[i])) for i, v in enumerate(scene.vehicles))
     people = tuple(replace(p, colour=str(rng.choice(COLOURS))) for p in scene.pedestrians)

@@ -1,7 +1,7 @@
-"""What a data set says it holds: folders and tables in, entries out, without opening a single image.
+"""Lists the images of a data set, a folder or a table, without opening a single one.
 
-A folder gives its image files, the first folder under it being the label; a CSV or JSONL file gives a row an image.
-Whether the files are images at all, `source` finds out.
+In a folder every image file is an entry, and the first folder under the root is its label; in a CSV or JSONL file
+every row is one. Whether the files are images at all is checked by `source`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from .rows import read_image_rows, unprintable
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm")
 )
-# Photographs all the same: passing over them in silence would lose a user's data.
+# These are photographs too: skipping them silently would lose a user's data.
 UNREAD_SUFFIXES = frozenset((".heic", ".heif", ".avif", ".jxl", ".jp2", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".psd"))
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A source that cannot be used: it is reported by `name`, with the `reason`, and skipped."""
+    """A source that cannot be used: it is reported with its `name` and the `reason`, and skipped."""
 
     name: str
     reason: str
@@ -31,8 +31,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Entry:
-    """An image that the data set names. `file` is what a user knows it by, `name` the same without its suffix where
-    that is unique. `mask` is None where none is asked for; neither file need exist.
+    """An image that the data set lists. `file` is its path as the user wrote it, `name` the same without its suffix
+    where that is unique. `mask` is None if the data set has no masks. Neither file is known to exist.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Entry:
 
 
 def list_folder(root: Path, masks: Path | None, labels: Path | None) -> tuple[list[Entry], list[Problem]]:
-    """The images under a folder, unsorted. `masks` is a folder of masks, `labels` a table about the images."""
+    """List the images under a folder, unsorted. `masks` is a folder of masks, `labels` a table about the images."""
     root, masks = _image_root(root, masks)
     files, problems = _walk(root, skip=masks)
     entries = []
@@ -61,7 +61,7 @@ def list_folder(root: Path, masks: Path | None, labels: Path | None) -> tuple[li
 
 
 def list_table(table: Path, masks: Path | None) -> tuple[list[Entry], list[Problem]]:
-    """The images that a CSV or JSONL file names, unsorted; its paths are relative to the file itself."""
+    """List the images of a CSV or JSONL file, unsorted; its paths are relative to the file itself."""
     problems: list[Problem] = []
     entries: dict[Path, Entry] = {}
     root = _absolute(table.parent)
@@ -77,7 +77,7 @@ def list_table(table: Path, masks: Path | None) -> tuple[list[Entry], list[Probl
 
 
 def _image_root(root: Path, masks: Path | None) -> tuple[Path, Path | None]:
-    """Where the images are: in images/ if masks/ stands beside it, or if nothing else does; else in the root."""
+    """The folder of the images: images/ if masks/ is beside it or if nothing else is; else the root."""
     images = root / "images"
     if not images.is_dir():
         return root, masks
@@ -89,10 +89,10 @@ def _image_root(root: Path, masks: Path | None) -> tuple[Path, Path | None]:
 
 
 def _walk(root: Path, skip: Path | None) -> tuple[list[Path], list[Problem]]:
-    """Every image file under `root`. Hidden ones are left out (macOS leaves a ._photo.jpg beside each photo.jpg).
+    """Every image file under `root`, but hidden ones (macOS writes a ._photo.jpg beside each photo.jpg).
 
-    Links to folders are followed, each folder once, real folders first: so a loop of links ends, and a picture that
-    can be reached twice is one source.
+    Links to folders are followed, each folder once, real folders first, so that a loop of links ends and a picture
+    that can be reached twice is one source.
     """
     files: list[Path] = []
     problems: list[Problem] = []
@@ -124,7 +124,7 @@ def _walk(root: Path, skip: Path | None) -> tuple[list[Path], list[Problem]]:
 
 
 def _labelled(entries: list[Entry], root: Path, table: Path, problems: list[Problem]) -> list[Entry]:
-    """The entries with the table's labels and masks; an image that the table leaves out becomes a problem.
+    """The entries with the table's labels and masks; an image that is not in the table becomes a problem.
 
     The table's paths may be relative to the images' folder or to the table itself.
     """
@@ -156,7 +156,7 @@ def _usable_rows(table: Path, problems: list[Problem]) -> Iterator[tuple[str, di
 
 
 def _finished(entries: list[Entry], masks: Path | None, problems: list[Problem]) -> tuple[list[Entry], list[Problem]]:
-    """Entries with their masks and their final names, which are short where that leaves them unique."""
+    """The entries with their masks and final names; a suffix is dropped where the name stays unique."""
     if masks is not None:
         found = _masks_by_stem(masks)
         entries = [entry if entry.mask else replace(entry, mask=_mask_of(entry, masks, found)) for entry in entries]
@@ -177,7 +177,7 @@ def _finished(entries: list[Entry], masks: Path | None, problems: list[Problem])
 
 def _masks_by_stem(masks: Path) -> dict[str, list[Path]]:
     if not masks.is_dir():
-        raise CounterfactoryError(f"no folder of masks at {masks}; --masks takes a folder with one mask an image")
+        raise CounterfactoryError(f"no folder of masks at {masks}; --masks takes a folder with one mask per image")
     found: dict[str, list[Path]] = {}
     for path in sorted(_walk(masks, skip=None)[0]):
         found.setdefault(_stem(path.relative_to(masks).as_posix()), []).append(path)
@@ -187,7 +187,7 @@ def _masks_by_stem(masks: Path) -> dict[str, list[Path]]:
 def _mask_of(entry: Entry, masks: Path, found: dict[str, list[Path]]) -> Path:
     """The mask in the same sub-folder with the same stem, else the one with that stem at the top of `masks`.
 
-    Where there is none, a path that does not exist: `source` reports it. Of several with one stem the PNG counts.
+    If there is none, a path that does not exist, which `source` reports. Of several with one stem the PNG counts.
     """
     stem = _stem(entry.name)
     for key in (stem, stem.rpartition("/")[2]):
@@ -197,7 +197,7 @@ def _mask_of(entry: Entry, masks: Path, found: dict[str, list[Path]]) -> Path:
 
 
 def _absolute(path: Path) -> Path:
-    return Path(os.path.abspath(path))  # noqa: PTH100 resolve() would follow links, and so rename their sources
+    return Path(os.path.abspath(path))  # noqa: PTH100 resolve() would follow links and so rename their sources
 
 
 def _exists(path: Path) -> bool:
@@ -205,7 +205,7 @@ def _exists(path: Path) -> bool:
 
 
 def _relative_name(path: Path, root: Path) -> str:
-    """The path seen from `root`, with "_" for each step upward: a name must not lead out of a suite's folder."""
+    """The path relative to `root`, with "_" for each step upward: a name must not lead out of a suite's folder."""
     return "/".join("_" if part == ".." else part for part in Path(os.path.relpath(path, root)).parts) or "."
 
 
@@ -219,5 +219,5 @@ def _entry(name: str, path: Path, label: str | None, mask: Path | None) -> Entry
 
 
 def _shown(name: str) -> str:
-    """A name that can be printed and stored whatever bytes the file system holds."""
+    """A file's name with bytes escaped that could not be printed or stored."""
     return "".join(c.encode("unicode_escape").decode() if unprintable(c) else c for c in name)

@@ -1,6 +1,6 @@
-"""The pictures of a shard's sources, at the size to paint: read when first needed, several at a time, and kept.
+"""The pictures of a shard's sources, at the size to paint: read when first needed, several at a time, and cached.
 
-A picture that cannot be read is left out and told once; nothing else is lost by it.
+A picture that cannot be read is reported once and left out; it costs no other source anything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _READERS = min(4, os.cpu_count() or 1)
 
 
 class Pictures:
-    """Takes the sizes of a profile; `problems` names what could not be read."""
+    """A cache of pictures at the profile's size. `problems` lists those that could not be read."""
 
     def __init__(self, settings: ImageSettings) -> None:
         self.problems: list[Problem] = []
@@ -29,7 +29,7 @@ class Pictures:
         self._read: dict[str, Image | None] = {}
 
     def of(self, sources: Iterable[Source]) -> dict[str, Image]:
-        """Pictures uint8 RGB [H, W, 3] by source key, without those that cannot be read."""
+        """Pictures, uint8 RGB [H, W, 3], by source key; those that cannot be read are missing."""
         wanted = {source.key: source for source in sources}
         missing = [source for key, source in wanted.items() if key not in self._read]
         for source, pixels in ahead(missing, self._load, depth=2 * _READERS, workers=_READERS):

@@ -1,7 +1,7 @@
-"""Image files into arrays: decoding whatever a photograph or a mask may be, and fitting both to one size.
+"""Decodes image files and masks to arrays, and fits both to one size.
 
-What arrives is the bytes of a file; what leaves is 8-bit RGB, or a mask with its own numbers. Where the bytes come
-from and what they are called is no concern of this module, and neither are colour profiles: numbers are taken as sRGB.
+It takes the bytes of a file and returns 8-bit RGB, or a mask with its numbers unchanged. It knows nothing of paths, and
+ignores colour profiles: values are taken as sRGB.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-# Naming the formats keeps a file called .png from reaching a decoder that nobody expects (EPS starts Ghostscript).
+# The list of formats keeps a file called .png from an unexpected decoder (EPS starts Ghostscript).
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM")
 MIN_SIDE = 8
-MAX_PIXELS = 80_000_000  # under the 89 million where Pillow itself begins to complain about decompression bombs
+MAX_PIXELS = 80_000_000  # below the 89 million where Pillow itself warns of decompression bombs
 
 _ORIENTATION_TAG = 0x0112
 _UPRIGHT = {
@@ -28,7 +28,7 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-# Pillow's mode of a mask, and whether it is 16 bits deep. Palette masks keep their indices: these are the classes.
+# Pillow's modes of masks, and whether they have 16 bits. Palette masks keep their indices, which are the classes.
 _MASK_MODES = {
     "1": False,
     "L": False,
@@ -43,14 +43,14 @@ _MASK_MODES = {
 
 
 class UnreadableError(ValueError):
-    """The bytes are not a usable image; the message is the reason, fit to follow a file's name and a colon."""
+    """The bytes are not a usable image. The message reads well after a file's name and a colon."""
 
 
 def decode(data: bytes) -> NDArray[np.uint8]:
-    """A photograph as shown: uint8 [H, W, 3] RGB, upright, over white where it is transparent.
+    """Decode a photograph as viewers show it: uint8 [H, W, 3] RGB, upright, over white where it is transparent.
 
-    Of an animation the first frame is taken. 16-bit values are scaled by 1/257 and rounded.
-    Raises `UnreadableError` for what is empty, truncated, no image, below `MIN_SIDE` or above `MAX_PIXELS`.
+    Of an animation the first frame is taken. 16-bit values are scaled by 1/257 and rounded. Raises `UnreadableError`
+    for bytes that are empty, truncated or no image, and for sizes below `MIN_SIDE` or above `MAX_PIXELS`.
     """
     image = _upright(_opened(data))
     if image.mode == "F":
@@ -65,9 +65,9 @@ def decode(data: bytes) -> NDArray[np.uint8]:
 
 
 def decode_mask(data: bytes) -> NDArray[Any]:
-    """A mask with the file's own numbers: uint8 or uint16, [H, W] or, for colour-coded masks, [H, W, 3 or 4].
+    """Decode a mask with its numbers unchanged: uint8 or uint16, [H, W] or, if colour-coded, [H, W, 3 or 4].
 
-    Raises `UnreadableError` as `decode` does, and for JPEG, whose losses turn class numbers into others.
+    Raises `UnreadableError` as `decode` does, and for JPEG, which changes class numbers.
     """
     image = _opened(data)
     if image.format in ("JPEG", "MPO"):
@@ -82,7 +82,7 @@ def decode_mask(data: bytes) -> NDArray[Any]:
 
 def target_size(height: int, width: int, short_side: int, multiple: int, max_long_side: int) -> tuple[int, int]:
     """(height, width) to paint a picture at: short side to `short_side`, long side in proportion up to
-    `max_long_side`, each a whole multiple of `multiple`. All in pixels; the aspect that is lost is cropped by `fit`.
+    `max_long_side`, each a multiple of `multiple`. All in pixels; `fit` crops what the rounded aspect loses.
     """
     short = max(multiple, _nearest_multiple(short_side, 1, multiple))
     longest = max(short, max_long_side // multiple * multiple)
@@ -91,9 +91,9 @@ def target_size(height: int, width: int, short_side: int, multiple: int, max_lon
 
 
 def fit(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
-    """uint8 [H, W, 3] to uint8 [height, width, 3]: the largest centred crop of that aspect, scaled without distortion.
+    """Crop and scale uint8 [H, W, 3] to uint8 [height, width, 3]: the largest centred crop of that aspect, undistorted.
 
-    Downward each pixel is the mean of the area that it covers, upward cubic.
+    Shrinking averages over areas, enlarging is cubic.
     """
     height, width = size
     left, top, right, bottom = crop_box(pixels.shape[0], pixels.shape[1], size)
@@ -107,8 +107,8 @@ def fit(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
 
 
 def fit_mask(mask: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
-    """A mask [H, W, ...] to [height, width, ...] through the same crop as `fit`, by nearest neighbour, so that no
-    number appears that was not there. Keeps the dtype.
+    """Crop and scale a mask [H, W, ...] to [height, width, ...] as `fit` does, by nearest neighbour, so that no new
+    number appears. Keeps the dtype.
     """
     left, top, right, bottom = crop_box(mask.shape[0], mask.shape[1], size)
     rows = _nearest_indices(top, bottom, size[0], mask.shape[0])
@@ -126,7 +126,7 @@ def crop_box(height: int, width: int, size: tuple[int, int]) -> tuple[float, flo
 
 
 def _opened(data: bytes) -> Image.Image:
-    """The first frame, decoded to its last pixel."""
+    """The first frame, decoded completely."""
     if not data:
         raise UnreadableError("the file is empty")
     try:
@@ -150,7 +150,7 @@ def _opened(data: bytes) -> Image.Image:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    # ImageOps.exif_transpose would also rewrite the EXIF block, and give up a good photograph over an odd tag in it.
+    # ImageOps.exif_transpose would also rewrite the EXIF block, and fail on a good photograph with an odd tag in it.
     try:
         orientation = image.getexif().get(_ORIENTATION_TAG, 1)
     except Exception:  # unreadable EXIF says nothing about the pixels
@@ -175,7 +175,7 @@ def _as_uint16(image: Image.Image) -> NDArray[np.uint16]:
 
 
 def _nearest_multiple(numerator: int, denominator: int, multiple: int) -> int:
-    """numerator / denominator to the nearest multiple, in whole numbers: no rounding of floats decides a size."""
+    """numerator / denominator rounded to a multiple, in integers, so that no rounding of floats decides a size."""
     step = denominator * multiple
     return (2 * numerator + step) // (2 * step) * multiple
 

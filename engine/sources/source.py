@@ -1,8 +1,8 @@
-"""Sources: the images that a user brings, each with its label, its mask, and a key made of its content.
+"""Sources: a user's images, each with its label, its mask, and a key made of its content.
 
-What arrives is a folder or a table of images; what leaves is the sources that can be used and the problems of those
-that cannot. Every file is read and decoded once here, so that a broken one is found before any work is spent on it;
-pixels are not kept, since a set may hold 100,000 of them: `load_pixels` decodes again when a shard needs them.
+`find_sources` takes a folder or a table and returns the usable sources and the problems of the others. It reads and
+decodes every file once, so that a broken one is found before any work is spent on it. Pixels are not kept, since a
+data set may have 100,000 images: `load_pixels` decodes again when a shard needs them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LAYOUTS = (
 
 @dataclass(frozen=True)
 class ImageSettings:
-    """The size to paint at, in pixels: short side, the multiple that both sides are of, the most for the long side."""
+    """The size to paint at, in pixels: the short side, what both sides are a multiple of, the longest long side."""
 
     short_side: int
     multiple: int
@@ -79,8 +79,8 @@ def find_sources(
 
     `root` is a folder (class folders, flat, or images/ beside masks/) or a .csv or .jsonl file with the columns image,
     label, mask. `labels` is such a file about a folder's images, and then says of which images the set consists;
-    `masks` a folder of masks with the images' stems. `on_progress` hears (images verified, images) now and then.
-    Raises CounterfactoryError when `root` names no image at all, or a table has unknown columns.
+    `masks` a folder of masks with the images' stems. `on_progress` is called with (images verified, images) now and
+    then. Raises CounterfactoryError if `root` has no image at all, or a table has unknown columns.
     """
     entries, problems = _listed(root, labels, masks)
     if not entries and not problems:
@@ -102,14 +102,14 @@ def find_sources(
 
 
 def load_pixels(source: Source, short_side: int, multiple: int, max_long_side: int) -> NDArray[np.uint8]:
-    """The source as shown, at the size to paint: uint8 [H, W, 3] RGB. See `pixels.target_size` for H and W.
+    """The source's picture at the size to paint: uint8 [H, W, 3] RGB. See `pixels.target_size` for H and W.
 
-    Raises CounterfactoryError if the file is no longer what `find_sources` saw.
+    Raises CounterfactoryError if the file has changed since `find_sources` read it.
     """
     try:
         data = _read(source.path)
         if hashlib.sha256(data).hexdigest() != source.digest:
-            raise UnreadableError("the file is another than at the start of the run; run again to take the new one")
+            raise UnreadableError("the file has changed since the run began; run again to use the new one")
         pixels = decode(data)
     except UnreadableError as error:
         raise CounterfactoryError(f"{source.path}: {error}") from error
@@ -121,14 +121,15 @@ def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
     """The source's mask at `size` (height, width: `load_pixels(...).shape[:2]`), cropped as the pixels are.
 
     uint8 or uint16 as in its file, [height, width], or [height, width, channels] if it is colour-coded; nearest
-    neighbour. Raises CounterfactoryError if the file is no longer what `find_sources` saw, ValueError without a mask.
+    neighbour. Raises CounterfactoryError if the file has changed since `find_sources` read it, ValueError without a
+    mask.
     """
     if source.mask_path is None:
         raise ValueError(f"source {source.name} has no mask")
     try:
         data = _read(source.mask_path)
         if content_key(source.name, source.digest, source.label, hashlib.sha256(data).hexdigest()) != source.key:
-            raise UnreadableError("the file is another than at the start of the run; run again to take the new one")
+            raise UnreadableError("the file has changed since the run began; run again to use the new one")
         return fit_mask(decode_mask(data), size)
     except UnreadableError as error:
         raise CounterfactoryError(f"{source.mask_path}: {error}") from error
@@ -152,7 +153,7 @@ def _listed(root: Path, labels: Path | None, masks: Path | None) -> tuple[list[E
 
 
 def _verified(entry: Entry) -> Source | Problem:
-    """Read and decode an entry's files to their last pixel."""
+    """Read an entry's files and decode them completely."""
     what = "image"
     try:
         data = _read(entry.path)
@@ -174,7 +175,7 @@ def _verified(entry: Entry) -> Source | Problem:
 def _read(path: Path) -> bytes:
     try:
         status = path.stat()
-        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would block for ever
             raise UnreadableError("not a regular file")
         if status.st_size > _MAX_FILE_BYTES:
             raise UnreadableError(
