@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
+from diffusers import ControlNetModel, UNet2DConditionModel
 from numpy.typing import ArrayLike
-from torch import nn
+from tiny_networks import copied, filled, tiny_decoder, tiny_denoiser
 from transformers import Blip2Config, Blip2ForConditionalGeneration
 
 from counterfactory.engine.models.batching import Batched
@@ -23,35 +23,9 @@ ROWS = {0: "batch"}
 PICTURE = {0: "batch", 2: "height", 3: "width"}
 
 
-def filled(module: nn.Module, seed: int = 0) -> nn.Module:
-    """Every weight drawn anew, so that zero convolutions and near-zero initial weights hide nothing."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            draw = torch.randn(parameter.shape, generator=generator)
-            if parameter.ndim < 2:  # norms stay near one, biases near zero, lest they drown the input
-                draw = draw * 0.2 + (1.0 if name.endswith("weight") else 0.0)
-            else:
-                draw *= 1.4 / parameter[0].numel() ** 0.5
-            parameter.copy_(draw)
-    return module.eval()
-
-
 @pytest.fixture(scope="module")
 def denoiser() -> tuple[UNet2DConditionModel, ControlNetModel]:
-    torch.manual_seed(0)
-    unet = UNet2DConditionModel(
-        sample_size=16,
-        block_out_channels=(16, 32),
-        layers_per_block=1,
-        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
-        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
-        cross_attention_dim=24,
-        attention_head_dim=2,
-        norm_num_groups=8,
-    )
-    controlnet = ControlNetModel.from_unet(unet, conditioning_channels=1, conditioning_embedding_out_channels=(8, 16))
-    return filled(unet), filled(controlnet, 1)
+    return tiny_denoiser()
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +35,7 @@ def denoiser_ir(
     """hint.xml and denoiser.xml of a copy, since the fused graph takes its ControlNet apart."""
     folder = tmp_path_factory.mktemp("denoiser")
     unet, controlnet = denoiser
-    copy = ControlNetModel.from_config(controlnet.config)
-    copy.load_state_dict(controlnet.state_dict())
+    copy = copied(controlnet)
     to_ir(
         graphs.HintEncoder(copy),
         {"hint": torch.rand(2, 1, 32, 48)},
@@ -78,7 +51,7 @@ def denoiser_ir(
         "control_scale": torch.ones(2),
     }
     axes = {name: PICTURE if name in ("latents", "hint_embedding") else ROWS for name in inputs}
-    to_ir(graphs.FusedDenoiser(unet, copy.eval()), inputs, ["prediction"], folder / "denoiser.xml", axes)
+    to_ir(graphs.FusedDenoiser(unet, copy), inputs, ["prediction"], folder / "denoiser.xml", axes)
     return folder
 
 
@@ -147,15 +120,7 @@ def test_a_row_never_sees_its_neighbours(denoiser_ir: Path) -> None:
 
 
 def test_the_decoder_undoes_the_latents_scale(tmp_path: Path) -> None:
-    vae = filled(
-        AutoencoderTiny(
-            encoder_block_out_channels=(8, 8),
-            decoder_block_out_channels=(8, 8),
-            num_encoder_blocks=(1, 1),
-            num_decoder_blocks=(1, 1),
-            scaling_factor=1.7,
-        )
-    )
+    vae = tiny_decoder(1.7)
     latents = torch.randn(2, 4, 8, 12)
     to_ir(graphs.VaeDecoder(vae), {"latents": latents}, ["pixel_values"], tmp_path / "vae.xml", {"latents": PICTURE})
     session = open_session(tmp_path / "vae.xml", batch=2, precision="f32", sizes={"latents": (8, 12)})

@@ -1,0 +1,308 @@
+"""Painting against diffusers' own ControlNet pipeline: whole pictures, from the noise of a key to RGB."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from diffusers import DDIMScheduler, StableDiffusionControlNetPipeline, UniPCMultistepScheduler
+from numpy.typing import NDArray
+from tiny_networks import FACTOR, TOKENS, WIDTH, TinyPainter, tiny_painter
+
+from counterfactory.engine.models.denoiser import ShapePlans
+from counterfactory.engine.models.sampler import SamplerSettings
+from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings, paint
+
+Image = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+
+BATCH, STREAMS, DECODE_BATCH = 3, 2, 2
+SIZES = ((32, 32), (32, 48))  # height, width
+# UniPC takes any number of steps. diffusers' DDIM steps down by 1000 // steps, which lands on the next timestep where
+# steps divide 1000.
+UNIPC = SamplerSettings("unipc", 3, "v_prediction", "trailing", True)
+DDIM = SamplerSettings("ddim", 4, "epsilon", "leading", False)
+
+
+@dataclass(frozen=True)
+class Order:
+    """One picture asked for: its key, its text, its hint, and its own number of steps, if any."""
+
+    key: str
+    text: Floats
+    edges: Image
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """Paint settings, and which steps the oracle guides: written out, not computed."""
+
+    sampler: SamplerSettings
+    guidance: GuidanceSettings
+    guided: tuple[bool, ...]
+
+
+CASES = {
+    "unipc, guided all the way": Case(UNIPC, GuidanceSettings(4.0, 0.0, 1.0), (True, True, True)),
+    "unipc, guided at the beginning": Case(UNIPC, GuidanceSettings(4.0, 0.0, 2 / 3), (True, True, False)),
+    "unipc, guided in the middle": Case(UNIPC, GuidanceSettings(4.0, 1 / 3, 2 / 3), (False, True, False)),
+    "ddim, guided all the way": Case(DDIM, GuidanceSettings(3.0, 0.0, 1.0), (True, True, True, True)),
+    "ddim, guided on the second half": Case(DDIM, GuidanceSettings(3.0, 0.5, 1.0), (False, False, True, True)),
+    "ddim, not guided": Case(DDIM, GuidanceSettings(1.0, 0.0, 1.0), (False, False, False, False)),
+}
+CONTROL_SCALE = 1.4
+
+
+@pytest.fixture(scope="module")
+def painter() -> TinyPainter:
+    return tiny_painter()
+
+
+@pytest.fixture(scope="module")
+def plans(painter: TinyPainter) -> dict[tuple[int, int], ShapePlans]:
+    return {size: painter.plans(*size, batch=BATCH, streams=STREAMS, decode_batch=DECODE_BATCH) for size in SIZES}
+
+
+def text_states(seed: int) -> Floats:
+    return np.random.default_rng((1, seed)).standard_normal((TOKENS, WIDTH)).astype(np.float32)
+
+
+NEGATIVE = text_states(99)
+
+
+def orders() -> list[Order]:
+    """Seven pictures in two sizes, of three texts and four edge maps: more rows than one evaluation takes."""
+    rng = np.random.default_rng(5)
+    edges = [(rng.random(SIZES[i % 2]) < 0.2).astype(np.uint8) * 255 for i in range(4)]
+    return [Order(f"variant {i}", text_states(i % 3), edges[i % 4]) for i in range(7)]
+
+
+def settings_of(case: Case, **changed: Any) -> PaintSettings:
+    settings = PaintSettings(
+        sampler=case.sampler,
+        guidance=case.guidance,
+        denoiser="denoiser",
+        control_scale=CONTROL_SCALE,
+        negative_prompt="",
+        batch=BATCH,
+        streams=STREAMS,
+        decode_batch=DECODE_BATCH,
+    )
+    return replace(settings, **changed)
+
+
+def painted(
+    plans: dict[tuple[int, int], ShapePlans], wanted: Sequence[Order], settings: PaintSettings
+) -> dict[int, Image]:
+    jobs = []
+    for order in wanted:
+        own = plans[order.edges.shape[0], order.edges.shape[1]]
+        jobs.append(PaintJob(order.key, order.text, own.embed_hints(order.edges[None])[0], own, order.steps))
+    found = list(paint(jobs, NEGATIVE, settings))
+    assert sorted(place for place, _ in found) == list(range(len(wanted)))
+    return dict(found)
+
+
+def noise_of(key: str, shape: tuple[int, ...]) -> Floats:
+    """Standard normal numbers of the counter-based generator whose key is the SHA-256 of the variant's."""
+    philox = np.random.Philox(key=int.from_bytes(hashlib.sha256(f"{key}/noise".encode()).digest()[:16], "little"))
+    return np.random.Generator(philox).standard_normal(shape, np.float32)
+
+
+def scheduler_of(sampler: SamplerSettings) -> Any:
+    common: dict[str, Any] = {
+        "beta_start": 0.00085,
+        "beta_end": 0.012,
+        "beta_schedule": "scaled_linear",
+        "steps_offset": 1,
+        "prediction_type": sampler.prediction,
+        "timestep_spacing": sampler.spacing,
+        "rescale_betas_zero_snr": sampler.zero_snr,
+    }
+    if sampler.kind == "ddim":
+        return DDIMScheduler(**common, clip_sample=False)
+    return UniPCMultistepScheduler(**common)
+
+
+def reference(
+    painter: TinyPainter,
+    order: Order,
+    case: Case,
+    *,
+    negative: Floats = NEGATIVE,
+    control_scale: float = CONTROL_SCALE,
+    noise: str | None = None,
+) -> Image:
+    """The picture that diffusers' pipeline makes. It combines two rows at every step: a step that is not guided is one
+    at a scale beside 1, which leaves the row with the text within the last bit or two of a float32.
+    """
+    beside_one = float(np.nextafter(1, 2))
+    scales = [case.guidance.scale if guided else beside_one for guided in case.guided]
+
+    def next_scale(pipeline: Any, step: int, timestep: int, tensors: dict[str, Any]) -> dict[str, Any]:
+        if step + 1 < len(scales):
+            pipeline._guidance_scale = scales[step + 1]
+        return {}
+
+    pipeline = StableDiffusionControlNetPipeline(
+        vae=painter.vae,
+        text_encoder=None,
+        tokenizer=None,
+        unet=painter.unet,
+        controlnet=painter.controlnet,
+        scheduler=scheduler_of(case.sampler),
+        safety_checker=None,
+        feature_extractor=None,
+        requires_safety_checker=False,
+    )
+    pipeline.set_progress_bar_config(disable=True)
+    height, width = order.edges.shape
+    latents = noise_of(noise or order.key, (1, 4, height // FACTOR, width // FACTOR))
+    with torch.no_grad():
+        (picture,) = pipeline(
+            image=torch.from_numpy(order.edges[None, None].astype(np.float32) / 255),
+            prompt_embeds=torch.from_numpy(order.text[None]),
+            negative_prompt_embeds=torch.from_numpy(negative[None]),
+            latents=torch.from_numpy(latents),
+            num_inference_steps=len(scales),
+            guidance_scale=scales[0],
+            controlnet_conditioning_scale=control_scale,
+            callback_on_step_end=next_scale,
+            output_type="np",
+        ).images
+    return np.asarray(np.rint(picture * 255), np.uint8)
+
+
+def apart(one: Image, other: Image) -> float:
+    """The mean distance of two pictures in grey levels."""
+    return float(np.abs(one.astype(int) - other.astype(int)).mean())
+
+
+def assert_same_picture(found: Image, expected: Image) -> None:
+    """Equal but for rounding: float32 sums in another order move a value by some 1e-5 of the range, a tenth of a grey
+    level at most, so that only values near the middle between two levels round to the neighbour.
+    """
+    assert found.dtype == np.uint8
+    assert found.shape == expected.shape
+    assert expected.std() > 20, "a flat reference would prove nothing"
+    assert ((expected > 0) & (expected < 255)).mean() > 0.5, "a reference out of range would prove little"
+    distance = np.abs(found.astype(int) - expected.astype(int))
+    assert distance.max() <= 1
+    assert (distance > 0).mean() < 0.01
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_pictures_are_those_of_diffusers_pipeline(
+    painter: TinyPainter, plans: dict[tuple[int, int], ShapePlans], case: Case
+) -> None:
+    found = painted(plans, orders(), settings_of(case))
+    for place, order in enumerate(orders()):
+        assert_same_picture(found[place], reference(painter, order, case))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_the_reference_shows_all_that_painting_could_get_wrong(painter: TinyPainter, case: Case) -> None:
+    """What the test above compares moves with each ingredient, or it would prove nothing."""
+    one, other = orders()[0], orders()[5]
+    picture = reference(painter, one, case)
+    scale, steps = case.guidance.scale, len(case.guided)
+    moved = {
+        "text": reference(painter, replace(one, text=other.text), case),
+        "noise": reference(painter, one, case, noise=other.key),
+        "edges": reference(painter, replace(one, edges=np.zeros_like(one.edges)), case),
+        "control scale": reference(painter, one, case, control_scale=1.0),
+    }
+    if any(case.guided):
+        moved |= {
+            "negative prompt": reference(painter, one, case, negative=text_states(98)),
+            "guidance scale": reference(painter, one, replace(case, guidance=replace(case.guidance, scale=scale + 1))),
+        }
+        for step in range(steps):
+            flipped = tuple(guided != (i == step) for i, guided in enumerate(case.guided))
+            moved[f"guidance of step {step}"] = reference(painter, one, replace(case, guided=flipped))
+    unseen = {name for name, found in moved.items() if apart(found, picture) < 0.1}  # ten times what rounding may do
+    assert not unseen
+
+
+def test_a_job_may_want_its_own_number_of_steps(painter: TinyPainter, plans: dict[tuple[int, int], ShapePlans]) -> None:
+    case = CASES["unipc, guided at the beginning"]
+    wanted = [replace(order, steps=steps) for order, steps in zip(orders(), (None, 2, None, 5), strict=False)]
+    found = painted(plans, wanted, settings_of(case))
+    two = Case(UNIPC, case.guidance, (True, True))  # 0 and 1/2 lie before 2/3
+    five = Case(UNIPC, case.guidance, (True, True, True, True, False))
+    for place, own in enumerate((case, two, case, five)):
+        assert_same_picture(found[place], reference(painter, wanted[place], own))
+
+
+def test_a_picture_is_the_same_whatever_it_is_painted_with(plans: dict[tuple[int, int], ShapePlans]) -> None:
+    settings = settings_of(CASES["unipc, guided in the middle"])
+    found = painted(plans, orders(), settings)
+    alone = [painted(plans, [order], settings)[0] for order in orders()]
+    backward = painted(plans, orders()[::-1], settings)
+    for place, picture in enumerate(alone):
+        np.testing.assert_array_equal(found[place], picture)
+        np.testing.assert_array_equal(backward[len(alone) - 1 - place], picture)
+    keys = painted(plans, [replace(orders()[0], key=key) for key in ("one", "two", "one")], settings)
+    np.testing.assert_array_equal(keys[0], keys[2])
+    assert apart(keys[0], keys[1]) > 5
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "steps", "guided"),
+    [
+        (0.0, 1.0, 4, [True, True, True, True]),
+        (0.0, 0.5, 4, [True, True, False, False]),
+        (0.25, 0.75, 4, [False, True, True, False]),
+        (0.3, 0.6, 4, [False, False, True, False]),
+        (0.5, 0.5, 4, [False, False, False, False]),
+        (1.0, 1.0, 4, [False, False, False, False]),
+        (0.0, 0.0, 1, [False]),
+        (0.0, 0.5, 1, [True]),
+    ],
+)
+def test_guidance_begins_at_its_start_and_ends_before_its_stop(
+    start: float, stop: float, steps: int, guided: list[bool]
+) -> None:
+    settings = GuidanceSettings(2.0, start, stop)
+    assert [settings.guides(step, steps) for step in range(steps)] == guided
+    assert not any(GuidanceSettings(1.0, start, stop).guides(step, steps) for step in range(steps))
+    case = Case(replace(DDIM, steps=steps), settings, tuple(guided))
+    assert settings_of(case).rows_per_variant == steps + sum(guided)
+
+
+@pytest.mark.parametrize(
+    ("scale", "start", "stop", "message"),
+    [
+        (0.99, 0.0, 1.0, r"scale starts at 1 \(no guidance\), got 0.99"),
+        (2.0, -0.1, 1.0, r"shares of the steps, 0 <= start <= stop <= 1, got -0.1 and 1.0"),
+        (2.0, 0.6, 0.5, "got 0.6 and 0.5"),
+        (2.0, 0.0, 1.1, "got 0.0 and 1.1"),
+    ],
+)
+def test_guidance_that_makes_no_sense_is_refused(scale: float, start: float, stop: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GuidanceSettings(scale, start, stop)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"denoiser": "../denoiser"}, r"the name of a plan, such as 'denoiser', got '../denoiser'"),
+        ({"denoiser": ""}, "got ''"),
+        ({"batch": 0}, "batches of at least 1, got 0 and 2"),
+        ({"decode_batch": 0}, "batches of at least 1, got 3 and 0"),
+        ({"streams": 0}, "streams starts at 1, got 0"),
+        ({"control_scale": -0.1}, "control_scale cannot be negative, got -0.1"),
+    ],
+)
+def test_paint_settings_that_make_no_sense_are_refused(changed: dict[str, Any], message: str) -> None:
+    case = CASES["unipc, guided all the way"]
+    assert settings_of(case, batch=1, streams=1, decode_batch=1, control_scale=0.0).batch == 1
+    with pytest.raises(ValueError, match=message):
+        settings_of(case, **changed)

@@ -1,0 +1,135 @@
+"""Painting's networks in miniature: diffusers' own classes with seeded weights, and the engine's plans of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
+from torch import nn
+
+from counterfactory.engine.models.batching import Batched
+from counterfactory.engine.models.denoiser import ShapePlans
+from counterfactory.engine.runtime.session import Port, Signature
+from counterfactory.export import graphs
+
+TOKENS, WIDTH, FACTOR = 7, 24, 2  # text states are [TOKENS, WIDTH]; a picture has FACTOR times its latents' sides
+
+
+def filled(module: nn.Module, seed: int = 0) -> nn.Module:
+    """Every weight drawn anew, so that zero convolutions and near-zero initial weights hide nothing."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            draw = torch.randn(parameter.shape, generator=generator)
+            if parameter.ndim < 2:  # norms stay near one, biases near zero, lest they drown the input
+                draw = draw * 0.2 + (1.0 if name.endswith("weight") else 0.0)
+            else:
+                draw *= 1.4 / parameter[0].numel() ** 0.5
+            parameter.copy_(draw)
+    return module.eval()
+
+
+def tiny_denoiser() -> tuple[UNet2DConditionModel, ControlNetModel]:
+    """UNet and ControlNet with filled weights, for latents of 4 channels and hints of one."""
+    torch.manual_seed(0)
+    unet = UNet2DConditionModel(
+        sample_size=16,
+        block_out_channels=(16, 32),
+        layers_per_block=1,
+        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+        up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        cross_attention_dim=WIDTH,
+        attention_head_dim=2,
+        norm_num_groups=8,
+    )
+    controlnet = ControlNetModel.from_unet(unet, conditioning_channels=1, conditioning_embedding_out_channels=(8, 16))
+    filled(unet)
+    filled(controlnet, 1)
+    return unet, controlnet
+
+
+def tiny_decoder(scaling_factor: float) -> AutoencoderTiny:
+    """An autoencoder with filled weights."""
+    vae = AutoencoderTiny(
+        encoder_block_out_channels=(8, 8),
+        decoder_block_out_channels=(8, 8),
+        num_encoder_blocks=(1, 1),
+        num_decoder_blocks=(1, 1),
+        scaling_factor=scaling_factor,
+    )
+    filled(vae)
+    return vae
+
+
+def copied(controlnet: ControlNetModel) -> ControlNetModel:
+    """A copy, for the fused graph takes its ControlNet apart."""
+    copy = ControlNetModel.from_config(controlnet.config)
+    copy.load_state_dict(controlnet.state_dict())
+    return copy.eval()
+
+
+@dataclass(frozen=True)
+class TorchSession:
+    """A session that runs a torch module: what a plan of it would give, without exporting and compiling one."""
+
+    module: nn.Module
+    signature: Signature
+
+    def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
+        """Run the module once; refuses feeds that do not fit the signature."""
+        self.signature.check(type(self.module).__name__, feeds)
+        with torch.no_grad():
+            out = self.module(*(torch.from_numpy(np.array(feeds[port.name])) for port in self.signature.inputs))
+        return {self.signature.outputs[0].name: out.numpy()}
+
+
+@dataclass(frozen=True)
+class TinyPainter:
+    """The three networks of painting."""
+
+    unet: UNet2DConditionModel
+    controlnet: ControlNetModel
+    vae: AutoencoderTiny
+
+    def plans(self, height: int, width: int, *, batch: int, streams: int, decode_batch: int) -> ShapePlans:
+        """The engine's plans for pictures of a size, over the modules that are exported."""
+        h, w = height // FACTOR, width // FACTOR
+        copy = copied(self.controlnet)
+
+        def floats(name: str, *shape: int) -> Port:
+            return Port(name, shape, "float32")
+
+        def plan(module: nn.Module, output: str, *inputs: Port, streams: int = 1) -> Batched:
+            outputs = (Port(output, (inputs[0].shape[0],), "float32"),)
+            return Batched(TorchSession(module.eval(), Signature(inputs, outputs)), streams=streams)
+
+        return ShapePlans(
+            plan(graphs.HintEncoder(copy), "hint_embedding", floats("hint", 1, 1, height, width)),
+            plan(
+                graphs.FusedDenoiser(self.unet, copy),
+                "prediction",
+                floats("latents", batch, 4, h, w),
+                Port("timestep", (batch,), "int64"),
+                floats("text", batch, TOKENS, WIDTH),
+                floats("hint_embedding", batch, 16, h, w),
+                floats("control_scale", batch),
+                streams=streams,
+            ),
+            plan(graphs.VaeDecoder(self.vae), "pixel_values", floats("latents", decode_batch, 4, h, w)),
+            (4, h, w),
+        )
+
+
+def tiny_painter() -> TinyPainter:
+    """The three networks with filled weights; the decoder's pictures are mostly within range."""
+    vae = tiny_decoder(1.7)
+    last = [layer for layer in vae.decoder.modules() if isinstance(layer, nn.Conv2d)][-1]
+    with torch.no_grad():
+        last.weight *= 0.1
+        assert last.bias is not None
+        last.bias.fill_(0.5)
+    return TinyPainter(*tiny_denoiser(), vae)
