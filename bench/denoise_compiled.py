@@ -30,11 +30,12 @@ from numpy.typing import NDArray
 from counterfactory.engine.estimate.flops import count_flops
 from counterfactory.engine.estimate.peak import PeakPrecision, measure_peak
 from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.export import graphs, stable_diffusion
-from counterfactory.export.onnx import to_ir
+from counterfactory.export.graphs import modules
+from counterfactory.export.graphs.quantise import quantise
+from counterfactory.export.graphs.tracing import to_ir
 from counterfactory.export.pocket import denoiser as pocket
+from counterfactory.export.production import stable_diffusion
 from counterfactory.export.production.denoiser import FACTOR, example_inputs, random_controlnet, random_unet
-from counterfactory.export.quantise import quantise
 
 Array = NDArray[Any]
 Feeds = dict[str, Array]
@@ -105,10 +106,10 @@ def export_pocket(folder: Path) -> Exported:
         unet, controlnet = pocket_networks()
         picture = {0: "batch", 2: "height", 3: "width"}
         hint = {"hint": torch.rand(2, 1, 128, 192)}
-        to_ir(graphs.HintEncoder(controlnet), hint, ["hint_embedding"], paths.hint, {"hint": picture})
+        to_ir(modules.HintEncoder(controlnet), hint, ["hint_embedding"], paths.hint, {"hint": picture})
         inputs = pocket_inputs(2, 128)
         axes = {name: picture if name in ("latents", "hint_embedding") else {0: "batch"} for name in inputs}
-        to_ir(graphs.FusedDenoiser(unet, controlnet), inputs, ["prediction"], paths.denoiser, axes)
+        to_ir(modules.FusedDenoiser(unet, controlnet), inputs, ["prediction"], paths.denoiser, axes)
     return paths
 
 

@@ -33,7 +33,7 @@ from counterfactory.engine.sources.source import load_pixels
 from counterfactory.engine.stages.check import Embedded, score
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.variant import Variant
-from counterfactory.export import graphs
+from counterfactory.export.graphs import modules
 from counterfactory.export.pocket import llama
 from counterfactory.export.pocket.convnets import channels_last
 from counterfactory.export.pocket.restore import (
@@ -125,7 +125,7 @@ class Peer:
             self.pipeline.unet = torch.compile(denoiser.unet)
             self.pipeline.controlnet = torch.compile(denoiser.controlnet)
             vae.decoder = torch.compile(vae.decoder)
-        self.text, self.image = graphs.ClipTextEncoder(self.clip).eval(), graphs.ClipImageEncoder(self.clip).eval()
+        self.text, self.image = modules.ClipTextEncoder(self.clip).eval(), modules.ClipImageEncoder(self.clip).eval()
 
     @torch.no_grad()
     def run(self, works: Sequence[Work], folder: Path) -> Made:

@@ -39,8 +39,8 @@ from counterfactory.engine.models.sampler import SamplerSettings
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings, paint
 from counterfactory.export.production import denoiser as sd15
+from counterfactory.export.production.stable_diffusion import SEED
 from counterfactory.export.production.vae import random_vae
-from counterfactory.export.stable_diffusion import SEED
 
 _SCALE = 7.5
 _FULL = (0.0, 1.0)

@@ -19,6 +19,17 @@ MAY_IMPORT = {
     "engine": {"kernels", "engine"},
     "export": {"kernels", "engine", "export"},
 }
+# Rooms of export, low to high, each with those that it imports. A file that lies loose is a room of its own.
+EXPORT_ARROWS = {
+    "graphs": set[str](),
+    "precision": {"graphs"},
+    "plans": {"precision"},
+    "llama_steps": set[str](),
+    "llm": {"graphs", "llama_steps"},
+    "pocket": {"graphs", "llama_steps"},
+    "production": {"graphs", "precision", "plans"},
+    "__main__": {"llm", "pocket", "production"},
+}
 
 
 def modules(package: str) -> list[Path]:
@@ -45,6 +56,34 @@ def test_imports_point_one_way(package: str) -> None:
     for path in modules(package):
         ours = {name.split(".")[1] for name in imported(path) if name.startswith("counterfactory.")}
         assert ours <= MAY_IMPORT[package], f"{path.relative_to(ROOT)} imports {ours - MAY_IMPORT[package]}"
+
+
+def test_rooms_of_export_import_what_the_table_allows() -> None:
+    found: dict[str, set[str]] = {}
+    for path in modules("export"):
+        room = path.relative_to(ROOT / "export").parts[0].removesuffix(".py")
+        names = {name.split(".")[2] for name in imported(path) if name.startswith("counterfactory.export.")}
+        if room != "__init__":
+            found.setdefault(room, set()).update(names - {room})
+    assert found == EXPORT_ARROWS, "the table and the imports differ: mend the import, or argue for the arrow"
+    rooms = list(EXPORT_ARROWS)
+    upward = [
+        (room, low) for room, lows in EXPORT_ARROWS.items() for low in lows if rooms.index(low) > rooms.index(room)
+    ]
+    assert not upward
+
+
+@pytest.mark.parametrize("package", ["kernels", "export"])
+def test_no_files_import_in_a_circle(package: str) -> None:
+    names = {
+        f"counterfactory.{'.'.join(path.relative_to(ROOT).with_suffix('').parts)}": path for path in modules(package)
+    }
+    waiting = {name: imported(path) & names.keys() - {name} for name, path in names.items()}
+    assert any(waiting.values()), "nothing imports anything: this test would prove nothing"
+    while free := [name for name, lows in waiting.items() if not lows & waiting.keys()]:
+        for name in free:
+            del waiting[name]
+    assert not waiting, f"these import in a circle: {sorted(waiting)}"
 
 
 @pytest.mark.parametrize("package", ["kernels", "engine"])

@@ -19,8 +19,8 @@ from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.runtime.openvino import OpenVinoSession, Precision, open_session, resolve_precision
 from counterfactory.engine.runtime.session import Array, Port
-from counterfactory.export import graphs
-from counterfactory.export.parity import assert_parity
+from counterfactory.export.graphs import modules
+from counterfactory.export.graphs.parity import assert_parity
 from counterfactory.export.pocket.restore import restore_blip2
 
 WEIGHTS = load_profile("pocket").models.path
@@ -104,7 +104,7 @@ def streets(seed: int) -> Array:
 @torch.no_grad()
 def test_queries_are_the_modules_on_every_run() -> None:
     """The plan that OpenVINO 2026.4.1 gets wrong from the second run on when its constants are left to it."""
-    module = graphs.Blip2Vision(restore_blip2(WEIGHTS)[0])
+    module = modules.Blip2Vision(restore_blip2(WEIGHTS)[0])
     session = opened(WEIGHTS / "blip2_vision.xml", "f32")
     pixels = [streets(0), streets(1)]
     wanted = [module(torch.from_numpy(batch)).numpy() for batch in pixels]

@@ -14,7 +14,7 @@ from torch import nn
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import ShapePlans
 from counterfactory.engine.runtime.session import Port, Signature
-from counterfactory.export import graphs
+from counterfactory.export.graphs import modules
 
 TOKENS, WIDTH, FACTOR = 7, 24, 2  # text states are [TOKENS, WIDTH]; a picture has FACTOR times its latents' sides
 
@@ -108,9 +108,9 @@ class TinyPainter:
             return Batched(TorchSession(module.eval(), Signature(inputs, outputs)), streams=streams)
 
         return ShapePlans(
-            plan(graphs.HintEncoder(copy), "hint_embedding", floats("hint", 1, 1, height, width)),
+            plan(modules.HintEncoder(copy), "hint_embedding", floats("hint", 1, 1, height, width)),
             plan(
-                graphs.FusedDenoiser(self.unet, copy),
+                modules.FusedDenoiser(self.unet, copy),
                 "prediction",
                 floats("latents", batch, 4, h, w),
                 Port("timestep", (batch,), "int64"),
@@ -119,7 +119,7 @@ class TinyPainter:
                 floats("control_scale", batch),
                 streams=streams,
             ),
-            plan(graphs.VaeDecoder(self.vae), "pixel_values", floats("latents", decode_batch, 4, h, w)),
+            plan(modules.VaeDecoder(self.vae), "pixel_values", floats("latents", decode_batch, 4, h, w)),
             (4, h, w),
         )
 

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import CLASSES, KINDS, SIZE, Scene
 
-from ..onnx import to_ir
+from ..graphs.tracing import to_ir
 from .convnets import Block, DenseHead, Trunk, channels_last
 from .data import TRAIN, as_pixels, scene
 from .referee import OUTPUTS as REFEREE_OUTPUTS

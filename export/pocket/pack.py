@@ -14,11 +14,11 @@ import torch
 from diffusers import AutoencoderTiny
 from transformers import CLIPModel
 
-from .. import graphs
-from ..onnx import to_ir
-from ..quantise import pack_int8
+from ..graphs import modules
+from ..graphs.tracing import to_ir
 from . import blip2, clip, denoiser, judges, llama, vae
 from .data import TRAIN, ScenePool, as_pixels
+from .int8 import pack_int8
 from .parameters import record
 
 Step = Callable[[Path, Path], object]
@@ -41,10 +41,10 @@ def pack_vae(work: Path, weights: Path) -> None:
     """vae_decoder.xml, vae_encoder.xml (which only the report uses) and latent.json."""
     model = load_vae(work)
     pixels = {"pixel_values": torch.randn(2, 3, 128, 192)}
-    to_ir(graphs.VaeEncoder(model), pixels, ["latents"], weights / "vae_encoder.xml", {"pixel_values": _PICTURE})
+    to_ir(modules.VaeEncoder(model), pixels, ["latents"], weights / "vae_encoder.xml", {"pixel_values": _PICTURE})
     latents = torch.randn(2, 4, 32, 48)
     to_ir(
-        graphs.VaeDecoder(model),
+        modules.VaeDecoder(model),
         {"latents": latents},
         ["pixel_values"],
         weights / "vae_decoder.xml",
@@ -59,9 +59,9 @@ def pack_clip(work: Path, weights: Path) -> None:
     """clip_text.xml, clip_image.xml and clip_tokenizer.json."""
     model, tokenizer = clip.train(work)
     ids = clip.encode(tokenizer, ["a red car on a clear street at night.", ""])
-    to_ir(graphs.ClipTextEncoder(model), {"input_ids": ids}, ["states", "text_embeds"], weights / "clip_text.xml")
+    to_ir(modules.ClipTextEncoder(model), {"input_ids": ids}, ["states", "text_embeds"], weights / "clip_text.xml")
     pixels = torch.randn(2, 3, 128, 128)
-    to_ir(graphs.ClipImageEncoder(model), {"pixel_values": pixels}, ["image_embeds"], weights / "clip_image.xml")
+    to_ir(modules.ClipImageEncoder(model), {"pixel_values": pixels}, ["image_embeds"], weights / "clip_image.xml")
     (weights / "clip_tokenizer.json").write_text(tokenizer.to_str())
     record("clip", dict(model.named_parameters()), weights, ("clip_text.xml", "clip_image.xml"))
 
@@ -73,7 +73,7 @@ def pack_denoiser(work: Path, weights: Path) -> None:
     trained = denoiser.train(work, load_vae(work), model, tokenizer)
     parameters = dict(trained.named_parameters())  # before the fused graph takes the ControlNet apart
     hint = {"hint": torch.rand(2, 1, 128, 192)}
-    to_ir(graphs.HintEncoder(trained.controlnet), hint, ["hint_embedding"], weights / "hint.xml", {"hint": _PICTURE})
+    to_ir(modules.HintEncoder(trained.controlnet), hint, ["hint_embedding"], weights / "hint.xml", {"hint": _PICTURE})
     width = trained.controlnet.controlnet_cond_embedding.conv_out.out_channels
     inputs = {
         "latents": torch.randn(2, 4, 32, 48),
@@ -83,7 +83,7 @@ def pack_denoiser(work: Path, weights: Path) -> None:
         "control_scale": torch.ones(2),
     }
     axes = {name: _PICTURE if name in ("latents", "hint_embedding") else _ROWS for name in inputs}
-    fused = graphs.FusedDenoiser(trained.unet, trained.controlnet)
+    fused = modules.FusedDenoiser(trained.unet, trained.controlnet)
     to_ir(fused, inputs, ["prediction"], weights / "denoiser.xml", axes)
     record("denoiser", parameters, weights, ("hint.xml", "denoiser.xml"))
 
@@ -97,7 +97,7 @@ def pack_blip2(work: Path, weights: Path) -> None:
     """blip2_vision.xml, opt_decoder.xml, opt_embeddings.npy and opt_tokenizer.json."""
     model, tokenizer = blip2.train(work)
     pixels = {"pixel_values": torch.randn(2, 3, 128, 128)}
-    to_ir(graphs.Blip2Vision(model), pixels, ["query_embeds"], weights / "blip2_vision.xml")
+    to_ir(modules.Blip2Vision(model), pixels, ["query_embeds"], weights / "blip2_vision.xml")
     opt = model.language_model
     config = opt.config
     cache = torch.randn(
@@ -115,7 +115,7 @@ def pack_blip2(work: Path, weights: Path) -> None:
         "past_keys": {0: "batch", 3: "past"},
         "past_values": {0: "batch", 3: "past"},
     }
-    to_ir(graphs.OptDecoder(opt), inputs, ["logits", "keys", "values"], weights / "opt_decoder.xml", axes)
+    to_ir(modules.OptDecoder(opt), inputs, ["logits", "keys", "values"], weights / "opt_decoder.xml", axes)
     table = opt.get_input_embeddings().weight.detach().float().numpy()
     np.save(weights / "opt_embeddings.npy", table.astype(np.float16))
     (weights / "opt_tokenizer.json").write_text(tokenizer.to_str())

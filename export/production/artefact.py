@@ -23,16 +23,16 @@ from counterfactory.engine.meter.energy import peak_memory_bytes
 from counterfactory.engine.runtime.plans import Shapes
 from counterfactory.engine.runtime.session import Array
 
-from ..onnx import to_onnx
-from ..parity import TOLERANCE
-from .cpu import OnnxCpu
+from ..graphs.parity import TOLERANCE
+from ..graphs.tracing import to_onnx
+from ..graphs.weights import digest
+from ..precision.cpu import OnnxCpu
+from ..precision.half import to_half
+from ..precision.int8 import Painting, activation_ranges, example_painting, quantise
+from ..precision.islands import find_islands, half_error, worst_error, write_half
+from ..precision.stored import Stored, fold_transposes
 from .graph import Graph
-from .int8 import Painting, activation_ranges, example_painting, quantise
-from .islands import find_islands, half_error, worst_error, write_half
 from .manifest import Parity, describe, write_manifest
-from .precision import to_half
-from .stored import Stored, fold_transposes
-from .weights import digest
 from .workspace import Workspace, onnx_bytes
 
 Precision = Literal["fp32", "fp16"]
@@ -236,7 +236,7 @@ def _cleared(folder: Path) -> Path:
 
 def _compile(path: Path, plan: Path, traced: _Traced, asked: Asked) -> _Built:
     """Compile the graph at `path`; a compiler that is missing or refuses is said, not hidden."""
-    from ..tensorrt import build_plan
+    from ..plans.tensorrt import build_plan
 
     plan.parent.mkdir(parents=True, exist_ok=True)
     cache = plan.with_name("timing.cache")

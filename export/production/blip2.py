@@ -21,10 +21,10 @@ from transformers import Blip2Config, Blip2QFormerModel, Blip2VisionModel, OPTFo
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.plans import Shapes
 
-from .. import graphs
+from ..graphs import modules
+from ..graphs.weights import fill, load, locate, tensors
 from .clip import MEAN, STD
 from .graph import ROWS, Graph, Request, normal, static
-from .weights import fill, load, locate, tensors
 
 # Salesforce/blip2-opt-2.7b's config.json; -6.7b-coco differs in the side, 364 pixels.
 VISION: Mapping[str, Any] = {
@@ -145,13 +145,13 @@ def vision_graph(request: Request) -> Graph:
     eyes = build_eyes(request)
     side = int(eyes.vision_model.config.image_size)
     inputs = {"pixel_values": normal(request.seed, 2, 3, side, side).clamp(-1, 1)}
-    module = graphs.Normalised(graphs.Blip2Vision(eyes), MEAN, STD)
+    module = modules.Normalised(modules.Blip2Vision(eyes), MEAN, STD)
     plan = static(request.batch("blip2_vision"), inputs)
     return Graph("blip2_vision", module, inputs, ("query_embeds",), {"pixel_values": ROWS}, plan)
 
 
 def decoder_graph(request: Request) -> Graph:
-    """One step of OPT over a cache that stays on the device; see graphs.BeamOptDecoder."""
+    """One step of OPT over a cache that stays on the device; see modules.BeamOptDecoder."""
     opt = build_opt(request)
     config = opt.config
     width, heads = config.hidden_size, config.num_attention_heads
@@ -180,14 +180,14 @@ def decoder_graph(request: Request) -> Graph:
         "past_values": past,
         "parents": Shapes.static(rows),
     }
-    module = graphs.BeamOptDecoder(opt)
+    module = modules.BeamOptDecoder(opt)
     return Graph("opt_decoder", module, inputs, ("logits", "keys", "values"), axes, plan)
 
 
 def write_tokens(request: Request, graph: Graph, folder: Path) -> None:
     """opt_embeddings.npy (float16 [V, D]), opt_tokens.json (first and last token) and, with weights, the tokenizer."""
     module = graph.module
-    assert isinstance(module, graphs.BeamOptDecoder)
+    assert isinstance(module, modules.BeamOptDecoder)
     np.save(folder / "opt_embeddings.npy", module.tokens.detach().numpy().astype(np.float16))
     config = config_of(request).text_config
     tokens = {"bos": int(config.bos_token_id), "eos": int(config.eos_token_id)}

@@ -2,7 +2,7 @@
 
 The product renders its own photographs with captions, so that calibration needs no data set: their edges, at the size
 that will be painted, embedded by the ControlNets, and captions of the same layouts under other weather and light,
-encoded by the CLIP that conditions the denoiser. Random weights know no words; they take random states (int8.py).
+encoded by the CLIP that conditions the denoiser. Random weights know no words; they take random states.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from counterfactory.engine.pocket.world import restyle, sample_scene
 from counterfactory.engine.runtime.session import Array
 from counterfactory.kernels.canny import CannySettings, canny
 
-from .. import graphs
+from ..graphs import modules
+from ..precision.int8 import Painting
 from . import clip, denoiser
 from .graph import Request
-from .int8 import Painting
 
 _PICTURES, _STEPS, _SEED = 4, 8, 77
 # As the profiles of GPU boxes have them.
@@ -46,7 +46,7 @@ def _texts(request: Request, captions: list[str]) -> Array:
     tokenizer = clip.tokenizer_of(request)
     ids = torch.tensor([encoded.ids for encoded in tokenizer.encode_batch(captions)])
     with torch.no_grad():
-        states = graphs.ClipTextEncoder(clip.build(request))(ids)[0]
+        states = modules.ClipTextEncoder(clip.build(request))(ids)[0]
     return np.asarray(states.numpy(), np.float32)
 
 
@@ -55,5 +55,5 @@ def _hints(request: Request, edges: Array) -> Array:
     found = []
     for controlnet in denoiser.build_controlnets(request):
         with torch.no_grad():
-            found.append(graphs.HintEncoder(controlnet, grey=True)(torch.from_numpy(edges)).numpy())
+            found.append(modules.HintEncoder(controlnet, grey=True)(torch.from_numpy(edges)).numpy())
     return found[0] if len(found) == 1 else np.stack(found, 1)

@@ -16,9 +16,9 @@ from transformers import CLIPConfig, CLIPModel
 
 from counterfactory.engine.errors import CounterfactoryError
 
-from .. import graphs
+from ..graphs import modules
+from ..graphs.weights import fill, locate
 from .graph import ROWS, Graph, Request, normal, static
-from .weights import fill, locate
 
 # openai/clip-vit-large-patch14's config.json.
 VIT_L_14: Mapping[str, Any] = {
@@ -83,7 +83,7 @@ def text_graph(request: Request) -> Graph:
     ids[0, 5:], ids[1, -1] = config.vocab_size - 1, config.vocab_size - 1
     inputs = {"input_ids": ids}
     plan = static(request.batch("clip_text"), inputs)
-    module = graphs.ClipTextEncoder(clip)
+    module = modules.ClipTextEncoder(clip)
     return Graph("clip_text", module, inputs, ("states", "text_embeds"), {"input_ids": ROWS}, plan)
 
 
@@ -93,7 +93,7 @@ def image_graph(request: Request) -> Graph:
     side = clip.config.vision_config.image_size
     inputs = {"pixel_values": normal(request.seed, 2, 3, side, side).clamp(-1, 1)}
     plan = static(request.batch("clip_image"), inputs)
-    module = graphs.Normalised(graphs.ClipImageEncoder(clip), MEAN, STD)
+    module = modules.Normalised(modules.ClipImageEncoder(clip), MEAN, STD)
     return Graph("clip_image", module, inputs, ("image_embeds",), {"pixel_values": ROWS}, plan)
 
 

@@ -23,11 +23,11 @@ from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 
+from ..precision.half import ISLANDS
 from . import blip2, clip, denoiser, hed, vae
 from .artefact import Asked, Row, export_graph
 from .calibration import painting
 from .graph import BATCHES, Graph, Request, Sources
-from .precision import ISLANDS
 from .workspace import Workspace
 
 _Say = Callable[[str], None]

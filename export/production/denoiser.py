@@ -16,10 +16,10 @@ from torch import nn
 
 from counterfactory.engine.errors import CounterfactoryError
 
-from .. import graphs
+from ..graphs import modules
+from ..graphs.weights import locate
 from .graph import PICTURE, ROWS, Graph, Request, normal, static
 from .lora import merge_lora
-from .weights import locate
 
 FACTOR, TOKENS = 8, 77
 # stable-diffusion-v1-5's unet/config.json; `attention_head_dim` 8 means eight heads in diffusers.
@@ -114,7 +114,7 @@ def hint_graph(request: Request, index: int = 0) -> Graph:
     plan = static(request.batch("hint"), inputs, {"hint": (request.hint_channels, height, width)})
     name = f"hint_{index}" if index else "hint"
     grey = request.hint_channels == 1
-    return Graph(name, graphs.HintEncoder(controlnet, grey), inputs, ("hint_embedding",), {"hint": PICTURE}, plan)
+    return Graph(name, modules.HintEncoder(controlnet, grey), inputs, ("hint_embedding",), {"hint": PICTURE}, plan)
 
 
 def example_inputs(
@@ -134,7 +134,7 @@ def example_inputs(
 
 
 def denoiser_graph(request: Request) -> Graph:
-    """The fused step; see graphs.FusedDenoiser, also for what several ControlNets change."""
+    """The fused step; see modules.FusedDenoiser, also for what several ControlNets change."""
     unet, controlnets = build_unet(request), build_controlnets(request)
     count, factor = len(controlnets), SMALL_FACTOR if request.small else FACTOR
     size = (request.picture[0] // factor, request.picture[1] // factor)
@@ -144,7 +144,7 @@ def denoiser_graph(request: Request) -> Graph:
     axes["hint_embedding"] = {0: "batch", 3: "height", 4: "width"} if count > 1 else PICTURE
     sizes = {name: (*inputs[name].shape[1:-2], *size) for name in ("latents", "hint_embedding")}
     plan = static(request.batch("denoiser"), inputs, sizes)
-    return Graph("denoiser", graphs.FusedDenoiser(unet, *controlnets), inputs, ("prediction",), axes, plan)
+    return Graph("denoiser", modules.FusedDenoiser(unet, *controlnets), inputs, ("prediction",), axes, plan)
 
 
 def _loaded(kind: Any, source: str, part: str) -> Any:

@@ -11,7 +11,7 @@ from torch import nn
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.plans import Shapes
 
-from ..onnx import Axes
+from ..graphs.tracing import Axes
 
 ROWS: Mapping[int, str] = {0: "batch"}
 PICTURE: Mapping[int, str] = {0: "batch", 2: "height", 3: "width"}

@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from ..graphs.weights import fill, load, locate, tensors
 from .graph import PICTURE, Graph, Request, static
-from .weights import fill, load, locate, tensors
 
 # Channels and convolutions of each block: VGG-16 (Simonyan & Zisserman 2014, arXiv 1409.1556) without its last pool.
 WIDTHS, DEPTHS = (64, 128, 256, 512, 512), (2, 2, 3, 3, 3)

@@ -15,7 +15,7 @@ from torch import nn
 
 from counterfactory.engine.errors import CounterfactoryError
 
-from .weights import tensors
+from ..graphs.weights import tensors
 
 # kohya: lora_unet_down_blocks_0_..._to_q.lora_down.weight, .lora_up.weight, .alpha
 _FLAT = re.compile(r"lora_unet_(?P<name>\w+)\.(?P<part>lora_down\.weight|lora_up\.weight|alpha)")

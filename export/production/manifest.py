@@ -18,7 +18,7 @@ from onnx import helper
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.runtime.plans import Shapes, onnx_digest
 
-from .precision import opset_of
+from ..precision.half import opset_of
 
 _LIBRARIES = ("torch", "diffusers", "transformers", "onnx")
 

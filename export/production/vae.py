@@ -13,10 +13,10 @@ from torch import nn
 
 from counterfactory.engine.errors import CounterfactoryError
 
-from .. import graphs
+from ..graphs import modules
+from ..graphs.weights import fill, locate
 from .denoiser import FACTOR, SMALL_FACTOR
 from .graph import PICTURE, Graph, Request, normal, static
-from .weights import fill, locate
 
 # stable-diffusion-v1-5's vae/config.json.
 KL: Mapping[str, Any] = {
@@ -89,7 +89,7 @@ def decoder_graph(request: Request) -> Graph:
     plan = static(request.batch("vae_decoder"), inputs, {"latents": (4, height, width)})
     autoencoder = build(request)
     autoencoder.encoder = nn.Identity()  # half of the weights, which nothing here uses
-    module = graphs.VaeDecoder(autoencoder)
+    module = modules.VaeDecoder(autoencoder)
     return Graph("vae_decoder", module, inputs, ("pixel_values",), {"latents": PICTURE}, plan)
 
 

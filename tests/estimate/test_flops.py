@@ -20,8 +20,8 @@ from transformers import CLIPConfig, CLIPModel
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.flops import count_flops, flops_per_token, weight_bytes
-from counterfactory.export import graphs
-from counterfactory.export.onnx import to_ir, to_onnx
+from counterfactory.export.graphs import modules
+from counterfactory.export.graphs.tracing import to_ir, to_onnx
 
 WEIGHTS = Path(__file__).parents[2] / "engine" / "pocket" / "weights"
 
@@ -174,10 +174,10 @@ def test_clip(tmp_path: Path) -> None:
     )
     text = {"input_ids": torch.randint(0, 40, (3, 9))}
     image = {"pixel_values": torch.randn(3, 3, 32, 32)}
-    traced(graphs.ClipTextEncoder(clip), text, tmp_path / "text.xml")
-    traced(graphs.ClipImageEncoder(clip), image, tmp_path / "image.xml")
-    assert count_flops(tmp_path / "text.xml", 3) == counted_by_torch(graphs.ClipTextEncoder(clip), text)
-    assert count_flops(tmp_path / "image.xml", 3) == counted_by_torch(graphs.ClipImageEncoder(clip), image)
+    traced(modules.ClipTextEncoder(clip), text, tmp_path / "text.xml")
+    traced(modules.ClipImageEncoder(clip), image, tmp_path / "image.xml")
+    assert count_flops(tmp_path / "text.xml", 3) == counted_by_torch(modules.ClipTextEncoder(clip), text)
+    assert count_flops(tmp_path / "image.xml", 3) == counted_by_torch(modules.ClipImageEncoder(clip), image)
 
 
 def test_a_decoder_s_cost_grows_with_its_cache() -> None:

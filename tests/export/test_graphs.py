@@ -15,9 +15,9 @@ from transformers import Blip2Config, Blip2ForConditionalGeneration
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import Evaluation, ShapePlans
 from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.export import graphs
-from counterfactory.export.onnx import to_ir
-from counterfactory.export.parity import relative_error
+from counterfactory.export.graphs import modules
+from counterfactory.export.graphs.parity import relative_error
+from counterfactory.export.graphs.tracing import to_ir
 
 ROWS = {0: "batch"}
 PICTURE = {0: "batch", 2: "height", 3: "width"}
@@ -37,7 +37,7 @@ def denoiser_ir(
     unet, controlnet = denoiser
     copy = copied(controlnet)
     to_ir(
-        graphs.HintEncoder(copy),
+        modules.HintEncoder(copy),
         {"hint": torch.rand(2, 1, 32, 48)},
         ["hint_embedding"],
         folder / "hint.xml",
@@ -51,7 +51,7 @@ def denoiser_ir(
         "control_scale": torch.ones(2),
     }
     axes = {name: PICTURE if name in ("latents", "hint_embedding") else ROWS for name in inputs}
-    to_ir(graphs.FusedDenoiser(unet, copy), inputs, ["prediction"], folder / "denoiser.xml", axes)
+    to_ir(modules.FusedDenoiser(unet, copy), inputs, ["prediction"], folder / "denoiser.xml", axes)
     return folder
 
 
@@ -122,7 +122,7 @@ def test_a_row_never_sees_its_neighbours(denoiser_ir: Path) -> None:
 def test_the_decoder_undoes_the_latents_scale(tmp_path: Path) -> None:
     vae = tiny_decoder(1.7)
     latents = torch.randn(2, 4, 8, 12)
-    to_ir(graphs.VaeDecoder(vae), {"latents": latents}, ["pixel_values"], tmp_path / "vae.xml", {"latents": PICTURE})
+    to_ir(modules.VaeDecoder(vae), {"latents": latents}, ["pixel_values"], tmp_path / "vae.xml", {"latents": PICTURE})
     session = open_session(tmp_path / "vae.xml", batch=2, precision="f32", sizes={"latents": (8, 12)})
     with torch.no_grad():
         wanted = vae.decode(latents / 1.7, return_dict=False)[0].numpy()
@@ -157,7 +157,7 @@ def blip2() -> Blip2ForConditionalGeneration:
 
 def test_captions_are_decoded_as_transformers_does(blip2: Blip2ForConditionalGeneration, tmp_path: Path) -> None:
     pixels = {"pixel_values": torch.randn(2, 3, 32, 32)}
-    to_ir(graphs.Blip2Vision(blip2), pixels, ["query_embeds"], tmp_path / "vision.xml")
+    to_ir(modules.Blip2Vision(blip2), pixels, ["query_embeds"], tmp_path / "vision.xml")
     cache = torch.randn(2, 2, 2, 5, 16)
     inputs = {
         "inputs_embeds": torch.randn(2, 3, 32),
@@ -171,7 +171,7 @@ def test_captions_are_decoded_as_transformers_does(blip2: Blip2ForConditionalGen
         "position_ids": grows,
         **{f"past_{n}": {0: "batch", 3: "past"} for n in ("keys", "values")},
     }
-    to_ir(graphs.OptDecoder(blip2.language_model), inputs, ["logits", "keys", "values"], tmp_path / "opt.xml", axes)
+    to_ir(modules.OptDecoder(blip2.language_model), inputs, ["logits", "keys", "values"], tmp_path / "opt.xml", axes)
     vision = open_session(tmp_path / "vision.xml", batch=3, precision="f32")
     decoder = open_session(tmp_path / "opt.xml", batch=3, precision="f32")
     values = torch.randn(3, 3, 32, 32)

@@ -18,14 +18,14 @@ from torch import nn
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.session import Array
-from counterfactory.export.parity import assert_parity, relative_error
-from counterfactory.export.production.cpu import OnnxCpu
-from counterfactory.export.production.int8 import quantise
-from counterfactory.export.production.islands import find_islands, half_error, write_half
+from counterfactory.export.graphs.parity import assert_parity, relative_error
+from counterfactory.export.precision.cpu import OnnxCpu
+from counterfactory.export.precision.half import to_half, value_kinds
+from counterfactory.export.precision.int8 import quantise
+from counterfactory.export.precision.islands import find_islands, half_error, write_half
+from counterfactory.export.precision.rounding import rounded
+from counterfactory.export.precision.stored import Stored, fold_transposes
 from counterfactory.export.production.lora import merge_lora
-from counterfactory.export.production.precision import to_half, value_kinds
-from counterfactory.export.production.rounding import rounded
-from counterfactory.export.production.stored import Stored, fold_transposes
 
 F32, F16, I64, BOOL = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BOOL
 Port = tuple[str, int, list[Any]]

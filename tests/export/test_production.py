@@ -29,13 +29,13 @@ from counterfactory.engine.config.profile import ModelPaths, Profile, load_profi
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.plans import onnx_digest, read_key
 from counterfactory.engine.runtime.session import Array
-from counterfactory.export import graphs
-from counterfactory.export.parity import assert_parity, relative_error
+from counterfactory.export.graphs import modules
+from counterfactory.export.graphs.parity import assert_parity, relative_error
+from counterfactory.export.graphs.weights import digest, fill, load, locate, tensors
+from counterfactory.export.precision.stored import Stored
 from counterfactory.export.production import blip2, calibration, clip, command, denoiser, hed, vae
 from counterfactory.export.production.artefact import Asked, Row, export_graph
 from counterfactory.export.production.graph import Graph, Request, Sources, static
-from counterfactory.export.production.stored import Stored
-from counterfactory.export.production.weights import digest, fill, load, locate, tensors
 from counterfactory.export.production.workspace import Workspace
 
 SMALL = Request(small=True)
@@ -98,10 +98,10 @@ def test_several_controlnets_are_a_weighted_sum() -> None:
     """Against diffusers' own networks, one sample at a time, since they take one scale a call."""
     unet = denoiser.random_unet(1, small=True)
     controlnets = [denoiser.random_controlnet(seed, small=True) for seed in (2, 3)]
-    fused = graphs.FusedDenoiser(unet, *(copied(one) for one in controlnets))
+    fused = modules.FusedDenoiser(unet, *(copied(one) for one in controlnets))
     inputs = denoiser.example_inputs(2, (16, 24), controls=2, small=True)
     hints = torch.rand(2, 2, 3, 32, 48, generator=torch.Generator().manual_seed(4))
-    embedded = [graphs.HintEncoder(one)(hints[:, i]) for i, one in enumerate(controlnets)]
+    embedded = [modules.HintEncoder(one)(hints[:, i]) for i, one in enumerate(controlnets)]
     scales = torch.tensor([[1.0, 0.3], [0.0, 1.7]])
     with torch.no_grad():
         found = fused(inputs["latents"], inputs["timestep"], inputs["text"], torch.stack(embedded, 1), scales)
@@ -134,13 +134,13 @@ def test_a_grey_hint_is_three_equal_channels() -> None:
     controlnet = denoiser.random_controlnet(2, small=True)
     hint = torch.rand(1, 1, 32, 32)
     with torch.no_grad():
-        grey = graphs.HintEncoder(controlnet, grey=True)(hint)
-        wanted = graphs.HintEncoder(controlnet)(hint.expand(1, 3, 32, 32))
+        grey = modules.HintEncoder(controlnet, grey=True)(hint)
+        wanted = modules.HintEncoder(controlnet)(hint.expand(1, 3, 32, 32))
     torch.testing.assert_close(grey, wanted)
 
 
 def test_pixels_are_normalised_inside() -> None:
-    seen = graphs.Normalised(nn.Identity(), (0.5, 0.25, 0.1), (0.5, 0.25, 2.0))
+    seen = modules.Normalised(nn.Identity(), (0.5, 0.25, 0.1), (0.5, 0.25, 2.0))
     pixels = torch.tensor([-1.0, 1.0])[:, None, None, None].expand(2, 3, 1, 1)
     found = seen(pixels)[:, :, 0, 0]
     torch.testing.assert_close(found, torch.tensor([[-1.0, -1.0, -0.05], [1.0, 3.0, 0.45]]))
@@ -148,7 +148,7 @@ def test_pixels_are_normalised_inside() -> None:
 
 def test_parents_choose_the_rows_that_are_continued() -> None:
     graph = blip2.decoder_graph(SMALL)
-    plain = graphs.OptDecoder(blip2.build_opt(SMALL))
+    plain = modules.OptDecoder(blip2.build_opt(SMALL))
     inputs = dict(graph.inputs)
     parents = inputs.pop("parents")
     assert parents.tolist() != sorted(parents.tolist())
@@ -234,8 +234,8 @@ def test_blip2_is_read_in_parts(tmp_path: Path) -> None:
     request = Request(sources=Sources(blip2=str(tmp_path)))
     pixels = torch.randn(2, 3, 32, 32)
     with torch.no_grad():
-        found = graphs.Blip2Vision(blip2.build_eyes(request))(pixels)
-        wanted = graphs.Blip2Vision(whole)(pixels)
+        found = modules.Blip2Vision(blip2.build_eyes(request))(pixels)
+        wanted = modules.Blip2Vision(whole)(pixels)
     assert_parity(found, wanted, "f32")
     opt = blip2.build_opt(request)
     ids = torch.tensor([[2, 9, 11, 30]])
@@ -463,7 +463,7 @@ def test_what_the_compiler_is_told_is_the_workspace(tmp_path: Path, monkeypatch:
         raise CounterfactoryError("enough was heard")
 
     pytest.importorskip("tensorrt_rtx", reason="tensorrt_rtx is not installed: what it is told goes unchecked")
-    monkeypatch.setattr("counterfactory.export.tensorrt._configured", configured)
+    monkeypatch.setattr("counterfactory.export.plans.tensorrt._configured", configured)
     asked = Asked(plans=True, workspace=Workspace(profile_of(24), tmp_path), islands=("softmax",))
     (row,) = export_graph(mixing, tmp_path, asked, random=True)
     assert (row.compiled, row.why, row.workspace_bytes) == (False, "enough was heard", None)

@@ -24,10 +24,11 @@ from counterfactory.engine.models.library import Library, every_plan
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.runtime.openvino import open_core, open_session
 from counterfactory.engine.runtime.session import Array
-from counterfactory.export import graphs
+from counterfactory.export.graphs import modules
+from counterfactory.export.graphs.quantise import quantise
 from counterfactory.export.pocket.data import HELD_OUT, TRAIN, scene
+from counterfactory.export.pocket.int8 import pack_int8, painting_feeds
 from counterfactory.export.production.denoiser import fill_zero_convolutions
-from counterfactory.export.quantise import pack_int8, painting_feeds, quantise
 
 Feeds = dict[str, Array]
 ROWS, SIZES = 2, {"latents": (16, 16), "hint_embedding": (16, 16)}
@@ -73,7 +74,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
         part.set_attn_processor(AttnProcessor())  # attention as products, as the embedded denoiser has it
     inputs = {name: torch.from_numpy(array) for name, array in feeds_of(0).items()}
     # Not by way of ONNX as the product does: the layers and their names are the same, and it takes a tenth of the time.
-    model = ov.convert_model(graphs.FusedDenoiser(unet.eval(), controlnet.eval()), example_input=tuple(inputs.values()))
+    model = ov.convert_model(
+        modules.FusedDenoiser(unet.eval(), controlnet.eval()), example_input=tuple(inputs.values())
+    )
     for op in model.get_ops():
         for out in op.outputs():
             out.get_tensor().set_names(set())  # a compiler that drops an operation hands its name to the input before
@@ -274,7 +277,7 @@ def test_calibration_is_what_painting_feeds_the_denoiser() -> None:
 
 
 def test_calibration_paints_another_appearance() -> None:
-    from counterfactory.export.quantise import _restyled
+    from counterfactory.export.pocket.int8 import _restyled
 
     captions = [_restyled(i)[1] for i in range(6)]
     own = [describe(scene(TRAIN, i), np.random.default_rng((TRAIN, i))) for i in range(6)]

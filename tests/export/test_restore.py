@@ -22,7 +22,7 @@ from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.session import Array
-from counterfactory.export import graphs
+from counterfactory.export.graphs import modules
 from counterfactory.export.pocket import llama, pack, vae
 from counterfactory.export.pocket.gguf import write_gguf
 from counterfactory.export.pocket.parameters import FILE, constants, find, record, restore_into
@@ -63,9 +63,9 @@ def picture() -> Array:
 def test_the_autoencoder_is_the_engines(picture: Array) -> None:
     model = restore_vae(WEIGHTS)
     latents = engine("vae_encoder", {"pixel_values": picture}, pixel_values=(128, 128))[0]
-    assert_near(graphs.VaeEncoder(model)(torch.from_numpy(picture)), latents)
+    assert_near(modules.VaeEncoder(model)(torch.from_numpy(picture)), latents)
     pixels = engine("vae_decoder", {"latents": latents}, latents=(32, 32))[0]
-    assert_near(graphs.VaeDecoder(model)(torch.from_numpy(latents)), pixels)
+    assert_near(modules.VaeDecoder(model)(torch.from_numpy(latents)), pixels)
 
 
 @torch.no_grad()
@@ -73,11 +73,11 @@ def test_clip_is_the_engines(picture: Array) -> None:
     model, tokenizer = restore_clip(WEIGHTS)
     ids = np.array([e.ids for e in tokenizer.encode_batch([CAPTION, ""])], np.int64)
     states, embeds = engine("clip_text", {"input_ids": ids})
-    found = graphs.ClipTextEncoder(model)(torch.from_numpy(ids))
+    found = modules.ClipTextEncoder(model)(torch.from_numpy(ids))
     assert_near(found[0], states)
     assert_near(found[1], embeds)
     seen = engine("clip_image", {"pixel_values": picture})[0]
-    assert_near(graphs.ClipImageEncoder(model)(torch.from_numpy(picture)), seen)
+    assert_near(modules.ClipImageEncoder(model)(torch.from_numpy(picture)), seen)
     assert 1 < float(model.logit_scale.exp()) < 1000  # it stands in no graph, and is not the initial value
     assert float(model.logit_scale) != pytest.approx(model.config.logit_scale_init_value, abs=1e-4)
 
@@ -104,7 +104,7 @@ def test_the_denoiser_is_the_engines() -> None:
 def test_blip2_is_the_engines(picture: Array) -> None:
     model, tokenizer = restore_blip2(WEIGHTS)
     queries = engine("blip2_vision", {"pixel_values": picture})[0]
-    assert_near(graphs.Blip2Vision(model)(torch.from_numpy(picture)), queries)
+    assert_near(modules.Blip2Vision(model)(torch.from_numpy(picture)), queries)
     ids = np.array([[tokenizer.token_to_id("<s>"), *tokenizer.encode(CAPTION).ids]])
     embeds = np.concatenate([queries, np.load(WEIGHTS / "opt_embeddings.npy").astype(np.float32)[ids]], 1)
     config = model.config.text_config

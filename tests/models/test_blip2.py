@@ -19,7 +19,7 @@ from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.models.decoding import DecodingSettings
 from counterfactory.engine.runtime.session import Array, Port, Signature
 from counterfactory.engine.stages.caption import CaptionSettings, caption_images
-from counterfactory.export import graphs
+from counterfactory.export.graphs import modules
 
 EOS, WORDS = 2, 20
 
@@ -205,9 +205,9 @@ def ours(model: Blip2ForConditionalGeneration, rows: int, gathers: bool) -> Blip
     if gathers:
         inputs = (*inputs, Port("parents", (2 * rows,), "int64"))
     vision = Torch(
-        graphs.Blip2Vision(model), Signature((Port("pixel_values", (2, 3, 16, 16), "float32"),), ()), ("query_embeds",)
+        modules.Blip2Vision(model), Signature((Port("pixel_values", (2, 3, 16, 16), "float32"),), ()), ("query_embeds",)
     )
-    opt = graphs.OptDecoder(model.language_model)
+    opt = modules.OptDecoder(model.language_model)
     decoder = Torch(opt, Signature(inputs, ()), ("logits", "keys", "values"), gathers)
     tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(WORDS)}, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

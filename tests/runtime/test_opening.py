@@ -22,7 +22,7 @@ from counterfactory.engine.models.library import Library
 from counterfactory.engine.runtime.opening import arithmetic, open_plan, plan_file
 from counterfactory.engine.runtime.plans import Shapes, onnx_digest
 from counterfactory.engine.runtime.session import RuntimeSettings
-from counterfactory.export.onnx import to_onnx
+from counterfactory.export.graphs.tracing import to_onnx
 
 COMPILED = RuntimeSettings("onnxruntime", "f16", 0, 24, "tensorrt")
 TENSORRT = RuntimeSettings("tensorrt", "f16", 0, 24)

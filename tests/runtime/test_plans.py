@@ -27,7 +27,7 @@ from counterfactory.engine.runtime.plans import (
     require_fresh,
     write_key,
 )
-from counterfactory.export.plan_checks import check_profile
+from counterfactory.export.plans.checks import check_profile
 
 DYNAMIC = Shapes((1, 4, 16, 16), (4, 4, 16, 16), (8, 4, 16, 16))
 KEY = PlanKey(

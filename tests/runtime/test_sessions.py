@@ -25,8 +25,8 @@ from counterfactory.engine.runtime import openvino as openvino_sessions
 from counterfactory.engine.runtime import tensorrt as tensorrt_sessions
 from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.plans import Shapes
-from counterfactory.export.onnx import to_onnx
-from counterfactory.export.parity import assert_parity
+from counterfactory.export.graphs.parity import assert_parity
+from counterfactory.export.graphs.tracing import to_onnx
 
 Arrays = dict[str, Any]
 ROWS, WIDTH = 3, 8

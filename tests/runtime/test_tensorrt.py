@@ -24,9 +24,9 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime import cuda, tensorrt
 from counterfactory.engine.runtime.plans import PlanKey, Shapes, onnx_digest, read_key, write_key
 from counterfactory.engine.runtime.trt_library import library_name, load_library
-from counterfactory.export import tensorrt as plans
-from counterfactory.export.production.precision import ISLAND
-from counterfactory.export.tensorrt import build_plan
+from counterfactory.export.plans import tensorrt as plans
+from counterfactory.export.plans.tensorrt import build_plan
+from counterfactory.export.precision.half import ISLAND
 
 STATIC = {"x": Shapes.static(4, 4, 16, 16)}
 DYNAMIC = {"x": Shapes((1, 4, 16, 16), (4, 4, 16, 16), (8, 4, 16, 16))}

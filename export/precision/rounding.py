@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from counterfactory.engine.runtime.session import Array
 
-from .precision import value_kinds
+from .half import value_kinds
 
 _F32, _F16 = TensorProto.FLOAT, TensorProto.FLOAT16
 # These move numbers or make them from types alone; nothing is rounded twice by leaving them as they are.

@@ -21,8 +21,8 @@ from counterfactory.engine.runtime import cuda
 from counterfactory.engine.runtime.plans import PlanKey, Shapes, onnx_digest, write_key
 from counterfactory.engine.runtime.trt_library import last_heard, library_name, listen, load_library
 
-from .plan_checks import check_profile
-from .production.precision import ISLAND
+from ..precision.half import ISLAND
+from .checks import check_profile
 
 __all__ = ["PlanReport", "Shapes", "build_plan"]
 

@@ -16,9 +16,9 @@ import onnx
 
 from counterfactory.engine.runtime.session import Array
 
-from ..parity import relative_error
+from ..graphs.parity import relative_error
 from .cpu import OnnxCpu
-from .precision import ISLANDS, to_half
+from .half import ISLANDS, to_half
 from .rounding import rounded
 from .stored import Stored, fold_transposes
 

@@ -2,8 +2,8 @@
 
 Weights are symmetric by output channel, activations symmetric by tensor, with the ranges seen while the network
 painted; zero is zero in both, which TensorRT demands. A weight is stored as integers and its DequantizeLinear; an
-activation gets QuantizeLinear and DequantizeLinear, once however many layers read it. What export/quantise.py keeps
-in floating point is kept here too, and so are products of two activations (attention).
+activation gets QuantizeLinear and DequantizeLinear, once however many layers read it. What graphs/quantise.py keeps in
+floating point is kept here too, and so are products of two activations (attention).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from counterfactory.engine.models.sampler import Sampler, SamplerSettings
 from counterfactory.engine.runtime.session import Array, Signature
 from counterfactory.kernels.guided_step import guide
 
-from ..quantise import SENSITIVE
+from ..graphs.quantise import SENSITIVE
 from .cpu import OnnxCpu
-from .precision import opset_of, value_kinds
+from .half import opset_of, value_kinds
 from .stored import Stored, fold_transposes
 
 _LEVELS = 127

@@ -15,11 +15,11 @@ import torch
 
 from counterfactory.engine.files.writing import write_whole
 
-from . import graphs
-from .onnx import to_ir
-from .production.denoiser import SD15, example_inputs, random_controlnet, random_unet
-from .production.graph import PICTURE, ROWS
-from .production.vae import random_vae
+from ..graphs import modules
+from ..graphs.tracing import to_ir
+from .denoiser import SD15, example_inputs, random_controlnet, random_unet
+from .graph import PICTURE, ROWS
+from .vae import random_vae
 
 SEED = 15
 
@@ -55,14 +55,14 @@ def denoiser_sd15(folder: Path) -> Sd15Paths:
 def _export_decoder(path: Path) -> None:
     # Two rows: torch.export takes an axis of length 1 for a fixed one.
     latents = {"latents": torch.randn(2, 4, 32, 48)}
-    to_ir(graphs.VaeDecoder(random_vae(SEED + 2)), latents, ["pixel_values"], path, {"latents": PICTURE})
+    to_ir(modules.VaeDecoder(random_vae(SEED + 2)), latents, ["pixel_values"], path, {"latents": PICTURE})
 
 
 def _export_denoiser(paths: Sd15Paths) -> None:
     controlnet = random_controlnet(SEED + 1)
     hint = {"hint": torch.rand(2, 3, 256, 384)}
-    to_ir(graphs.HintEncoder(controlnet), hint, ["hint_embedding"], paths.hint, {"hint": PICTURE})
+    to_ir(modules.HintEncoder(controlnet), hint, ["hint_embedding"], paths.hint, {"hint": PICTURE})
     # Small pictures: the graph is the same for all sizes, and tracing it computes nothing worth waiting for.
     inputs = example_inputs(2, (32, 48))
     axes = {name: PICTURE if name in ("latents", "hint_embedding") else ROWS for name in inputs}
-    to_ir(graphs.FusedDenoiser(random_unet(SEED), controlnet), inputs, ["prediction"], paths.denoiser, axes)
+    to_ir(modules.FusedDenoiser(random_unet(SEED), controlnet), inputs, ["prediction"], paths.denoiser, axes)
