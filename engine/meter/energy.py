@@ -1,9 +1,9 @@
-"""What a run takes from its machine besides time: joules, and the most memory that it ever held.
+"""What a run costs besides time: energy in joules, and its peak memory.
 
 Energy comes from counters of the hardware: RAPL for processors (Linux, `/sys/class/powercap`, microjoules, package
 domains only: the whole chip, without the memory modules) and NVML for NVIDIA GPUs (millijoules, through the package
-`pynvml` where it is installed). Both count the whole machine, other programs included. Kernels since 5.10
-let only root read RAPL; where nothing can be read the answer is None, never zero.
+`pynvml` if it is installed). Both count the whole machine, other programs included. Since Linux 5.10 only root may
+read RAPL; where nothing can be read the answer is None, never zero.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STATUS = Path("/proc/self/status")
 
 
 class _Counter:
-    """A hardware counter in units of `unit_j` joules that starts again at 0 after `range_`; None: it never does."""
+    """A hardware counter in units of `unit_j` joules that wraps around to 0 at `range_` (None: never)."""
 
     def __init__(self, read: Callable[[], int], unit_j: float, range_: int | None) -> None:
         self._read, self._unit_j, self._range = read, unit_j, range_
@@ -30,7 +30,7 @@ class _Counter:
     def joules(self) -> float:
         now = self._read()
         passed = now - self._last
-        if passed < 0:  # Without a known range it was reset: what was counted since is all that is known.
+        if passed < 0:  # Without a known range the counter was reset: only its count since then is known.
             passed = passed + self._range if self._range is not None else now
         self._sum += passed
         self._last = now
@@ -38,11 +38,11 @@ class _Counter:
 
 
 class EnergyMeter:
-    """Joules that the machine took since this was made.
+    """Joules that the machine used since this object was made.
 
-    A RAPL counter wraps around after its range, 262 kJ on many machines, which is some twenty minutes at 200 W: read
-    `joules()` more often than that, or whole rounds are lost. `root` is the folder of RAPL's domains, `nvml` is asked
-    for the module `pynvml` and raises ImportError where there is none.
+    A RAPL counter wraps around at its range, 262 kJ on many machines, which is some twenty minutes at 200 W: call
+    `joules()` more often than that, or whole rounds are lost. `root` is the folder of RAPL's domains; `nvml` returns
+    the module `pynvml` or raises ImportError.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class EnergyMeter:
         self._counters = [counter for some in counters.values() for counter in some]
 
     def joules(self) -> float | None:
-        """Joules so far by all `sources`; None where no counter can be read, and from when one no longer can."""
+        """Joules so far by all `sources`; None if no counter can be read, and from the first failure on."""
         if not self._counters:
             return None
         try:
@@ -64,7 +64,7 @@ class EnergyMeter:
 
 
 def _processors(root: Path) -> list[_Counter]:
-    """RAPL's packages; none at all if one of them cannot be read, since a part would look like a saving."""
+    """Counters of RAPL's packages; none at all if one cannot be read, since a partial sum would look like a saving."""
     try:
         # Not `core`, which is part of a package, nor `psys`, which holds all of them.
         domains = sorted(root.glob("intel-rapl:*"))
@@ -82,7 +82,7 @@ def _number(path: Path) -> int:
 
 
 def _gpus(nvml: Callable[[], Any]) -> list[_Counter]:
-    """The GPUs that NVML tells of; none at all if one cannot tell its energy."""
+    """Counters of NVML's GPUs; none at all if one of them has no energy counter."""
     try:
         pynvml = nvml()
         pynvml.nvmlInit()
@@ -94,10 +94,10 @@ def _gpus(nvml: Callable[[], Any]) -> list[_Counter]:
 
 
 def peak_memory_bytes() -> int:
-    """The most memory that this process ever had resident, mapped files (weights) included.
+    """The peak resident memory of this process, mapped files (weights) included.
 
-    Linux tells it as VmHWM. `ru_maxrss`, its POSIX relative, serves elsewhere only: on Linux a program inherits the
-    value of the one that started it.
+    On Linux it is VmHWM. `ru_maxrss` is used elsewhere only: on Linux a program inherits the value of the one that
+    started it.
     """
     try:
         for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
@@ -110,7 +110,7 @@ def peak_memory_bytes() -> int:
 
 
 def resident_memory_bytes() -> int:
-    """The memory that this process has resident now; 0 where the system does not tell (it is Linux that does)."""
+    """The resident memory of this process now; 0 on systems other than Linux."""
     try:
         for line in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("VmRSS:"):

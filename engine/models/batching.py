@@ -1,6 +1,6 @@
-"""A session that takes any number of rows: full batches of its static plan, the last one padded, and all counted.
+"""Runs any number of rows through a plan of a static batch: full batches, the last one padded, all of them metered.
 
-Where the session gets on with several runs at a time, so many batches go side by side.
+Several batches run side by side if the session supports that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..runtime.session import Array, Session
 
 
 class Batched:
-    """`session` for any number of rows, `streams` batches at a time; what they did is added to `work()` after them."""
+    """`session` for any number of rows, `streams` batches at a time; each run is added to the meter's `work()`."""
 
     def __init__(self, session: Session, work: Callable[[], Work] | None = None, streams: int = 1) -> None:
         batch = session.signature.inputs[0].shape[0]
@@ -25,13 +25,13 @@ class Batched:
         self.signature = session.signature
         self.batch = batch
         self._streams = streams
-        self._pool = ThreadPoolExecutor(streams)  # starts no thread before there are two batches to run
+        self._pool = ThreadPoolExecutor(streams)  # starts no thread until there are two batches to run
         self._session = session
         own = Work()
         self._work = work or (lambda: own)
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """Run all rows of `feeds` (every array's first axis, at least one), and return as many rows of each output."""
+        """Run all rows of `feeds`, at least one (the arrays' first axis); returns as many rows of each output."""
         rows = len(next(iter(feeds.values())))
         at_once = self.batch * self._streams
         parts = [
@@ -42,14 +42,14 @@ class Batched:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts[1:] else parts[0]
 
     def run_full(self, feeds: Mapping[str, Any], hold: Collection[str] = (), rows: int | None = None) -> dict[str, Any]:
-        """Run one full batch, of which `rows` count (None: all); what is in `hold` may stay with the session."""
+        """Run one full batch, of which `rows` count as work (None: all); outputs in `hold` may stay on the device."""
         began = time.perf_counter()
         out = self._session.run(feeds, hold)
         self._work().add(self.batch if rows is None else rows, self.batch, time.perf_counter() - began)
         return out
 
     def _side_by_side(self, feeds: Mapping[str, Array]) -> list[dict[str, Array]]:
-        """At most `streams` batches of rows, each in a thread of its own."""
+        """Run at most `streams` batches of rows, each in its own thread."""
         rows = len(next(iter(feeds.values())))
         starts = range(0, rows, self.batch)
         parts = [
@@ -71,6 +71,6 @@ class Batched:
 
 
 def padded(array: Array, batch: int) -> Array:
-    """Repeat the last row until there are `batch`."""
+    """`array` with its last row repeated until it has `batch` rows."""
     missing = batch - len(array)
     return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array

@@ -2,8 +2,8 @@
 
 Vision encoder, Q-Former and projection are one graph that turns an image into query embeddings; an OPT decoder with
 an explicit key-value cache continues them as text, by the rules of `decoding`. All rows of a batch start at the same
-position, so no row is padded against another and a caption does not depend on its neighbours. On a device the cache
-stays there: a plan with the input `parents` takes which row goes on from which, and gathers the cache itself.
+position, so no row is padded and a caption does not depend on its neighbours. On a GPU the cache stays in device
+memory: a plan with the input `parents` gathers the cache by the row that each row continues.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Ids = NDArray[np.int64]
 class Blip2:
     """The captioner. `embeddings` is OPT's token table, [V, D]; `bos` starts a caption and `eos` ends it.
 
-    The decoder's batch is the encoder's times the rows that an image takes: its captions times their beams.
+    The decoder's batch is the encoder's times the rows per image, which are captions times beams.
     """
 
     vision: Batched
@@ -45,9 +45,9 @@ class Blip2:
         prefix: str,
         settings: DecodingSettings,
     ) -> list[list[str]]:
-        """Captions of uint8 RGB images of any sizes: as many an image as it has generators, the same number for all.
+        """Captions of uint8 RGB images of any sizes: one per generator, of which all images have the same number.
 
-        A caption goes on after `prefix`, which is not repeated in it.
+        A caption continues `prefix` and does not contain it.
         """
         side = self.vision.signature.inputs[0].shape[2]
         assert side is not None
@@ -78,12 +78,12 @@ class Blip2:
             return past.read(self.embeddings[tokens][:, None])
 
         texts = decode(logits, advance, settings, prompt, self.eos, [g for some in generators for g in some])
-        told = [str(self.tokenizer.decode(text)).strip() for text in texts]
-        return [told[i : i + each] for i in range(0, len(told), each)]
+        captions = [str(self.tokenizer.decode(text)).strip() for text in texts]
+        return [captions[i : i + each] for i in range(0, len(captions), each)]
 
 
 class _Past:
-    """What the decoder's rows have read so far. The plan's batch is filled up with copies of the last row."""
+    """The key-value cache of the decoder's rows. The plan's batch is padded with copies of the last row."""
 
     def __init__(self, decoder: Batched, rows: int) -> None:
         self._decoder, self._rows, self._position = decoder, rows, 0
@@ -95,13 +95,13 @@ class _Past:
         self._parents: Ids = np.arange(decoder.batch)
 
     def follow(self, parents: Ids) -> None:
-        """Row i goes on from what row `parents[i]` has read."""
+        """Let row i continue the cache of row `parents[i]`."""
         self._parents = np.append(parents, np.arange(self._rows, self._decoder.batch))
         if not self._gathers and not np.array_equal(self._parents, np.arange(self._decoder.batch)):
             self._cache = {name: held[self._parents] for name, held in self._cache.items()}
 
     def read(self, inputs_embeds: Floats) -> Floats:
-        """Read on by [R, S, D]; logits [R, V] after the last position."""
+        """Append embeddings [R, S, D] to the cache; returns logits [R, V] after the last position."""
         steps = np.arange(self._position, self._position + inputs_embeds.shape[1], dtype=np.int64)
         feeds = {
             "inputs_embeds": padded(inputs_embeds, self._decoder.batch),

@@ -1,6 +1,6 @@
 """CLIP as the engine uses it: text states that condition the denoiser, and embeddings that score images.
 
-Captions and images arrive in any number; batches of the plan's size are formed and padded here.
+Any number of captions or images is split into batches of the plan's size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Floats = NDArray[np.float32]
 
 
 def to_pixel_values(images: Sequence[NDArray[np.uint8]], side: int) -> Floats:
-    """uint8 RGB images of any sizes to float32 [B, 3, side, side] in -1..1, squeezed to a square by area."""
+    """uint8 RGB images of any sizes to float32 [B, 3, side, side] in -1..1, resized to a square by area."""
     squares = [
         image if image.shape[:2] == (side, side) else cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA)
         for image in images
@@ -36,7 +36,7 @@ class ClipText:
     tokenizer: Tokenizer
 
     def encode(self, captions: Sequence[str]) -> tuple[Floats, Floats]:
-        """States [N, T, D] of the last layer, and unit embeddings [N, E]. Captions longer than T tokens are cut."""
+        """States [N, T, D] of the last layer, and unit embeddings [N, E]. Captions are truncated to T tokens."""
         ids = np.array([e.ids for e in self.tokenizer.encode_batch(list(captions))], np.int64)
         out = self.plan.run({"input_ids": ids})
         return out["states"], out["text_embeds"]

@@ -1,9 +1,10 @@
 """From logits to tokens: greedy, nucleus sampling and beam search, for a batch of rows that are continued together.
 
-The first logits and a function that continues rows arrive; token ids leave. The rules are those of transformers'
-`generate`, in its order: repetition penalty (Keskar et al. 2019, arXiv 1909.05858, eq. 2; on log-probabilities in a
-beam search), least length, temperature, nucleus (Holtzman et al. 2020, arXiv 1904.09751, sec. 3.1). A row's result
-depends on its own logits and random numbers, never on its neighbours. What the tokens mean is not known here.
+`decode` takes the first logits and a function that continues rows, and returns token ids. The rules are those of
+transformers' `generate`, in its order: repetition penalty (Keskar et al. 2019, arXiv 1909.05858, eq. 2; on
+log-probabilities in a beam search), minimum length, temperature, nucleus (Holtzman et al. 2020, arXiv 1904.09751, sec.
+3.1). A row's result depends on its own logits and random numbers, never on its neighbours. What the tokens mean is not
+known here.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
-# Tokens [R] to go on with, after the rows [R] whose past each of them continues; gives logits [R, V].
+# Takes the next token of each row [R] and the row whose past it continues [R]; returns logits [R, V].
 Advance = Callable[[Ids, Ids], NDArray[np.float32]]
 
 _NEVER = -np.inf
@@ -26,11 +27,11 @@ _MODES = ("greedy", "nucleus", "beam")
 
 @dataclass(frozen=True)
 class DecodingSettings:
-    """How text is written.
+    """How text is generated.
 
-    `beams` hypotheses a text in a beam search, else 1. `top_p` and `temperature` matter to nucleus sampling only.
-    `min_tokens` before the end may come, `max_tokens` at most, the end counted in neither. `repetition_penalty` 1
-    is none; `length_penalty` divides a beam's score by its length to that power.
+    `beams`: hypotheses per text in a beam search, else 1. `top_p` and `temperature` apply to nucleus sampling only.
+    `min_tokens` and `max_tokens` bound the length without the end token. `repetition_penalty` 1 is none;
+    `length_penalty` divides a beam's score by its length to that power.
     """
 
     mode: Literal["greedy", "nucleus", "beam"]
@@ -68,10 +69,10 @@ def decode(
     end: int,
     generators: Sequence[np.random.Generator],
 ) -> list[list[int]]:
-    """The tokens of each text, without their `end`.
+    """The tokens of each text, without the end token `end`.
 
-    `logits` [N * beams, V] follow the prompts, a text's beams one after another. `prompt` holds the tokens that a
-    repetition counts from. `generators`, one a text, are drawn from by nucleus sampling, once a token.
+    `logits` [N * beams, V] follow the prompts, with the beams of a text in consecutive rows. `prompt` holds earlier
+    tokens that count as repetitions. `generators`, one per text, are used by nucleus sampling, one draw per token.
     """
     if settings.mode == "beam":
         return _beam_search(logits, advance, settings, prompt, end)
@@ -105,10 +106,10 @@ def _one_by_one(
         logits = advance(chosen, rows)
 
 
-def _ruled(scores: Floats, said: Sequence[int], length: int, settings: DecodingSettings, end: int) -> Floats:
-    """Scores [V] after the repetition penalty and the least length; changed in place."""
+def _ruled(scores: Floats, previous: Sequence[int], length: int, settings: DecodingSettings, end: int) -> Floats:
+    """Apply the repetition penalty and the minimum length to scores [V], in place; returns them."""
     if settings.repetition_penalty != 1:
-        again = np.unique(np.array(said, np.int64))
+        again = np.unique(np.array(previous, np.int64))
         penalty = settings.repetition_penalty
         scores[again] = np.where(scores[again] < 0, scores[again] * penalty, scores[again] / penalty)
     if length < settings.min_tokens:
@@ -117,7 +118,7 @@ def _ruled(scores: Floats, said: Sequence[int], length: int, settings: DecodingS
 
 
 def _sampled(scores: Floats, settings: DecodingSettings, generator: np.random.Generator) -> int:
-    """One token of the nucleus: the likeliest tokens that together reach `top_p`, at least one."""
+    """Sample one token of the nucleus: the likeliest tokens that together reach `top_p`, at least one."""
     probabilities = np.exp(_log_softmax(scores / settings.temperature))
     order = np.argsort(-probabilities, kind="stable")
     reached = np.cumsum(probabilities[order])
@@ -134,7 +135,7 @@ def _log_softmax(scores: Floats) -> Floats:
 
 @dataclass
 class _Text:
-    """One text's search: its running beams by falling score, and its finished ones by falling length-scaled score."""
+    """One text's search: its running beams by descending score, its finished ones by descending length-scaled score."""
 
     running: list[tuple[float, list[int]]]
     finished: list[tuple[float, list[int]]] = field(default_factory=list)
@@ -145,7 +146,7 @@ def _beam_search(
     logits: NDArray[np.float32], advance: Advance, settings: DecodingSettings, prompt: Sequence[int], end: int
 ) -> list[list[int]]:
     beams = settings.beams
-    # All beams start alike, so only the first may be continued at first.
+    # All beams start equal, so only the first may be continued at the first step.
     texts = [_Text([(0.0 if beam == 0 else _NEVER, []) for beam in range(beams)]) for _ in range(len(logits) // beams)]
     for length in range(1, settings.max_tokens + 1):
         tokens, parents = np.full(len(logits), end, np.int64), np.arange(len(logits))
@@ -169,12 +170,12 @@ def _extended(
     prompt: Sequence[int],
     end: int,
 ) -> list[tuple[int, int]]:
-    """Take a text's beams one token on; returns (parent beam, token) of the new ones."""
+    """Extend a text's beams by one token; returns (parent beam, token) of the new beams."""
     beams, last = settings.beams, length == settings.max_tokens
     scores = np.stack(
         [
-            score + _ruled(_log_softmax(row.astype(np.float64)), [*prompt, *said], length - 1, settings, end)
-            for row, (score, said) in zip(logits, text.running, strict=True)
+            score + _ruled(_log_softmax(row.astype(np.float64)), [*prompt, *tokens], length - 1, settings, end)
+            for row, (score, tokens) in zip(logits, text.running, strict=True)
         ]
     )
     best = np.argsort(-scores, axis=None, kind="stable")[: 2 * beams]
@@ -184,10 +185,10 @@ def _extended(
     for rank, (parent, token, score) in enumerate(candidates):
         if score == _NEVER:
             continue
-        said = text.running[parent][1]
+        tokens = text.running[parent][1]
         if token == end or last:
-            if rank < beams:  # an end that is not among the best is no better than going on
-                text.finished.append((score / scale, said if token == end else [*said, token]))
+            if rank < beams:  # as in transformers: an end outside the best `beams` candidates is dropped
+                text.finished.append((score / scale, tokens if token == end else [*tokens, token]))
         elif len(going) < beams:
             going.append((parent, token, score))
     text.finished = sorted(text.finished, key=lambda one: -one[0])[:beams]

@@ -12,7 +12,7 @@ from .batching import Batched
 
 @dataclass(frozen=True)
 class Hed:
-    """The plan of one picture size: image [B, 3, H, W], RGB in 0..1, to edges [B, H, W] in 0..1."""
+    """The plan for one picture size: image [B, 3, H, W], RGB in 0..1, to edges [B, H, W] in 0..1."""
 
     plan: Batched
 
@@ -27,5 +27,5 @@ class Hed:
             )
         pixels = np.ascontiguousarray(images.transpose(0, 3, 1, 2)).astype(np.float32) / np.float32(255)
         edges = self.plan.run({"image": pixels})["edges"]
-        # Fractions of a level are cut off, not rounded: so were the maps that ControlNets were trained on.
+        # Truncated, not rounded, as the maps were that the ControlNets were trained on.
         return (edges * np.float32(255)).clip(0, 255).astype(np.uint8)

@@ -1,16 +1,16 @@
-"""The sampler: what turns noise and a network's predictions into latents, as maths on arrays.
+"""The sampler: turns noise and a network's predictions into latents, as maths on arrays.
 
-Settings arrive; a frozen `Sampler` with the timesteps and every step's weights leaves. A step of either solver is a
-weighted sum of arrays it already has: the latents, the network's output, and a few earlier results (`History`). So
-`step` is a pure function of its arguments, element by element: rows of a batch may stand at different steps, and a
-row stepped alone equals the same row stepped in a stack, bit for bit.
+A frozen `Sampler` is made from its settings and holds the timesteps and every step's weights. A step of either solver
+is a weighted sum of the latents, the network's output, and a few earlier results (`History`). So `step` is a pure
+function, element by element: rows of a batch may be at different steps, and a row stepped alone equals the same row
+stepped in a stack, bit for bit.
 
 - DDIM, Song et al. 2020 (arXiv 2010.02502), eq. 12 with sigma 0.
 - UniPC, Zhao et al. 2023 (arXiv 2302.04867), algorithms 1 and 2: order 2, B2(h), data prediction, last step of order 1.
 - Timestep spacings and zero terminal SNR, Lin et al. 2023 (arXiv 2305.08891), table 2 and algorithm 1.
 
 DDIM is the order-1 predictor of the same family, so both run through the same step. The noise schedule is that of
-Stable Diffusion 1.5. It ignores how outputs are computed, and images: its last latents still want a decoder.
+Stable Diffusion 1.5. How outputs are computed and how latents become images is not known here.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _CHOICES = {
 
 @dataclass(frozen=True)
 class SamplerSettings:
-    """How latents are denoised, all of it fixed by how the network was trained but for `kind` and `steps`.
+    """How latents are denoised. All but `kind` and `steps` must be as in the network's training.
 
-    `prediction`: what the network's output is. `spacing`: which timesteps are visited; "trailing" starts at pure
+    `prediction`: what the network's output means. `spacing`: which timesteps are visited; "trailing" starts at pure
     noise, as zero SNR needs. `zero_snr`: whether the schedule was rescaled to end in pure noise.
     """
 
@@ -65,13 +65,13 @@ class SamplerSettings:
         if self.zero_snr and self.prediction == "epsilon":
             raise ValueError(
                 "sampler zero_snr needs prediction v_prediction, got epsilon: "
-                "the noise alone does not tell the picture where there is no signal"
+                "where there is no signal, the noise alone does not determine the picture"
             )
 
 
 @dataclass(frozen=True)
 class Sampler:
-    """A way from noise to latents in `settings.steps` evaluations; share one among all rows with these settings.
+    """The way from noise to latents in `settings.steps` evaluations; one serves all rows with these settings.
 
     `timesteps`: int64 [steps], the network's timestep of each evaluation. Latents start as standard normal noise
     times `initial_scale`, with the history `start`.
@@ -92,9 +92,9 @@ class Sampler:
     def step(self, i: int, latents: Floats, model_output: Floats, history: History) -> tuple[Floats, History]:
         """Take step `i` (0 first): new latents, and the history for step i + 1.
 
-        `latents` and `model_output` are float32 of one shape: a row, or a stack of rows that all stand at step `i`
-        with a history of the same shape. Nothing is changed in place. Raises ValueError for a step that does not
-        exist, differing shapes, another dtype, or a history that is not that of step i - 1.
+        `latents` and `model_output` are float32 of one shape: a row, or a stack of rows that are all at step `i`, with
+        a history of the same shape. Nothing is changed in place. Raises ValueError for a step that does not exist,
+        differing shapes, another dtype, or a history of the wrong length.
         """
         self._check(i, latents, model_output, history)
         stepped, known = guided_step.step(self._steps[i], latents, model_output, history)
@@ -132,7 +132,7 @@ def _signal_power(zero_snr: bool) -> NDArray[np.float64]:
 
 
 def _timesteps(settings: SamplerSettings) -> NDArray[np.int64]:
-    """The timesteps visited, int64 [steps], falling. UniPC counts the clean end among its points, DDIM does not."""
+    """The timesteps, int64 [steps], descending. UniPC's spacing includes the noiseless end point, DDIM's does not."""
     points = settings.steps + (settings.kind == "unipc")
     if settings.spacing == "linspace":
         spaced: NDArray[np.generic] = np.linspace(0, _TRAIN_STEPS - 1, points).round()[::-1]
@@ -147,8 +147,8 @@ def _timesteps(settings: SamplerSettings) -> NDArray[np.int64]:
 def _steps(settings: SamplerSettings, timesteps: NDArray[np.int64]) -> tuple[StepWeights, ...]:
     """Each step's weights, computed in float64.
 
-    Every step lands on the level of the next one's timestep and the last on pure signal. (diffusers' DDIM lands
-    1000 // steps below instead, which is the same but for "linspace" and for steps that do not divide 1000.)
+    Every step ends at the level of the next one's timestep, and the last at pure signal. (diffusers' DDIM ends
+    1000 // steps lower instead, which differs only for "linspace" and for steps that do not divide 1000.)
     """
     power = _signal_power(settings.zero_snr)
     if settings.kind == "unipc":
@@ -161,7 +161,7 @@ def _steps(settings: SamplerSettings, timesteps: NDArray[np.int64]) -> tuple[Ste
         last = i == settings.steps - 1
         earlier = levels[i - 1] if multistep and i > 0 and not last else None
         correct: tuple[float, ...] = ()
-        if earlier is not None:  # the last step lands on its prediction, whatever the latents
+        if earlier is not None:  # the last step ends at its prediction, whatever the latents
             correct = _corrector(levels[i - 2] if i > 1 else None, earlier, now)
         if settings.prediction == "v_prediction":
             clean = now.signal, -now.noise
@@ -173,21 +173,21 @@ def _steps(settings: SamplerSettings, timesteps: NDArray[np.int64]) -> tuple[Ste
 
 @dataclass(frozen=True)
 class _Level:
-    """How much signal and noise latents hold; the squares add up to 1."""
+    """The amplitudes of signal and noise in latents; their squares add up to 1."""
 
     signal: float
     noise: float
 
     @property
     def log_snr(self) -> float:
-        """Half the log of the signal-to-noise ratio: lambda in the papers."""
+        """Half the log of the signal-to-noise ratio, lambda in the papers."""
         return float(np.log(self.signal) - np.log(self.noise))
 
 
 def _predictor(earlier: _Level | None, now: _Level, after: _Level) -> tuple[float, ...]:
-    """Weights of (latents, prediction now, prediction at `earlier`) that carry latents from `now` to `after`.
+    """Weights of (latents, prediction now, prediction at `earlier`) that take latents from `now` to `after`.
 
-    Without `earlier` it is DDIM's step: signal and noise, as predicted now, mixed anew.
+    Without `earlier` it is DDIM's step, which mixes the predicted signal and noise anew.
     """
     ratio = after.noise / now.noise
     straight = after.signal - now.signal * ratio  # alpha_t (1 - e^-h)
@@ -199,8 +199,8 @@ def _predictor(earlier: _Level | None, now: _Level, after: _Level) -> tuple[floa
 
 
 def _corrector(earliest: _Level | None, earlier: _Level, now: _Level) -> tuple[float, ...]:
-    """Weights of (latents at `earlier`, prediction now, prediction at `earlier`, prediction at `earliest`) that give
-    the latents at `now` anew, with what the network says there. Without `earliest` it is of order 1.
+    """Weights of (latents at `earlier`, prediction now, prediction at `earlier`, prediction at `earliest`) that compute
+    the latents at `now` again, using the network's output there. Without `earliest` it is of order 1.
     """
     ratio = now.noise / earlier.noise
     straight = now.signal - earlier.signal * ratio

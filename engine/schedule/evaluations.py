@@ -1,12 +1,12 @@
 """Fills fixed batches with evaluations of a network, from any number of jobs at any of their steps.
 
-A job is a generator: it yields the rows that its next step needs, gets their results back, and returns its product.
-Rows come in groups, and a group shares a batch (most are of one row). What a row is, is none of this module's
-business, but for its queue: rows of different queues, such as latents of different shapes, never share a batch.
+A job is a generator: it yields the rows that its next step needs, is sent their results, and returns its product.
+Rows come in groups that share a batch (most groups have one row). This module knows nothing of a row but its queue:
+rows of different queues, such as latents of different shapes, never share a batch.
 
-The oldest job goes first, and a new one is begun only when no queue can fill a batch: so few jobs are open at once,
-each finishes as early as it can, and nothing waits for more than the jobs before it and, where its queue is too
-short to fill a batch, for the others to be begun.
+Queues that can fill a batch go first, then the oldest job; a new job is begun only when no queue can fill a batch. So
+few jobs are open at once, each finishes as early as it can, and none waits for more than the jobs before it and, if
+its queue is too short to fill a batch, for the rest to be begun.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Job = Generator[Sequence[Sequence[Row]], Sequence[Sequence[Result]], Product]
 
 @dataclass
 class _Open(Generic[Row, Result, Product]):
-    """A job that waits for results: those that came, a list a group, and how many groups are still out."""
+    """A job that waits for results: those received, one list per group, and how many groups are missing."""
 
     number: int
     job: Job[Row, Result, Product]
@@ -58,9 +58,9 @@ def run_jobs(
 ) -> Iterator[tuple[int, Product]]:
     """Run every job to its end and yield (its number, its product) as each finishes.
 
-    `evaluate` gets at most `batch` rows of one queue and gives their results in order; it gets fewer only when
-    nothing is left to begin, or when groups do not add up to a batch. Jobs are drawn lazily. Raises ValueError for a
-    group that is empty, larger than a batch or of two queues, and what `evaluate` or a job raises.
+    `evaluate` takes at most `batch` rows of one queue and returns their results in order; it gets fewer rows only when
+    no job is left to begin, or when groups do not add up to a batch. Jobs are drawn lazily. Raises ValueError for a
+    group that is empty, larger than a batch or of two queues, and whatever `evaluate` or a job raises.
     """
     numbered = enumerate(jobs)
     queues: dict[Hashable, _Queue[Row, Result, Product]] = {}
@@ -114,7 +114,7 @@ def _rows(queue: _Queue[Row, Result, Product]) -> int:
 
 
 def _take(queue: _Queue[Row, Result, Product], batch: int) -> _Queue[Row, Result, Product]:
-    """Take the oldest group out of a queue, and in order of age whatever else still fits its batch."""
+    """Remove from a queue its oldest group and, in order of age, the others that still fit the batch."""
     taken: _Queue[Row, Result, Product] = []
     left: _Queue[Row, Result, Product] = []
     room = batch

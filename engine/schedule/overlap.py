@@ -1,8 +1,8 @@
-"""Work beside the caller's own: loading ahead of it, writing behind it.
+"""Work in threads beside the caller's: loading ahead of it, writing behind it.
 
-Items arrive from, or leave to, one thread: the caller's. A few threads of ours do the rest in the same order, never
-more than `depth` items away from the caller, so that memory stays flat however long the line is. What loading and
-writing mean is not known here; both should spend their time outside the interpreter (decoding, encoding, disks).
+Items come from and go to one thread, the caller's. Worker threads load or write them in the same order, at most
+`depth` items away from the caller, so that memory does not grow with the number of items. Loading and writing should
+spend their time outside the interpreter (decoding, encoding, disks).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def ahead(
 ) -> Generator[tuple[T, R | Exception], None, None]:
     """Yield (item, load(item)) in the order of `items`, loading up to `depth` items ahead in `workers` threads.
 
-    An Exception that `load` raises is yielded in its result's place, so that one bad item fails itself alone; what is
-    no Exception (SystemExit) is raised there. `items` is drawn by the caller's thread, and only as loads are begun; if
-    it raises, what was begun is yielded first. At most `depth` results wait or are under way, beside the one that the
-    caller holds. Closing the iterator (`close`, or letting go of it: a `break`, an error) begins no further load and
-    returns when the loads under way have ended. Raises ValueError for a `depth` or `workers` below 1.
+    An Exception raised by `load` is yielded in place of the result, so that one bad item fails alone; any other
+    BaseException (SystemExit) is raised. `items` is drawn in the caller's thread, and only as loads begin; if it
+    raises, the loads already begun are yielded first. At most `depth` results wait or are being loaded, beside the one
+    that the caller holds. Closing the iterator (by `close`, a `break` or an error) begins no further load and returns
+    when the current loads have ended. Raises ValueError for a `depth` or `workers` below 1.
     """
     if depth < 1 or workers < 1:
         raise ValueError(f"loading ahead needs a depth and workers of at least 1, got {depth} and {workers}")
@@ -45,7 +45,7 @@ def _ahead(
     try:
         while True:
             ready = _first(begun)
-            # Before the result leaves, so that `depth` loads run while the caller works on it.
+            # Before the result is yielded, so that `depth` loads run while the caller works on it.
             while drawing and len(begun) < depth:
                 try:
                     item = next(items)
@@ -56,7 +56,7 @@ def _ahead(
                 else:
                     begun.append((item, pool.submit(_attempt, load, item)))
             if ready:
-                yield ready.pop()  # nothing here holds on to it
+                yield ready.pop()  # so that no reference to it is kept here
             elif not begun:
                 break
         if failure is not None:
@@ -66,7 +66,7 @@ def _ahead(
 
 
 def _first(begun: deque[tuple[T, Future[R]]]) -> list[tuple[T, R]]:
-    """The first in line, when it is loaded; nothing of an empty line."""
+    """The first (item, result), once it is loaded; empty if no load was begun."""
     if not begun:
         return []
     item, future = begun.popleft()
@@ -81,16 +81,16 @@ def _attempt(load: Callable[[T], R], item: T) -> R | Exception:
 
 
 class Behind(Generic[T]):
-    """Writes what it is handed, in order, in one thread beside the caller's. A context manager.
+    """Writes items in order, in one thread beside the caller's. A context manager.
 
         with Behind(write, depth=2) as writer:
             for batch in paint():
                 writer.put(batch)
 
     At most `depth` items wait or are being written. After `write` has raised, nothing more is written, and every
-    `put` and `drain` raises that error, as does leaving. Leaving, also by an error of the caller's such as Ctrl-C,
-    first writes what was handed over: it is finished work. The caller's own error is the one that leaves then, with a
-    note of the writer's. A second Ctrl-C drops what waits and ends after the item that is being written.
+    `put` and `drain` raises that error, as does the end of the block. The end of the block, also through an error such
+    as Ctrl-C, first writes all items put so far, since they are finished work. The block's own error is the one
+    raised then, with a note about the writer's. A second Ctrl-C drops the waiting items and ends after the current one.
     """
 
     def __init__(self, write: Callable[[T], object], depth: int) -> None:
@@ -103,14 +103,14 @@ class Behind(Generic[T]):
         self._open = self._ended = False
         self._failure: BaseException | None = None
         self._changed = Condition()
-        # A daemon, lest an interrupt in the instant before __exit__ leaves the process waiting for it for ever.
+        # A daemon: else an interrupt just before __exit__ would leave the process waiting for it for ever.
         self._thread = Thread(target=self._work, name="behind", daemon=True)
 
     def __enter__(self) -> Self:
         self._open = True
         try:
             self._thread.start()
-        except BaseException:  # Ctrl-C while it starts: there will be no __exit__
+        except BaseException:  # Ctrl-C while it starts: __exit__ will not be called
             with self._changed:
                 self._open = False
                 self._changed.notify_all()
@@ -118,7 +118,7 @@ class Behind(Generic[T]):
         return self
 
     def put(self, item: T) -> None:
-        """Hand over an item; waits while `depth` items are unwritten. Raises what `write` raised."""
+        """Queue an item for writing; blocks while `depth` items are unwritten. Raises what `write` raised."""
         with self._changed:
             if not self._open:
                 raise RuntimeError("put outside of the `with` block of a writer")
@@ -128,7 +128,7 @@ class Behind(Generic[T]):
             self._changed.notify_all()
 
     def drain(self) -> None:
-        """Wait until everything handed over is written. Raises what `write` raised."""
+        """Wait until all items are written. Raises what `write` raised."""
         with self._changed:
             self._changed.wait_for(lambda: self._failure is not None or self._unwritten() == 0)
             self._raise_failure()
@@ -152,7 +152,7 @@ class Behind(Generic[T]):
         with self._changed:
             self._open = False
             self._changed.notify_all()
-            # Not `join` for the long wait: in Python 3.11 one that is interrupted takes the thread for ended.
+            # Not `join` for the long wait: in Python 3.11 an interrupted `join` marks the thread as ended.
             self._changed.wait_for(lambda: self._ended)
         self._thread.join()
 
@@ -167,7 +167,7 @@ class Behind(Generic[T]):
         while self._failure is None and (taken := self._taken()):
             failure: BaseException | None = None
             try:
-                self._write(taken.pop())  # nothing here holds on to the item
+                self._write(taken.pop())  # so that no reference to the item is kept here
             except BaseException as error:
                 failure = error
             with self._changed:
@@ -180,7 +180,7 @@ class Behind(Generic[T]):
             self._changed.notify_all()
 
     def _taken(self) -> list[T]:
-        """The next item, once there is one; nothing when there will be none."""
+        """The next item, once there is one; empty after the last."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or not self._open)
             if not self._waiting:
@@ -190,7 +190,7 @@ class Behind(Generic[T]):
 
 
 def in_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Lists of `size` items, the last one shorter; drawn no earlier than they are asked for."""
+    """Lists of `size` items, the last one shorter; `items` is drawn lazily."""
     waiting = iter(items)
     while chunk := list(islice(waiting, size)):
         yield chunk

@@ -1,8 +1,8 @@
-"""Which edits each variant of a source gets: a keyed choice, made by the engine and not by the language model.
+"""Chooses the edits of each variant of a source: a keyed choice, made by the engine and not by the language model.
 
-What arrives is a caption's keywords with their alternatives; what leaves is one set of edits a variant, no two alike.
-The choice for variant i depends on the key and on the variants before it, never on how many are wanted, so that asking
-for more variants keeps those that exist. Types that were used least come first, then keywords, then alternatives.
+From a caption's keywords with their alternatives it makes one set of edits per variant, no two alike. The choice for
+variant i depends on the key and on the variants before it, never on how many are requested, so that asking for more
+variants keeps those that exist. The least used types come first, then the least used keywords, then alternatives.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy as np
 from ..edit import Edit
 from ..keys import generator
 
-# Draws before the unused sets are walked one by one; most sources have far more sets than variants.
+# Random draws before all sets are enumerated; most sources have far more sets than variants.
 _DRAWS = 8
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A keyword of a caption and what it may become."""
+    """A keyword of a caption and the alternatives that may replace it."""
 
     type: str
     keyword: str
@@ -31,7 +31,7 @@ class Choice:
 
 
 def combinations(choices: Sequence[Choice], low: int, high: int) -> int:
-    """How many different sets of `low` to `high` edits there are, each of another keyword."""
+    """How many different sets of `low` to `high` edits there are, with at most one edit per keyword."""
     ways = [1] + [0] * len(choices)  # ways[n]: sets of n edits among the choices so far
     for choice in choices:
         for n in range(len(choices), 0, -1):
@@ -40,9 +40,9 @@ def combinations(choices: Sequence[Choice], low: int, high: int) -> int:
 
 
 def choose_edits(choices: Sequence[Choice], variants: int, edits: tuple[int, int], key: str) -> list[tuple[Edit, ...]]:
-    """`variants` different sets of edits, or all that there are; edits stand in the order of `choices`.
+    """`variants` different sets of edits, or all that exist if there are fewer; edits are in the order of `choices`.
 
-    `edits` are the least and the most edits of a set. Raises ValueError when that is no range from 1 upward.
+    `edits` is the least and the largest size of a set. Raises ValueError unless 1 <= least <= largest.
     """
     low, high = edits
     if not 1 <= low <= high:
@@ -67,7 +67,7 @@ def choose_edits(choices: Sequence[Choice], variants: int, edits: tuple[int, int
 def _draw(
     choices: Sequence[Choice], low: int, high: int, used: Counter[object], rng: np.random.Generator
 ) -> tuple[Edit, ...]:
-    """One set of edits: of what was used least so far, something at random."""
+    """Draw one set of edits at random among those that were used least so far."""
     types = Counter({choice.type: used[choice.type] for choice in choices})
     left = list(choices)
     made: dict[Choice, Edit] = {}

@@ -1,7 +1,7 @@
 """A user's own axes and values of change: "only rain and snow, and only at night".
 
-What arrives is a text file, one axis a line (`weather: rainy, snowy`), several with `;` between, `#` for comments;
-what leaves is which edit types are allowed, each with its values. An axis that is not named is not edited.
+The text file has one axis per line (`weather: rainy, snowy`), or several separated by `;`, and comments after `#`. It
+gives the edit types that are allowed, each with its values. An axis that is not named is not edited.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ..errors import CounterfactoryError
 from ..files.fill import nearest
 from ..files.reading import number_lines, read_text
 
-# A value becomes words of a caption; the caption encoder reads 77 tokens altogether.
+# A value becomes part of a caption, and the text encoder reads 77 tokens in all.
 MAX_VALUE_CHARS = 60
 
 
 @dataclass(frozen=True)
 class Interventions:
-    """Which edits a user allows: for each type of `EDIT_TYPES` named, its alternatives in the file's order."""
+    """The edits that a user allows: for each type of `EDIT_TYPES` in the file, its alternatives in the file's order."""
 
     axes: tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -36,7 +36,7 @@ class Interventions:
 
 
 def load_interventions(path: Path) -> Interventions:
-    """Read a file of axes and values. Raises CounterfactoryError, with file and line, for what does not parse."""
+    """Read a file of axes and values. Raises CounterfactoryError, with file and line, if it does not parse."""
     return parse_interventions(read_text(path), str(path))
 
 

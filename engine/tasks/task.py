@@ -1,6 +1,6 @@
 """A task: what the model under test does, in words, and the words of a caption that no edit may touch.
 
-The language model is told the task and mostly obeys; `broken_word` is the check afterwards that does not rely on it.
+The prompts state the task and the language model mostly obeys; `broken_word` checks afterwards that it did.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def load_task(path: Path) -> Task:
 
 
 def label_words(label: str) -> tuple[str, ...]:
-    """The words that a label stands for: "n01440764 tench, Tinca tinca" gives ("tench", "Tinca tinca"), "fire_truck"
-    gives ("fire truck",). WordNet ids, CUB's "001." and a remark in brackets ("crane (bird)") are no words of captions.
+    """The words that a label means: "n01440764 tench, Tinca tinca" gives ("tench", "Tinca tinca"), "fire_truck"
+    gives ("fire truck",). WordNet ids, CUB's "001." and a remark in brackets ("crane (bird)") are left out.
     """
     text = re.sub(r"\([^)]*\)", " ", label.replace("_", " "))
     text = re.sub(r"^\s*(?:n\d{8}\b|\d+\.(?=\s*[^\W\d]))", " ", text)
@@ -81,8 +81,8 @@ def label_words(label: str) -> tuple[str, ...]:
 def broken_word(caption_before: str, caption_after: str, words: Sequence[str]) -> str | None:
     """The first of `words` that an edit removed or added, or None.
 
-    Counts whole words whatever their case; "-" and "_" count as spaces. Singular and plural are words apart, and both
-    are counted: "car" is broken by "a car" becoming "two cars", by losing it, and by another car or cars appearing.
+    Counts whole words, ignoring case; "-" and "_" count as spaces. Singular and plural are counted separately: "car" is
+    broken when "a car" becomes "two cars", when it is removed, and when another car or cars are added.
     """
     before, after = _plain(caption_before), _plain(caption_after)
     for word in words:
@@ -92,12 +92,12 @@ def broken_word(caption_before: str, caption_after: str, words: Sequence[str]) -
 
 
 def _plain(text: str) -> str:
-    """Casefolded words with single spaces between; whatever is neither letter nor digit is dropped."""
+    """Casefolded words separated by single spaces; everything but letters and digits is dropped."""
     return " ".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFC", text).casefold()))
 
 
 def _forms(word: str) -> tuple[str, ...]:
-    """A word, its regular plural, and what it would be the regular plural of (for most words nothing)."""
+    """A word, its regular plural, and the singular that it would be the regular plural of, if any."""
     hissing = r"(s|x|z|ch|sh|o)"
     plural = word + "es" if re.search(hissing + "$", word) else re.sub(r"(?<=[^aeiou])y$", "ie", word) + "s"
     if re.search(hissing + "es$", word):

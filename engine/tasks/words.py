@@ -1,6 +1,6 @@
-"""Words of captions: which an edit may replace, by what, and whether a rewritten caption did as it was told.
+"""Words of captions: which of them an edit may replace, by what, and whether a rewritten caption is usable.
 
-Pure functions of text. They hold whatever a language model answers; none of them asks one.
+Pure functions of text, which check a language model's answers and never ask it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _MAX_SPAN_CHARS = 60
 def spans(caption: str, max_words: int, keep: Sequence[str]) -> list[str]:
     """The word sequences of `caption` that an edit may replace, in order, each once.
 
-    A span has 1 to `max_words` words with single spaces between, so it crosses no punctuation, and does not consist of
-    words of `keep` alone.
+    A span has 1 to `max_words` words separated by single spaces, so that it crosses no punctuation, and at least one
+    word that is not in `keep`.
     """
     kept = [word for phrase in keep for word in phrase.split()]
     words = list(_WORD.finditer(caption))
@@ -37,7 +37,7 @@ def spans(caption: str, max_words: int, keep: Sequence[str]) -> list[str]:
 
 
 def apart(caption: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """(type, keyword) pairs that do not overlap in `caption`, earlier ones first served, in the caption's order."""
+    """The (type, keyword) pairs without those that overlap an earlier one in `caption`, in the caption's order."""
     placed: list[tuple[int, int, str, str]] = []
     named: set[str] = set()
     for type_, keyword in pairs:
@@ -52,7 +52,7 @@ def apart(caption: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str
 
 
 def distinct(values: Sequence[str]) -> tuple[str, ...]:
-    """`values` in order, without those that only repeat an earlier one in another case."""
+    """`values` in order, without repetitions; case is ignored."""
     first: dict[str, str] = {}
     for value in values:
         first.setdefault(value.casefold(), value)
@@ -60,7 +60,7 @@ def distinct(values: Sequence[str]) -> tuple[str, ...]:
 
 
 def allowed_values(values: Sequence[str], keyword: str, keep: Sequence[str]) -> tuple[str, ...]:
-    """The user's values that are news: not said by the keyword ("night" by "at night"), and naming no word to keep."""
+    """The user's values that would change something (not "night" for "at night") and contain no word of `keep`."""
     usable = []
     for value in map(plain, values):
         said = re.search(rf"(?<!\w){re.escape(value.casefold())}(?!\w)", keyword.casefold())
@@ -71,14 +71,14 @@ def allowed_values(values: Sequence[str], keyword: str, keep: Sequence[str]) -> 
 
 
 def allowed_alternatives(found: Sequence[str], keyword: str, keep: Sequence[str]) -> tuple[str, ...]:
-    """The model's alternatives, each once, without those that still say the keyword or would touch a word to keep."""
+    """The model's alternatives, each once, without those that contain the keyword or would change a word of `keep`."""
     usable = [value.strip() for value in found]
     same = keyword.casefold()
     return distinct([v for v in usable if v and same not in v.casefold() and not broken_word(keyword, v, keep)])
 
 
 def fault(caption: str, edited: str, edits: Sequence[Edit], keep: Sequence[str]) -> str | None:
-    """Why an edited caption cannot be used, in words; None when it can."""
+    """The reason why an edited caption cannot be used, or None if it can."""
     if (word := broken_word(caption, edited, keep)) is not None:
         return f"the edited caption changes {word!r}, which may not change"
     words = [word.casefold() for word in _WORD.findall(edited)]

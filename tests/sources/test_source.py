@@ -641,10 +641,10 @@ def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
     save_mask(tmp_path / "masks" / "a.png")
     (source,), _ = find_sources(tmp_path)
     save(path, 5)
-    with pytest.raises(CounterfactoryError, match=r"a\.png: the file is another"):
+    with pytest.raises(CounterfactoryError, match=r"a\.png: the file has changed"):
         load_pixels(source, 16, 16, 32)
     Image.new("L", (32, 24)).save(tmp_path / "masks" / "a.png")
-    with pytest.raises(CounterfactoryError, match=r"masks.a\.png: the file is another"):
+    with pytest.raises(CounterfactoryError, match=r"masks.a\.png: the file has changed"):
         load_mask(source, (16, 16))
     path.unlink()
     with pytest.raises(CounterfactoryError, match="there is no file"):
