@@ -1,7 +1,5 @@
 """`python -m counterfactory.engine` is the command `counterfactory`."""
 
-import sys
+from .cli.process import run
 
-from .cli.arguments import main
-
-sys.exit(main())
+run()

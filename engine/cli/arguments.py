@@ -1,27 +1,25 @@
-"""The command line: arguments in, an exit status out; the work is done elsewhere.
-
-0: all is well. 1: finished, but some sources could not be read. 2: cannot run, with one sentence that says why.
-130: stopped by Ctrl-C; the same command goes on from there.
-"""
+"""The command line: arguments in, an exit status out (`process` lists them); the work is done elsewhere."""
 
 from __future__ import annotations
 
 import argparse
 import math
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import CounterfactoryError
 from . import commands
+from .process import EXIT_ERROR, EXIT_SKIPPED, EXIT_STOPPED
 from .terminal import Terminal
-
-EXIT_SKIPPED, EXIT_ERROR, EXIT_STOPPED = 1, 2, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns its exit status."""
+    """Run a command; returns its exit status.
+
+    Raises BrokenPipeError when nobody reads the output any more, SystemExit for --help and wrong arguments, and
+    whatever a bug raises.
+    """
     args = _parser().parse_args(argv)
     terminal = Terminal(as_json=args.json)
     try:
@@ -29,8 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CounterfactoryError as error:
         terminal.error(str(error))
         return EXIT_ERROR
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        terminal.error(f"{error.filename or 'a file'}: {error.strerror or error}")
+        terminal.error(f"{error.filename or 'a file or the output'}: {error.strerror or error}")
         return EXIT_ERROR
     except KeyboardInterrupt:
         terminal.warn("\nstopped; run the same command again to go on: what is done is kept")
@@ -203,7 +203,3 @@ def _span(text: str) -> tuple[int, int]:
     if not 1 <= low <= high:
         raise argparse.ArgumentTypeError(f"a number such as 2 or a range such as 1..3 is needed, got {text!r}")
     return low, high
-
-
-if __name__ == "__main__":
-    sys.exit(main())

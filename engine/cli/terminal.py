@@ -74,6 +74,13 @@ class _Paces:
         return pace
 
 
+class _Console(Console):
+    """A console that raises BrokenPipeError, where rich's own would end the process with status 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise
+
+
 class Terminal:
     """What a command says, to a person or (`as_json`) to a machine."""
 
@@ -86,8 +93,8 @@ class Terminal:
     ) -> None:
         self.as_json = as_json
         self._clock = clock
-        self._out = out or Console(highlight=False)
-        self._err = err or Console(stderr=True, highlight=False)
+        self._out = out or _Console(highlight=False)
+        self._err = err or _Console(stderr=True, highlight=False)
 
     def say(self, text: str = "", style: str = "") -> None:
         """A line of the result. Paths in it are never broken over lines."""

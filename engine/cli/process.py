@@ -1,0 +1,87 @@
+"""The process around a command: its exit status tells what became of it, whatever happens.
+
+0: all is well. 1: finished, but some sources could not be read. 2: cannot run, with one sentence that says why.
+70: a bug in Counterfactory, with its traceback. 130: stopped by Ctrl-C; the same command goes on from there.
+141: nobody reads the output any more, as for other Unix tools (128 + SIGPIPE).
+
+Python itself would end with 1 after a crash and with 120 after output that it could not flush.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from contextlib import suppress
+from typing import NoReturn
+
+EXIT_SKIPPED, EXIT_ERROR, EXIT_BUG, EXIT_STOPPED, EXIT_PIPE = 1, 2, 70, 130, 141
+
+
+def run() -> NoReturn:
+    """Run the command of the command line, and end the process."""
+    _open_missing_streams()
+    try:
+        status = _run_command()
+        if status in (0, EXIT_SKIPPED):  # one that failed has said so, and needs no second reason
+            sys.stdout.flush()
+    except BrokenPipeError:
+        status = EXIT_PIPE
+    except KeyboardInterrupt:
+        status = EXIT_STOPPED
+    except OSError as error:  # of the flush: a command's own are sentences already
+        status = _say(EXIT_ERROR, f"error: the output cannot be written: {error.strerror or error}")
+    except Exception as error:
+        status = _say(EXIT_BUG, f"{traceback.format_exc()}\n{_bug_report(error)}")
+    _give_up_unwritten()
+    sys.exit(status)
+
+
+def _run_command() -> int:
+    # Imported here, so that an installation that cannot be imported is told from sources that were skipped.
+    from .arguments import main
+
+    try:
+        return main()
+    except SystemExit as leaving:  # argparse: after --help, or a wrong argument
+        return leaving.code if isinstance(leaving.code, int) else 0 if leaving.code is None else EXIT_ERROR
+
+
+def _bug_report(error: Exception) -> str:
+    reason = str(error) or "no further words"
+    return (
+        f"error: this is a bug in counterfactory ({type(error).__name__}: {reason}); please report it with the lines "
+        "above and the command. A suite keeps what was finished"
+    )
+
+
+def _say(status: int, text: str) -> int:
+    """Write to standard error, if somebody reads it; returns the status."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - Terminal may be what failed
+    return status
+
+
+def _open_missing_streams() -> None:
+    """Point standard streams that the caller closed to nowhere: the next file opened would take their numbers, and
+    what a library prints would be written into a suite's ledger.
+    """
+    for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            mode = os.O_RDONLY if number == 0 else os.O_WRONLY
+            null = os.open(os.devnull, mode)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, open(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def _give_up_unwritten() -> None:
+    """Drop output that cannot be written, or Python would try again on its way out, and end with 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)
