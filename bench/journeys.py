@@ -25,7 +25,7 @@ from counterfactory.engine.models.library import Library
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.sources.source import Source, find_sources
-from counterfactory.engine.stages.rewrite import Wanted, rewrite
+from counterfactory.engine.stages.rewrite import rewrite
 from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.variant import Variant
 
@@ -98,7 +98,6 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
     profile, settings = bench.profile, bench.settings
     captions = {row["source"]: row["caption"] for row in read_metadata(bench.folder / name)}
     llm = open_llm(Library(profile).llm_path, profile.llm, profile.runtime)
-    wanted = Wanted(settings.variants, settings.edits, settings.seed, settings.interventions)
     works = []
     for source in [source for source in bench.sources if source.name in captions][:most]:
         calls: list[Call] = []
@@ -109,7 +108,7 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
             return answers
 
         texts = [captions[source.name]]
-        (rewritten,) = rewrite([source], texts, settings.task, profile.rewrite, wanted, ask)
+        (rewritten,) = rewrite([source], texts, profile.rewrite, settings, ask)
         standing = tuple(v for v in rewritten.variants if v.dropped is None)
         works.append(Work(source, captions[source.name], tuple(calls), standing))
     return works

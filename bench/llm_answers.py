@@ -30,7 +30,8 @@ from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite import RewriteSettings, Wanted, rewrite
+from counterfactory.engine.stages.rewrite import RewriteSettings, rewrite
+from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task
 
 _TASK = Task("objects", "name the main object in the image", (), True)
@@ -102,10 +103,8 @@ def main() -> None:
             Source(str(start + i), Path(str(start + i)), label, None, "d", content_key(start + i))
             for i, (_, label) in enumerate(part)
         ]
-        wanted = Wanted(asked.variants, (1, 2), 0)
-        for made in rewrite(
-            sources, [caption for caption, _ in part], _TASK, settings, wanted, ask, prompts(asked.style)
-        ):
+        wanted = JourneySettings(_TASK, asked.variants, (1, 2), 0)
+        for made in rewrite(sources, [caption for caption, _ in part], settings, wanted, ask, prompts(asked.style)):
             variants += len(made.variants)
             for variant in made.variants:
                 kept += variant.dropped is None

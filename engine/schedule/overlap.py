@@ -189,6 +189,20 @@ class Behind(Generic[T]):
             return [self._waiting.popleft()]
 
 
+def behind(items: Iterable[T], write: Callable[[T], R], depth: int) -> Generator[R, None, None]:
+    """Yield write(item) in the order of `items`, writing in a thread beside the caller's (see `Behind`).
+
+    Whatever ends the drawing of `items`, what was drawn by then is written.
+    """
+    written: deque[R] = deque()
+    with Behind[T](lambda item: written.append(write(item)), depth) as writer:
+        for item in items:
+            writer.put(item)
+            while written:
+                yield written.popleft()
+    yield from written
+
+
 def in_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Lists of `size` items, the last one shorter; `items` is drawn lazily."""
     waiting = iter(items)

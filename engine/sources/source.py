@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..files.tables import SUFFIXES as TABLES
-from ..keys import content_key
+from ..recipes import source_key
 from .listing import Entry, Problem, list_folder, list_table
 from .pixels import UnreadableError, decode, decode_mask, fit, fit_mask, target_size
 
@@ -128,7 +128,7 @@ def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
         raise ValueError(f"source {source.name} has no mask")
     try:
         data = _read(source.mask_path)
-        if content_key(source.name, source.digest, source.label, hashlib.sha256(data).hexdigest()) != source.key:
+        if source_key(source.name, source.digest, source.label, hashlib.sha256(data).hexdigest()) != source.key:
             raise UnreadableError("the file has changed since the run began; run again to use the new one")
         return fit_mask(decode_mask(data), size)
     except UnreadableError as error:
@@ -168,7 +168,7 @@ def _verified(entry: Entry) -> Source | Problem:
             mask_digest = hashlib.sha256(mask_data).hexdigest()
     except UnreadableError as error:
         return Problem(entry.file, str(error) if what == "image" else f"{what}: {error}")
-    key = content_key(entry.name, digest, entry.label, mask_digest)
+    key = source_key(entry.name, digest, entry.label, mask_digest)
     return Source(entry.name, entry.path, entry.label, entry.mask, digest, key)
 
 

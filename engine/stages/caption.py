@@ -1,8 +1,8 @@
-"""Captions of a shard's sources."""
+"""Captions of sources: what the pictures show, in words."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,10 @@ from numpy.typing import NDArray
 from ..keys import generator
 from ..models.blip2 import Blip2
 from ..models.decoding import DecodingSettings
+from ..schedule.overlap import in_chunks
+from ..sources.pictures import Pictures
+from ..sources.source import Source
+from .desk import Desk
 
 
 @dataclass(frozen=True)
@@ -36,17 +40,42 @@ class CaptionSettings:
         return self.texts * self.decoding.beams
 
 
+def keys(desk: Desk, sources: Sequence[Source]) -> dict[Source, str]:
+    """The content keys of sources' captions."""
+    return {source: desk.recipes.caption_key(source.digest) for source in sources}
+
+
+def missing(desk: Desk, sources: Sequence[Source]) -> list[Source]:
+    """The sources whose captions are not on record."""
+    return desk.missing(keys(desk, sources), lambda wanted: desk.suite.get("caption", wanted))
+
+
+def run(desk: Desk, sources: Sequence[Source], pictures: Pictures, settings: CaptionSettings) -> dict[Source, str]:
+    """The captions of sources, without those whose picture cannot be read."""
+    named = keys(desk, sources)
+
+    def make(todo: list[Source]) -> Iterator[dict[Source, str]]:
+        images = pictures.of(todo)
+        readable = [source for source in todo if source.key in images]
+        for some in in_chunks(readable, settings.batch):
+            shown, names = [images[source.key] for source in some], [named[source] for source in some]
+            yield dict(zip(some, caption_images(shown, names, desk.models.blip2(), settings), strict=True))
+
+    with desk.meter.stage("caption"):
+        return desk.recorded("caption", named, make, total=desk.sources)
+
+
 def caption_images(
     images: Sequence[NDArray[np.uint8]], keys: Sequence[str], captioner: Blip2, settings: CaptionSettings
 ) -> list[str]:
     """The caption of each image (uint8 RGB, any sizes), in order; `keys` name the random numbers of sampling."""
     generators = [[generator(key, f"caption {i}") for i in range(settings.texts)] for key in keys]
-    told = captioner.caption(images, generators, settings.prefix, settings.decoding)
-    return [_joined(texts) for texts in told]
+    captions = captioner.caption(images, generators, settings.prefix, settings.decoding)
+    return [_join(texts) for texts in captions]
 
 
-def _joined(texts: Sequence[str]) -> str:
-    """Several captions as sentences of one; a single one stays as it is, and one that was said is not said again."""
+def _join(texts: Sequence[str]) -> str:
+    """Several captions as sentences of one; a single one stays as it is, and one that was written is not repeated."""
     if len(texts) == 1:
         return texts[0]
     different = dict.fromkeys(text.rstrip(" .") for text in texts)

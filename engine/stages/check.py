@@ -8,13 +8,23 @@ caption, and directional similarity, the cosine between the change of the images
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..schedule.overlap import ahead, in_chunks
+from ..sources.pictures import Pictures
+from ..variant import Variant
+from .desk import Desk
+
 Floats = NDArray[np.float32]
+Scores = dict[str, float]
+
+# Pictures that are read ahead of the network.
+_AHEAD = 8
 
 
 @dataclass(frozen=True)
@@ -42,6 +52,60 @@ class Embedded:
     source_text: Floats
     variant_image: Floats
     variant_text: Floats
+
+
+def run(
+    desk: Desk, painted: Mapping[Variant, dict[str, Any]], pictures: Pictures, settings: CheckSettings
+) -> dict[Variant, Scores]:
+    """The scores of painted variants, without those whose source's picture cannot be read."""
+    keys = {
+        variant: desk.recipes.scores_key(
+            row["image"]["sha256"], variant.source.key, variant.caption, variant.edited_caption
+        )
+        for variant, row in painted.items()
+    }
+
+    def make(todo: list[Variant]) -> Iterator[dict[Variant, Scores]]:
+        images = pictures.of(variant.source for variant in todo)
+        shown = [variant for variant in todo if variant.source.key in images]
+        yield from _scored(desk, shown, images, lambda variant: desk.suite.load_image(painted[variant]))
+
+    with desk.meter.stage("check"):
+        return desk.recorded("check", keys, make, total=desk.variants)
+
+
+def _scored(
+    desk: Desk,
+    variants: Sequence[Variant],
+    images: Mapping[str, NDArray[np.uint8]],
+    load: Callable[[Variant], NDArray[np.uint8]],
+) -> Iterator[dict[Variant, Scores]]:
+    """Scores, a batch at a time; each caption and each source is embedded once."""
+    if not variants:
+        return
+    image, text = desk.models.clip_image(), desk.models.clip_text()
+    captions = dict.fromkeys(caption for v in variants for caption in (v.caption, v.edited_caption))
+    texts: dict[str, Floats] = {}
+    for some in in_chunks(captions, text.plan.batch):
+        texts |= zip(some, text.encode(some)[1], strict=True)
+    originals: dict[str, Floats] = {}
+    for keys in in_chunks(dict.fromkeys(v.source.key for v in variants), image.plan.batch):
+        originals |= zip(keys, image.encode([images[key] for key in keys]), strict=True)
+    for part in in_chunks(ahead(variants, load, _AHEAD), image.plan.batch):
+        batch = [variant for variant, _ in part]
+        embedded = Embedded(
+            source_image=np.stack([originals[v.source.key] for v in batch]),
+            source_text=np.stack([texts[v.caption] for v in batch]),
+            variant_image=image.encode([_loaded(pixels) for _, pixels in part]),
+            variant_text=np.stack([texts[v.edited_caption] for v in batch]),
+        )
+        yield dict(zip(batch, score(embedded), strict=True))
+
+
+def _loaded(pixels: NDArray[np.uint8] | Exception) -> NDArray[np.uint8]:
+    if isinstance(pixels, Exception):
+        raise pixels
+    return pixels
 
 
 def score(embedded: Embedded) -> list[dict[str, float]]:

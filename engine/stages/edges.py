@@ -10,7 +10,10 @@ each, and paint other layouts from another's maps:
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal
 
 import numpy as np
@@ -21,8 +24,15 @@ from counterfactory.kernels.edges import EdgeSettings, canny_edges
 
 from ..errors import CounterfactoryError
 from ..models.hed import Hed
+from ..schedule.overlap import ahead, in_chunks
+from ..sources.pictures import Pictures
+from ..sources.source import Source
+from .desk import Desk
 
 Detector = Literal["relative", "canny", "hed"]
+
+_WORKERS = min(4, os.cpu_count() or 1)
+_AHEAD = 2 * _WORKERS
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,43 @@ class DetectorSettings:
                     f'[edges] detector = "{self.detector}" does not read the table [edges.{name}]: take it out, or '
                     f'say detector = "{name}"'
                 )
+
+
+def run(
+    desk: Desk, sources: Collection[Source], needed: Sequence[Source], pictures: Pictures, settings: DetectorSettings
+) -> dict[Source, NDArray[np.uint8]]:
+    """The edge maps uint8 [H, W] of those sources that are needed, without those whose picture cannot be read.
+
+    Maps are not recorded: they take less time to find than to read. Pictures of one size share the network's batches,
+    where a network finds them.
+    """
+    with desk.meter.stage("edges"):
+        desk.meter.advance("edges", len(sources) - len(needed), desk.sources)
+        images = pictures.of(needed)
+        readable = [source for source in needed if source.key in images]
+        if readable:
+            desk.models.enter("edges")
+        maps: dict[Source, NDArray[np.uint8]] = {}
+        for some, found in _detected(desk, readable, images, settings):
+            maps.update(zip(some, found, strict=True))
+            desk.meter.advance("edges", len(some), desk.sources, made=len(some))
+    return maps
+
+
+def _detected(
+    desk: Desk, sources: Sequence[Source], images: Mapping[str, NDArray[np.uint8]], settings: DetectorSettings
+) -> Iterator[tuple[list[Source], NDArray[np.uint8]]]:
+    if settings.hed is None:
+        for source, found in ahead(sources, lambda s: edge_maps(images[s.key][None], settings), _AHEAD, _WORKERS):
+            if isinstance(found, Exception):
+                raise found
+            yield [source], found
+        return
+    by_size = sorted(sources, key=lambda source: images[source.key].shape)
+    for shape, same in groupby(by_size, key=lambda source: images[source.key].shape):
+        hed = desk.models.hed(*shape[:2])
+        for some in in_chunks(same, settings.hed.batch):
+            yield some, edge_maps(np.stack([images[source.key] for source in some]), settings, hed)
 
 
 def edge_maps(images: NDArray[np.uint8], settings: DetectorSettings, hed: Hed | None = None) -> NDArray[np.uint8]:

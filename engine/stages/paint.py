@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +24,18 @@ from ..keys import generator
 from ..models.denoiser import Evaluation, ShapePlans
 from ..models.sampler import Sampler, SamplerSettings
 from ..schedule.evaluations import Job, run_jobs
+from ..schedule.overlap import behind, in_chunks
+from ..sources.source import Source, load_mask
+from ..suite import Painted
+from ..variant import Variant
+from .desk import Desk, Find
+from .text_states import TextStates
 
 Floats = NDArray[np.float32]
 Shape = tuple[int, int, int]
+
+# Batches of pictures that may wait to be written.
+_BEHIND = 2
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,67 @@ class PaintSettings:
         """Evaluations of the denoiser that one variant costs."""
         steps = self.sampler.steps
         return steps + sum(self.guidance.guides(i, steps) for i in range(steps))
+
+
+def unpainted_sources(desk: Desk, variants: Sequence[Variant]) -> list[Source]:
+    """The sources of variants whose picture is not on record, or no longer on the disk; each once."""
+    missing = desk.missing(_keys(desk, variants), _find(desk))
+    return list(dict.fromkeys(variant.source for variant in missing))
+
+
+def run(
+    desk: Desk, variants: Sequence[Variant], edges: Mapping[Source, NDArray[np.uint8]], settings: PaintSettings
+) -> dict[Variant, dict[str, Any]]:
+    """The suite's rows of the variants' pictures, painted over the edge maps [H, W] of their sources where they are not
+    on record. A variant that has neither is left out.
+    """
+    keys = _keys(desk, variants)
+
+    def make(todo: list[Variant]) -> Iterator[dict[Variant, dict[str, Any]]]:
+        # Pictures of one size share plans and batches.
+        drawn = sorted((v for v in todo if v.source in edges), key=lambda v: edges[v.source].shape)
+        pictures = ((drawn[i], pixels) for i, pixels in _pictures(desk, drawn, edges, settings))
+        yield from behind(in_chunks(pictures, settings.decode_batch), write, _BEHIND)
+
+    def write(batch: Sequence[tuple[Variant, NDArray[np.uint8]]]) -> dict[Variant, dict[str, Any]]:
+        rows = desk.suite.write_images("paint", [_painted(variant, keys[variant], pixels) for variant, pixels in batch])
+        return {variant: rows[keys[variant]] for variant, _ in batch}
+
+    with desk.meter.stage("paint"):
+        # Files and their rows are written together, so that there is nothing left to keep.
+        return desk.recorded("paint", keys, make, find=_find(desk), keep=lambda rows: None, total=desk.variants)
+
+
+def _find(desk: Desk) -> Find:
+    return lambda keys: desk.suite.images("paint", keys)
+
+
+def _keys(desk: Desk, variants: Sequence[Variant]) -> dict[Variant, str]:
+    return {variant: desk.recipes.picture_key(variant.key) for variant in variants}
+
+
+def _pictures(
+    desk: Desk, variants: Sequence[Variant], edges: Mapping[Source, NDArray[np.uint8]], settings: PaintSettings
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Positions and pictures of variants as they finish; hints are embedded once per source, texts once per caption."""
+    if not variants:
+        return
+    texts = TextStates(desk.models.clip_text(), [v.edited_caption for v in variants])
+    negative = desk.models.clip_text().encode([settings.negative_prompt])[0][0]
+
+    def jobs() -> Iterator[PaintJob]:
+        for source, group in groupby(variants, key=lambda v: v.source):
+            plans = desk.models.painter(*edges[source].shape)
+            hint = plans.embed_hints(edges[source][None])[0]
+            for variant in group:
+                yield PaintJob(variant.key, texts.take(variant.edited_caption), hint, plans)
+
+    yield from paint(jobs(), negative, settings)
+
+
+def _painted(variant: Variant, key: str, pixels: NDArray[np.uint8]) -> Painted:
+    mask = load_mask(variant.source, pixels.shape[:2]) if variant.source.mask_path is not None else None
+    return Painted(key, variant.source.name, pixels, mask)
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,24 @@ of them twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..edit import EDIT_TYPES, Edit
-from ..keys import content_key
 from ..language import questions as llm
 from ..language.chat import Prompts
 from ..language.grammar import alternatives_grammar, edited_grammar, keywords_grammar, text_grammar, values_grammar
 from ..language.questions import AnswerError
 from ..language.request import Request
-from ..sources.source import Source
+from ..recipes import choice_key, variant_key
+from ..sources.source import Problem, Source
 from ..tasks.choose import Choice, choose_edits
-from ..tasks.interventions import Interventions
+from ..tasks.settings import JourneySettings
 from ..tasks.task import Task
 from ..tasks.words import allowed_alternatives, allowed_values, apart, distinct, fault, spans
 from ..variant import Variant
+from .desk import Desk
 
 KEYWORDS, ALTERNATIVES, REWRITE = "keywords", "alternatives", "rewrite"
 # What `ask` takes and gives: a question's name and its requests, no two alike; their answers in order.
@@ -58,21 +60,18 @@ class RewriteSettings:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a user asks for: variants a source, the least and the most edits of each, seed, and the allowed edits."""
+class Rewritten:
+    """The variants of a shard: those to paint, and those to drop since their text breaks the task's rules; and why
+    sources have fewer variants than wanted.
+    """
 
-    variants: int
-    edits: tuple[int, int]
-    seed: int
-    interventions: Interventions | None = None
-
-    def __post_init__(self) -> None:
-        if self.variants < 1 or not 1 <= self.edits[0] <= self.edits[1]:
-            raise ValueError(f"asked for {self.variants} variants with {self.edits[0]} to {self.edits[1]} edits each")
+    variants: tuple[Variant, ...]
+    dropped: tuple[Variant, ...]
+    shortfalls: tuple[Problem, ...]
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class SourceVariants:
     """A source's variants, fewer than wanted when its caption allows no more: `shortfall` then says why."""
 
     variants: tuple[Variant, ...]
@@ -92,23 +91,63 @@ class _Draft:
     unread: str | None = None
 
 
+def run(
+    desk: Desk,
+    captions: Mapping[Source, str],
+    settings: RewriteSettings,
+    asked_for: JourneySettings,
+    prompts: Prompts,
+) -> Rewritten:
+    """The variants that captioned sources are to have; questions that are on record are not put again."""
+
+    def ask(question: str, requests: Sequence[Request]) -> list[str]:
+        keys = {request: desk.recipes.answer_key(question, request) for request in requests}
+        answers = desk.recorded("rewrite", keys, lambda todo: _answers(desk, todo))
+        return [answers[request] for request in requests]
+
+    with desk.meter.stage("rewrite"):
+        results = rewrite(list(captions), list(captions.values()), settings, asked_for, ask, prompts)
+        desk.meter.advance("rewrite", len(captions), desk.sources, made=len(captions))
+    variants = [variant for result in results for variant in result.variants]
+    return Rewritten(
+        variants=tuple(variant for variant in variants if variant.dropped is None),
+        dropped=tuple(variant for variant in variants if variant.dropped is not None),
+        shortfalls=tuple(
+            Problem(source.name, result.shortfall)
+            for source, result in zip(captions, results, strict=True)
+            if result.shortfall
+        ),
+    )
+
+
+def _answers(desk: Desk, requests: Sequence[Request]) -> Iterator[dict[Request, str]]:
+    llm = desk.models.llm()
+    before, began = llm.usage, time.perf_counter()
+    texts = llm.generate(requests)
+    # Its running batch is the runtime's own affair: no capacity, so it does not count for the fill.
+    desk.meter.work("rewrite", "llm").add(len(requests), 0, time.perf_counter() - began)
+    used = llm.usage - before
+    desk.meter.tokens("rewrite", used.prompt_tokens, used.generated_tokens)
+    yield dict(zip(requests, texts, strict=True))
+
+
 def rewrite(
     sources: Sequence[Source],
     captions: Sequence[str],
-    task: Task,
     settings: RewriteSettings,
-    wanted: Wanted,
+    wanted: JourneySettings,
     ask: Ask,
     prompts: Prompts = llm,
-) -> list[Rewritten]:
+) -> list[SourceVariants]:
     """The variants of each source, in order; they depend on no other source. `prompts` puts the questions."""
+    task = wanted.task
     drafts = [
         _Draft(source, llm.plain(caption), task.protected(source.label), [], [])
         for source, caption in zip(sources, captions, strict=True)
     ]
     _find_keywords(drafts, task, settings, wanted, ask, prompts)
     _find_alternatives(drafts, task, settings, wanted, ask, prompts)
-    chosen = [_chosen(draft, task, wanted) for draft in drafts]
+    chosen = [_chosen(draft, wanted) for draft in drafts]
     return _written(drafts, chosen, task, settings, wanted, ask, prompts)
 
 
@@ -118,7 +157,7 @@ def _asked(ask: Ask, question: str, requests: Sequence[Request]) -> dict[Request
 
 
 def _find_keywords(
-    drafts: Sequence[_Draft], task: Task, settings: RewriteSettings, wanted: Wanted, ask: Ask, prompts: Prompts
+    drafts: Sequence[_Draft], task: Task, settings: RewriteSettings, wanted: JourneySettings, ask: Ask, prompts: Prompts
 ) -> None:
     types = wanted.interventions.types if wanted.interventions else settings.types
     requests: list[Request | None] = []
@@ -149,7 +188,7 @@ def _find_keywords(
 
 
 def _find_alternatives(
-    drafts: Sequence[_Draft], task: Task, settings: RewriteSettings, wanted: Wanted, ask: Ask, prompts: Prompts
+    drafts: Sequence[_Draft], task: Task, settings: RewriteSettings, wanted: JourneySettings, ask: Ask, prompts: Prompts
 ) -> None:
     asked: list[tuple[_Draft, str, str, bool, Request]] = []
     for draft in drafts:
@@ -175,8 +214,8 @@ def _find_alternatives(
         draft.choices.append(Choice(type_, keyword, usable))
 
 
-def _chosen(draft: _Draft, task: Task, wanted: Wanted) -> list[tuple[Edit, ...]]:
-    key = content_key("rewrite", draft.source.key, task, wanted.seed)
+def _chosen(draft: _Draft, wanted: JourneySettings) -> list[tuple[Edit, ...]]:
+    key = choice_key(draft.source.key, wanted.task, wanted.seed)
     chosen = choose_edits(draft.choices, wanted.variants, wanted.edits, key)
     if len(chosen) < wanted.variants and not draft.problem:
         low, high = wanted.edits
@@ -192,10 +231,10 @@ def _written(
     chosen: Sequence[Sequence[tuple[Edit, ...]]],
     task: Task,
     settings: RewriteSettings,
-    wanted: Wanted,
+    wanted: JourneySettings,
     ask: Ask,
     prompts: Prompts,
-) -> list[Rewritten]:
+) -> list[SourceVariants]:
     def request(draft: _Draft, edits: tuple[Edit, ...]) -> Request:
         changes = [(edit.keyword, edit.alternative) for edit in edits]
         letters = draft.caption + "".join(edit.alternative for edit in edits)
@@ -210,7 +249,7 @@ def _written(
     for draft, sets, row in zip(drafts, chosen, requests, strict=True):
         pairs = enumerate(zip(sets, row, strict=True))
         variants = tuple(_variant(draft, i, edits, answers[asked], wanted.seed) for i, (edits, asked) in pairs)
-        rewritten.append(Rewritten(variants, draft.problem))
+        rewritten.append(SourceVariants(variants, draft.problem))
     return rewritten
 
 
@@ -220,6 +259,5 @@ def _variant(draft: _Draft, index: int, edits: tuple[Edit, ...], answer: str, se
         dropped = fault(draft.caption, edited, edits, draft.keep)
     except AnswerError as error:
         edited, dropped = "", str(error)
-    # The index is left out: the same edits of the same source make the same image, whichever variant they are.
-    key = content_key("variant", draft.source.key, draft.caption, edits, edited, seed)
+    key = variant_key(draft.source.key, draft.caption, edits, edited, seed)
     return Variant(key, draft.source, index, draft.caption, edits, edited, seed, dropped)

@@ -1,7 +1,6 @@
 """Text states of many captions, each encoded once and kept no longer than somebody needs it.
 
-States are large (a quarter of a megabyte a caption at full size) and embeddings small: states go after their last
-use, embeddings stay for the checks.
+States are large, a quarter of a megabyte per caption at full size.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ class TextStates:
     """Takes the captions that will be asked for, one for each use, in about that order."""
 
     def __init__(self, text: ClipText, captions: Sequence[str]) -> None:
-        self.embeds: dict[str, Floats] = {}
         self._text = text
         self._uses = Counter(captions)
         self._line = list(dict.fromkeys(captions))
@@ -37,9 +35,8 @@ class TextStates:
         while caption not in self._states:
             batch = self._text.plan.batch
             part, self._line = self._line[:batch], self._line[batch:]
-            states, embeds = self._text.encode(part)
+            states, _ = self._text.encode(part)
             self._states.update(zip(part, states, strict=True))
-            self.embeds.update(zip(part, embeds, strict=True))
         states = self._states[caption]
         self._uses[caption] -= 1
         if not self._uses[caption]:

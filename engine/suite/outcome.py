@@ -2,7 +2,7 @@
 
 A run that meets a finished shard again takes it as it is, instead of making every question anew and asking for every
 caption, answer, picture and score, so that 25,000 finished sources are passed in seconds. An outcome holds for the
-sources, the profile, the settings, the models and the program that made it. Where one of them differs, or a file is
+sources, the profile, the settings and the makers of the stages (see recipes). Where one of them differs, or a file is
 missing or has another size, there is none, and the shard goes through its stages, where each result is found by its
 own key. The metadata rows of all shards wait here for the end of the run: memory holds those of one.
 """
@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-from ..keys import content_key, file_digest
+from ..recipes import shard_key
 from ..sources.source import Problem, Source
 from . import Suite
 
@@ -52,7 +50,7 @@ class Outcomes:
 
     def find(self, sources: Sequence[Source]) -> Outcome | None:
         """The outcome of these sources, if they are finished and all the files are in place."""
-        key = _key(sources)
+        key = shard_key([source.key for source in sources])
         found = self._suite.get(_STAGE, [key]).get(key)
         if found is None or found["made_by"] != self._made_by or not self._suite.holds(found["files"]):
             return None
@@ -71,21 +69,11 @@ class Outcomes:
             "dropped": outcome.dropped,
             "shortfalls": [(problem.name, problem.reason) for problem in outcome.shortfalls],
         }
-        key = _key(sources)
+        key = shard_key([source.key for source in sources])
         self._suite.ledger.put_stages({_STAGE: {key: value}, _ROWS: {key: rows}})
 
     def rows(self, shards: Iterable[Sequence[Source]]) -> Iterator[dict[str, Any]]:
         """The metadata rows of shards that this run found or kept."""
         for sources in shards:
-            key = _key(sources)
+            key = shard_key([source.key for source in sources])
             yield from self._suite.get(_ROWS, [key])[key]
-
-
-def program_key() -> str:
-    """A key of the engine's code and NumPy's release: they choose edits and judge words, and no other key has them."""
-    files = sorted(Path(__file__).parents[1].rglob("*.py"))
-    return content_key([file_digest(file) for file in files], version("numpy"))
-
-
-def _key(sources: Sequence[Source]) -> str:
-    return content_key("shard", [source.key for source in sources])

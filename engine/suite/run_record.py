@@ -10,7 +10,6 @@ from typing import Any
 
 from ..config.profile import Profile
 from ..meter.meter import PlanUse, StageCost
-from ..models.library import STAGES, Library
 from ..runtime.opening import arithmetic
 from ..sources.source import Problem
 from ..stages.check import verdict
@@ -106,13 +105,17 @@ def dropped_row(variant: Variant) -> dict[str, Any]:
 
 
 def run_record(
-    profile: Profile, settings: Any, library: Library, report: Report, dropped: Sequence[Mapping[str, Any]]
+    profile: Profile,
+    settings: Any,
+    makers: Mapping[Any, str],
+    report: Report,
+    dropped: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """What run.json says: what was asked, what ran, what it cost, and what was left out and why."""
     return {
         "profile": asdict(profile),
         "settings": asdict(settings),
-        "models": {stage: library.digest(stage) for stage in STAGES},
+        "models": dict(makers),
         "precision": arithmetic(profile.runtime),
         "versions": {name: version(name) for name in ("counterfactory", "openvino", "openvino-genai", "numpy")},
         "device": {"machine": platform.machine(), "system": platform.system(), report.device: report.devices},

@@ -20,9 +20,10 @@ from counterfactory.engine.language.grammar import values_grammar
 from counterfactory.engine.language.questions import AnswerError, plain, read_alternatives, read_caption, read_keywords
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite import RewriteSettings, Rewritten, Wanted, rewrite
+from counterfactory.engine.stages.rewrite import RewriteSettings, SourceVariants, rewrite
 from counterfactory.engine.tasks.choose import Choice, choose_edits, combinations
 from counterfactory.engine.tasks.interventions import Interventions
+from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task, broken_word, builtin_task
 from counterfactory.engine.tasks.words import allowed_alternatives, allowed_values, apart, fault, spans
 
@@ -40,6 +41,12 @@ _OTHERS = {
     ("colour", "blue car"): ["orange car", "white car"],
     ("background", "brick"): ["glass"],
 }
+
+
+def wanted_of(
+    variants: int, edits: tuple[int, int], seed: int = 0, interventions: Interventions | None = None, task: Task = TASK
+) -> JourneySettings:
+    return JourneySettings(task, variants, edits, seed, interventions)
 
 
 def source(name: str, label: str | None = "bus") -> Source:
@@ -78,12 +85,12 @@ class Writer:
         return _OTHERS[type_, keyword]
 
 
-def rewritten(*names: str, wanted: Wanted, task: Task = TASK, caption: str = CAPTION) -> list[Rewritten]:
-    return rewrite([source(n) for n in names], [caption] * len(names), task, SETTINGS, wanted, Writer())
+def rewritten(*names: str, wanted: JourneySettings, caption: str = CAPTION) -> list[SourceVariants]:
+    return rewrite([source(n) for n in names], [caption] * len(names), SETTINGS, wanted, Writer())
 
 
 def test_variants_differ_and_say_what_their_edits_say() -> None:
-    (result,) = rewritten("bus/1", wanted=Wanted(5, (1, 3), seed=0))
+    (result,) = rewritten("bus/1", wanted=wanted_of(5, (1, 3), seed=0))
     assert result.shortfall is None
     assert len({v.edits for v in result.variants}) == len({v.key for v in result.variants}) == 5
     for index, variant in enumerate(result.variants):
@@ -100,10 +107,10 @@ def test_variants_differ_and_say_what_their_edits_say() -> None:
 
 
 def test_more_variants_keep_those_that_exist_and_company_changes_nothing() -> None:
-    (three,) = rewritten("bus/1", wanted=Wanted(3, (1, 3), seed=0))
-    five = rewritten("bus/0", "bus/1", "bus/2", wanted=Wanted(5, (1, 3), seed=0))[1]
+    (three,) = rewritten("bus/1", wanted=wanted_of(3, (1, 3), seed=0))
+    five = rewritten("bus/0", "bus/1", "bus/2", wanted=wanted_of(5, (1, 3), seed=0))[1]
     assert three.variants == five.variants[:3]
-    other_seed = rewritten("bus/1", wanted=Wanted(3, (1, 3), seed=1))[0]
+    other_seed = rewritten("bus/1", wanted=wanted_of(3, (1, 3), seed=1))[0]
     assert [v.edits for v in other_seed.variants] != [v.edits for v in three.variants]
     assert not {v.key for v in other_seed.variants} & {v.key for v in three.variants}
 
@@ -111,7 +118,7 @@ def test_more_variants_keep_those_that_exist_and_company_changes_nothing() -> No
 def test_the_same_question_is_asked_once() -> None:
     writer = Writer()
     sources = [source(f"bus/{i}") for i in range(6)]
-    rewrite(sources, [CAPTION] * 6, TASK, SETTINGS, Wanted(4, (1, 2), 0), writer)
+    rewrite(sources, [CAPTION] * 6, SETTINGS, wanted_of(4, (1, 2), 0), writer)
     counts = Counter(question for question, _ in writer.asked)
     assert counts["keywords"] == 1
     assert counts["alternatives"] == 5
@@ -119,7 +126,9 @@ def test_the_same_question_is_asked_once() -> None:
 
 
 def test_when_there_are_too_few_sets_all_are_made_and_it_is_said() -> None:
-    wanted = Wanted(9, (1, 2), 0, Interventions((("weather", ("rainy", "foggy")), ("time", ("night", "dawn", "noon")))))
+    wanted = wanted_of(
+        9, (1, 2), 0, Interventions((("weather", ("rainy", "foggy")), ("time", ("night", "dawn", "noon"))))
+    )
     (result,) = rewritten("bus/1", wanted=wanted)
     # weather: rainy; time: dawn or noon ("night" is said by "at night"): 1 + 2 + 1 * 2 sets
     assert {tuple(e.alternative for e in v.edits) for v in result.variants} == {
@@ -137,7 +146,7 @@ def test_sources_that_cannot_be_rewritten_say_why() -> None:
         ("a bus " * 90, "characters"),
         ("a bus", "nothing"),
     ):
-        (result,) = rewritten("bus/1", wanted=Wanted(2, (1, 1), 0), caption=caption)
+        (result,) = rewritten("bus/1", wanted=wanted_of(2, (1, 1), 0), caption=caption)
         assert result.variants == ()
         assert reason in (result.shortfall or "")
 
@@ -151,7 +160,7 @@ def test_a_writer_who_disobeys_is_dropped_with_the_reason() -> None:
             faults = [CAPTION.replace("bus", "truck"), CAPTION, CAPTION + " it is loud", answers[3][:20]]
             return [json.dumps(f) for f in faults[:3]] + [faults[3]]
 
-    (result,) = rewrite([source("bus/1")], [CAPTION], TASK, SETTINGS, Wanted(4, (1, 1), 0), Careless())
+    (result,) = rewrite([source("bus/1")], [CAPTION], SETTINGS, wanted_of(4, (1, 1), 0), Careless())
     reasons = [variant.dropped or "" for variant in result.variants]
     assert "'bus'" in reasons[0]
     assert "says what the caption says" in reasons[1]
@@ -171,7 +180,8 @@ def test_no_answer_within_the_grammars_breaks_a_rule(name: str, data: st.DataObj
     sources = [source("bus/1"), source("odd", None)]
     captions = [CAPTION, 'été: "it\'s" a café\n\t(50% red) [bus]']
     small = RewriteSettings(STREET_TYPES, 2, 2, 2, 120, verbatim=False)
-    for src, result in zip(sources, rewrite(sources, captions, task, small, Wanted(2, (1, 2), 0), ask), strict=True):
+    results = rewrite(sources, captions, small, wanted_of(2, (1, 2), task=task), ask)
+    for src, result in zip(sources, results, strict=True):
         assert len({v.edits for v in result.variants}) == len(result.variants)
         assert len(result.variants) == 2 or result.shortfall
         for variant in result.variants:
@@ -286,7 +296,7 @@ def test_an_answer_does_not_depend_on_company(precision: str) -> None:
     writer = Writer()
     captions = [CAPTION.replace("red", colour) for colour in ("red", "white", "green", "black", "orange", "purple")]
     sources = [source(f"bus/{i}") for i in range(6)]
-    rewrite(sources, captions, TASK, SETTINGS, Wanted(3, (1, 3), 0), writer)
+    rewrite(sources, captions, SETTINGS, wanted_of(3, (1, 3), 0), writer)
     requests = [request for _, request in writer.asked][:40]
     together = llm.generate(requests)
     assert all(r.grammar.allows(answer) for r, answer in zip(requests, together, strict=True))
@@ -303,8 +313,8 @@ def test_the_pocket_model_rewrites_street_captions() -> None:
     llm = OpenVinoLlm(WEIGHTS.with_name("llm"), precision="f32", threads=1)
     caption = "a red bus on a foggy street at night. brick buildings stand along the road. nobody is on the sidewalk."
     for task in (TASK, builtin_task("segmentation")):
-        wanted = Wanted(5, (1, 3), 0)
-        (result,) = rewrite([source("bus/1")], [caption], task, SETTINGS, wanted, lambda _, r: llm.generate(r))
+        wanted = wanted_of(5, (1, 3), task=task)
+        (result,) = rewrite([source("bus/1")], [caption], SETTINGS, wanted, lambda _, r: llm.generate(r))
         assert result.shortfall is None
         assert [v.dropped for v in result.variants] == [None] * 5
         assert {e.type for v in result.variants for e in v.edits} == {"weather", "time", "colour", "background"}
@@ -325,7 +335,7 @@ def test_the_profile_s_types_are_those_that_are_asked_about() -> None:
 
     only = RewriteSettings(("adjective", "domain"), 2, 2, 2, 120, verbatim=False)
     source = Source("a", Path("a.png"), "bus", None, "d", "k")
-    rewrite([source], [CAPTION], TASK, only, Wanted(1, (1, 1), 0), ask)
+    rewrite([source], [CAPTION], only, wanted_of(1, (1, 1), 0), ask)
     assert "adjective, domain" in asked[0]
     assert "weather," not in asked[0].split("Types:")[-1]
 

@@ -103,9 +103,9 @@ def test_a_finished_shard_goes_through_no_stage_and_gives_the_same_suite(
         assert getattr(again, name) == getattr(first, name), name
     assert {cost.stage: cost.items for cost in again.stages} == {cost.stage: cost.items for cost in first.stages}
     assert (again.painted, again.reused) == (0, first.variants)
-    # Another version of the program asks for each result: its own words and choices may differ.
+    # Code that chooses edits otherwise asks for each result: no other key has its rules.
     stages.clear()
-    monkeypatch.setattr(journey_module, "program_key", lambda: "another")
+    monkeypatch.setattr(journey_module, "outcome_key", lambda *made_by: "another")
     assert travel(profile, SETTINGS, found, path).painted == 0
     assert {"caption", "rewrite", "check"} <= set(stages)
     assert contents(path) == made

@@ -1,0 +1,108 @@
+"""All content keys on one page: what made each result, and so what makes it again when it changes.
+
+A key is the SHA-256 of what it names. A stage looks its keys up before it works: what is on record is not made again,
+so this page decides what a changed setting costs.
+
+    result          made of                                                                    by
+    source          name, image bytes, label, mask bytes
+    caption         image bytes, [image], [caption]                                            captioner
+    answer          the question with its grammar, how the language model samples              language model
+    choice          source, task, seed                                                         the rules
+    variant         source, caption, edits, edited caption, seed
+    picture         variant, [image], [edges], [paint]                                         edge detector, painter
+    scores          picture bytes, source, [image], both captions, [check] batch               CLIP
+    outcome         profile, settings, all of the above                                        everything
+
+"By" is a stage's maker: the bytes of its networks, the arithmetic they run in, the releases of the libraries that
+compute it, and the number in `CODE`. Thresholds are in no key but the outcome's: a new one paints nothing. The caption
+decides a picture through the variant alone, so a captioner that says the same again costs no painting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from .keys import content_key
+
+Stage = Literal["caption", "rewrite", "edges", "paint", "check"]
+
+STAGES: tuple[Stage, ...] = ("caption", "rewrite", "edges", "paint", "check")
+
+
+def code_of(stage: Stage) -> int:
+    """The number of a stage's own code, raised by hand when the same inputs and networks give another result.
+
+    Reformatting, or a faster way to the same bytes, leaves it. "rewrite" covers the rules that choose edits and judge
+    words. tests/test_recipes.py holds results of today's code and fails when they move while the number stays.
+    """
+    return {"caption": 1, "rewrite": 1, "edges": 1, "paint": 1, "check": 1}[stage]
+
+
+def source_key(name: str, image_sha256: str, label: str | None, mask_sha256: str | None) -> str:
+    """Names a source."""
+    return content_key(name, image_sha256, label, mask_sha256)
+
+
+def maker_key(stage: Stage, files: Sequence[str], arithmetic: str, releases: Mapping[str, str]) -> str:
+    """Names what computes a stage: its networks' digests, the arithmetic, libraries' releases, the stage's code."""
+    return content_key(stage, files, arithmetic, releases, code_of(stage))
+
+
+def choice_key(source_key: str, task: object, seed: int) -> str:
+    """Names the random numbers by which a source's edits are chosen."""
+    return content_key("rewrite", source_key, task, seed)
+
+
+def variant_key(source_key: str, caption: str, edits: object, edited_caption: str, seed: int) -> str:
+    """Names a variant, and the noise that it is painted from.
+
+    Its index is left out: the same edits of the same source make the same picture, whichever variant they are.
+    """
+    return content_key("variant", source_key, caption, edits, edited_caption, seed)
+
+
+def shard_key(source_keys: Sequence[str]) -> str:
+    """Names sources that travel together; the same sources in another order are another shard."""
+    return content_key("shard", source_keys)
+
+
+def outcome_key(profile: object, settings: object, makers: Mapping[Stage, str]) -> str:
+    """Names all that decides what a shard comes to, beside its sources."""
+    return content_key(profile, settings, makers, code_of("rewrite"))
+
+
+@dataclass(frozen=True)
+class Recipes:
+    """The keys of one run's results: the profile's settings that decide them, and the makers of the stages.
+
+    Settings are plain data (see `content_key`); `sampling` is how the language model chooses tokens, `check_batch` the
+    batch of the embedding networks.
+    """
+
+    image: object
+    caption: object
+    sampling: object
+    edges: object
+    paint: object
+    check_batch: int
+    makers: Mapping[Stage, str]
+
+    def caption_key(self, image_sha256: str) -> str:
+        """Names the caption of an image, and the random numbers that sample it."""
+        return content_key("caption", image_sha256, self.image, self.caption, self.makers["caption"])
+
+    def answer_key(self, question: str, request: object) -> str:
+        """Names the language model's answer to a request."""
+        return content_key("rewrite", question, request, self.makers["rewrite"], self.sampling)
+
+    def picture_key(self, variant_key: str) -> str:
+        """Names a variant's picture."""
+        made_by = (self.makers["edges"], self.makers["paint"])
+        return content_key("paint", variant_key, self.image, self.edges, self.paint, made_by)
+
+    def scores_key(self, picture_sha256: str, source_key: str, caption: str, edited_caption: str) -> str:
+        """Names the scores of a picture."""
+        compared = (picture_sha256, source_key, self.image, caption, edited_caption)
+        return content_key("check", *compared, self.check_batch, self.makers["check"])

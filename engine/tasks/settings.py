@@ -1,0 +1,28 @@
+"""What is asked of a suite."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import CounterfactoryError
+from .interventions import Interventions
+from .task import Task
+
+
+@dataclass(frozen=True)
+class JourneySettings:
+    """The task, variants per source, the least and the most edits per variant, the seed, and the edits allowed."""
+
+    task: Task
+    variants: int
+    edits: tuple[int, int]
+    seed: int
+    interventions: Interventions | None = None
+
+    def __post_init__(self) -> None:
+        if self.variants < 1:
+            raise CounterfactoryError(f"--variants must be at least 1, got {self.variants}")
+        if not 1 <= self.edits[0] <= self.edits[1]:
+            raise CounterfactoryError(
+                f"--edits must be a number or a range such as 1..3, got {self.edits[0]}..{self.edits[1]}"
+            )
