@@ -25,7 +25,6 @@ from .language.chat import prompts
 from .meter.energy import EnergyMeter, peak_memory_bytes
 from .meter.meter import Meter, Progress
 from .meter.metrics_file import MetricsFile
-from .models import library as library_module
 from .models.library import Library
 from .models.opened import Opened
 from .recipes import STAGES, Recipes, outcome_key
@@ -162,7 +161,7 @@ class Journey:
             edges=profile.edges,
             paint=profile.paint,
             check_batch=profile.check.batch,
-            makers={"edges": "", **{stage: library.digest(stage) for stage in library_module.STAGES}},
+            makers={stage: library.digest(stage) for stage in STAGES},
         )
         models = Opened(library, profile, meter, _residency(profile, library, shards))
         desk = Desk(suite, models, meter, recipes, sources, sources * self.settings.variants)

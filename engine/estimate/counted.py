@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ..config.profile import Profile
-from ..models.library import Library, Stage, every_plan
+from ..models.library import Library, every_plan
+from ..recipes import Stage
 from ..runtime.opening import arithmetic
 from ..runtime.openvino import resolve_precision
 from ..schedule.residency import PlanCost

@@ -19,7 +19,8 @@ from PIL import Image
 
 from ..config.profile import Profile, plan_facts
 from ..errors import CounterfactoryError
-from ..models.library import STAGES, Library, Stage, plans_of
+from ..models.library import STAGES, Library, plans_of
+from ..recipes import Stage
 from ..runtime.openvino import resolve_precision
 from ..schedule.residency import PlanCost, StageNeeds, Timeline, plan_residency
 from ..sources.pixels import target_size

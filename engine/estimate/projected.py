@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from ..config.device import DeviceSettings, PlanFacts
 from ..config.profile import Profile
 from ..errors import CounterfactoryError
-from ..models.library import Stage, every_plan
+from ..models.library import every_plan
+from ..recipes import Stage
 from ..schedule.residency import PlanCost
 
 _GIGA = 1e9

@@ -20,28 +20,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from ..config.profile import Profile
 from ..errors import CounterfactoryError
-from ..keys import content_key, file_digest
+from ..keys import file_digest
 from ..language.opening import model_digest, open_llm
 from ..language.request import Llm
 from ..language.settings import LLAMA_GRAPH
 from ..language.tokenizer import load_tokenizer
 from ..meter.meter import Meter
+from ..recipes import Stage, maker_key
 from ..runtime.opening import arithmetic, existing, open_plan, plan_digest, plan_file
+from ..runtime.releases import releases
 from .batching import Batched
 from .blip2 import Blip2
 from .clip import ClipImage, ClipText
 from .denoiser import ShapePlans
 from .hed import Hed
 
-Stage = Literal["caption", "rewrite", "paint", "check"]
-
+# The stages that have networks; "edges", where a network finds them, opens it with the painter's.
 STAGES: tuple[Stage, ...] = ("caption", "rewrite", "paint", "check")
 _BESIDE: Mapping[Stage, tuple[str, ...]] = MappingProxyType(
     {
@@ -93,13 +93,20 @@ class Library:
 
         Raises CounterfactoryError when one is missing.
         """
-        told = (name for name in _MAYBE_BESIDE.get(stage, ()) if (self.path / name).is_file())
-        names = (*plans_of(self.profile)[stage], *_BESIDE[stage], *told)
+        optional = (name for name in _MAYBE_BESIDE.get(stage, ()) if (self.path / name).is_file())
+        names = (*plans_of(self.profile).get(stage, ()), *_BESIDE.get(stage, ()), *optional)
         for name in names:
             if name not in self._digests:
                 self._digests[name] = self._content(name)
         used = [digest for name in names for digest in self._digests[name]]
-        return content_key(used, arithmetic(self.profile.runtime))
+        return maker_key(stage, used, arithmetic(self.profile.runtime), releases(self._libraries(stage)))
+
+    def _libraries(self, stage: Stage) -> tuple[str, ...]:
+        """What computes a stage, beside our own code."""
+        pixels = ("numpy", "opencv", "pillow")
+        if stage == "rewrite":
+            return (self.profile.llm.backend, "llguidance", "tokenizers")
+        return (self.profile.runtime.backend, "tokenizers", *pixels)
 
     def _content(self, name: str) -> list[str]:
         if name == "llm":

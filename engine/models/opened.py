@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from ..config.profile import Profile
 from ..language.request import Llm
 from ..meter.meter import Meter
+from ..recipes import Stage
 from ..schedule.residency import Residency
 from ..stages.edges import edge_maps
 from .blip2 import Blip2
 from .clip import ClipImage, ClipText
 from .denoiser import ShapePlans
 from .hed import Hed
-from .library import Library, Stage
+from .library import Library
 
 _Name = tuple[str, ...]
 # The plans that each model but the painter is made of.
@@ -40,10 +41,13 @@ class Opened:
         self._library, self._profile, self._meter = library, profile, meter
         self._residency = residency
         self._models: dict[_Name, Any] = {}
+        self._stage: Stage | None = None
 
     def enter(self, stage: Stage) -> None:
         """A shard has work in this stage: what must make room for the stage's models is closed."""
-        if self._residency is not None:
+        stage = "paint" if stage == "edges" else stage
+        if self._residency is not None and stage != self._stage:
+            self._stage = stage
             drops = set(self._residency.enter(stage))
             for name in [name for name in self._models if drops.intersection(self._plans_of(name[0]))]:
                 del self._models[name]
@@ -73,7 +77,7 @@ class Opened:
 
     def edge_maps(self, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Edge maps uint8 [B, H, W] of pictures uint8 [B, H, W, 3], by the profile's detector."""
-        return edge_maps(images, self._profile.edges, self._hed(*images.shape[1:3]))
+        return edge_maps(images, self._profile.edges, self.hed(*images.shape[1:3]))
 
     def painter(self, height: int, width: int) -> ShapePlans:
         """The painter's plans for pictures of a size in pixels."""
@@ -85,7 +89,7 @@ class Opened:
         opened: ShapePlans = self._once(("painter", str(height), str(width)), opener)
         return opened
 
-    def _hed(self, height: int, width: int) -> Hed | None:
+    def hed(self, height: int, width: int) -> Hed | None:
         """The network of soft edges for pictures of a size in pixels; None where the detector is another."""
         settings = self._profile.edges.hed
         if settings is None:

@@ -1,0 +1,159 @@
+"""Content keys: each ingredient counts, nothing else does, and code that changes its results changes its number."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
+
+import cv2
+import numpy as np
+import pytest
+
+from counterfactory.engine import recipes
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.keys import content_key, generator
+from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.recipes import STAGES, Recipes, code_of, maker_key
+from counterfactory.engine.runtime.releases import releases
+from counterfactory.engine.stages.check import Embedded, score
+from counterfactory.engine.stages.edges import edge_maps
+from counterfactory.engine.tasks.choose import Choice, choose_edits
+from counterfactory.kernels.guided_step import guide
+
+MAKERS = MappingProxyType({stage: f"maker of {stage}" for stage in STAGES})
+RECIPES = Recipes(
+    image="image", caption="caption", sampling="greedy", edges="edges", paint="paint", check_batch=8, makers=MAKERS
+)
+NAMED: dict[str, Callable[[Recipes], str]] = {
+    "caption": lambda r: r.caption_key("0a"),
+    "answer": lambda r: r.answer_key("keywords", "request"),
+    "picture": lambda r: r.picture_key("0b"),
+    "scores": lambda r: r.scores_key("0c", "0d", "a street", "a street at night"),
+}
+# What makes each result again when it changes, by the names of the recipes' parts.
+DEPENDS = {
+    "caption": {"image", "caption", "makers.caption"},
+    "answer": {"sampling", "makers.rewrite"},
+    "picture": {"image", "edges", "paint", "makers.edges", "makers.paint"},
+    "scores": {"image", "check_batch", "makers.check"},
+}
+
+
+def changed(part: str) -> Recipes:
+    if part.startswith("makers."):
+        stage = part.removeprefix("makers.")
+        return replace(RECIPES, makers={**MAKERS, stage: "another maker"})
+    return replace(RECIPES, **{part: 99 if part == "check_batch" else "another"})
+
+
+@pytest.mark.parametrize("result", NAMED)
+def test_a_result_is_made_again_for_what_it_depends_on_and_for_nothing_else(result: str) -> None:
+    parts = ["image", "caption", "sampling", "edges", "paint", "check_batch", *(f"makers.{stage}" for stage in STAGES)]
+    key = NAMED[result]
+    assert {part for part in parts if key(changed(part)) != key(RECIPES)} == DEPENDS[result]
+
+
+def test_arguments_count_each() -> None:
+    a, b = RECIPES.scores_key, RECIPES.answer_key
+    keys = [a("1", "2", "3", "4"), a("0", "2", "3", "4"), a("1", "0", "3", "4"), a("1", "2", "0", "4")]
+    keys += [a("1", "2", "3", "0"), b("1", "2"), b("0", "2"), b("1", "0")]
+    keys += [RECIPES.caption_key("1"), RECIPES.caption_key("0"), RECIPES.picture_key("1"), RECIPES.picture_key("0")]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("named", "arguments"),
+    [
+        (recipes.source_key, ("name", "image", "label", "mask")),
+        (recipes.maker_key, ("paint", ["file"], "bf16", {"openvino": "1"})),
+        (recipes.choice_key, ("source", "task", 0)),
+        (recipes.variant_key, ("source", "caption", "edits", "edited", 0)),
+        (recipes.outcome_key, ("profile", "settings", {"paint": "maker"})),
+    ],
+)
+def test_every_argument_of_a_key_counts(named: Callable[..., str], arguments: tuple[object, ...]) -> None:
+    others: dict[object, object] = {0: 1, "paint": "check"}
+    plain = named(*arguments)
+    assert named(*arguments) == plain
+    for i, argument in enumerate(arguments):
+        other = others.get(argument, "other") if isinstance(argument, str | int) else ["other"]
+        assert named(*arguments[:i], other, *arguments[i + 1 :]) != plain, i
+
+
+def test_the_order_of_sources_makes_another_shard() -> None:
+    assert recipes.shard_key(["a", "b"]) != recipes.shard_key(["b", "a"])
+
+
+def test_what_names_the_noise_stays_for_ever() -> None:
+    """These keys seed random numbers: a suite made again elsewhere, or next year, has the same noise and edits."""
+    edits = (Edit("weather", "foggy", "rainy"),)
+    assert recipes.variant_key("s", "a foggy street", edits, "a rainy street", 3) == content_key(
+        "variant", "s", "a foggy street", edits, "a rainy street", 3
+    )
+    assert recipes.choice_key("s", "task", 3) == content_key("rewrite", "s", "task", 3)
+
+
+def test_another_release_of_a_library_is_another_maker() -> None:
+    names = {"openvino": "2026.4.1"}
+    assert maker_key("paint", ["a"], "bf16", names) != maker_key("paint", ["a"], "bf16", {"openvino": "2026.4.2"})
+    found = releases(["openvino", "opencv", "no-such-library"])
+    assert set(found) == {"openvino", "opencv-python-headless"}
+    assert found["openvino"].startswith("20")
+
+
+def digest(*arrays: np.ndarray) -> str:
+    return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()[:16]
+
+
+def picture() -> np.ndarray:
+    """Shapes of flat colour on a gradient."""
+    rows, columns = np.mgrid[0:64, 0:96]
+    image = np.stack([2 * rows, 2 * columns, rows + columns], axis=-1).astype(np.uint8)
+    cv2.rectangle(image, (20, 16), (60, 48), (200, 40, 90), -1)
+    return image
+
+
+def paint_numbers() -> str:
+    """What our own code adds between a denoiser's outputs and latents, and the noise that they start from."""
+    sampler = Sampler(load_profile("pocket").paint.sampler)
+    latents = generator("0" * 64, "noise").standard_normal((4, 8, 8), np.float32) * np.float32(sampler.initial_scale)
+    history = sampler.start
+    for i in range(len(sampler.timesteps)):
+        output = guide(latents * np.float32(0.5), latents * np.float32(0.25), 2.5)
+        latents, history = sampler.step(i, latents, output, history)
+    return digest(latents)
+
+
+def check_numbers() -> str:
+    rng = generator("0" * 64, "embeddings")
+    vectors = [v / np.linalg.norm(v, axis=-1, keepdims=True) for v in rng.standard_normal((4, 3, 16), np.float32)]
+    return content_key(score(Embedded(*vectors)))[:16]
+
+
+def rewrite_numbers() -> str:
+    choices = [
+        Choice("weather", "foggy", ("rainy", "snowy")),
+        Choice("time", "at night", ("at noon",)),
+        Choice("colour", "red", ("blue", "green", "white")),
+    ]
+    return content_key([choose_edits(choices, 6, (1, 2), f"key {i}") for i in range(4)])[:16]
+
+
+# If one of these moves, results on record were made by other code than today's: raise the stage's number in
+# `recipes.code_of`, then write the new digest here.
+@pytest.mark.parametrize(
+    ("stage", "number", "numbers", "found"),
+    [
+        ("rewrite", 1, rewrite_numbers, "e792eb037a5c88a0"),
+        ("edges", 1, lambda: digest(edge_maps(picture()[None], load_profile("pocket").edges)), "c857c8da9ccfa677"),
+        ("paint", 1, paint_numbers, "fdf63a716bffb1e0"),
+        ("check", 1, check_numbers, "ed7075c0e69b1cae"),
+    ],
+)
+def test_code_that_gives_other_results_has_another_number(
+    stage: recipes.Stage, number: int, numbers: Callable[[], str], found: str
+) -> None:
+    assert (code_of(stage), numbers()) == (number, found)
