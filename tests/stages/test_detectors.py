@@ -30,11 +30,11 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.hed import Hed
 from counterfactory.engine.models.library import Library, every_plan
-from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.runtime import onnxruntime as ort_sessions
 from counterfactory.engine.sources.source import find_sources
+from counterfactory.engine.stages import edges as edges_stage
 from counterfactory.engine.stages.edges import DetectorSettings, HedSettings, edge_maps
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.run_record import Report
@@ -224,8 +224,8 @@ def test_another_detector_paints_anew_over_the_same_captions(
     quick: Profile, street: Street, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fed: list[Pixels] = []
-    plain = Opened.edge_maps
-    monkeypatch.setattr(Opened, "edge_maps", lambda self, images: fed.append(images) or plain(self, images))
+    plain = edges_stage.edge_maps
+    monkeypatch.setattr(edges_stage, "edge_maps", lambda images, *how: fed.append(images) or plain(images, *how))
     runs = {}
     for edges in (quick.edges, CANNY, HED):
         report, files = travel(replace(quick, edges=edges), street, tmp_path / "suite")
@@ -235,7 +235,7 @@ def test_another_detector_paints_anew_over_the_same_captions(
         hed = [use for use in report.plans if use.plan == "hed"]
         runs[edges.detector] = ([(use.stage, use.loads, use.rows, use.calls) for use in hed], files)
     assert runs["relative"][0] == runs["canny"][0] == []
-    assert runs["hed"][0] == [("paint", 1, 3, 2)], "three sources, once each, in batches of two"
+    assert runs["hed"][0] == [("edges", 1, 3, 2)], "three sources, once each, in batches of two"
     assert [len(images) for images in fed] == [1, 1, 1, 1, 1, 1, 2, 1]
     pictures = [set(files.values()) for _, files in runs.values()]
     assert [len(one) for one in pictures] == sorted({len(one) for one in pictures}), "every detector paints others"
