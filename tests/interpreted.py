@@ -36,8 +36,6 @@ def call(module: str, function: str, *arguments: Any, **options: Any) -> Any:
     import torch
 
     torch.set_num_threads(1)
-    if "dtype" in options:
-        options["dtype"] = getattr(torch, options["dtype"])
     given = [torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in arguments]
     result = getattr(importlib.import_module(f"{GPU}.{module}"), function)(*given, **options)
     return tuple(r.numpy() for r in result) if isinstance(result, tuple) else result.numpy()

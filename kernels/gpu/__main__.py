@@ -7,7 +7,7 @@ import sys
 from .compiled import compile_for, variants
 
 if __name__ == "__main__":
-    sys.stdout.write("| kernel | cubin bytes | registers a thread | shared bytes | spilled bytes |\n")
+    sys.stdout.write("| kernel | cubin bytes | registers per thread | shared bytes | spilled bytes |\n")
     sys.stdout.write("|---|---|---|---|---|\n")
     for variant in variants():
         made = compile_for(variant)

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from ..canny import BLUR_WEIGHTS, CannySettings, check_pictures, whole_thresholds
-from .launch import NEAR, check_device, launch
+from .launch import NEAR, around, check_device, launch
 from .pieces import keep_pieces
 
 
@@ -68,25 +68,11 @@ def gradient_kernel(
     inside = at < count
     x = at % width
     y = at // width % height
-    corner = at - y * width - x
-    north = corner + tl.maximum(y - 1, 0) * width
-    here = corner + y * width
-    south = corner + tl.minimum(y + 1, height - 1) * width
-    west = tl.maximum(x - 1, 0)
-    east = tl.minimum(x + 1, width - 1)
     steepest = tl.full([block], -1, tl.int32)
     best_across = tl.zeros([block], tl.int32)
     best_down = tl.zeros([block], tl.int32)
     for channel in tl.static_range(channels):
-        plane = source + channel
-        nw = tl.load(plane + (north + west) * channels, mask=inside, other=0).to(tl.int32)
-        n = tl.load(plane + (north + x) * channels, mask=inside, other=0).to(tl.int32)
-        ne = tl.load(plane + (north + east) * channels, mask=inside, other=0).to(tl.int32)
-        w = tl.load(plane + (here + west) * channels, mask=inside, other=0).to(tl.int32)
-        e = tl.load(plane + (here + east) * channels, mask=inside, other=0).to(tl.int32)
-        sw = tl.load(plane + (south + west) * channels, mask=inside, other=0).to(tl.int32)
-        s = tl.load(plane + (south + x) * channels, mask=inside, other=0).to(tl.int32)
-        se = tl.load(plane + (south + east) * channels, mask=inside, other=0).to(tl.int32)
+        nw, n, ne, w, e, sw, s, se = around(source + channel, at, x, y, height, width, channels, inside)
         dx = (ne - nw) + 2 * (e - w) + (se - sw)
         dy = (sw - nw) + 2 * (s - n) + (se - ne)
         size = _magnitude(dx, dy, l2)

@@ -19,7 +19,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from . import canny, edges, guided_step, pieces, pixels, token_mask
+from . import canny, edges, guided_step, pieces
 from .launch import BLOCK, NEAR
 
 SM86 = 86
@@ -55,7 +55,6 @@ def variants() -> tuple[Variant, ...]:
     gradient = ("*u8", "*i16", "*i16", *sizes)
     thin = ("*i16", "*i16", "*u8", *sizes, "i32", "i32")
     guided = ("*fp32", "*i32", *("*fp32",) * 6, "i32", "i32")
-    shrink = ("*u8", None, "*i32", "*fp32", "*i32", "*fp32", *("i32",) * 6, "fp32")
     return (
         Variant("grey", canny.grey_kernel, ("*u8", "*u8", "i32")),
         *(
@@ -105,28 +104,6 @@ def variants() -> tuple[Variant, ...]:
         Variant("steepest", edges.steepest_kernel, (*("*fp32",) * 4, *sizes), block=NEAR),
         Variant("relative", edges.relative_kernel, ("*fp32", "*fp32", "*i16", "i32", "fp32")),
         Variant("guided step", guided_step.guided_step_kernel, guided),
-        *(
-            Variant(f"token mask {dtype}", token_mask.mask_kernel, (f"*{dtype}", "*i32", f"*{dtype}", "i32", "i32"))
-            for dtype in ("fp16", "fp32")
-        ),
-        *(
-            Variant(f"token choice {dtype}", token_mask.choose_kernel, (f"*{dtype}", "*i32", "*i32", "i32", "i32"))
-            for dtype in ("fp16", "fp32")
-        ),
-        *(
-            Variant(
-                f"shrink to {dtype}, ties {'up' if up else 'to even'}",
-                pixels.shrink_kernel,
-                tuple(kind or f"*{dtype}" for kind in shrink),
-                {"ties_up": up},
-                NEAR,
-            )
-            for dtype, up in (("fp32", False), ("fp16", True))
-        ),
-        *(
-            Variant(f"picture of {dtype}", pixels.image_kernel, (f"*{dtype}", "*u8", "i32", "i32"))
-            for dtype in ("fp32", "fp16")
-        ),
     )
 
 

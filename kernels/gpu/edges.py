@@ -13,10 +13,9 @@ import torch
 import triton
 import triton.language as tl
 
-from ..edges import EdgeSettings
+from ..edges import EdgeSettings, check_colours
 from .canny import edges_of
-from .launch import NEAR, check_device, launch
-from .rounding import nearest
+from .launch import NEAR, around, check_device, launch
 
 MEDIAN_BLOCK = 64  # of up to 32 taps each: a register tile of 2048
 _SMOOTHING = 0.8  # as in the reference
@@ -84,25 +83,11 @@ def steepest_kernel(smooth, across, down, roots, count, height, width, block: tl
     inside = at < count
     x = at % width
     y = at // width % height
-    corner = at - y * width - x
-    north = corner + tl.maximum(y - 1, 0) * width
-    here = corner + y * width
-    south = corner + tl.minimum(y + 1, height - 1) * width
-    west = tl.maximum(x - 1, 0)
-    east = tl.minimum(x + 1, width - 1)
     power = tl.full([block], -1.0, tl.float32)
     best_across = tl.zeros([block], tl.float32)
     best_down = tl.zeros([block], tl.float32)
     for channel in tl.static_range(3):
-        plane = smooth + channel
-        nw = tl.load(plane + (north + west) * 3, mask=inside, other=0.0)
-        n = tl.load(plane + (north + x) * 3, mask=inside, other=0.0)
-        ne = tl.load(plane + (north + east) * 3, mask=inside, other=0.0)
-        w = tl.load(plane + (here + west) * 3, mask=inside, other=0.0)
-        e = tl.load(plane + (here + east) * 3, mask=inside, other=0.0)
-        sw = tl.load(plane + (south + west) * 3, mask=inside, other=0.0)
-        s = tl.load(plane + (south + x) * 3, mask=inside, other=0.0)
-        se = tl.load(plane + (south + east) * 3, mask=inside, other=0.0)
+        nw, n, ne, w, e, sw, s, se = around(smooth + channel, at, x, y, height, width, 3, inside)
         dx = ((ne - nw) + (se - sw)) * 0.125 + (e - w) * 0.25
         dy = ((sw + se) * 0.125 + s * 0.25) - ((nw + ne) * 0.125 + n * 0.25)
         size = dx * dx + dy * dy
@@ -116,6 +101,15 @@ def steepest_kernel(smooth, across, down, roots, count, height, width, block: tl
 
 
 @triton.jit
+def _nearest(value):
+    """Values of magnitude below 2^22 to the nearest whole number, ties to the even one, as NumPy rounds float32.
+
+    Adding 1.5 * 2^23 leaves a float32 no bits for a fraction; libdevice's rint is not known to the interpreter.
+    """
+    return (value + 12582912.0) - 12582912.0
+
+
+@triton.jit
 def relative_kernel(derivative, surroundings, target, count, floor, block: tl.constexpr):
     """A derivative over its surroundings, in thousandths, int16; clipped so that Canny's squares fit int32."""
     at = tl.program_id(0) * block + tl.arange(0, block)
@@ -123,7 +117,7 @@ def relative_kernel(derivative, surroundings, target, count, floor, block: tl.co
     root = tl.load(surroundings + at, mask=inside, other=1.0)
     scale = tl.div_rn(1000.0, root * root + floor)
     value = tl.load(derivative + at, mask=inside, other=0.0) * scale
-    value = nearest(tl.minimum(tl.maximum(value, -23000.0), 23000.0))
+    value = _nearest(tl.minimum(tl.maximum(value, -23000.0), 23000.0))
     tl.store(target + at, value.to(tl.int16), mask=inside)
 
 
@@ -138,8 +132,7 @@ def canny_edges(images: torch.Tensor, settings: EdgeSettings) -> torch.Tensor:
 
 def relative_gradients(images: torch.Tensor, settings: EdgeSettings) -> tuple[torch.Tensor, torch.Tensor]:
     """Relative derivatives along x and y, in thousandths, int16 [B, H, W] each. Raises as `canny_edges`."""
-    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[-1] != 3 or 0 in images.shape[1:]:
-        raise ValueError(f"edges need uint8 images [B, H, W, 3] with pixels, got {images.dtype} {list(images.shape)}")
+    check_colours(images.dtype == torch.uint8, images.dtype, tuple(images.shape))
     check_device("edges", images)
     batch, height, width, _ = images.shape
     count = batch * height * width

@@ -10,10 +10,40 @@ from typing import Any
 
 import torch
 import triton
+import triton.language as tl
 
 BLOCK = 1024  # elements a program, eight a thread of four warps: loads of 16 bytes
 NEAR = 256  # where each element looks at its neighbours: with 1024, their addresses and values spill from registers
 _MOST = 2**31 - BLOCK  # so that the last program's offsets still fit int32
+
+
+@triton.jit
+def around(plane, at, x, y, height, width, channels: tl.constexpr, inside):
+    """The eight neighbours of the pixels `at` (x, y) in one of `channels` interleaved planes: nw, n, ne, w, e, sw, s,
+    se; 8-bit levels as int32. Beyond the border its pixels go on.
+    """
+    corner = at - y * width - x
+    north = corner + tl.maximum(y - 1, 0) * width
+    here = corner + y * width
+    south = corner + tl.minimum(y + 1, height - 1) * width
+    west = tl.maximum(x - 1, 0)
+    east = tl.minimum(x + 1, width - 1)
+    return (
+        _level(plane + (north + west) * channels, inside),
+        _level(plane + (north + x) * channels, inside),
+        _level(plane + (north + east) * channels, inside),
+        _level(plane + (here + west) * channels, inside),
+        _level(plane + (here + east) * channels, inside),
+        _level(plane + (south + west) * channels, inside),
+        _level(plane + (south + x) * channels, inside),
+        _level(plane + (south + east) * channels, inside),
+    )
+
+
+@triton.jit
+def _level(place, inside):
+    level = tl.load(place, mask=inside, other=0)
+    return level.to(tl.int32) if level.dtype == tl.uint8 else level
 
 
 def check_device(asked: str, *tensors: torch.Tensor) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import cv2
@@ -13,10 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from counterfactory.engine.models import clip
 from counterfactory.engine.models import sampler as sampling
-from counterfactory.engine.models.denoiser import ShapePlans
-from counterfactory.kernels import guided_step, pixels, token_mask
+from counterfactory.kernels import guided_step
 from counterfactory.kernels.canny import CannySettings, canny, whole_thresholds
 
 Pixels = NDArray[np.uint8]
@@ -136,21 +133,16 @@ def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], messag
         lambda: canny(np.zeros((1, 8, 8), np.float32), CannySettings(1, 2)),  # type: ignore[arg-type]
         lambda: canny(np.zeros((8, 8), np.uint8), CannySettings(1, 2)),
         lambda: canny(np.zeros((1, 8, 8, 4), np.uint8), CannySettings(1, 2)),
-        lambda: pixels.to_pixel_values(np.zeros((1, 8, 4, 3), np.uint8), 5),
-        lambda: pixels.to_pixel_values(np.zeros((1, 3, 8, 8), np.uint8), 4),
-        lambda: pixels.to_images(np.zeros((1, 8, 8, 3), np.float32)),
-        lambda: token_mask.choose(np.zeros((2, 40), np.float32), np.zeros((1, 2), np.int32)),
-        lambda: token_mask.choose(np.zeros((1, 40), np.float32), np.zeros((1, 2), np.int64)),  # type: ignore[arg-type]
     ],
 )
 def test_other_arrays_are_refused(call: Callable[[], Any]) -> None:
-    with pytest.raises(ValueError, match=r"got|smaller"):
+    with pytest.raises(ValueError, match="got"):
         call()
 
 
 def trajectory(kind: Literal["ddim", "unipc"], steps: int) -> tuple[sampling.Sampler, list[guided_step.StepWeights]]:
     sampler = sampling.Sampler(sampling.SamplerSettings(kind, steps, "epsilon", "leading", False))
-    return sampler, [guided_step.StepWeights(s.clean, s.correct, s.advance) for s in sampler._steps]
+    return sampler, [sampler.weights(i) for i in range(steps)]
 
 
 def test_a_batch_steps_as_the_samplers_do_alone() -> None:
@@ -186,62 +178,3 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         guided_step.guided_step(table, row, row, row, history[:2])
     with pytest.raises(ValueError, match="2 clean"):
         guided_step.StepWeights((1.0, 0.0), (1.0,), (1.0, 0.0))
-
-
-@settings(max_examples=40)
-@given(rows=st.integers(1, 3), tokens=st.integers(1, 100), words=st.integers(1, 4), seed=st.integers(0, 1000))
-def test_masks_bit_by_bit(rows: int, tokens: int, words: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    bits = rng.integers(-(2**31), 2**31, (rows, words), np.int64).astype(np.int32)
-    logits = rng.choice(np.array([-1, 0, 0, 2, 2, -np.inf, np.nan], np.float32), (rows, tokens))
-    masked, chosen = token_mask.mask_logits(logits, bits), token_mask.choose(logits, bits)
-    for row in range(rows):
-        allowed = [t < 32 * words and (int(bits[row, t // 32]) >> (t % 32)) & 1 == 1 for t in range(tokens)]
-        expected = [value if may else -np.inf for value, may in zip(logits[row].tolist(), allowed, strict=True)]
-        assert np.array_equal(masked[row], np.array(expected, np.float32), equal_nan=True)
-        finite = [t for t in range(tokens) if expected[t] > -np.inf]
-        assert chosen[row] == max(finite, key=lambda t: (expected[t], -t), default=-1)
-
-
-def test_packing_is_undone() -> None:
-    allowed = np.random.default_rng(0).random((3, 77)) < 0.5
-    packed = token_mask.pack(allowed)
-    assert packed.shape == (3, 3)
-    assert packed.dtype == np.int32
-    assert (token_mask.unpack(packed, 77) == allowed).all()
-    assert not token_mask.unpack(packed, 200)[:, 77:].any()
-
-
-@pytest.mark.parametrize("size", [(64, 64), (64, 128), (48, 48), (75, 96), (32, 32), (33, 100)])
-def test_pixel_values_are_the_engines(size: tuple[int, int]) -> None:
-    images = np.random.default_rng(0).integers(0, 256, (3, *size, 3), np.uint8)
-    assert np.array_equal(pixels.to_pixel_values(images, 32), clip.to_pixel_values(list(images), 32))
-
-
-@settings(max_examples=40)
-@given(side=st.integers(1, 40), more=st.tuples(st.integers(0, 90), st.integers(0, 90)), seed=st.integers(0, 99))
-def test_shrinking_is_opencvs(side: int, more: tuple[int, int], seed: int) -> None:
-    """The taps, summed as they say, give what cv2.resize gives, level by level."""
-    height, width = side + more[0], side + more[1]
-    image = np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
-    way = pixels.shrinking(height, width, side)
-    total = np.zeros((side, side, 3), np.float32)
-    for i in range(way.rows.weights.shape[1]):
-        row = image[np.minimum(way.rows.first + i, height - 1)].astype(np.float32)
-        across = np.zeros((side, side, 3), np.float32)
-        for j in range(way.columns.weights.shape[1]):
-            columns = np.minimum(way.columns.first + j, width - 1)
-            across += row[:, columns] * way.columns.weights[:, j, None]
-        total += across * way.rows.weights[:, i, None, None]
-    total *= np.float32(way.factor)
-    levels = np.floor(total + np.float32(0.5)) if way.ties_up else np.rint(total)
-    assert (levels == cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA)).all()
-
-
-def test_pictures_are_the_decoders() -> None:
-    values = np.random.default_rng(0).uniform(-1.2, 1.2, (2, 3, 9, 11)).astype(np.float32)
-    values[0, :, 0] = (np.arange(11, dtype=np.float32) + 0.5) / np.float32(127.5) - 1  # ties, or next to them
-    decoder: Any = SimpleNamespace(run=lambda feeds: {"pixel_values": values})
-    decoded = ShapePlans(decoder, decoder, decoder, (4, 9, 11)).decode([np.zeros((4, 9, 11), np.float32)] * 2)
-    assert (pixels.to_images(values) == np.stack(decoded)).all()
-    assert len(np.unique(decoded)) > 100
