@@ -70,19 +70,19 @@ class Blip2:
         prompt = [self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
         rows = np.repeat(queries, each * settings.beams, axis=0)
         spoken = np.repeat(self.embeddings[prompt][None], len(rows), axis=0)
-        past = _Past(self.decoder, len(rows))
-        logits = past.read(np.concatenate([rows, spoken], axis=1))
+        past = _KeyValueCache(self.decoder, len(rows))
+        logits = past.append(np.concatenate([rows, spoken], axis=1))
 
         def advance(tokens: Ids, parents: Ids) -> Floats:
-            past.follow(parents)
-            return past.read(self.embeddings[tokens][:, None])
+            past.reorder(parents)
+            return past.append(self.embeddings[tokens][:, None])
 
         texts = decode(logits, advance, settings, prompt, self.eos, [g for some in generators for g in some])
         captions = [str(self.tokenizer.decode(text)).strip() for text in texts]
         return [captions[i : i + each] for i in range(0, len(captions), each)]
 
 
-class _Past:
+class _KeyValueCache:
     """The key-value cache of the decoder's rows. The plan's batch is padded with copies of the last row."""
 
     def __init__(self, decoder: Batched, rows: int) -> None:
@@ -94,13 +94,13 @@ class _Past:
         self._gathers = "parents" in inputs
         self._parents: Ids = np.arange(decoder.batch)
 
-    def follow(self, parents: Ids) -> None:
+    def reorder(self, parents: Ids) -> None:
         """Let row i continue the cache of row `parents[i]`."""
         self._parents = np.append(parents, np.arange(self._rows, self._decoder.batch))
         if not self._gathers and not np.array_equal(self._parents, np.arange(self._decoder.batch)):
             self._cache = {name: held[self._parents] for name, held in self._cache.items()}
 
-    def read(self, inputs_embeds: Floats) -> Floats:
+    def append(self, inputs_embeds: Floats) -> Floats:
         """Append embeddings [R, S, D] to the cache; returns logits [R, V] after the last position."""
         steps = np.arange(self._position, self._position + inputs_embeds.shape[1], dtype=np.int64)
         feeds = {

@@ -76,10 +76,10 @@ def decode(
     """
     if settings.mode == "beam":
         return _beam_search(logits, advance, settings, prompt, end)
-    return _one_by_one(logits, advance, settings, prompt, end, generators)
+    return _decode_rows(logits, advance, settings, prompt, end, generators)
 
 
-def _one_by_one(
+def _decode_rows(
     logits: NDArray[np.float32],
     advance: Advance,
     settings: DecodingSettings,
@@ -93,9 +93,11 @@ def _one_by_one(
     while True:
         chosen = np.full(len(logits), end, np.int64)
         for row in np.flatnonzero(~ended).tolist():
-            scores = _ruled(logits[row].astype(np.float64), [*prompt, *texts[row]], len(texts[row]), settings, end)
+            scores = _apply_rules(
+                logits[row].astype(np.float64), [*prompt, *texts[row]], len(texts[row]), settings, end
+            )
             sampled = settings.mode == "nucleus"
-            chosen[row] = _sampled(scores, settings, generators[row]) if sampled else scores.argmax()
+            chosen[row] = _sample(scores, settings, generators[row]) if sampled else scores.argmax()
             if chosen[row] == end:
                 ended[row] = True
             else:
@@ -106,7 +108,7 @@ def _one_by_one(
         logits = advance(chosen, rows)
 
 
-def _ruled(scores: Floats, previous: Sequence[int], length: int, settings: DecodingSettings, end: int) -> Floats:
+def _apply_rules(scores: Floats, previous: Sequence[int], length: int, settings: DecodingSettings, end: int) -> Floats:
     """Apply the repetition penalty and the minimum length to scores [V], in place; returns them."""
     if settings.repetition_penalty != 1:
         again = np.unique(np.array(previous, np.int64))
@@ -117,7 +119,7 @@ def _ruled(scores: Floats, previous: Sequence[int], length: int, settings: Decod
     return scores
 
 
-def _sampled(scores: Floats, settings: DecodingSettings, generator: np.random.Generator) -> int:
+def _sample(scores: Floats, settings: DecodingSettings, generator: np.random.Generator) -> int:
     """Sample one token of the nucleus: the likeliest tokens that together reach `top_p`, at least one."""
     probabilities = np.exp(_log_softmax(scores / settings.temperature))
     order = np.argsort(-probabilities, kind="stable")
@@ -153,7 +155,7 @@ def _beam_search(
         for at, text in enumerate(texts):
             first = at * beams
             if not text.over:
-                chosen = _extended(text, logits[first : first + beams], length, settings, prompt, end)
+                chosen = _extend(text, logits[first : first + beams], length, settings, prompt, end)
                 tokens[first : first + beams] = [token for _, token in chosen]
                 parents[first : first + beams] = [first + parent for parent, _ in chosen]
         if all(text.over for text in texts):
@@ -162,7 +164,7 @@ def _beam_search(
     return [text.finished[0][1] for text in texts]
 
 
-def _extended(
+def _extend(
     text: _Text,
     logits: NDArray[np.float32],
     length: int,
@@ -174,7 +176,7 @@ def _extended(
     beams, last = settings.beams, length == settings.max_tokens
     scores = np.stack(
         [
-            score + _ruled(_log_softmax(row.astype(np.float64)), [*prompt, *tokens], length - 1, settings, end)
+            score + _apply_rules(_log_softmax(row.astype(np.float64)), [*prompt, *tokens], length - 1, settings, end)
             for row, (score, tokens) in zip(logits, text.running, strict=True)
         ]
     )

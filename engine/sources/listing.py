@@ -51,13 +51,13 @@ def list_folder(root: Path, masks: Path | None, labels: Path | None) -> tuple[li
         relative = path.relative_to(root)
         if path.suffix.lower() in UNREAD_SUFFIXES:
             reason = f"{path.suffix} files are not read; convert them to JPEG or PNG"
-            problems.append(Problem(_shown(relative.as_posix()), reason))
+            problems.append(Problem(_printable(relative.as_posix()), reason))
         else:
             label = relative.parts[0] if len(relative.parts) > 1 else None
             entries.append(_entry(relative.as_posix(), path, label, None))
     if labels is not None:
-        entries = _labelled(entries, root, labels, problems)
-    return _finished(entries, masks, problems)
+        entries = _apply_labels(entries, root, labels, problems)
+    return _finish(entries, masks, problems)
 
 
 def list_table(table: Path, masks: Path | None) -> tuple[list[Entry], list[Problem]]:
@@ -70,10 +70,10 @@ def list_table(table: Path, masks: Path | None) -> tuple[list[Entry], list[Probl
         name = _relative_name(path, root)
         mask = _absolute(root / row["mask"]) if "mask" in row else None
         if path in entries:
-            problems.append(Problem(_shown(name), f"named a second time, by {where}; the first row counts"))
+            problems.append(Problem(_printable(name), f"named a second time, by {where}; the first row counts"))
         else:
             entries[path] = _entry(name, path, row.get("label"), mask)
-    return _finished(list(entries.values()), masks, problems)
+    return _finish(list(entries.values()), masks, problems)
 
 
 def _image_root(root: Path, masks: Path | None) -> tuple[Path, Path | None]:
@@ -104,13 +104,15 @@ def _walk(root: Path, skip: Path | None) -> tuple[list[Path], list[Problem]]:
         if real in seen:
             if folder.is_symlink() and (skip is None or real != skip.resolve()):
                 reason = f"a link to {real}, a folder that has been read already"
-                problems.append(Problem(_shown(folder.relative_to(root).as_posix()), reason))
+                problems.append(Problem(_printable(folder.relative_to(root).as_posix()), reason))
             continue
         seen.add(real)
         try:
             found = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
-            problems.append(Problem(_shown(folder.relative_to(root).as_posix()), f"cannot be read: {error.strerror}"))
+            problems.append(
+                Problem(_printable(folder.relative_to(root).as_posix()), f"cannot be read: {error.strerror}")
+            )
             continue
         for entry in found:
             path = folder / entry.name
@@ -123,7 +125,7 @@ def _walk(root: Path, skip: Path | None) -> tuple[list[Path], list[Problem]]:
     return files, problems
 
 
-def _labelled(entries: list[Entry], root: Path, table: Path, problems: list[Problem]) -> list[Entry]:
+def _apply_labels(entries: list[Entry], root: Path, table: Path, problems: list[Problem]) -> list[Entry]:
     """The entries with the table's labels and masks; an image that is not in the table becomes a problem.
 
     The table's paths may be relative to the images' folder or to the table itself.
@@ -134,9 +136,11 @@ def _labelled(entries: list[Entry], root: Path, table: Path, problems: list[Prob
     for where, row in _usable_rows(table, problems):
         path = next((p for base in bases if (p := _absolute(base / row["image"])) in by_path), None)
         if path is None:
-            problems.append(Problem(_shown(row["image"]), f"named by {where}, but there is no such image in {root}"))
+            problems.append(
+                Problem(_printable(row["image"]), f"named by {where}, but there is no such image in {root}")
+            )
         elif path in labelled:
-            problems.append(Problem(_shown(row["image"]), f"named a second time, by {where}; the first row counts"))
+            problems.append(Problem(_printable(row["image"]), f"named a second time, by {where}; the first row counts"))
         else:
             candidates = [_absolute(base / row["mask"]) for base in bases] if "mask" in row else [None]
             mask = next((p for p in candidates if p is None or _exists(p)), candidates[-1])
@@ -155,7 +159,7 @@ def _usable_rows(table: Path, problems: list[Problem]) -> Iterator[tuple[str, di
             yield where, row
 
 
-def _finished(entries: list[Entry], masks: Path | None, problems: list[Problem]) -> tuple[list[Entry], list[Problem]]:
+def _finish(entries: list[Entry], masks: Path | None, problems: list[Problem]) -> tuple[list[Entry], list[Problem]]:
     """The entries with their masks and final names; a suffix is dropped where the name stays unique."""
     if masks is not None:
         found = _masks_by_stem(masks)
@@ -215,9 +219,9 @@ def _stem(name: str) -> str:
 
 
 def _entry(name: str, path: Path, label: str | None, mask: Path | None) -> Entry:
-    return Entry(name, _shown(name), path, label, mask)
+    return Entry(name, _printable(name), path, label, mask)
 
 
-def _shown(name: str) -> str:
+def _printable(name: str) -> str:
     """A file's name with bytes escaped that could not be printed or stored."""
     return "".join(c.encode("unicode_escape").decode() if unprintable(c) else c for c in name)

@@ -52,15 +52,15 @@ def decode(data: bytes) -> NDArray[np.uint8]:
     Of an animation the first frame is taken. 16-bit values are scaled by 1/257 and rounded. Raises `UnreadableError`
     for bytes that are empty, truncated or no image, and for sizes below `MIN_SIDE` or above `MAX_PIXELS`.
     """
-    image = _upright(_opened(data))
+    image = _turn_upright(_open_image(data))
     if image.mode == "F":
         raise UnreadableError("32-bit float pixels have no agreed white; save it with 8 or 16 bits a channel")
     if image.mode.startswith("I"):
         grey = _as_uint16(image).astype(np.uint32)
         return np.repeat(((grey + 128) // 257).astype(np.uint8)[:, :, None], 3, axis=2)
     try:
-        return np.asarray(_over_white(image))
-    except Exception as error:  # see _opened
+        return np.asarray(_flatten_on_white(image))
+    except Exception as error:  # see _open_image
         raise UnreadableError(f"pixels of mode {image.mode} cannot be turned into RGB") from error
 
 
@@ -69,10 +69,10 @@ def decode_mask(data: bytes) -> NDArray[Any]:
 
     Raises `UnreadableError` as `decode` does, and for JPEG, which changes class numbers.
     """
-    image = _opened(data)
+    image = _open_image(data)
     if image.format in ("JPEG", "MPO"):
         raise UnreadableError("a JPEG mask blurs class numbers; save masks as PNG")
-    image = _upright(image)
+    image = _turn_upright(image)
     if image.mode not in _MASK_MODES:
         raise UnreadableError(f"a mask of mode {image.mode} is not read; save it as an 8 or 16 bit greyscale PNG")
     if _MASK_MODES[image.mode]:
@@ -125,7 +125,7 @@ def crop_box(height: int, width: int, size: tuple[int, int]) -> tuple[float, flo
     return 0.0, margin, float(width), height - margin
 
 
-def _opened(data: bytes) -> Image.Image:
+def _open_image(data: bytes) -> Image.Image:
     """The first frame, decoded completely."""
     if not data:
         raise UnreadableError("the file is empty")
@@ -149,7 +149,7 @@ def _opened(data: bytes) -> Image.Image:
     return image
 
 
-def _upright(image: Image.Image) -> Image.Image:
+def _turn_upright(image: Image.Image) -> Image.Image:
     # ImageOps.exif_transpose would also rewrite the EXIF block, and fail on a good photograph with an odd tag in it.
     try:
         orientation = image.getexif().get(_ORIENTATION_TAG, 1)
@@ -160,7 +160,7 @@ def _upright(image: Image.Image) -> Image.Image:
     return image if method is None else image.transpose(method)
 
 
-def _over_white(image: Image.Image) -> Image.Image:
+def _flatten_on_white(image: Image.Image) -> Image.Image:
     if image.has_transparency_data:
         rgba = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")

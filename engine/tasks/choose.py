@@ -57,7 +57,7 @@ def choose_edits(choices: Sequence[Choice], variants: int, edits: tuple[int, int
         drawn = (_draw(choices, low, min(high, len(choices)), used, rng) for _ in range(_DRAWS))
         fresh = next((edits for edits in drawn if edits not in taken), None)
         if fresh is None:
-            fresh = next(edits for edits in _every(choices, low, high) if edits not in taken)
+            fresh = next(edits for edits in _all_sets(choices, low, high) if edits not in taken)
         chosen.append(fresh)
         for edit in fresh:
             used.update((edit.type, (edit.type, edit.keyword), edit))
@@ -82,7 +82,7 @@ def _draw(
     return tuple(made[choice] for choice in choices if choice in made)
 
 
-def _every(choices: Sequence[Choice], low: int, high: int) -> Iterator[tuple[Edit, ...]]:
+def _all_sets(choices: Sequence[Choice], low: int, high: int) -> Iterator[tuple[Edit, ...]]:
     for count in range(low, min(high, len(choices)) + 1):
         for some in itertools.combinations(choices, count):
             for values in itertools.product(*(choice.alternatives for choice in some)):
