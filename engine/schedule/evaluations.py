@@ -42,9 +42,9 @@ class _Waiting(Generic[Row, Result, Product]):
     rows: Sequence[Row]
 
     @property
-    def age(self) -> tuple[int, int]:
-        """Sorts the oldest job's first group first."""
-        return self.opened.number, self.place
+    def age(self) -> int:
+        """Sorts the oldest job's groups first."""
+        return self.opened.number
 
 
 _Queue = list[_Waiting[Row, Result, Product]]

@@ -132,6 +132,73 @@ def test_a_jobs_product_does_not_depend_on_its_neighbours(order: list[int], batc
     assert [products[place] for place in range(12)] == [rows_of(i, shapes[i]) for i in order]
 
 
+def batches_by_rule(jobs: Sequence[tuple[str, Plan]], batch: int) -> list[list[tuple[int, int, int]]]:
+    """The slow oracle: the groups (job, step, group) of each batch, every waiting group looked at each time.
+
+    A job is begun when no queue fills a batch. Of the queues that fill one (of all, when none does and no job is
+    left) that with the oldest group is next; its groups go oldest first, as far as each fits.
+    """
+    waiting: set[tuple[int, int, int]] = set()
+    begun, step_of, found = 0, dict[int, int](), []
+
+    def size(group: tuple[int, int, int]) -> int:
+        return jobs[group[0]][1][group[1]][group[2]]
+
+    def queued(queue: str) -> list[tuple[int, int, int]]:
+        return sorted(group for group in waiting if jobs[group[0]][0] == queue)
+
+    def go_on(number: int, step: int) -> None:
+        plan = jobs[number][1]
+        while step < len(plan) and not plan[step]:
+            step += 1
+        step_of[number] = step
+        waiting.update((number, step, group) for group in range(len(plan[step]) if step < len(plan) else 0))
+
+    while True:
+        full = [queue for queue in "ab" if sum(map(size, queued(queue))) >= batch]
+        if not full and begun < len(jobs):
+            go_on(begun, 0)
+            begun += 1
+            continue
+        if not waiting:
+            return found
+        queue = min(full or [q for q in "ab" if queued(q)], key=lambda q: (queued(q)[0][0], queued(q)[0][2]))
+        taken: list[tuple[int, int, int]] = []
+        for group in queued(queue):
+            if sum(map(size, taken)) + size(group) <= batch:
+                taken.append(group)
+        found.append(taken)
+        waiting.difference_update(taken)
+        for number in dict.fromkeys(group[0] for group in taken):
+            if not any(group[0] == number for group in waiting):
+                go_on(number, step_of[number] + 1)
+
+
+@given(plans, st.integers(4, 9))
+def test_batches_go_by_the_rule(jobs: list[tuple[str, Plan]], batch: int) -> None:
+    found = []
+
+    def evaluate(rows: Sequence[Row]) -> Sequence[Row]:
+        found.append(list(dict.fromkeys(row[:3] for row in rows)))
+        return rows
+
+    list(run_jobs((job(i, p, q) for i, (q, p) in enumerate(jobs)), evaluate, batch, lambda row: row[4]))
+    assert found == batches_by_rule(jobs, batch)
+
+
+def test_a_full_queue_goes_before_an_older_one() -> None:
+    asked = []
+
+    def evaluate(rows: Sequence[Row]) -> Sequence[Row]:
+        asked.append("".join(row[4] for row in rows))
+        return rows
+
+    jobs = [job(0, [[1]] * 2, "a"), job(1, [[1]] * 2, "b"), job(2, [[1]] * 2, "b"), job(3, [[1]], "a")]
+    done = [number for number, _ in run_jobs(jobs, evaluate, 2, lambda row: row[4])]
+    assert asked == ["bb", "bb", "aa", "a"]
+    assert done == [1, 2, 3, 0]
+
+
 @pytest.mark.parametrize("sizes", [[5], [0], [2, 9]])
 def test_a_group_that_no_batch_holds_is_refused(sizes: list[int]) -> None:
     with pytest.raises(ValueError, match=r"a group is 1 to 4 rows of one queue, got \d rows"):

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from counterfactory.engine.language.questions import AnswerError, plain, read_al
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite import RewriteSettings, SourceVariants, rewrite
-from counterfactory.engine.tasks.choose import Choice, choose_edits, combinations
 from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task, broken_word, builtin_task
@@ -113,6 +113,43 @@ def test_more_variants_keep_those_that_exist_and_company_changes_nothing() -> No
     other_seed = rewritten("bus/1", wanted=wanted_of(3, (1, 3), seed=1))[0]
     assert [v.edits for v in other_seed.variants] != [v.edits for v in three.variants]
     assert not {v.key for v in other_seed.variants} & {v.key for v in three.variants}
+
+
+def test_the_choice_of_edits_depends_on_source_task_and_seed() -> None:
+    def chosen(prefix: str = "bus", task: Task = TASK, seed: int = 0) -> list[tuple[Edit, ...]]:
+        found = rewritten(*(f"{prefix}/{i}" for i in range(8)), wanted=wanted_of(1, (1, 3), seed, task=task))
+        return [variant.edits for result in found for variant in result.variants]
+
+    assert chosen() == chosen()
+    assert len(set(chosen())) > 3
+    assert chosen("other") != chosen()
+    assert chosen(task=replace(TASK, sentence="Another model is tested.")) != chosen()
+    assert chosen(seed=1) != chosen()
+
+
+def test_a_variant_s_key_names_all_that_makes_it_but_its_number() -> None:
+    def ask(question: str, requests: Sequence[Request]) -> list[str]:
+        answers = {"keywords": '[["colour","red"]]', "alternatives": '["blue","green"]', "rewrite": f'"{edited}"'}
+        return [answers[question]] * len(requests)
+
+    def made(name: str, caption: str, seed: int, task: Task = TASK) -> dict[tuple[Edit, ...], str]:
+        (result,) = rewrite([source(name)], [caption], SETTINGS, wanted_of(2, (1, 1), seed, task=task), ask)
+        return {variant.edits: variant.key for variant in result.variants}
+
+    edited = "a blue and green bus"
+    base = made("bus/1", "a red bus", 0)
+    assert len(set(base.values())) == 2
+    others = [made("bus/2", "a red bus", 0), made("bus/1", "the red bus", 0), made("bus/1", "a red bus", 1)]
+    edited = "one blue and green bus"
+    others.append(made("bus/1", "a red bus", 0))
+    for other in others:
+        assert other.keys() == base.keys()
+        assert not set(other.values()) & set(base.values())
+    # The same edits make the same picture, whichever variant they are: another task puts them in another order.
+    edited = "a blue and green bus"
+    tasks = [made("bus/1", "a red bus", 0, replace(TASK, sentence=f"Task {i}.")) for i in range(9)]
+    assert all(keys == base for keys in tasks)
+    assert len({next(iter(keys)) for keys in tasks}) == 2
 
 
 def test_the_same_question_is_asked_once() -> None:
@@ -228,40 +265,6 @@ def test_values_and_alternatives_that_may_be_used() -> None:
     found = ["blue car", "Blue car", "red car", "blue bus", " ", "green car "]
     assert allowed_alternatives(found, "red car", ("car", "bus")) == ("blue car", "green car")
     assert allowed_alternatives(["very foggy", "Foggy", "misty"], "foggy", ()) == ("misty",)
-
-
-choice_lists = st.lists(st.tuples(st.sampled_from(["weather", "time", "colour"]), st.integers(0, 3)), max_size=5).map(
-    lambda rows: [Choice(t, f"k{i}", tuple(f"v{j}" for j in range(n))) for i, (t, n) in enumerate(rows)]
-)
-
-
-@settings(max_examples=60)
-@given(choice_lists, st.integers(1, 12), st.integers(1, 3), st.integers(0, 2), st.text("abc", max_size=3))
-def test_choices_are_distinct_stable_and_as_many_as_there_are(
-    choices: list[Choice], variants: int, low: int, more: int, key: str
-) -> None:
-    # The slow oracle: every assignment of an alternative or nothing to each keyword.
-    sets: list[tuple[Edit, ...]] = [()]
-    for c in choices:
-        sets = [*sets, *((*s, Edit(c.type, c.keyword, a)) for s in sets for a in c.alternatives)]
-    possible = {s for s in sets if low <= len(s) <= low + more}
-    assert combinations([c for c in choices if c.alternatives], low, low + more) == len(possible)
-    chosen = choose_edits(choices, variants, (low, low + more), key)
-    assert len(chosen) == len(set(chosen)) == min(variants, len(possible))
-    assert set(chosen) <= possible
-    assert choose_edits(choices, max(1, variants - 2), (low, low + more), key) == chosen[: max(1, variants - 2)]
-
-
-def test_edits_are_spread_over_types_and_sizes() -> None:
-    choices = [Choice(t, t, tuple(f"{t}{i}" for i in range(4))) for t in ("weather", "time", "colour", "background")]
-    sizes: Counter[int] = Counter()
-    types: Counter[str] = Counter()
-    for source_number in range(60):
-        chosen = choose_edits(choices, 4, (1, 3), str(source_number))
-        sizes.update(map(len, chosen))
-        types.update({e.type for edits in chosen for e in edits})
-    assert min(sizes[n] for n in (1, 2, 3)) > 50
-    assert min(types.values()) >= 58
 
 
 def test_prompts_carry_one_line_of_plain_text() -> None:

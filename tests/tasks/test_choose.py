@@ -1,0 +1,111 @@
+"""Which edits a variant gets: all different, the same whenever asked, and spread as evenly as there is room."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.tasks.choose import Choice, choose_edits, combinations
+
+choice_lists = st.lists(st.tuples(st.sampled_from(["weather", "time", "colour"]), st.integers(0, 3)), max_size=5).map(
+    lambda rows: [Choice(t, f"k{i}", tuple(f"v{j}" for j in range(n))) for i, (t, n) in enumerate(rows)]
+)
+
+
+@settings(max_examples=60)
+@given(choice_lists, st.integers(1, 12), st.integers(1, 3), st.integers(0, 2), st.text("abc", max_size=3))
+def test_choices_are_distinct_stable_and_as_many_as_there_are(
+    choices: list[Choice], variants: int, low: int, more: int, key: str
+) -> None:
+    # The slow oracle: every assignment of an alternative or nothing to each keyword.
+    sets: list[tuple[Edit, ...]] = [()]
+    for c in choices:
+        sets = [*sets, *((*s, Edit(c.type, c.keyword, a)) for s in sets for a in c.alternatives)]
+    possible = {s for s in sets if low <= len(s) <= low + more}
+    assert combinations([c for c in choices if c.alternatives], low, low + more) == len(possible)
+    chosen = choose_edits(choices, variants, (low, low + more), key)
+    assert len(chosen) == len(set(chosen)) == min(variants, len(possible))
+    assert set(chosen) <= possible
+    assert choose_edits(choices, max(1, variants - 2), (low, low + more), key) == chosen[: max(1, variants - 2)]
+
+
+def test_edits_are_spread_over_types_and_sizes() -> None:
+    choices = [Choice(t, t, tuple(f"{t}{i}" for i in range(4))) for t in ("weather", "time", "colour", "background")]
+    sizes: Counter[int] = Counter()
+    types: Counter[str] = Counter()
+    for source_number in range(60):
+        chosen = choose_edits(choices, 4, (1, 3), str(source_number))
+        sizes.update(map(len, chosen))
+        types.update({e.type for edits in chosen for e in edits})
+    assert min(sizes[n] for n in (1, 2, 3)) > 50
+    assert min(types.values()) >= 58
+
+
+def use(chosen: Sequence[tuple[Edit, ...]], of: Callable[[Edit], str]) -> list[Counter[str]]:
+    """How often each was used by the first variant, the first two, and so on."""
+    return list(accumulate((Counter(map(of, edits)) for edits in chosen), lambda one, two: one + two))
+
+
+def assert_even(counts: Sequence[Counter[str]], names: Sequence[str]) -> None:
+    """At no time was one used twice more than another."""
+    for count in counts:
+        assert max(count[name] for name in names) - min(count[name] for name in names) <= 1, count
+
+
+KEYS = [f"key {i}" for i in range(12)]
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_types_are_used_evenly_however_many_keywords_they_have(key: str) -> None:
+    choices = [Choice("colour", f"k{i}", ("a", "b", "c", "d", "e", "f")) for i in range(4)]
+    choices += [Choice(type_, type_, ("a", "b", "c", "d", "e", "f")) for type_ in ("weather", "time")]
+    assert_even(use(choose_edits(choices, 12, (1, 1), key), lambda edit: edit.type), ("colour", "weather", "time"))
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_edits_of_one_variant_are_of_different_types_while_there_are_any(key: str) -> None:
+    choices = [Choice("colour", f"k{i}", ("a", "b", "c")) for i in range(4)] + [Choice("time", "t", ("a", "b", "c"))]
+    for edits in choose_edits(choices, 6, (2, 2), key):
+        assert {edit.type for edit in edits} == {"colour", "time"}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_keywords_of_a_type_are_used_evenly(key: str) -> None:
+    choices = [Choice("colour", f"k{i}", ("a", "b", "c", "d")) for i in range(3)]
+    assert_even(use(choose_edits(choices, 9, (1, 1), key), lambda edit: edit.keyword), ("k0", "k1", "k2"))
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_alternatives_of_a_keyword_are_used_evenly(key: str) -> None:
+    choices = [Choice("colour", "bus", ("a", "b", "c", "d")), Choice("time", "night", ("e", "f", "g", "h"))]
+    counts = use(choose_edits(choices, 4, (2, 2), key), lambda edit: edit.alternative)
+    assert_even(counts, "abcd")
+    assert_even(counts, "efgh")
+
+
+def test_what_comes_first_depends_on_the_key_alone() -> None:
+    """Ties are broken by chance: over many keys each type, keyword and alternative is the first about as often."""
+    choices = [Choice(type_, f"{type_} {k}", ("a", "b")) for type_ in ("colour", "time", "weather") for k in "xy"]
+    firsts = Counter(choose_edits(choices, 1, (1, 1), str(i))[0][0] for i in range(600))
+    assert len(firsts) == 12
+    assert min(firsts.values()) > 25  # of 50; 4 standard deviations
+    assert max(firsts.values()) < 80
+
+
+def test_edits_stand_in_the_order_of_the_choices() -> None:
+    choices = [Choice(f"t{i}", f"k{i}", ("a", "b")) for i in range(4)]
+    for key in KEYS:
+        for edits in choose_edits(choices, 4, (3, 3), key):
+            assert [edit.keyword for edit in edits] == sorted(edit.keyword for edit in edits)
+
+
+@pytest.mark.parametrize("edits", [(0, 1), (2, 1), (-1, 3)])
+def test_edits_that_are_no_range_from_one_upward_are_refused(edits: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match=f"at least 1 upward, got {edits[0]} to {edits[1]}"):
+        choose_edits([Choice("time", "night", ("dawn",))], 1, edits, "key")
