@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Literal, Protocol
 
 from . import questions as llm
-from .questions import plain, write_answer
+from .questions import clean_text, write_answer
 
 Style = Literal["pocket", "llama2", "chatml"]
 # A turn is what the user says and what the model answers.
@@ -170,7 +170,7 @@ class ChatPrompts:
 
 def _said(text: str) -> str:
     """A user's or a model's text as one plain line that cannot end its turn."""
-    return plain(_MARKS.sub(" ", text))
+    return clean_text(_MARKS.sub(" ", text))
 
 
 def _listed(words: Sequence[str], none: str) -> str:

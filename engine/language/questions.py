@@ -49,7 +49,7 @@ class AnswerError(ValueError):
     """An answer that does not have the asked form; the message says what is wrong with it."""
 
 
-def plain(text: str) -> str:
+def clean_text(text: str) -> str:
     """One line without control characters, double quotes or backslashes: what a prompt and a JSON string can carry."""
     text = unicodedata.normalize("NFC", text).replace('"', "'").replace("\\", "/")
     text = "".join(" " if unicodedata.category(c).startswith(("C", "Z")) else c for c in text)
@@ -57,14 +57,14 @@ def plain(text: str) -> str:
 
 
 def _listed(words: Sequence[str], none: str) -> str:
-    return ", ".join(plain(w) for w in words) if words else none
+    return ", ".join(clean_text(w) for w in words) if words else none
 
 
 def keywords_prompt(task: str, types: Sequence[str], keep: Sequence[str], caption: str) -> str:
     """Question 1: which words of the caption may change, of the given types, without touching the words to keep."""
     return (
-        f"{_KEYWORDS}Task: {plain(task)}\nTypes: {_listed(types, 'any')}\nKeep: {_listed(keep, 'nothing')}\n"
-        f"Caption: {plain(caption)}\nKeywords:\n"
+        f"{_KEYWORDS}Task: {clean_text(task)}\nTypes: {_listed(types, 'any')}\nKeep: {_listed(keep, 'nothing')}\n"
+        f"Caption: {clean_text(caption)}\nKeywords:\n"
     )
 
 
@@ -73,16 +73,16 @@ def alternatives_prompt(
 ) -> str:
     """Question 2: what else `keyword`, a span of the caption, could be; among `values` if there are any."""
     return (
-        f"{_ALTERNATIVES}Task: {plain(task)}\nKeep: {_listed(keep, 'nothing')}\nCaption: {plain(caption)}\n"
-        f"Values: {_listed(values, 'any')}\nWords: {plain(type_)}: {plain(keyword)}\nAlternatives:\n"
+        f"{_ALTERNATIVES}Task: {clean_text(task)}\nKeep: {_listed(keep, 'nothing')}\nCaption: {clean_text(caption)}\n"
+        f"Values: {_listed(values, 'any')}\nWords: {clean_text(type_)}: {clean_text(keyword)}\nAlternatives:\n"
     )
 
 
 def rewrite_prompt(task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> str:
     """Question 3: the caption with the changes, (keyword, alternative) each, as one coherent text."""
-    listed = "; ".join(f"{plain(old)} -> {plain(new)}" for old, new in changes)
+    listed = "; ".join(f"{clean_text(old)} -> {clean_text(new)}" for old, new in changes)
     return (
-        f"{_REWRITE}Task: {plain(task)}\nKeep: {_listed(keep, 'nothing')}\nCaption: {plain(caption)}\n"
+        f"{_REWRITE}Task: {clean_text(task)}\nKeep: {_listed(keep, 'nothing')}\nCaption: {clean_text(caption)}\n"
         f"Changes: {listed}\nNew caption:\n"
     )
 

@@ -52,8 +52,8 @@ def draw_sheet(album: Sequence[Strip], title: str, subtitle: str) -> Image.Image
     heights = [CELL + _BELOW + count * _LINE + GAP for count in lines]
     sheet = Image.new("RGB", (width, MARGIN + _HEADER + sum(heights) + MARGIN // 2), PAPER)
     pen = ImageDraw.Draw(sheet)
-    pen.text((MARGIN, MARGIN - 10), _plain(title), _INK, _font(40))
-    pen.text((MARGIN, MARGIN + 42), _plain(subtitle), _GREY, _font(23))
+    pen.text((MARGIN, MARGIN - 10), _latin(title), _INK, _font(40))
+    pen.text((MARGIN, MARGIN + 42), _latin(subtitle), _GREY, _font(23))
     top = MARGIN + _HEADER
     for strip, height in zip(album, heights, strict=True):
         _draw_strip(sheet, pen, strip, top)
@@ -96,7 +96,7 @@ def _note(pen: ImageDraw.ImageDraw, at: tuple[int, int], text: str, target: str 
     if target is None:
         pen.text((x, y), _clipped(text, 20, CELL), colour, _font(20))
         return
-    text, target = _plain(_without_shared_end(text, target)), _plain(target)
+    text, target = _latin(_without_shared_end(text, target)), _latin(target)
     room = CELL - _DOT - _ARROW
     size = next((s for s in (22, 20, 18, 16) if _font(s).getlength(text) + _font(s).getlength(target) <= room), 18)
     text = _clipped(text, size, max(room // 2, room - round(_font(size).getlength(target))))
@@ -140,7 +140,7 @@ def _font(size: int) -> ImageFont.FreeTypeFont:
     return font
 
 
-def _plain(text: str) -> str:
+def _latin(text: str) -> str:
     """Text in the letters that the font has: accents dropped, anything else a question mark."""
     text = text.replace("–", "-").replace("×", "x")
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode() or "?"
@@ -148,7 +148,7 @@ def _plain(text: str) -> str:
 
 def _clipped(text: str, size: int, width: int) -> str:
     """Text cut to a width in pixels."""
-    text, font = _plain(text), _font(size)
+    text, font = _latin(text), _font(size)
     if font.getlength(text) <= width:
         return text
     while text and font.getlength(text + "...") > width:

@@ -25,7 +25,7 @@ from ..sources.source import Problem, Source
 from ..tasks.choose import Choice, choose_edits
 from ..tasks.settings import JourneySettings
 from ..tasks.task import Task
-from ..tasks.words import allowed_alternatives, allowed_values, apart, distinct, fault, spans
+from ..tasks.words import allowed_alternatives, allowed_values, check_edited_caption, distinct, drop_overlapping, spans
 from ..variant import Variant
 from .desk import Desk
 
@@ -142,7 +142,7 @@ def rewrite(
     """The variants of each source, in order; they depend on no other source. `prompts` puts the questions."""
     task = wanted.task
     drafts = [
-        _Draft(source, llm.plain(caption), task.protected(source.label), [], [])
+        _Draft(source, llm.clean_text(caption), task.protected(source.label), [], [])
         for source, caption in zip(sources, captions, strict=True)
     ]
     _find_keywords(drafts, task, settings, wanted, ask, prompts)
@@ -180,7 +180,7 @@ def _find_keywords(
         if request is None:
             continue
         try:
-            draft.keywords = apart(draft.caption, llm.read_keywords(answers[request]))
+            draft.keywords = drop_overlapping(draft.caption, llm.read_keywords(answers[request]))
         except AnswerError as error:
             draft.problem = str(error)
         if not draft.keywords and not draft.problem:
@@ -256,7 +256,7 @@ def _written(
 def _variant(draft: _Draft, index: int, edits: tuple[Edit, ...], answer: str, seed: int) -> Variant:
     try:
         edited = llm.read_caption(answer)
-        dropped = fault(draft.caption, edited, edits, draft.keep)
+        dropped = check_edited_caption(draft.caption, edited, edits, draft.keep)
     except AnswerError as error:
         edited, dropped = "", str(error)
     key = variant_key(draft.source.key, draft.caption, edits, edited, seed)

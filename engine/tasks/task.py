@@ -31,7 +31,7 @@ class Task:
             if not getattr(self, field).strip():
                 raise ValueError(f"{field} is empty")
         for word in self.protect:
-            if not _plain(word):
+            if not _normalise(word):
                 raise ValueError(f"protect holds {word!r}, which has no letters or digits to look for")
 
     def protected(self, label: str | None) -> tuple[str, ...]:
@@ -39,7 +39,7 @@ class Task:
         words = self.protect + (label_words(label) if self.protect_label and label is not None else ())
         first: dict[str, str] = {}
         for word in words:
-            first.setdefault(_plain(word), word)
+            first.setdefault(_normalise(word), word)
         return tuple(first.values())
 
 
@@ -75,7 +75,7 @@ def label_words(label: str) -> tuple[str, ...]:
     text = re.sub(r"\([^)]*\)", " ", label.replace("_", " "))
     text = re.sub(r"^\s*(?:n\d{8}\b|\d+\.(?=\s*[^\W\d]))", " ", text)
     words = (" ".join(part.split()) for part in text.split(","))
-    return tuple(dict.fromkeys(word for word in words if _plain(word)))
+    return tuple(dict.fromkeys(word for word in words if _normalise(word)))
 
 
 def broken_word(caption_before: str, caption_after: str, words: Sequence[str]) -> str | None:
@@ -84,14 +84,14 @@ def broken_word(caption_before: str, caption_after: str, words: Sequence[str]) -
     Counts whole words, ignoring case; "-" and "_" count as spaces. Singular and plural are counted separately: "car" is
     broken when "a car" becomes "two cars", when it is removed, and when another car or cars are added.
     """
-    before, after = _plain(caption_before), _plain(caption_after)
+    before, after = _normalise(caption_before), _normalise(caption_after)
     for word in words:
-        if any(_count(form, before) != _count(form, after) for form in _forms(_plain(word))):
+        if any(_count(form, before) != _count(form, after) for form in _forms(_normalise(word))):
             return word
     return None
 
 
-def _plain(text: str) -> str:
+def _normalise(text: str) -> str:
     """Casefolded words separated by single spaces; everything but letters and digits is dropped."""
     return " ".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFC", text).casefold()))
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from ..edit import Edit
-from ..language.questions import plain
+from ..language.questions import clean_text
 from .task import broken_word
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
@@ -36,7 +36,7 @@ def spans(caption: str, max_words: int, keep: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def apart(caption: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def drop_overlapping(caption: str, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """The (type, keyword) pairs without those that overlap an earlier one in `caption`, in the caption's order."""
     placed: list[tuple[int, int, str, str]] = []
     named: set[str] = set()
@@ -62,7 +62,7 @@ def distinct(values: Sequence[str]) -> tuple[str, ...]:
 def allowed_values(values: Sequence[str], keyword: str, keep: Sequence[str]) -> tuple[str, ...]:
     """The user's values that would change something (not "night" for "at night") and contain no word of `keep`."""
     usable = []
-    for value in map(plain, values):
+    for value in map(clean_text, values):
         said = re.search(rf"(?<!\w){re.escape(value.casefold())}(?!\w)", keyword.casefold())
         names = [word for word in keep if broken_word("", value, (word,)) and broken_word(keyword, value, (word,))]
         if value and not said and not names:
@@ -77,7 +77,7 @@ def allowed_alternatives(found: Sequence[str], keyword: str, keep: Sequence[str]
     return distinct([v for v in usable if v and same not in v.casefold() and not broken_word(keyword, v, keep)])
 
 
-def fault(caption: str, edited: str, edits: Sequence[Edit], keep: Sequence[str]) -> str | None:
+def check_edited_caption(caption: str, edited: str, edits: Sequence[Edit], keep: Sequence[str]) -> str | None:
     """The reason why an edited caption cannot be used, or None if it can."""
     if (word := broken_word(caption, edited, keep)) is not None:
         return f"the edited caption changes {word!r}, which may not change"

@@ -20,7 +20,7 @@ from counterfactory.engine.language.grammar import (
     keywords_grammar,
     values_grammar,
 )
-from counterfactory.engine.tasks.words import allowed_alternatives, apart, fault, spans
+from counterfactory.engine.tasks.words import allowed_alternatives, check_edited_caption, drop_overlapping, spans
 
 TASK = "classify the animal"
 CAPTION = "a horse in front of a red barn in the rain."
@@ -123,7 +123,7 @@ def test_example_keywords_are_an_answer(types: tuple[str, ...]) -> None:
     assert keywords_grammar(types, spans(fields["Caption"], 4, keep), 8).allows(answer)
     pairs = llm.read_keywords(answer)
     assert {type_ for type_, _ in pairs} <= set(types)
-    assert apart(fields["Caption"], pairs) == pairs, "they stand in the caption's order and overlap nowhere"
+    assert drop_overlapping(fields["Caption"], pairs) == pairs, "they stand in the caption's order and overlap nowhere"
 
 
 @pytest.mark.parametrize("type_", ALL_TYPES)
@@ -148,7 +148,7 @@ def test_the_example_caption_is_rewritten_by_the_rules() -> None:
     pairs = [(old, new) for old, new in changes]
     assert edited_grammar(fields["Caption"], pairs).allows(answer)
     edits = [Edit("other", old, new) for old, new in pairs]
-    assert fault(fields["Caption"], llm.read_caption(answer), edits, (fields["Keep"],)) is None
+    assert check_edited_caption(fields["Caption"], llm.read_caption(answer), edits, (fields["Keep"],)) is None
 
 
 def test_typed_edits_are_asked_one_type_at_a_time() -> None:

@@ -22,7 +22,7 @@ from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.suite import read_metadata
-from counterfactory.engine.tasks.words import allowed_alternatives, apart, spans
+from counterfactory.engine.tasks.words import allowed_alternatives, drop_overlapping, spans
 
 TASK = "classify the vehicle in the image"
 PROFILES = Path(__file__).parents[2] / "engine" / "config" / "profiles"
@@ -68,7 +68,7 @@ def questions(model: GenaiLlm, captions: list[str], types: tuple[str, ...]) -> i
     pairs = [
         (caption, *pair)
         for caption, answer in zip(captions, ask(model, first, llm.read_keywords), strict=True)
-        for pair in apart(caption, llm.read_keywords(answer))[:2]
+        for pair in drop_overlapping(caption, llm.read_keywords(answer))[:2]
     ]
     assert len(pairs) >= len(captions) / 2
     second = [

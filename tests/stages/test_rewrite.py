@@ -18,14 +18,26 @@ from counterfactory.engine.edit import STREET_TYPES, Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.grammar import values_grammar
-from counterfactory.engine.language.questions import AnswerError, plain, read_alternatives, read_caption, read_keywords
+from counterfactory.engine.language.questions import (
+    AnswerError,
+    clean_text,
+    read_alternatives,
+    read_caption,
+    read_keywords,
+)
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite import RewriteSettings, SourceVariants, rewrite
 from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task, broken_word, builtin_task
-from counterfactory.engine.tasks.words import allowed_alternatives, allowed_values, apart, fault, spans
+from counterfactory.engine.tasks.words import (
+    allowed_alternatives,
+    allowed_values,
+    check_edited_caption,
+    drop_overlapping,
+    spans,
+)
 
 SETTINGS = RewriteSettings(
     STREET_TYPES, max_keywords=6, max_alternatives=4, max_words_keyword=3, max_chars_caption=400, verbatim=False
@@ -224,7 +236,10 @@ def test_no_answer_within_the_grammars_breaks_a_rule(name: str, data: st.DataObj
         for variant in result.variants:
             assert (
                 variant.dropped
-                or fault(variant.caption, variant.edited_caption, variant.edits, task.protected(src.label)) is None
+                or check_edited_caption(
+                    variant.caption, variant.edited_caption, variant.edits, task.protected(src.label)
+                )
+                is None
             )
             for edit in variant.edits:
                 assert edit.keyword in variant.caption
@@ -251,12 +266,12 @@ def test_spans(caption: str, most: int, keep: tuple[str, ...], expected: list[st
 
 def test_keywords_stand_apart() -> None:
     pairs = [("time", "at night"), ("other", "night"), ("colour", "red car"), ("colour", "red"), ("weather", "Red Car")]
-    assert apart("a red car at night", pairs) == [("colour", "red car"), ("time", "at night")]
-    assert apart("a red car, red walls", [("colour", "red car"), ("other", "red")]) == [
+    assert drop_overlapping("a red car at night", pairs) == [("colour", "red car"), ("time", "at night")]
+    assert drop_overlapping("a red car, red walls", [("colour", "red car"), ("other", "red")]) == [
         ("colour", "red car"),
         ("other", "red"),
     ]
-    assert apart("bored", [("colour", "red")]) == []
+    assert drop_overlapping("bored", [("colour", "red")]) == []
 
 
 def test_values_and_alternatives_that_may_be_used() -> None:
@@ -268,7 +283,7 @@ def test_values_and_alternatives_that_may_be_used() -> None:
 
 
 def test_prompts_carry_one_line_of_plain_text() -> None:
-    assert plain('a "red"\n\tcar\\bus \x00') == "a 'red' car/bus"
+    assert clean_text('a "red"\n\tcar\\bus \x00') == "a 'red' car/bus"
     for read, text in (
         (read_keywords, '[["a"]]'),
         (read_alternatives, "[1]"),
