@@ -29,7 +29,7 @@ from counterfactory.engine.estimate.peak import measure_peak
 from counterfactory.engine.journey import JourneySettings, Report
 from counterfactory.engine.models.library import Library
 from counterfactory.engine.pocket.world import SIZE
-from counterfactory.engine.report.album import Table
+from counterfactory.engine.report.table import Table
 from counterfactory.engine.tasks.task import builtin_task
 
 # DILLEMA, arXiv 2502.04378.

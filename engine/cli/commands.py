@@ -10,11 +10,10 @@ import json
 import shlex
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +23,7 @@ from ..config.profile import Profile, load_profile
 from ..errors import CounterfactoryError
 from ..judging.evaluate import evaluate_labels
 from ..judging.predictions import load_predictions, match
-from ..report.album import Seen, Table
-from ..report.folder import Text, write_report
+from ..report.table import Table
 from ..sources.source import Problem, Source, find_sources
 from ..stages.check import CheckSettings, verdict
 from ..stages.edges import edge_maps
@@ -242,6 +240,9 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
 
 def report(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory report`."""
+    from ..report.album import mark_answers
+    from ..report.folder import ReportText, write_report
+
     rows = read_metadata(args.suite)
     if not rows:
         raise CounterfactoryError(f"{args.suite} holds no variant to show")
@@ -258,7 +259,7 @@ def report(args: Namespace, terminal: Terminal) -> int:
         args.out or args.suite / "report",
         rows,
         args.suite,
-        Text(
+        ReportText(
             title="A counterfactual suite",
             subtitle=f"{names} sources, {len(rows)} variants, {accepted} accepted.",
             figures=(("sources", str(names)), ("variants accepted", f"{accepted} of {len(rows)}")),
@@ -267,7 +268,7 @@ def report(args: Namespace, terminal: Terminal) -> int:
         sources=sources,
         image=profile.image,
         edges=_edges_of(profile),
-        seen=_seen(rows, *answers),
+        answers=mark_answers(rows, *answers),
         limit=args.limit,
     )
     terminal.say(f"page           {files.page}")
@@ -296,13 +297,3 @@ def _edges_of(profile: Profile) -> Callable[[NDArray[np.uint8]], NDArray[np.uint
             ) from error
 
     return drawn
-
-
-def _seen(
-    rows: Sequence[Mapping[str, Any]], answers: Sequence[str], originals: Mapping[str, tuple[str, str]]
-) -> dict[str, Seen]:
-    seen = {name: Seen(answer, answer == label) for name, (label, answer) in originals.items()}
-    for row, answer in zip(rows, answers, strict=False):  # no answers at all without predictions
-        if answer:
-            seen[row["file_name"]] = Seen(answer, answer == row["label"])
-    return seen

@@ -25,8 +25,9 @@ from ..judging.evaluate import Evaluation, Score, evaluate_labels, evaluate_mask
 from ..pocket.judges import Classifier, Segmenter
 from ..pocket.render import render
 from ..pocket.world import CLASSES, Scene, sample_scene
-from ..report.album import Seen, Table
-from ..report.folder import Text, write_report
+from ..report.album import Answer, mark_answers
+from ..report.folder import ReportText, write_report
+from ..report.table import Table
 from ..sources.source import ImageSettings, Source, find_sources, load_mask, load_pixels
 from ..stages.edges import edge_maps
 from ..suite import Suite, read_metadata
@@ -42,11 +43,11 @@ Images = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Judged:
-    """The models under test on originals and variants; `seen` maps sources' names and variants' files to answers."""
+    """The models under test on originals and variants, and the classifier's answer to each picture (`mark_answers`)."""
 
     labels: Evaluation
     masks: Evaluation
-    seen: dict[str, Seen]
+    answers: dict[str, Answer]
 
 
 def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
@@ -74,7 +75,7 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
         sources=sources,
         image=profile.image,
         edges=partial(edge_maps, settings=profile.edges),
-        seen=judged.seen,
+        answers=judged.answers,
     )
     clock.append(time.monotonic())
     parts = dict(zip(("sources", "suite", "judging", "page"), np.diff(clock).tolist(), strict=True))
@@ -102,10 +103,10 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     )
 
 
-def _text(report: Report, judged: Judged, table: Table, variants: int) -> Text:
+def _text(report: Report, judged: Judged, table: Table, variants: int) -> ReportText:
     before, after = (side.score.value for side in (judged.labels.originals, judged.labels.variants))
     miou_before, miou_after = (side.score.value for side in (judged.masks.originals, judged.masks.variants))
-    return Text(
+    return ReportText(
         title="A counterfactual suite",
         subtitle=f"{report.sources} street scenes, {variants} variants each: the same layout and the same label "
         "under other weather, light and colours. In red: the model under test is wrong, or the variant was rejected.",
@@ -148,20 +149,17 @@ def judge(
     truths = np.stack([load_mask(source, originals.shape[1:3]) for source in sources])
     variants = np.stack([np.asarray(Image.open(suite / row["file_name"]).convert("RGB")) for row in rows])
     carried = np.stack([np.asarray(Image.open(suite / row["mask"])) for row in rows])
-    said, said_of_variants = classifier.predict(originals), classifier.predict(variants)
+    of_sources, of_variants = classifier.predict(originals), classifier.predict(variants)
 
-    pairs = {source.name: (str(source.label), answer) for source, answer in zip(sources, said, strict=True)}
-    seen = {name: Seen(answer, answer == label) for name, (label, answer) in pairs.items()}
-    for row, answer in zip(rows, said_of_variants, strict=True):
-        seen[row["file_name"]] = Seen(answer, answer == row["label"])
+    pairs = {source.name: (str(source.label), answer) for source, answer in zip(sources, of_sources, strict=True)}
     masks_of_originals = segmenter.predict(originals)
     counts = {s.name: _counts(t, m) for s, t, m in zip(sources, truths, masks_of_originals, strict=True)}
     return Judged(
-        labels=evaluate_labels(rows, said_of_variants, pairs),
+        labels=evaluate_labels(rows, of_variants, pairs),
         masks=evaluate_masks(
             rows, [_counts(t, m) for t, m in zip(carried, segmenter.predict(variants), strict=True)], counts, CLASSES
         ),
-        seen=seen,
+        answers=mark_answers(rows, of_variants, pairs),
     )
 
 

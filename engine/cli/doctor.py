@@ -22,7 +22,7 @@ from ..errors import CounterfactoryError
 from ..estimate.estimate import machine_memory
 from ..estimate.measured import machine
 from ..models.library import Library, every_plan
-from ..report.album import Table
+from ..report.table import Table
 from ..runtime.onnx_providers import NEEDS, PROVIDERS, find_library
 from ..runtime.opening import PlanState, engines_of, plan_state
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from ..report.album import Table
+from ..report.table import Table
 from .run_text import duration, figure
 
 if TYPE_CHECKING:

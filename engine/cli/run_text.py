@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..report.album import Table
+from ..report.table import Table
 
 if TYPE_CHECKING:
     from ..journey import Report

@@ -23,7 +23,7 @@ from rich.progress import Progress as Bars
 from rich.table import Table as Grid
 from rich.text import Text
 
-from ..report.album import Table
+from ..report.table import Table
 
 if TYPE_CHECKING:
     from ..journey import Progress

@@ -1,8 +1,8 @@
 """A file that dashboards follow while a run goes on: JSON lines, or Prometheus text where its name ends in `.prom`.
 
-A meter arrives every time that it changes; at most one record an interval is written. JSON lines are appended, one
-object a record. Prometheus text (exposition format 0.0.4) is one file replaced as a whole, as node_exporter's textfile
-collector wants it. What cannot be written is found before anything is spent; after that nothing here stops a run.
+A meter arrives every time that it changes; at most one record per interval is written. JSON lines are appended, one
+object per record. Prometheus text is one file, replaced as a whole. What cannot be written is found before anything is
+spent; after that nothing here stops a run.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ _PROMETHEUS = ".prom"
 class MetricsFile:
     """Writes a meter's counts to `path`.
 
-    `devices` are those held, by which hours are counted: on a CPU its cores, all of the machine's unless told. `energy`
+    `devices` are those held, by which hours are counted: on a CPU its cores, all of the machine's where None. `energy`
     is read with every record. Raises CounterfactoryError if `path` cannot be written.
     """
 
@@ -44,7 +44,7 @@ class MetricsFile:
         self._devices = devices if devices is not None else os.cpu_count() or 1
         self._next: float | None = None
         try:
-            self._try()
+            self._check_writable()
         except OSError as error:
             todo = "name a file in a folder that exists and can be written to"
             raise CounterfactoryError(f"metrics cannot be written to {path}: {_reason(error)}; {todo}") from error
@@ -62,7 +62,7 @@ class MetricsFile:
         record = as_record(meter, self._devices, energy_j, final)
         try:
             if self.path.suffix == _PROMETHEUS:
-                _replace(self.path, prometheus_text(record))
+                _write_prometheus(self.path, record)
             else:
                 _append(self.path, json.dumps(record, allow_nan=False) + "\n")
         except OSError as error:
@@ -71,10 +71,10 @@ class MetricsFile:
                 return self.problem
         return None
 
-    def _try(self) -> None:
+    def _check_writable(self) -> None:
         """Raise OSError where a record could not be written. Metrics of an earlier run do not stay under this one."""
         if self.path.suffix == _PROMETHEUS:
-            _replace(self.path, "")
+            _write_prometheus(self.path, None)
         else:
             _append(self.path, "")
 
@@ -102,94 +102,10 @@ def _rounded(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: round(value, 6) if isinstance(value, float) else value for name, value in fields.items()}
 
 
-@dataclass(frozen=True)
-class _Family:
-    """One metric of the exposition: its name without the prefix, its type, its sentence of help."""
+def _write_prometheus(path: Path, record: Mapping[str, Any] | None) -> None:
+    from .prometheus import write_prometheus  # imports an HTTP server, which most runs need not wait for
 
-    name: str
-    type: str
-    help: str
-
-
-# By field of a stage's or plan's record. Idle time is what the others leave of wall time, so it falls when a batch that
-# was under way is counted: a gauge, as a counter must never fall.
-_STAGE = {
-    "items": _Family("stage_items_total", "counter", "Items finished, those on record from earlier runs included."),
-    "made": _Family("stage_made_items_total", "counter", "Items that this run made."),
-    "total": _Family("stage_goal_items", "gauge", "Items that the stage will have when it is complete."),
-    "wall_s": _Family("stage_wall_seconds_total", "counter", "Wall time inside the stage."),
-    "load_s": _Family("stage_load_seconds_total", "counter", "Time of loading models."),
-    "busy_s": _Family("stage_busy_seconds_total", "counter", "Time inside models."),
-    "idle_s": _Family("stage_idle_seconds", "gauge", "Wall time that was neither loading nor busy."),
-    "items_per_s": _Family("stage_items_per_second", "gauge", "Items made per second of wall time so far."),
-    "calls": _Family("stage_batches_total", "counter", "Batches run."),
-    "rows": _Family("stage_rows_total", "counter", "Rows evaluated."),
-    "fill": _Family("stage_batch_fill_ratio", "gauge", "Rows over the capacity of the batches, 0 to 1."),
-    "prompt_tokens": _Family("stage_prompt_tokens_total", "counter", "Tokens into language models."),
-    "generated_tokens": _Family("stage_generated_tokens_total", "counter", "Tokens out of language models."),
-}
-_PLAN = {
-    "load_s": _Family("plan_load_seconds_total", "counter", "Time of loading the plan."),
-    "busy_s": _Family("plan_busy_seconds_total", "counter", "Time inside the plan."),
-    "calls": _Family("plan_batches_total", "counter", "Batches that the plan ran."),
-    "rows": _Family("plan_rows_total", "counter", "Rows that the plan evaluated."),
-    "fill": _Family("plan_batch_fill_ratio", "gauge", "Rows over the capacity of the plan's batches, 0 to 1."),
-}
-_RUN = {
-    "elapsed_s": _Family("elapsed_seconds", "gauge", "Time since the run began."),
-    "final": _Family("finished", "gauge", "1 when the run has ended, 0 before."),
-    "devices": _Family("devices", "gauge", "Devices held; on a CPU its cores."),
-    "device_hours": _Family("device_hours_total", "counter", "Devices held times wall time, in hours."),
-    "device_hours_per_1k": _Family("device_hours_per_1000_accepted", "gauge", "Hours held per 1,000 accepted."),
-    "peak_memory_bytes": _Family("peak_memory_bytes", "gauge", "The most memory that was ever resident."),
-    "energy_j": _Family("energy_joules_total", "counter", "Energy that the machine took since the run began."),
-}
-_VERDICTS = _Family("variants_total", "counter", "Variants by verdict.")
-
-_Sample = tuple[Mapping[str, str], float | int | None]
-
-
-def prometheus_text(record: Mapping[str, Any]) -> str:
-    """A record in Prometheus' text exposition format; what is not known (None) has no sample."""
-    return "".join(line + "\n" for family, samples in _families(record) for line in _lines(family, samples))
-
-
-def _families(record: Mapping[str, Any]) -> Iterator[tuple[_Family, list[_Sample]]]:
-    for field, family in _RUN.items():
-        yield family, [({}, record[field])]
-    yield _VERDICTS, [({"verdict": verdict}, record[verdict]) for verdict in ("accepted", "rejected")]
-    for field, family in _STAGE.items():
-        yield family, [({"stage": stage["stage"]}, stage[field]) for stage in record["stages"]]
-    for field, family in _PLAN.items():
-        yield family, [({"stage": plan["stage"], "plan": plan["plan"]}, plan[field]) for plan in record["plans"]]
-
-
-def _lines(family: _Family, samples: Iterable[_Sample]) -> Iterator[str]:
-    known = [(labels, value) for labels, value in samples if value is not None]
-    if not known:
-        return
-    name = f"counterfactory_{family.name}"
-    yield f"# HELP {name} {family.help}"
-    yield f"# TYPE {name} {family.type}"
-    for labels, value in known:
-        inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
-        yield f"{name}{{{inside}}} {value + 0}" if inside else f"{name} {value + 0}"  # + 0: True is 1
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def _replace(path: Path, text: str) -> None:
-    """Put `text` in the place of the file, whole. Not synced: a record is worth a second, waiting for a disk is not."""
-    aside = path.with_name(f"{path.name}.{os.getpid()}.tmp")  # a name that the collector does not read
-    try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            aside.unlink()
-        raise
+    write_prometheus(path, record)
 
 
 def _append(path: Path, line: str) -> None:

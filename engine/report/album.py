@@ -1,6 +1,6 @@
 """The album: what a person is shown of a suite, ready for the contact sheet and for the page.
 
-The suite's rows (as `read_metadata` gives them) and the sources' pictures arrive; strips leave, one a source, each
+The suite's rows (as `read_metadata` gives them) and the sources' pictures arrive; strips leave, one per source, each
 with its variants in order. Pictures of sources and their edge maps are written beside the page, as the models saw
 them. What each model under test said of a picture may be added; nothing here judges.
 """
@@ -23,10 +23,10 @@ SOURCE_SUFFIX, EDGES_SUFFIX = ".png", ".edges.png"
 
 
 @dataclass(frozen=True)
-class Seen:
+class Answer:
     """What the model under test answered to a picture, and whether that was right."""
 
-    answer: str
+    text: str
     right: bool
 
 
@@ -39,7 +39,7 @@ class Frame:
     caption: str
     accepted: bool
     reason: str
-    seen: Seen | None = None
+    answer: Answer | None = None
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -57,23 +57,7 @@ class Strip:
     image: Path | None
     edges: Path | None
     frames: tuple[Frame, ...]
-    seen: Seen | None = None
-
-
-@dataclass(frozen=True)
-class Table:
-    """A small table of words; every row has one cell a column, and the first column names the row."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.columns):
-                raise ValueError(
-                    f"table {self.title!r} has {len(self.columns)} columns, got a row of {len(row)}: {row}"
-                )
+    answer: Answer | None = None
 
 
 def picture_paths(name: str, folder: Path) -> tuple[Path, Path]:
@@ -90,18 +74,33 @@ def write_pictures(name: str, pixels: NDArray[np.uint8], edges: NDArray[np.uint8
     Image.fromarray(edges).save(outline)
 
 
-def strips(
+def mark_answers(
+    rows: Sequence[Mapping[str, Any]], predicted: Sequence[str], originals: Mapping[str, tuple[str, str]]
+) -> dict[str, Answer]:
+    """What a classifier answered, by variants' `file_name` and sources' names, as `group_by_source` takes it.
+
+    `predicted[i]` is the answer to row i's picture ("" for none; fewer answers than rows are the first rows'),
+    `originals` maps a source's name to (label, answer).
+    """
+    answers = {name: Answer(answer, answer == label) for name, (label, answer) in originals.items()}
+    for row, answer in zip(rows, predicted, strict=False):
+        if answer:
+            answers[row["file_name"]] = Answer(answer, answer == row["label"])
+    return answers
+
+
+def group_by_source(
     rows: Sequence[Mapping[str, Any]],
     suite: Path,
     pictures: Path,
-    seen: Mapping[str, Seen] | None = None,
+    answers: Mapping[str, Answer] | None = None,
 ) -> list[Strip]:
-    """Group a suite's rows by source.
+    """A strip per source of a suite, in the rows' order.
 
-    `rows` are the suite's metadata, `suite` its folder, `pictures` where `write_pictures` put the sources'. `seen`
+    `rows` are the suite's metadata, `suite` its folder, `pictures` where `write_pictures` put the sources'. `answers`
     maps a variant's `file_name`, or a source's name, to what the model under test said of it.
     """
-    seen = seen or {}
+    answers = answers or {}
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         grouped.setdefault(row["source"], []).append(row)
@@ -115,25 +114,25 @@ def strips(
                 caption=group[0]["caption"],
                 image=picture if picture.is_file() else None,
                 edges=outline if outline.is_file() else None,
-                frames=tuple(_frame(row, suite, seen) for row in sorted(group, key=lambda row: row["variant"])),
-                seen=seen.get(name),
+                frames=tuple(_frame(row, suite, answers) for row in sorted(group, key=lambda row: row["variant"])),
+                answer=answers.get(name),
             )
         )
     return album
 
 
-def _frame(row: Mapping[str, Any], suite: Path, seen: Mapping[str, Seen]) -> Frame:
+def _frame(row: Mapping[str, Any], suite: Path, answers: Mapping[str, Answer]) -> Frame:
     return Frame(
         image=suite / row["file_name"],
         edits=tuple(Edit(edit["type"], edit["keyword"], edit["alternative"]) for edit in row["edits"]),
         caption=row["edited_caption"],
         accepted=row["verdict"] == "accepted",
         reason=row["reason"] or "",
-        seen=seen.get(row["file_name"]),
+        answer=answers.get(row["file_name"]),
     )
 
 
-def spread(album: Sequence[Strip], count: int) -> list[Strip]:
+def pick_evenly(album: Sequence[Strip], count: int) -> list[Strip]:
     """At most `count` strips, evenly from the whole album, first and last included."""
     if len(album) <= count:
         return list(album)

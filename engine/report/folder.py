@@ -15,15 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..sources.source import ImageSettings, Source, load_pixels
-from .album import Seen, Table, spread, strips, write_pictures
+from .album import Answer, group_by_source, pick_evenly, write_pictures
 from .page import write_page
 from .sheet import write_sheet
+from .table import Table
 
 SHEET_ROWS = 8
 
 
 @dataclass(frozen=True)
-class Text:
+class ReportText:
     """What a report says beside its pictures."""
 
     title: str
@@ -45,30 +46,30 @@ def write_report(
     folder: Path,
     rows: Sequence[Mapping[str, Any]],
     suite: Path,
-    text: Text,
+    text: ReportText,
     *,
     sources: Sequence[Source] = (),
     image: ImageSettings,
     edges: Callable[[NDArray[np.uint8]], NDArray[np.uint8]],
-    seen: Mapping[str, Seen] | None = None,
+    answers: Mapping[str, Answer] | None = None,
     limit: int = 200,
 ) -> ReportFiles:
     """Write the report of a suite into `folder`: at most `limit` sources on the page, `SHEET_ROWS` on the sheet.
 
     `rows` are the suite's metadata; `sources` those whose pictures are to be shown as the models saw them, by `image`
-    and by `edges`, which takes uint8 [B, H, W, 3] to uint8 [B, H, W]; `seen` as in `album.strips`. Raises
+    and by `edges`, which takes uint8 [B, H, W, 3] to uint8 [B, H, W]; `answers` as in `group_by_source`. Raises
     CounterfactoryError for sources that changed since.
     """
     files = ReportFiles(folder / "index.html", folder / "contact_sheet.png")
     pictures = folder / "pictures"
-    album = spread(strips(rows, suite, pictures, seen), limit)
+    album = pick_evenly(group_by_source(rows, suite, pictures, answers), limit)
     shown = {strip.name for strip in album}
     for source in sources:
         if source.name in shown:
             pixels = load_pixels(source, image.short_side, image.multiple, image.max_long_side)
             write_pictures(source.name, pixels, edges(pixels[None])[0], pictures)
-    album = spread(strips(rows, suite, pictures, seen), limit)
-    write_sheet(spread(album, SHEET_ROWS), files.sheet, text.title, text.subtitle)
+    album = pick_evenly(group_by_source(rows, suite, pictures, answers), limit)
+    write_sheet(pick_evenly(album, SHEET_ROWS), files.sheet, text.title, text.subtitle)
     write_page(
         album,
         files.page,

@@ -1,6 +1,6 @@
 """The contact sheet: one PNG that shows what a suite is.
 
-Strips arrive; a picture leaves with one row a source: the source, its edges, its variants, and below each variant the
+Strips arrive; a picture leaves with one row per source: the source, its edges, its variants, and below each variant the
 words that were changed. Rejected variants are framed in red and say why; a model's wrong answers are named. The sheet
 is for eyes only: pictures are enlarged and nothing can be read back from it.
 """
@@ -27,7 +27,7 @@ _INK: Colour = (24, 27, 33)
 _GREY: Colour = (118, 124, 136)
 _RED: Colour = (200, 30, 45)
 _BLANK: Colour = (243, 244, 247)
-# One hue a type of edit; page.html uses the same.
+# One hue per type of edit; page.html uses the same.
 HUES: dict[str, Colour] = {
     "weather": (37, 99, 235),
     "time": (202, 108, 4),
@@ -63,21 +63,21 @@ def draw_sheet(album: Sequence[Strip], title: str, subtitle: str) -> Image.Image
 
 def _draw_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, strip: Strip, top: int) -> None:
     left = MARGIN
-    _place(sheet, strip.image, left, top)
+    _paste_picture(sheet, strip.image, left, top)
     below = top + CELL + _BELOW
-    pen.text((left, below), _clipped(strip.label or strip.name, 24, CELL), _INK, _font(24))
+    pen.text((left, below), _shorten(strip.label or strip.name, 24, CELL), _INK, _font(24))
     if strip.label:
-        pen.text((left, below + _LINE), _clipped(strip.name, 19, CELL), _GREY, _font(19))
+        pen.text((left, below + _LINE), _shorten(strip.name, 19, CELL), _GREY, _font(19))
     left += CELL + GAP
-    _place(sheet, strip.edges, left, top)
+    _paste_picture(sheet, strip.edges, left, top)
     pen.text((left, below), "edges", _GREY, _font(22))
     for frame in strip.frames:
         left += CELL + GAP
-        _place(sheet, frame.image, left, top)
+        _paste_picture(sheet, frame.image, left, top)
         if not frame.accepted:
             pen.rounded_rectangle((left - 3, top - 3, left + CELL + 2, top + CELL + 2), 12, outline=_RED, width=5)
         for i, (text, target, colour) in enumerate(_notes(frame)[:_MAX_LINES]):
-            _note(pen, (left, below + i * _LINE), text, target, colour)
+            _draw_note(pen, (left, below + i * _LINE), text, target, colour)
 
 
 def _notes(frame: Frame) -> list[tuple[str, str | None, Colour]]:
@@ -86,20 +86,20 @@ def _notes(frame: Frame) -> list[tuple[str, str | None, Colour]]:
     if not frame.accepted:
         notes.append((f"rejected: {frame.reason}", None, _RED))
     notes += [(e.keyword, e.alternative, HUES.get(e.type, HUES["other"])) for e in frame.edits]
-    if frame.seen and not frame.seen.right:
-        notes.append((f"model says: {frame.seen.answer}", None, _RED))
+    if frame.answer and not frame.answer.right:
+        notes.append((f"model says: {frame.answer.text}", None, _RED))
     return notes
 
 
-def _note(pen: ImageDraw.ImageDraw, at: tuple[int, int], text: str, target: str | None, colour: Colour) -> None:
+def _draw_note(pen: ImageDraw.ImageDraw, at: tuple[int, int], text: str, target: str | None, colour: Colour) -> None:
     x, y = at
     if target is None:
-        pen.text((x, y), _clipped(text, 20, CELL), colour, _font(20))
+        pen.text((x, y), _shorten(text, 20, CELL), colour, _font(20))
         return
-    text, target = _latin(_without_shared_end(text, target)), _latin(target)
+    text, target = _latin(_drop_shared_end(text, target)), _latin(target)
     room = CELL - _DOT - _ARROW
     size = next((s for s in (22, 20, 18, 16) if _font(s).getlength(text) + _font(s).getlength(target) <= room), 18)
-    text = _clipped(text, size, max(room // 2, room - round(_font(size).getlength(target))))
+    text = _shorten(text, size, max(room // 2, room - round(_font(size).getlength(target))))
     middle = y + 13
     pen.ellipse((x, middle - 5, x + 9, middle + 4), colour)
     pen.text((x + _DOT, middle), text, _GREY, _font(size), anchor="lm")
@@ -107,10 +107,10 @@ def _note(pen: ImageDraw.ImageDraw, at: tuple[int, int], text: str, target: str 
     # The font that comes with Pillow has no arrow.
     pen.line((tip - 17, middle, tip, middle), _GREY, 2)
     pen.line((tip - 6, middle - 5, tip, middle, tip - 6, middle + 5), _GREY, 2)
-    pen.text((tip + 8, middle), _clipped(target, size, x + CELL - tip - 8), _INK, _font(size), anchor="lm")
+    pen.text((tip + 8, middle), _shorten(target, size, x + CELL - tip - 8), _INK, _font(size), anchor="lm")
 
 
-def _without_shared_end(text: str, target: str) -> str:
+def _drop_shared_end(text: str, target: str) -> str:
     """ "brick buildings" beside "glass buildings" is just "brick"."""
     mine, other = text.split(), target.split()
     while len(mine) > 1 and len(other) > 1 and mine[-1] == other[-1]:
@@ -119,7 +119,7 @@ def _without_shared_end(text: str, target: str) -> str:
     return " ".join(mine)
 
 
-def _place(sheet: Image.Image, path: Path | None, left: int, top: int) -> None:
+def _paste_picture(sheet: Image.Image, path: Path | None, left: int, top: int) -> None:
     """Paste a picture, enlarged to fit a cell and centred; an empty cell where there is none."""
     cell = Image.new("RGB", (CELL, CELL), _BLANK)
     if path is not None:
@@ -146,7 +146,7 @@ def _latin(text: str) -> str:
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode() or "?"
 
 
-def _clipped(text: str, size: int, width: int) -> str:
+def _shorten(text: str, size: int, width: int) -> str:
     """Text cut to a width in pixels."""
     text, font = _latin(text), _font(size)
     if font.getlength(text) <= width:

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from counterfactory.engine.cli.terminal import Terminal
-from counterfactory.engine.report.album import Table
+from counterfactory.engine.report.table import Table
 
 
 class Clock:

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.energy import EnergyMeter
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.meter.metrics_file import MetricsFile, as_record, prometheus_text
+from counterfactory.engine.meter.metrics_file import MetricsFile, as_record
+from counterfactory.engine.meter.prometheus import prometheus_text
 
 Labels = frozenset[tuple[str, str]]
 
@@ -56,14 +57,14 @@ def parse(text: str) -> dict[str, Family]:
     helped = name = ""
     for line in text.split("\n")[:-1]:
         if line.startswith("# HELP "):
-            helped, told = line[7:].split(" ", 1)
+            helped, problem = line[7:].split(" ", 1)
         elif line.startswith("# TYPE "):
             name, kind = line[7:].split(" ")
             assert name == helped
             assert name not in families
             assert kind in ("counter", "gauge")
             assert (kind == "counter") == name.endswith("_total")
-            families[name] = Family(kind, told)
+            families[name] = Family(kind, problem)
         else:
             match = _SAMPLE.fullmatch(line)
             assert match, line
@@ -310,11 +311,11 @@ def test_a_folder_that_goes_away_is_told_once_and_never_stops_the_run(tmp_path: 
     assert metrics.write(meter, final=True) is None
     assert metrics.problem is None
     shutil.rmtree(path.parent)
-    told = metrics.write(meter, final=True)
-    assert told is not None
-    assert str(path) in told
+    problem = metrics.write(meter, final=True)
+    assert problem is not None
+    assert str(path) in problem
     assert metrics.write(meter, final=True) is None
-    assert metrics.problem == told
+    assert metrics.problem == problem
     path.parent.mkdir()
     metrics.write(meter, final=True)
     assert path.stat().st_size > 0
@@ -338,8 +339,8 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path) -> None:
     metrics.write(meter)
     whole = path.stat().st_size
     with files_end_at(whole + 100):
-        told = metrics.write(meter, final=True)
-    assert told is not None
+        problem = metrics.write(meter, final=True)
+    assert problem is not None
     assert path.stat().st_size == whole
     metrics.write(meter, final=True)
     assert [record["final"] for record in lines(path)] == [False, True]
@@ -352,8 +353,8 @@ def test_a_full_disk_leaves_the_record_before(tmp_path: Path) -> None:
     metrics.write(meter)
     before = path.read_text()
     with files_end_at(100):
-        told = metrics.write(meter, final=True)
-    assert told is not None
+        problem = metrics.write(meter, final=True)
+    assert problem is not None
     assert path.read_text() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.prom"]
 
@@ -361,6 +362,6 @@ def test_a_full_disk_leaves_the_record_before(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full: a device that is always full goes unchecked")
 def test_a_device_that_is_full() -> None:
     metrics = MetricsFile(Path("/dev/full"))
-    told = metrics.write(a_run()[0])
-    assert told is not None
-    assert "no space" in told
+    problem = metrics.write(a_run()[0])
+    assert problem is not None
+    assert "no space" in problem

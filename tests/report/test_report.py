@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote, unquote_to_bytes, urlparse
 
 import numpy as np
 import pytest
@@ -16,17 +17,18 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
-from counterfactory.engine.report.album import Frame, Seen, Strip, Table, spread, strips
-from counterfactory.engine.report.folder import Text, write_report
+from counterfactory.engine.report.album import Answer, Frame, Strip, group_by_source, pick_evenly
+from counterfactory.engine.report.folder import ReportText, write_report
 from counterfactory.engine.report.page import write_page
 from counterfactory.engine.report.sheet import CELL, HUES, PAPER, draw_sheet
+from counterfactory.engine.report.table import Table
 from counterfactory.engine.sources.source import ImageSettings, find_sources
 from counterfactory.engine.suite import read_metadata
 from counterfactory.kernels.edges import EdgeSettings, canny_edges
 
 OUTLINES = partial(canny_edges, settings=EdgeSettings())
 IMAGE = ImageSettings(short_side=128, multiple=16, max_long_side=256)
-HOSTILE = '<script>alert("x")</script> & \' "quoted" {{strips}} }} 雨'
+HOSTILE = '</script><script>alert("x")</script> & \' "quoted" {{ 7 * 7 }} {% raw %} {# no #} --> 雨'
 
 
 class Reader(HTMLParser):
@@ -81,7 +83,7 @@ def grey(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_report_of_a_suite_links_files_that_exist(made_suite: MadeSuite, tmp_path: Path) -> None:
     sources, _ = find_sources(made_suite.street.root)
     rows = read_metadata(made_suite.path)
-    text = Text(title="Title", subtitle="Subtitle", figures=(("cost", "1.5"),))
+    text = ReportText(title="Title", subtitle="Subtitle", figures=(("cost", "1.5"),))
     folder = tmp_path / "elsewhere" / "report"
     files = write_report(folder, rows, made_suite.path, text, sources=sources, image=IMAGE, edges=OUTLINES)
     page = Reader(files.page.read_text(encoding="utf-8"))
@@ -97,7 +99,7 @@ def test_report_of_a_suite_links_files_that_exist(made_suite: MadeSuite, tmp_pat
 
 def test_page_asks_nothing_of_the_network(made_suite: MadeSuite, tmp_path: Path) -> None:
     rows = read_metadata(made_suite.path)
-    write_report(tmp_path / "report", rows, made_suite.path, Text("t", "s"), image=IMAGE, edges=OUTLINES)
+    write_report(tmp_path / "report", rows, made_suite.path, ReportText("t", "s"), image=IMAGE, edges=OUTLINES)
     page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     assert "http:" not in page
     assert "https:" not in page
@@ -113,7 +115,7 @@ def test_report_without_sources_keeps_their_pictures(made_suite: MadeSuite, tmp_
             tmp_path / "report",
             rows,
             made_suite.path,
-            Text("t", "s"),
+            ReportText("t", "s"),
             sources=given_sources,
             image=IMAGE,
             edges=OUTLINES,
@@ -124,12 +126,33 @@ def test_report_without_sources_keeps_their_pictures(made_suite: MadeSuite, tmp_
 
 def test_limit_shows_first_and_last(made_suite: MadeSuite, tmp_path: Path) -> None:
     rows = read_metadata(made_suite.path)
-    files = write_report(tmp_path / "r", rows, made_suite.path, Text("t", "s"), image=IMAGE, edges=OUTLINES, limit=2)
+    files = write_report(
+        tmp_path / "r", rows, made_suite.path, ReportText("t", "s"), image=IMAGE, edges=OUTLINES, limit=2
+    )
     page = Reader(files.page.read_text(encoding="utf-8"))
     assert len(page.all("section")) == 2
     assert len(page.all("figure")) == 4
     for name in (rows[0]["source"], rows[-1]["source"]):
         assert name in page.text
+
+
+@pytest.mark.parametrize(
+    "name", ["<script>alert(1)<", "'\" onerror='x", "javascript:x", "{{ 7 * 7 }}&amp;%41?#", "雨\udcff"]
+)
+def test_any_file_name_is_a_link_to_that_file(name: str, tmp_path: Path) -> None:
+    image = tmp_path / "pictures" / name / "a.png"
+    image.parent.mkdir(parents=True)
+    Image.new("L", (8, 8)).save(image)
+    write_page([strip(frame(image), image=image, edges=image)], tmp_path / "p.html", title="t", subtitle="s")
+    page = Reader((tmp_path / "p.html").read_text(encoding="utf-8"))
+    assert len(page.all("img")) == 3
+    for tag, link in [("img", "src"), ("a", "href")]:
+        for attributes in page.all(tag):
+            path = str(attributes[link])
+            assert not urlparse(path).scheme
+            assert (tmp_path / os.fsdecode(unquote_to_bytes(path))).samefile(image)
+            assert not {key for key in attributes if key.startswith("on")}
+    assert len(page.all("script")) == 1
 
 
 def test_words_from_outside_are_escaped(picture: Path, tmp_path: Path) -> None:
@@ -139,9 +162,9 @@ def test_words_from_outside_are_escaped(picture: Path, tmp_path: Path) -> None:
         caption=HOSTILE,
         accepted=False,
         reason=HOSTILE,
-        seen=Seen(HOSTILE, False),
+        answer=Answer(HOSTILE, False),
     )
-    album = [strip(hostile, name=HOSTILE, label=HOSTILE, caption=HOSTILE, seen=Seen(HOSTILE, True))]
+    album = [strip(hostile, name=HOSTILE, label=HOSTILE, caption=HOSTILE, answer=Answer(HOSTILE, True))]
     table = Table(HOSTILE, (HOSTILE,), ((HOSTILE,),))
     path = tmp_path / "page.html"
     write_page(
@@ -165,7 +188,7 @@ def test_filters_offer_what_differs(picture: Path, tmp_path: Path) -> None:
     night = frame(picture, edits=(Edit("time", "day", "night"),))
     assert choices(frame(picture), night) == {("type", "weather"), ("type", "time")}
     assert ("verdict", "rejected") in choices(frame(picture), frame(picture, accepted=False))
-    assert ("answer", "wrong") in choices(frame(picture, seen=Seen("car", False)))
+    assert ("answer", "wrong") in choices(frame(picture, answer=Answer("car", False)))
 
 
 def test_sheet_has_a_cell_for_every_picture(picture: Path) -> None:
@@ -183,8 +206,8 @@ def test_sheet_marks_rejected_and_wrong(picture: Path) -> None:
         return int(((sheet[..., 0] > 180) & (sheet[..., 1] < 60) & (sheet[..., 2] < 80)).sum())
 
     assert red(frame(picture)) == 0
-    assert red(frame(picture, seen=Seen("bus", True))) == 0
-    assert red(frame(picture, seen=Seen("car", False))) > 50
+    assert red(frame(picture, answer=Answer("bus", True))) == 0
+    assert red(frame(picture, answer=Answer("car", False))) > 50
     assert red(frame(picture, accepted=False, reason="unlike its caption")) > 4 * CELL
 
 
@@ -203,7 +226,7 @@ def test_sheet_needs_a_source() -> None:
 @settings(max_examples=30)
 @given(st.text(max_size=300), st.text(max_size=300))
 def test_sheet_takes_any_words(grey: Path, keyword: str, alternative: str) -> None:
-    worded = frame(grey, edits=(Edit("weather", keyword, alternative),), seen=Seen(alternative, False))
+    worded = frame(grey, edits=(Edit("weather", keyword, alternative),), answer=Answer(alternative, False))
     sheet = draw_sheet([strip(worded, name=keyword, label=alternative)], keyword, alternative)
     assert sheet.width == draw_sheet([strip(frame(grey))], "", "").width
 
@@ -213,9 +236,9 @@ def test_every_edit_type_has_a_hue() -> None:
 
 
 @given(st.integers(1, 60), st.integers(2, 20))
-def test_spread_is_even_and_in_order(length: int, count: int) -> None:
+def test_strips_are_picked_evenly_and_in_order(length: int, count: int) -> None:
     album = [strip(name=str(i)) for i in range(length)]
-    chosen = [int(s.name) for s in spread(album, count)]
+    chosen = [int(s.name) for s in pick_evenly(album, count)]
     assert len(chosen) == min(length, count)
     assert chosen == sorted(set(chosen))
     assert (chosen[0], chosen[-1]) == (0, length - 1)
@@ -223,13 +246,13 @@ def test_spread_is_even_and_in_order(length: int, count: int) -> None:
 
 def test_strips_keep_the_suite_s_order(made_suite: MadeSuite, tmp_path: Path) -> None:
     rows = read_metadata(made_suite.path)
-    seen = {rows[0]["file_name"]: Seen("car", False)}
-    album = strips(list(reversed(rows)), made_suite.path, tmp_path, seen)
+    answers = {rows[0]["file_name"]: Answer("car", False)}
+    album = group_by_source(list(reversed(rows)), made_suite.path, tmp_path, answers)
     assert sorted(s.name for s in album) == list(made_suite.street.names)
     for made in album:
         assert [f.image.parent.name for f in made.frames] == [made.name.split("/")[1]] * 2
     frames = {f.image: f for s in album for f in s.frames}
-    assert frames[made_suite.path / rows[0]["file_name"]].seen == Seen("car", False)
+    assert frames[made_suite.path / rows[0]["file_name"]].answer == Answer("car", False)
     assert sum(not f.accepted for f in frames.values()) == 1
 
 

@@ -1,0 +1,21 @@
+"""A small table of words, for the terminal and for the page alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Table:
+    """Every row has one cell per column, and the first column names the row. Raises ValueError otherwise."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"table {self.title!r} has {len(self.columns)} columns, got a row of {len(row)}: {row}"
+                )
