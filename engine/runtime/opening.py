@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 from ..errors import CounterfactoryError
 from ..keys import file_digest
 from .openvino import open_session, resolve_precision
-from .plans import Shapes, Wanted, faults, onnx_digest, read_key, read_shapes
+from .plans import PlanRequirements, Shapes, find_mismatches, onnx_digest, read_key, read_shapes
 from .session import Backend, RuntimeSettings, Session
 
 T = TypeVar("T")
@@ -103,13 +103,13 @@ def plan_state(folder: Path, plan: str, backend: Backend) -> tuple[PlanState, st
     if backend != "tensorrt":
         return "found", ""
     try:
-        found = faults(file, read_key(file), _wanted(folder, plan), content=False)
+        found = find_mismatches(file, read_key(file), _wanted(folder, plan), content=False)
     except CounterfactoryError as error:
         return "stale", str(error)
     return ("stale", "; ".join(found)) if found else ("found", "")
 
 
-def _wanted(folder: Path, plan: str) -> Wanted:
+def _wanted(folder: Path, plan: str) -> PlanRequirements:
     """What a plan should be of and for, as far as this box can tell."""
     from . import cuda, trt_library
 
@@ -118,7 +118,7 @@ def _wanted(folder: Path, plan: str) -> Wanted:
         library = trt_library.library_name(trt_library.load_library())
     with suppress(CounterfactoryError):
         device = cuda.capability(cuda.load_runtime())
-    return Wanted(onnx_sha256=_exported(folder, plan), library=library, device=device)
+    return PlanRequirements(onnx_sha256=_exported(folder, plan), library=library, device=device)
 
 
 def _exported(folder: Path, plan: str) -> str | None:

@@ -70,7 +70,7 @@ class PlanKey:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class PlanRequirements:
     """What a plan must have been made of and for; None asks nothing."""
 
     onnx_sha256: str | None = None
@@ -118,7 +118,7 @@ def read_key(plan: Path) -> PlanKey:
     return key
 
 
-def faults(plan: Path, key: PlanKey, wanted: Wanted, *, content: bool = True) -> list[str]:
+def find_mismatches(plan: Path, key: PlanKey, wanted: PlanRequirements, *, content: bool = True) -> list[str]:
     """Why a plan does not serve, a reason each; none when it does.
 
     `content` hashes the plan itself, a second or so for every two gigabytes.
@@ -137,10 +137,10 @@ def faults(plan: Path, key: PlanKey, wanted: Wanted, *, content: bool = True) ->
     return found
 
 
-def require_fresh(plan: Path, wanted: Wanted) -> PlanKey:
+def require_fresh(plan: Path, wanted: PlanRequirements) -> PlanKey:
     """The key of a plan that serves. Raises CounterfactoryError with every reason when it is missing or stale."""
     key = read_key(plan)
-    found = faults(plan, key, wanted)
+    found = find_mismatches(plan, key, wanted)
     if found:
         raise CounterfactoryError(f"plan {plan} is stale: {'; '.join(found)}; {REBUILD}")
     return key

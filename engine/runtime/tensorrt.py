@@ -23,7 +23,7 @@ from ..files.writing import write_whole
 from . import cuda
 from .cuda import Buffer, Cuda
 from .places import DeviceArray, Place
-from .plans import REBUILD, Wanted, read_key, require_fresh
+from .plans import REBUILD, PlanRequirements, read_key, require_fresh
 from .session import Port, Signature
 from .trt_library import last_heard, library_name, listen, load_library
 
@@ -156,7 +156,7 @@ def open_session(
     made_by = read_key(path).library
     library = load_library(made_by.partition(" ")[0])
     runtime = cuda.load_runtime()
-    wanted = Wanted(onnx_sha256, None, library_name(library), cuda.capability(runtime))
+    wanted = PlanRequirements(onnx_sha256, None, library_name(library), cuda.capability(runtime))
     require_fresh(path, wanted)
     log = listen(library)
     loader = library.Runtime(log)

@@ -18,9 +18,9 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.onnx_header import read_ports
 from counterfactory.engine.runtime.plans import (
     PlanKey,
+    PlanRequirements,
     Shapes,
-    Wanted,
-    faults,
+    find_mismatches,
     key_path,
     onnx_digest,
     read_key,
@@ -39,7 +39,7 @@ KEY = PlanKey(
     plan_sha256=sha256(b"plan").hexdigest(),
     seconds=1.5,
 )
-WANTED = Wanted(KEY.onnx_sha256, KEY.shapes, KEY.library, KEY.device)
+WANTED = PlanRequirements(KEY.onnx_sha256, KEY.shapes, KEY.library, KEY.device)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_key_is_read_as_it_was_written(plan: Path) -> None:
 
 def test_a_plan_that_serves_is_taken(plan: Path) -> None:
     assert require_fresh(plan, WANTED) == KEY
-    assert require_fresh(plan, Wanted()) == KEY
+    assert require_fresh(plan, PlanRequirements()) == KEY
 
 
 @pytest.mark.parametrize(
@@ -72,17 +72,19 @@ def test_a_plan_that_serves_is_taken(plan: Path) -> None:
         (replace(WANTED, shapes={"y": DYNAMIC}), "shapes of x are .* wanted none; its shapes of y are none"),
     ],
 )
-def test_a_stale_plan_is_refused_with_the_reason_and_the_remedy(plan: Path, wanted: Wanted, says: str) -> None:
+def test_a_stale_plan_is_refused_with_the_reason_and_the_remedy(
+    plan: Path, wanted: PlanRequirements, says: str
+) -> None:
     with pytest.raises(CounterfactoryError, match=f"denoiser.plan is stale: .*{says}.*build it again"):
         require_fresh(plan, wanted)
 
 
 def test_every_reason_is_given_at_once(plan: Path) -> None:
     plan.write_bytes(b"plan!")
-    found = faults(plan, KEY, Wanted("b" * 64, {"x": Shapes.static(1)}, "tensorrt 11.0", "SM89"))
+    found = find_mismatches(plan, KEY, PlanRequirements("b" * 64, {"x": Shapes.static(1)}, "tensorrt 11.0", "SM89"))
     assert len(found) == 5
     # What a doctor asks of many large plans: everything but their bytes.
-    assert len(faults(plan, KEY, Wanted(device="SM89"), content=False)) == 1
+    assert len(find_mismatches(plan, KEY, PlanRequirements(device="SM89"), content=False)) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"pla", b"plbn", b"plan and more"])
