@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..files.writing import TEMPORARY_SUFFIX, explain_os_errors
-from .sql import in_chunks, told_of_sqlite
+from .sql import explain_sqlite_errors, in_chunks
 
 _TABLES = """
 PRAGMA journal_mode = OFF;
@@ -41,7 +41,7 @@ class Draft:
         self._scores: set[str] = set()
         with explain_os_errors(self._path):
             self._path.unlink(missing_ok=True)
-        with told_of_sqlite(self._path):
+        with explain_sqlite_errors(self._path):
             self._db = sqlite3.connect(self._path, isolation_level=None)
             try:
                 self._db.executescript(_TABLES)
@@ -51,7 +51,7 @@ class Draft:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Takes a row of what JSON can hold. Raises ValueError when another row names the same file."""
-        with told_of_sqlite(self._path):
+        with explain_sqlite_errors(self._path):
             try:
                 self._db.execute("INSERT INTO files VALUES (?)", [row["file_name"]])
             except sqlite3.IntegrityError as error:
@@ -73,19 +73,19 @@ class Draft:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The rows by (source, variant, file_name), text by code points."""
-        with told_of_sqlite(self._path):
+        with explain_sqlite_errors(self._path):
             for (row,) in self._db.execute("SELECT row FROM rows ORDER BY source, variant, file_name"):
                 yield json.loads(row)
 
     def files(self) -> Iterator[str]:
         """Every image and mask that a row names, sorted."""
-        with told_of_sqlite(self._path):
+        with explain_sqlite_errors(self._path):
             for (name,) in self._db.execute("SELECT name FROM files ORDER BY name"):
                 yield name
 
     def named(self, names: Sequence[str]) -> set[str]:
         """Those of the files that a row names."""
-        with told_of_sqlite(self._path):
+        with explain_sqlite_errors(self._path):
             return {
                 name
                 for marks, some in in_chunks(names)

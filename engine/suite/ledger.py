@@ -16,7 +16,7 @@ from threading import Lock
 from typing import Any
 
 from ..errors import CounterfactoryError
-from .sql import error_kind, in_chunks, told_of_sqlite
+from .sql import error_kind, explain_sqlite_errors, in_chunks
 
 FORMAT = 1
 _APPLICATION = 0x43464C47  # "CFLG": tells our file from any other SQLite file
@@ -156,7 +156,7 @@ class Ledger:
     def _told(self) -> Iterator[None]:
         """Turns SQLite's errors into sentences."""
         try:
-            with told_of_sqlite(self._path):
+            with explain_sqlite_errors(self._path):
                 yield
         except sqlite3.Error as error:
             if error_kind(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):

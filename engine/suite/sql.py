@@ -34,12 +34,12 @@ def error_kind(error: sqlite3.Error) -> int:
 
 
 @contextmanager
-def told_of_sqlite(path: Path) -> Iterator[None]:
-    """Turns errors of the disk from within into a CounterfactoryError that names `path` and what to do."""
+def explain_sqlite_errors(path: Path) -> Iterator[None]:
+    """Turn disk errors inside the block into a CounterfactoryError that names `path` and what to do."""
     try:
         yield
     except sqlite3.Error as error:
         todo = _TODO.get(error_kind(error))
         if todo is None:
-            raise  # a mistake of ours, not of the disk
+            raise  # a programming error, not the disk
         raise CounterfactoryError(f"cannot use {path}: {error}; {todo}") from error
