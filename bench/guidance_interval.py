@@ -59,7 +59,7 @@ def trials(settings: PaintSettings, brief: bool) -> Iterator[Trial]:
 
 
 def judge(profile: Profile, folder: Path, referee: Referee, asked: argparse.Namespace) -> dict[str, Any]:
-    """Shares of edits and colours seen, layout kept, and rows a variant."""
+    """Shares of edits and colours seen, layout kept, and rows per variant."""
     found = measures(judge_variants(profile, folder, referee, asked.sources, asked.variants))
     rounded = {name: round(share, 4) for name, share in found.items()}
     return {**rounded, "rows_per_variant": profile.paint.rows_per_variant}

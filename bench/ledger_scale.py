@@ -1,8 +1,8 @@
 """Claim: a suite of 125,000 variants resumes in under 5 s, commits a row in under 5 ms, and its table is under 100 MB.
 
-Synthetic rows of the pocket profile's sizes fill a ledger, five variants a source, and a file of a few bytes lies where
-each image (and with `--masks` each mask) belongs; the ledger's rows give those sizes. The run was interrupted in its
-last shard: all others have their outcome in the ledger. Then are measured:
+Synthetic rows of the pocket profile's sizes fill a ledger, five variants per source, and a file of a few bytes lies
+where each image (and with `--masks` each mask) belongs; the ledger's rows give those sizes. The run was interrupted in
+its last shard: all others have their outcome in the ledger. Then are measured:
 
 - resume: all until the run knows what is left to do, as the journey does it. Opening the suite with the check of the
   whole ledger; the outcome of every finished shard, with the existence and size of each of its files (their rows of
@@ -49,7 +49,7 @@ from counterfactory.engine.suite import Suite, image_path, mask_path
 from counterfactory.engine.suite.outcome import Outcome, Outcomes
 
 A_SOURCE = 5
-QUESTIONS = 1 + 3 + A_SOURCE  # keywords, alternatives of three keywords, a rewritten caption a variant
+QUESTIONS = 1 + 3 + A_SOURCE  # keywords, alternatives of three keywords, a rewritten caption per variant
 MADE_BY = "the same run"
 # A shard's sources, and the keys that a run looks up for it, by stage.
 Shard = tuple[Sequence[Source], Mapping[str, Sequence[str]]]

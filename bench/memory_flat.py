@@ -1,7 +1,7 @@
 """Claim: a run's peak memory does not grow with the suite: 2,000 variants take at most 1.1 times what 200 take.
 
 Each run is a whole journey of the pocket profile in a fresh process, on scenes of the street world that were rendered
-beforehand, five variants a source. `ratio` is the large run's peak resident memory over the small one's: lower is
+beforehand, five variants per source. `ratio` is the large run's peak resident memory over the small one's: lower is
 better. Peaks are the kernel's (VmHWM), libraries, weights and plans included; what they are without any run, an
 import of everything and nothing else, is printed beside them.
 

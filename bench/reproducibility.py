@@ -32,7 +32,7 @@ from counterfactory.engine.tasks.task import builtin_task
 
 
 def make(profile: Profile, streets: Path, suite_path: Path, backward: bool = False) -> Path:
-    """Generate a suite of two variants a source."""
+    """Generate a suite of two variants per source."""
     sources, _ = find_sources(streets)
     settings = JourneySettings(builtin_task("classification"), variants=2, edits=(1, 2), seed=0)
     with Suite.open(suite_path) as suite:

@@ -1,7 +1,7 @@
 """Claim: the scheduler and the sampler cost next to nothing beside the networks, and leave no slot of a batch empty.
 
 Paints variants with real plans: wall time against the time inside sessions, and rows against slots. Then 500 variants
-over a session that answers at once: what is left is the host's time a row, and the fill. The last line is JSON.
+over a session that answers at once: what is left is the host's time per row, and the fill. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def main() -> None:
     rows = asked.scheduled * profile.paint.rows_per_variant
     assert work.rows == rows, "rows were lost or made twice"
     print(f"painting {len(easel.jobs)} variants: wall time over time inside sessions {real}")
-    print(f"{asked.scheduled} variants over instant plans: {1e6 * host / rows:.0f} us of host time a row")
+    print(f"{asked.scheduled} variants over instant plans: {1e6 * host / rows:.0f} us of host time per row")
     print(f"fill {work.fill:.2%} ({work.rows} rows in {work.calls} batches of {batch})")
     print(f"host time outside sessions {1 - 1 / real.median:.2%} of the wall time")
     finish(

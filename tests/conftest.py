@@ -34,7 +34,7 @@ class Street:
 
 @dataclass(frozen=True)
 class MadeSuite:
-    """A finished suite of `street`, two variants a source; the last variant is rejected."""
+    """A finished suite of `street`, two variants per source; the last variant is rejected."""
 
     path: Path
     street: Street

@@ -63,7 +63,7 @@ def _add_demo(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser = parsers.add_parser("demo", help="render street scenes, make their suite, judge two careless models by it")
     parser.add_argument("--out", type=Path, default=Path("counterfactory-demo"), help="folder (%(default)s)")
     parser.add_argument("--sources", type=_positive, default=24, metavar="N", help="scenes to render (%(default)s)")
-    parser.add_argument("--variants", type=_positive, default=5, metavar="N", help="variants a source (%(default)s)")
+    parser.add_argument("--variants", type=_positive, default=5, metavar="N", help="variants per source (%(default)s)")
     parser.set_defaults(run=commands.demo)
 
 
@@ -76,7 +76,7 @@ def _add_generate(parsers: _Commands[argparse.ArgumentParser]) -> None:
     )
     task.add_argument("--task-file", type=Path, metavar="FILE", help="a task of your own (TOML)")
     parser.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")
-    parser.add_argument("--edits", type=_span, default=(1, 3), metavar="N|A..B", help="edits a variant (1..3)")
+    parser.add_argument("--edits", type=_span, default=(1, 3), metavar="N|A..B", help="edits per variant (1..3)")
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="another seed, another suite (%(default)s)")
     parser.add_argument(
         "--interventions", type=Path, metavar="FILE", help="the only edits allowed, such as 'time: night'"
@@ -128,7 +128,7 @@ def _add_sources(parser: argparse.ArgumentParser, optional: bool = False) -> Non
     parser.add_argument("--masks", type=Path, metavar="DIR", help="folder of masks with the images' names")
     parser.add_argument("--limit", type=_positive, metavar="N", help="use the first N sources only")
     parser.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
-    parser.add_argument("--variants", type=_positive, default=5, metavar="N", help="variants a source (%(default)s)")
+    parser.add_argument("--variants", type=_positive, default=5, metavar="N", help="variants per source (%(default)s)")
 
 
 def _add_check(parsers: _Commands[argparse.ArgumentParser]) -> None:

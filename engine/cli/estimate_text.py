@@ -72,7 +72,7 @@ def holding_line(holding: Holding) -> str:
 
 
 def holding_table(estimate: Estimate, holding: Holding) -> Table:
-    """What is resident when: a row a plan, a column a stage.
+    """What is resident when: one row per plan, one column per stage.
 
     "load" is in every shard, "once" in one of several, "3 x" in so many; "stays" where it is resident without; a dash
     where it never is.

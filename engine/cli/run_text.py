@@ -30,7 +30,7 @@ def cost_line(report: Report) -> str:
 
 
 def cost_table(report: Report) -> Table:
-    """Where the time went: a row a stage, and one for what passed outside of all; the rows add up to the wall time.
+    """Where the time went: a row per stage, and one for what passed outside of all; the rows add up to the wall time.
 
     Seconds are of wall time: loading models, busy inside them, and idle otherwise; they add up to more where work
     overlapped. Fill is rows over the capacity of the batches that they ran in. What a stage does not have is a dash.
@@ -68,12 +68,12 @@ def _total_row(stages: Sequence[StageCost], rest: float) -> tuple[str, ...]:
 
 
 def use_line(report: Report) -> str:
-    """What the run took besides time: memory at its peak, energy where the machine tells, tokens a variant."""
+    """What the run took besides time: memory at its peak, energy where the machine tells, tokens per variant."""
     parts = [f"{memory(report.peak_memory_bytes)} of memory at the peak"]
     if report.energy_j is not None:
         parts.append(f"{energy(report.energy_j)} of energy")
     if report.tokens_per_variant is not None:
-        parts.append(f"{figure(report.tokens_per_variant)} tokens a variant")
+        parts.append(f"{figure(report.tokens_per_variant)} tokens per variant")
     return f"took       {', '.join(parts)}"
 
 

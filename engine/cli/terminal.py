@@ -1,7 +1,7 @@
 """The terminal: progress while a suite is made, and what is said at the end.
 
 Progress and warnings go to standard error, results to standard output. On a terminal progress is a bar a stage with
-rate and time left; anywhere else it is one plain line a stage. Shards take turns through the stages, so times and
+rate and time left; anywhere else it is one plain line per stage. Shards take turns through the stages, so times and
 rates are of the stage alone. With `json` nothing but one JSON object, given to `finish`, reaches standard output.
 """
 
@@ -179,7 +179,7 @@ def _time(progress: Progress, pace: _Pace) -> str:
 
 
 class _Lines:
-    """One line a stage: when it is complete or, for one that ends short of its total, at the end."""
+    """One line per stage: when it is complete or, for one that ends short of its total, at the end."""
 
     def __init__(self, console: Console, paces: _Paces) -> None:
         self._console, self._paces = console, paces

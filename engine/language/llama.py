@@ -156,7 +156,7 @@ class Cache:
         self.arrays = arrays
 
     def grow(self, places: int) -> None:
-        """Make room for `places` tokens a row."""
+        """Make room for `places` tokens per row."""
         missing = _blocks(places) - self.arrays[0].shape[2]
         if missing > 0:
             self.arrays = [np.pad(array, ((0, 0), (0, 0), (0, missing), (0, 0))) for array in self.arrays]

@@ -1,4 +1,4 @@
-"""metadata.parquet: the suite as a table, one row a variant that has an image.
+"""metadata.parquet: the suite as a table, one row per variant that has an image.
 
 Rows arrive as mappings with the columns below, sorted (see `draft`), and leave as bytes that depend on nothing but
 the rows: no time, no machine, no chunks in which they came. `datasets.load_dataset("imagefolder", data_dir=suite)`

@@ -112,7 +112,7 @@ def test_the_table_fits_eighty_columns_and_adds_up(stages: list[StageCost], rest
 def test_what_the_run_took_besides_time() -> None:
     known = report(stage("rewrite", generated_tokens=2400), energy_j=5432.1)
     assert use_line(known).split("  ")[-1].strip() == (
-        "1.5 GB of memory at the peak, 5.43 kJ of energy, 20 tokens a variant"
+        "1.5 GB of memory at the peak, 5.43 kJ of energy, 20 tokens per variant"
     )
     assert use_line(report(stage("paint"))).endswith("1.5 GB of memory at the peak")
 
