@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from streets import set_up
 
 from counterfactory.engine.config.profile import load_profile
-from counterfactory.engine.models.denoiser import Evaluation, ShapePlans
+from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.stages.edges import edge_maps
@@ -24,10 +24,10 @@ from counterfactory.engine.stages.paint import paint
 
 
 @dataclass(frozen=True)
-class _Forgetful(ShapePlans):
+class _Forgetful(PaintPlans):
     """Embeds the hint of each row anew; a row's hint is its variant's edge map."""
 
-    def evaluate(self, rows: Sequence[Evaluation]) -> list[NDArray[np.float32]]:
+    def evaluate(self, rows: Sequence[DenoiserRow]) -> list[NDArray[np.float32]]:
         edges = np.stack([row.hint for row in rows]).astype(np.uint8)
         hints = self.embed_hints(edges)
         return super().evaluate([replace(row, hint=hint) for row, hint in zip(rows, hints, strict=True)])

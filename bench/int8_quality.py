@@ -23,10 +23,10 @@ from judging import MEASURES, differences, measures
 from measure import compare, finish
 from streets import set_up
 
+from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.estimate.counted import plan_flops, plan_precision
 from counterfactory.engine.estimate.peak import measure_peak
-from counterfactory.engine.models.library import Library
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.world import SIZE
 from counterfactory.engine.stages.paint import paint
@@ -87,9 +87,10 @@ def main() -> None:
 
     ratio = compare(painter(_BASELINE), painter(asked.denoiser), asked.rounds)
     print(f"painting, decoding included, against `{_BASELINE}`: {ratio}")
-    library = Library(profile)
-    precision = plan_precision(profile, library, asked.denoiser)
-    flops = plan_flops(painted_with(profile, asked.denoiser), library, (SIZE, SIZE))[asked.denoiser]
+    candidate = painted_with(profile, asked.denoiser)
+    library = library_of(candidate)
+    precision = plan_precision(library, "denoiser")
+    flops = plan_flops(candidate, library, (SIZE, SIZE))[asked.denoiser]
     peak = measure_peak(precision, profile.runtime.threads)
     share = 8 * 4 * profile.paint.rows_per_variant * flops / peak / ratio.candidate_s
     print(f"denoising is {share:.0%} of this machine's matrix product: {peak / 1e12:.3f} TFLOP/s in {precision}")

@@ -17,11 +17,11 @@ from measure import seconds
 from numpy.typing import NDArray
 from PIL import Image as Pictures
 
+from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.journey import Journey, JourneySettings, Report
 from counterfactory.engine.language.opening import open_llm
 from counterfactory.engine.language.request import Request
-from counterfactory.engine.models.library import Library
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.sources.source import Source, find_sources
@@ -97,7 +97,7 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
     """
     profile, settings = bench.profile, bench.settings
     captions = {row["source"]: row["caption"] for row in read_metadata(bench.folder / name)}
-    llm = open_llm(Library(profile).llm_path, profile.llm, profile.runtime)
+    llm = open_llm(library_of(profile).llm_path, profile.llm, profile.runtime)
     works = []
     for source in [source for source in bench.sources if source.name in captions][:most]:
         calls: list[Call] = []

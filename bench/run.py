@@ -23,11 +23,11 @@ from measure import Ratio, finish
 
 from counterfactory.engine.cli.run_text import cost_line, cost_table, count_line, use_line
 from counterfactory.engine.cli.terminal import Terminal
+from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.estimate.counted import plan_flops, plan_precision
 from counterfactory.engine.estimate.peak import measure_peak
 from counterfactory.engine.journey import JourneySettings, Report
-from counterfactory.engine.models.library import Library
 from counterfactory.engine.pocket.world import SIZE
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.tasks.task import builtin_task
@@ -41,8 +41,8 @@ PEER_SOURCES = 8
 
 def ceiling(profile: Profile, report: Report) -> tuple[Table, dict[str, float], float]:
     """What share of the measured matrix product each plan and each stage reached, and the whole run without loading."""
-    library = Library(profile)
-    precisions = {use.plan: plan_precision(profile, library, use.plan) for use in report.plans}
+    library = library_of(profile)
+    precisions = {network.plan: plan_precision(library, network.name) for network in library.networks}
     peaks = {precision: measure_peak(precision, profile.runtime.threads) for precision in set(precisions.values())}
     row_flops = dict(plan_flops(profile, library, (SIZE, SIZE)))
     # Counted for a whole caption, run a token at a time.

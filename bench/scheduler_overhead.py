@@ -19,7 +19,7 @@ from streets import set_up
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.meter.meter import Work
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.denoiser import ShapePlans
+from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.runtime.session import Array, Signature
 from counterfactory.engine.stages.paint import PaintJob, paint
 
@@ -61,7 +61,7 @@ def main() -> None:
     work = Work()
     zeros = np.zeros((batch, *shape), np.float32)
     pixels = np.zeros((profile.paint.decode_batch, 3, 128, 128), np.float32)
-    instant = ShapePlans(
+    instant = PaintPlans(
         job.plans.hint,
         Batched(_Instant(job.plans.denoiser.signature, {"prediction": zeros}), lambda: work),
         Batched(_Instant(job.plans.decoder.signature, {"pixel_values": pixels})),

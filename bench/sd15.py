@@ -34,7 +34,7 @@ from counterfactory.engine.estimate.peak import PeakPrecision, measure_peak
 from counterfactory.engine.keys import generator
 from counterfactory.engine.meter.meter import Work
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.denoiser import ShapePlans
+from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.sampler import SamplerSettings
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings, paint
@@ -101,7 +101,7 @@ class Engine:
             return Batched(session, lambda: work)
 
         self.work = {name: Work() for name in ("hint", "denoiser", "decoder")}
-        self.plans = ShapePlans(
+        self.plans = PaintPlans(
             opened(exported.hint, 1, {"hint": (asked.side,) * 2}, self.work["hint"]),
             opened(exported.int8 if asked.int8 else exported.denoiser, asked.batch, sizes, self.work["denoiser"]),
             opened(exported.hint.parent / "vae_decoder.xml", 1, {"latents": latent}, self.work["decoder"]),

@@ -10,10 +10,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models.library import Library
 from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.render import render
@@ -48,13 +48,13 @@ class Easel:
 def set_up(profile: Profile, sources: int, variants: int) -> Easel:
     """`variants` jobs a scene: its edges, the caption of the scene in another appearance."""
     meter = Meter(lambda _: None)
-    models = Opened(Library(profile), profile, meter)
+    models = Opened(library_of(profile), meter)
     jobs: list[PaintJob] = []
     edges: list[NDArray[np.uint8]] = []
     for i in range(sources):
         scene = sample_scene(np.random.default_rng((_STREAM, i)))
         image, _ = render(scene)
-        plans = models.painter(*image.shape[:2])
+        plans = models.paint_plans(*image.shape[:2])
         edges.append(edge_maps(image[None], profile.edges)[0])
         hint = plans.embed_hints(edges[-1][None])[0]
         for v in range(variants):

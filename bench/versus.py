@@ -20,9 +20,9 @@ from journeys import Bench, Image, Run, Work, fully_guided, in_f32, pictures_of,
 from measure import Ratio, seconds
 from reference import DIFFUSERS_BATCHED, REFERENCE, Made, Peer
 
+from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.estimate.counted import plan_precision
-from counterfactory.engine.models.library import Library
 from counterfactory.engine.pocket.captions import facts
 from counterfactory.engine.stages.check import verdict
 from counterfactory.engine.suite import read_metadata
@@ -105,7 +105,7 @@ def agreement(bench: Bench, name: str, works: Sequence[Work], made: Made) -> dic
     The latter in f32 for the reference; for another peer only where the engine is timed in int8.
     """
     few, guided = replace(bench, sources=[work.source for work in works]), fully_guided(bench.profile)
-    integers = plan_precision(guided, Library(guided), guided.paint.denoiser) == "int8"
+    integers = plan_precision(library_of(guided), "denoiser") == "int8"
     ways = {"as timed": (guided, INTEGERS if integers else ROUNDED, "")}
     if name == "reference":
         ways["in f32"] = (in_f32(guided), EXACT, "_f32")

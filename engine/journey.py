@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .config.networks import library_of
 from .config.profile import Profile
 from .errors import CounterfactoryError
 from .estimate.estimate import plan_holding
@@ -153,17 +154,18 @@ class Journey:
 
     def _open(self, suite: Suite, meter: Meter, sources: int, shards: int) -> tuple[Desk, Outcomes]:
         """What the stages work with, and the outcomes of finished shards; no network is opened yet."""
-        profile, library = self.profile, Library(self.profile)
+        profile, library = self.profile, library_of(self.profile)
         recipes = Recipes(
             image=profile.image,
             caption=profile.caption,
             sampling=profile.llm.sampling,
             edges=profile.edges,
             paint=profile.paint,
+            text=profile.text,
             check_batch=profile.check.batch,
             makers={stage: library.digest(stage) for stage in STAGES},
         )
-        models = Opened(library, profile, meter, _residency(profile, library, shards))
+        models = Opened(library, meter, _residency(profile, library, shards))
         desk = Desk(suite, models, meter, recipes, sources, sources * self.settings.variants)
         return desk, Outcomes(suite, outcome_key(profile, self.settings, recipes.makers))
 

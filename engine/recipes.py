@@ -9,8 +9,8 @@ so this page decides what a changed setting costs.
     answer          the question with its grammar, how the language model samples              language model
     choice          source, task, seed                                                         the rules
     variant         source, caption, edits, edited caption, seed
-    picture         variant, [image], [edges], [paint]                                         edge detector, painter
-    scores          picture bytes, source, [image], both captions, [check] batch               CLIP
+    picture         variant, [image], [edges], [paint], [text]                                 edge detector, painter
+    scores          picture bytes, source, [image], both captions, [text], [check] batch       CLIP
     outcome         profile, settings, all of the above                                        everything
 
 "By" is a stage's maker: the bytes of its networks, the arithmetic they run in, the releases of the libraries that
@@ -78,7 +78,7 @@ class Recipes:
     """The keys of one run's results: the profile's settings that decide them, and the makers of the stages.
 
     Settings are plain data (see `content_key`); `sampling` is how the language model chooses tokens, `check_batch` the
-    batch of the embedding networks.
+    batch of the image encoder.
     """
 
     image: object
@@ -86,6 +86,7 @@ class Recipes:
     sampling: object
     edges: object
     paint: object
+    text: object
     check_batch: int
     makers: Mapping[Stage, str]
 
@@ -100,9 +101,9 @@ class Recipes:
     def picture_key(self, variant_key: str) -> str:
         """Names a variant's picture."""
         made_by = (self.makers["edges"], self.makers["paint"])
-        return content_key("paint", variant_key, self.image, self.edges, self.paint, made_by)
+        return content_key("paint", variant_key, self.image, self.edges, self.paint, self.text, made_by)
 
     def scores_key(self, picture_sha256: str, source_key: str, caption: str, edited_caption: str) -> str:
         """Names the scores of a picture."""
         compared = (picture_sha256, source_key, self.image, caption, edited_caption)
-        return content_key("check", *compared, self.check_batch, self.makers["check"])
+        return content_key("check", *compared, self.text, self.check_batch, self.makers["check"])

@@ -25,7 +25,14 @@ from counterfactory.kernels.guided_step import guide
 
 MAKERS = MappingProxyType({stage: f"maker of {stage}" for stage in STAGES})
 RECIPES = Recipes(
-    image="image", caption="caption", sampling="greedy", edges="edges", paint="paint", check_batch=8, makers=MAKERS
+    image="image",
+    caption="caption",
+    sampling="greedy",
+    edges="edges",
+    paint="paint",
+    text="text",
+    check_batch=8,
+    makers=MAKERS,
 )
 NAMED: dict[str, Callable[[Recipes], str]] = {
     "caption": lambda r: r.caption_key("0a"),
@@ -37,8 +44,8 @@ NAMED: dict[str, Callable[[Recipes], str]] = {
 DEPENDS = {
     "caption": {"image", "caption", "makers.caption"},
     "answer": {"sampling", "makers.rewrite"},
-    "picture": {"image", "edges", "paint", "makers.edges", "makers.paint"},
-    "scores": {"image", "check_batch", "makers.check"},
+    "picture": {"image", "edges", "paint", "text", "makers.edges", "makers.paint"},
+    "scores": {"image", "text", "check_batch", "makers.check"},
 }
 
 
@@ -51,7 +58,8 @@ def changed(part: str) -> Recipes:
 
 @pytest.mark.parametrize("result", NAMED)
 def test_a_result_is_made_again_for_what_it_depends_on_and_for_nothing_else(result: str) -> None:
-    parts = ["image", "caption", "sampling", "edges", "paint", "check_batch", *(f"makers.{stage}" for stage in STAGES)]
+    settings = ["image", "caption", "sampling", "edges", "paint", "text", "check_batch"]
+    parts = [*settings, *(f"makers.{stage}" for stage in STAGES)]
     key = NAMED[result]
     assert {part for part in parts if key(changed(part)) != key(RECIPES)} == DEPENDS[result]
 

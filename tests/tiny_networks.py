@@ -12,7 +12,7 @@ from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
 from torch import nn
 
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.denoiser import ShapePlans
+from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.export.graphs import modules
 
@@ -95,7 +95,7 @@ class TinyPainter:
     controlnet: ControlNetModel
     vae: AutoencoderTiny
 
-    def plans(self, height: int, width: int, *, batch: int, streams: int, decode_batch: int) -> ShapePlans:
+    def plans(self, height: int, width: int, *, batch: int, streams: int, decode_batch: int) -> PaintPlans:
         """The engine's plans for pictures of a size, over the modules that are exported."""
         h, w = height // FACTOR, width // FACTOR
         copy = copied(self.controlnet)
@@ -107,7 +107,7 @@ class TinyPainter:
             outputs = (Port(output, (inputs[0].shape[0],), "float32"),)
             return Batched(TorchSession(module.eval(), Signature(inputs, outputs)), streams=streams)
 
-        return ShapePlans(
+        return PaintPlans(
             plan(modules.HintEncoder(copy), "hint_embedding", floats("hint", 1, 1, height, width)),
             plan(
                 modules.FusedDenoiser(self.unet, copy),

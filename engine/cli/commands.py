@@ -281,15 +281,15 @@ def _edges_of(profile: Profile) -> Callable[[NDArray[np.uint8]], NDArray[np.uint
     """What draws the edges of pictures uint8 [B, H, W, 3], as uint8 [B, H, W], by the profile's detector."""
     if profile.edges.hed is None:
         return partial(edge_maps, settings=profile.edges)
+    from ..config.networks import library_of
     from ..meter.meter import Meter
-    from ..models.library import Library
     from ..models.opened import Opened
 
-    models = Opened(Library(profile), profile, Meter(lambda _: None))
+    models = Opened(library_of(profile), Meter(lambda _: None))
 
     def drawn(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
         try:
-            return models.edge_maps(images)
+            return edge_maps(images, profile.edges, models.hed(*images.shape[1:3]))
         except CounterfactoryError as error:
             raise CounterfactoryError(
                 f"the edges of {profile.name} are found by the network hed: {error}; report on the box that has it, or "

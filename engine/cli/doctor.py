@@ -17,14 +17,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from ..config.networks import library_of
 from ..config.profile import Profile
 from ..errors import CounterfactoryError
 from ..estimate.estimate import machine_memory
 from ..estimate.measured import machine
-from ..models.library import Library, every_plan
 from ..report.table import Table
 from ..runtime.onnx_providers import NEEDS, PROVIDERS, find_library
-from ..runtime.opening import PlanState, engines_of, plan_state
+from ..runtime.opening import PlanState, engines_of
 
 # What a profile's runtime and language model import; the distributions, as pip knows them.
 PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -96,7 +96,8 @@ def examine(
     gpus = _gpus(nvml)
     packages = {name: _version(name) for name in _needed(profile)}
     folder, runtime = profile.models.path, _runtime(profile)
-    plans = tuple(_plan(profile, plan) for plan in every_plan(profile))
+    library = library_of(profile)
+    plans = tuple(Plan(network.plan, *library.state(network)) for network in library.networks)
     return Examination(
         profile=profile.name,
         machine=machine(),
@@ -135,13 +136,6 @@ def _runtime(profile: Profile) -> Runtime:
     except CounterfactoryError as error:
         return Runtime(uses, str(error))
     return Runtime(uses)
-
-
-def _plan(profile: Profile, plan: str) -> Plan:
-    if plan == "llm":
-        path = Library(profile).llm_path
-        return Plan(plan, "found") if path.exists() else Plan(plan, "missing", str(path))
-    return Plan(plan, *plan_state(profile.models.path, plan, profile.runtime.backend))
 
 
 def _there(folder: Path) -> Path:

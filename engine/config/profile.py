@@ -12,6 +12,7 @@ from pathlib import Path
 from ..errors import CounterfactoryError
 from ..files.fill import fill, read_toml
 from ..language.settings import LlmSettings
+from ..models.clip import TextSettings
 from ..runtime.session import RuntimeSettings
 from ..sources.source import ImageSettings
 from ..stages.caption import CaptionSettings
@@ -61,6 +62,7 @@ class Profile:
     rewrite: RewriteSettings
     edges: DetectorSettings
     paint: PaintSettings
+    text: TextSettings
     check: CheckSettings
     device: DeviceSettings | None = None
 

@@ -7,12 +7,11 @@ alone. Where they do not follow (how long answers are, how much memory a runtime
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from ..config.profile import Profile
-from ..models.library import Library, every_plan
+from ..models.library import Library
 from ..recipes import Stage
 from ..runtime.opening import arithmetic
 from ..runtime.openvino import resolve_precision
@@ -39,29 +38,21 @@ def plan_flops(profile: Profile, library: Library, size: tuple[int, int]) -> dic
     opt_decoder: of a whole caption of [caption].max_tokens tokens. llm: of one token. Raises CounterfactoryError for a
     file that is missing or cannot be counted.
     """
-    factor = int(json.loads(library.existing("latent.json").read_text())["factor"])
-    latents = (size[0] // factor, size[1] // factor)
-
-    def count(plan: str, sizes: Mapping[str, tuple[int, int]] | None = None) -> int:
-        return count_flops(library.graph(plan), 1, sizes)
-
     return {
-        **({} if profile.edges.hed is None else {"hed": count("hed", {"image": size})}),
-        "blip2_vision": count("blip2_vision"),
+        **{
+            network.plan: count_flops(library.graph(network), 1, library.sizes(network, *size))
+            for network in library.networks
+            if network.tokens is None
+        },
         "opt_decoder": _caption_flops(library, profile.caption.decoding.max_tokens),
-        "llm": flops_per_token(library.graph("llm")),
-        "clip_text": count("clip_text"),
-        "hint": count("hint", {"hint": size}),
-        profile.paint.denoiser: count(profile.paint.denoiser, {"latents": latents, "hint_embedding": latents}),
-        "vae_decoder": count("vae_decoder", {"latents": latents}),
-        "clip_image": count("clip_image"),
+        "llm": flops_per_token(library.graph(library.networks["llm"])),
     }
 
 
 def _caption_flops(library: Library, tokens: int) -> int:
     """The queries and the first token at once, then token after token behind a cache that grows."""
-    start = output_length(library.graph("blip2_vision"), "query_embeds", 1) + 1
-    decoder = library.graph("opt_decoder")
+    start = output_length(library.graph(library.networks["blip2_vision"]), "query_embeds", 1) + 1
+    decoder = library.graph(library.networks["opt_decoder"])
 
     def step(new: int, past: int) -> int:
         lengths = {"inputs_embeds": new, "position_ids": new, "past_keys": past, "past_values": past}
@@ -80,16 +71,16 @@ def tokens_a_source(profile: Profile, variants: int) -> int:
     return _TOKENS_A_QUESTION * (1 + max(1, profile.rewrite.max_keywords // 2) + variants)
 
 
-def plan_precision(profile: Profile, library: Library, plan: str) -> PeakPrecision:
-    """What a plan's products are computed in on a CPU: "int8" where its graph rounds to integers, else as asked for.
+def plan_precision(library: Library, name: str) -> PeakPrecision:
+    """What a network's products are computed in on a CPU: "int8" where its graph rounds to integers, else as asked for.
 
     Raises CounterfactoryError for a file that is missing or no model.
     """
-    graph = library.graph(plan)
+    graph = library.graph(library.networks[name])
     if graph.suffix != ".gguf" and multiplies_integers(graph):
         return "int8"
-    assert profile.runtime.precision != "f16", "GPUs are projected"
-    return resolve_precision(profile.runtime.precision)
+    assert library.runtime.precision != "f16", "GPUs are projected"
+    return resolve_precision(library.runtime.precision)
 
 
 def item_flops(profile: Profile, flops: Mapping[str, float], variants: int) -> dict[Stage, float]:
@@ -97,9 +88,10 @@ def item_flops(profile: Profile, flops: Mapping[str, float], variants: int) -> d
     return {
         "caption": flops["blip2_vision"] + flops["opt_decoder"] * profile.caption.rows,
         "rewrite": flops["llm"] * tokens_a_source(profile, variants),
+        "edges": flops.get("hed", 0.0),
         "paint": flops["clip_text"]
-        # Once a source, and its edges where a network finds them.
-        + (flops["hint"] + flops.get("hed", 0)) / variants
+        # Once a source.
+        + flops["hint"] / variants
         + flops[profile.paint.denoiser] * profile.paint.rows_per_variant
         + flops["vae_decoder"],
         # The source's own picture and caption are embedded once.
@@ -111,8 +103,8 @@ def plan_costs(profile: Profile, library: Library) -> dict[str, PlanCost]:
     """What each plan is taken to cost: its memory once loaded, and the seconds of loading it."""
     precision = arithmetic(profile.runtime)
     costs = {}
-    for plan in every_plan(profile):
-        path = library.graph(plan)
+    for network in library.networks:
+        plan, path = network.plan, library.graph(network)
         graph = path.stat().st_size if path.suffix == ".xml" else 0
         loaded = weight_bytes(path) * _BYTES_A_WEIGHT_BYTE[precision] + graph * _BYTES_A_GRAPH_BYTE
         cache = _LLM_CACHE_BYTES[profile.llm.backend] if plan == "llm" else 0

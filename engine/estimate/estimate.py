@@ -17,10 +17,11 @@ from typing import Literal
 
 from PIL import Image
 
+from ..config.networks import library_of, networks_of
 from ..config.profile import Profile, plan_facts
 from ..errors import CounterfactoryError
-from ..models.library import STAGES, Library, plans_of
-from ..recipes import Stage
+from ..models.library import Library
+from ..recipes import STAGES, Stage
 from ..runtime.openvino import resolve_precision
 from ..schedule.residency import PlanCost, StageNeeds, Timeline, plan_residency
 from ..sources.pixels import target_size
@@ -45,7 +46,7 @@ GPU_BYTES = 24 * 10**9
 SHARE_FOR_PLANS = 0.9
 # Smaller products and fewer runs than a bench takes: near enough, and done in a second or two.
 _PEAK_SIDES, _PEAK_ROUNDS = (1024, 2048), 3
-_A_SOURCE: tuple[Stage, ...] = ("caption", "rewrite")
+_A_SOURCE: tuple[Stage, ...] = ("caption", "rewrite", "edges")
 
 Basis = Literal["measured", "roofline"]
 
@@ -136,7 +137,7 @@ def estimate(
     the machine is asked, and what 24 GB would hold is told beside. Raises CounterfactoryError when a stage does not
     fit the memory or a model file is missing.
     """
-    library, rates = Library(profile), load_rates(profile)
+    library, rates = library_of(profile), load_rates(profile)
     plans = _plans(profile, library, rates)
     costs = [plan.cost for plan in plans]
     count = sources if isinstance(sources, int) else len(sources)
@@ -148,7 +149,7 @@ def estimate(
     seconds = _measured_seconds(profile, rates, variants)
     assumptions: tuple[str, ...] = ()
     size = peak = None
-    if open_stages := [stage for stage in STAGES if stage not in seconds]:
+    if open_stages := [stage for stage in library.networks.stages if stage not in seconds]:
         if profile.device is not None:
             counted = project(profile, profile.device, plan_facts(profile), variants)
             assumptions += tuple(projection_assumptions(profile, profile.device, variants))
@@ -218,7 +219,8 @@ def _plans(profile: Profile, library: Library, rates: Rates | None) -> tuple[Pla
 
 def stage_needs(profile: Profile) -> list[StageNeeds]:
     """The plans that must be resident together, by stage."""
-    return [StageNeeds(stage, needed) for stage, needed in plans_of(profile).items()]
+    networks = networks_of(profile)
+    return [StageNeeds(stage, tuple(network.plan for network in networks.of(stage))) for stage in networks.stages]
 
 
 def plan_budget(memory_bytes: int) -> int:
@@ -263,7 +265,7 @@ def _roofline_seconds(
     size = sizes.most_common(1)[0][0]
     peak, plans = _measured_peak(profile), dict[str, float](plan_flops(profile, library, size))
     denoiser = profile.paint.denoiser
-    if plan_precision(profile, library, denoiser) == "int8":
+    if plan_precision(library, "denoiser") == "int8":
         # As many operations of the other precision as take the time of its integers.
         plans[denoiser] *= peak / _measured_peak(profile, integers=True)
     flops = item_flops(profile, plans, variants)
@@ -287,7 +289,7 @@ def _stages(
     seconds: dict[Stage, tuple[float, Basis]], loads: dict[str, float], sources: int, variants: int
 ) -> tuple[StageEstimate, ...]:
     stages = []
-    for stage in STAGES:
+    for stage in (stage for stage in STAGES if stage in seconds):
         items = sources if stage in _A_SOURCE else sources * variants
         item_s, basis = seconds[stage]
         stages.append(StageEstimate(stage, items, items * item_s, loads[stage], basis))

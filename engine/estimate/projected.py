@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..config.device import DeviceSettings, PlanFacts
+from ..config.networks import networks_of
 from ..config.profile import Profile
 from ..errors import CounterfactoryError
-from ..models.library import every_plan
 from ..recipes import Stage
 from ..schedule.residency import PlanCost
 
@@ -36,9 +36,10 @@ def project(
     return {
         "caption": device.compute_s(facts["blip2_vision"].flops) + _caption_s(profile, device, facts["opt_decoder"]),
         "rewrite": _rewrite_s(profile, device, facts["llm"], variants),
+        "edges": device.compute_s(edges),
         "paint": device.compute_s(
             facts["clip_text"].flops
-            + (edges + facts["hint"].flops) / variants
+            + facts["hint"].flops / variants
             + _known(facts, paint.denoiser).flops * paint.rows_per_variant
             + facts["vae_decoder"].flops
         ),
@@ -70,7 +71,7 @@ def questions_a_source(profile: Profile, variants: int) -> int:
 
 def projected_costs(profile: Profile, facts: Mapping[str, PlanFacts]) -> dict[str, PlanCost]:
     """What each plan is taken to hold on the device, and the seconds of loading it."""
-    return {plan: projected_cost(profile, plan, _known(facts, plan)) for plan in every_plan(profile)}
+    return {plan: projected_cost(profile, plan, _known(facts, plan)) for plan in networks_of(profile).plans}
 
 
 def projected_cost(profile: Profile, plan: str, fact: PlanFacts) -> PlanCost:

@@ -29,6 +29,17 @@ def to_pixel_values(images: Sequence[NDArray[np.uint8]], side: int) -> Floats:
 
 
 @dataclass(frozen=True)
+class TextSettings:
+    """`batch` is the text encoder's plan's. Painting and checks share it, so that neither depends on the other's."""
+
+    batch: int
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"[text] needs a batch of at least 1, got {self.batch}")
+
+
+@dataclass(frozen=True)
 class ClipText:
     """The text encoder: captions to states and embeddings."""
 

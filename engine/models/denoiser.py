@@ -20,7 +20,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class DenoiserRow:
     """One row: latents [C, h, w], a timestep, text states [T, D], a hint embedding [D, h, w], a control scale."""
 
     latents: Floats
@@ -39,7 +39,7 @@ class _Held:
 
 
 @dataclass(frozen=True)
-class ShapePlans:
+class PaintPlans:
     """The plans of one picture size. `latent_shape` is [C, h, w]. One thread at a time evaluates."""
 
     hint: Batched
@@ -55,7 +55,7 @@ class ShapePlans:
         hints = edges[:, None].astype(np.float32) / np.float32(255)
         return self.hint.run({"hint": hints})["hint_embedding"]
 
-    def evaluate(self, rows: Sequence[Evaluation]) -> list[Floats]:
+    def evaluate(self, rows: Sequence[DenoiserRow]) -> list[Floats]:
         """Model outputs [C, h, w] of rows."""
         feeds: dict[str, Array] = {
             "latents": self._gather("latents", [r.latents for r in rows]),

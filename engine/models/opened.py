@@ -1,109 +1,126 @@
-"""The models that are open: each from when a stage first asks for it until its memory is wanted for another."""
+"""The models that are open: each from when a stage first asks for it until its memory is wanted for another.
+
+Nothing is opened before it is asked for, so that a run with nothing left to do loads nothing. What opened plans load
+and compute is added to the meter.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
-from ..config.profile import Profile
+from ..errors import CounterfactoryError
+from ..language.opening import open_llm
 from ..language.request import Llm
+from ..language.tokenizer import load_tokenizer
 from ..meter.meter import Meter
 from ..recipes import Stage
+from ..runtime.opening import existing, open_plan
 from ..schedule.residency import Residency
-from ..stages.edges import edge_maps
+from .batching import Batched
 from .blip2 import Blip2
 from .clip import ClipImage, ClipText
-from .denoiser import ShapePlans
+from .denoiser import PaintPlans
 from .hed import Hed
 from .library import Library
 
-_Name = tuple[str, ...]
-# The plans that each model but the painter is made of.
-_PLANS_OF: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "blip2": ("blip2_vision", "opt_decoder"),
-        "llm": ("llm",),
-        "clip_text": ("clip_text",),
-        "clip_image": ("clip_image",),
-        "hed": ("hed",),
-    }
-)
+_Model = TypeVar("_Model")
+_Size = tuple[int, int]
 
 
 class Opened:
-    """The open models of one run, under a profile; `residency` says what has to go, nothing without it."""
+    """The open models of one run; `residency` says what has to be closed, nothing is without it."""
 
-    def __init__(self, library: Library, profile: Profile, meter: Meter, residency: Residency | None = None) -> None:
-        self._library, self._profile, self._meter = library, profile, meter
-        self._residency = residency
-        self._models: dict[_Name, Any] = {}
+    def __init__(self, library: Library, meter: Meter, residency: Residency | None = None) -> None:
+        self._library, self._meter, self._residency = library, meter, residency
+        # By the networks that a model is made of, and the picture size (height, width) where it depends on one.
+        self._models: dict[tuple[tuple[str, ...], _Size | None], Any] = {}
         self._stage: Stage | None = None
 
     def enter(self, stage: Stage) -> None:
         """A shard has work in this stage: what must make room for the stage's models is closed."""
-        stage = "paint" if stage == "edges" else stage
-        if self._residency is not None and stage != self._stage:
+        if self._residency is not None and stage != self._stage and stage in self._library.networks.stages:
             self._stage = stage
             drops = set(self._residency.enter(stage))
-            for name in [name for name in self._models if drops.intersection(self._plans_of(name[0]))]:
-                del self._models[name]
+            for key in list(self._models):
+                if not drops.isdisjoint(self._library.networks[name].plan for name in key[0]):
+                    del self._models[key]
 
     def blip2(self) -> Blip2:
         """The captioner."""
-        caption = self._profile.caption
-        opened: Blip2 = self._once(("blip2",), lambda: self._library.blip2(caption.batch, caption.rows, self._meter))
-        return opened
+        return self._once(("blip2_vision", "opt_decoder"), self._open_blip2)
 
     def llm(self) -> Llm:
         """The rewriting model."""
-        opened: Llm = self._once(("llm",), lambda: self._library.llm(self._meter))
-        return opened
+        return self._once(("llm",), self._open_llm)
 
     def clip_text(self) -> ClipText:
         """The text encoder, the same for conditions and checks."""
-        batch = self._profile.paint.batch
-        opened: ClipText = self._once(("clip_text",), lambda: self._library.clip_text(batch, self._meter))
-        return opened
+        return self._once(("clip_text",), self._open_clip_text)
 
     def clip_image(self) -> ClipImage:
         """The image encoder."""
-        batch = self._profile.check.batch
-        opened: ClipImage = self._once(("clip_image",), lambda: self._library.clip_image(batch, self._meter))
-        return opened
-
-    def edge_maps(self, images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Edge maps uint8 [B, H, W] of pictures uint8 [B, H, W, 3], by the profile's detector."""
-        return edge_maps(images, self._profile.edges, self.hed(*images.shape[1:3]))
-
-    def painter(self, height: int, width: int) -> ShapePlans:
-        """The painter's plans for pictures of a size in pixels."""
-        paint = self._profile.paint
-
-        def opener() -> ShapePlans:
-            return self._library.painter(height, width, paint.batch, paint.decode_batch, self._meter)
-
-        opened: ShapePlans = self._once(("painter", str(height), str(width)), opener)
-        return opened
+        return self._once(("clip_image",), lambda: ClipImage(self._open("clip_image")))
 
     def hed(self, height: int, width: int) -> Hed | None:
         """The network of soft edges for pictures of a size in pixels; None where the detector is another."""
-        settings = self._profile.edges.hed
-        if settings is None:
+        if "hed" not in self._library.networks:
             return None
-        batch = settings.batch
-        opened: Hed = self._once(
-            ("hed", str(height), str(width)), lambda: self._library.hed(height, width, batch, self._meter)
+        size = (height, width)
+        return self._once(("hed",), lambda: Hed(self._open("hed", size)), size)
+
+    def paint_plans(self, height: int, width: int) -> PaintPlans:
+        """The painter's plans for pictures of a size in pixels."""
+        size = (height, width)
+        return self._once(("hint", "denoiser", "vae_decoder"), lambda: self._open_paint_plans(size), size)
+
+    def _once(self, networks: tuple[str, ...], opener: Callable[[], _Model], size: _Size | None = None) -> _Model:
+        if (networks, size) not in self._models:
+            self._models[networks, size] = opener()
+        return cast(_Model, self._models[networks, size])
+
+    def _open(self, name: str, size: _Size = (0, 0)) -> Batched:
+        """A network's plan for pictures of `size` in pixels, where it depends on that."""
+        library, network = self._library, self._library.networks[name]
+        sizes = library.sizes(network, *size)
+        with self._meter.loading(network.plan):
+            session = open_plan(library.folder, network.plan, library.runtime, network.batch, sizes, network.streams)
+        return Batched(session, lambda: self._meter.work(self._meter.current, network.plan), network.streams)
+
+    def _open_blip2(self) -> Blip2:
+        table = np.load(self._library.existing("opt_embeddings.npy")).astype(np.float32)
+        tokenizer = load_tokenizer(self._library.folder / "opt_tokenizer.json")
+        bos, eos = self._caption_ends(tokenizer)
+        return Blip2(self._open("blip2_vision"), self._open("opt_decoder"), table, tokenizer, bos, eos)
+
+    def _open_llm(self) -> Llm:
+        with self._meter.loading("llm"):
+            return open_llm(existing(self._library.llm_path), self._library.llm, self._library.runtime)
+
+    def _open_clip_text(self) -> ClipText:
+        return ClipText(self._open("clip_text"), load_tokenizer(self._library.folder / "clip_tokenizer.json"))
+
+    def _open_paint_plans(self, size: _Size) -> PaintPlans:
+        channels, factor = self._library.latents()
+        return PaintPlans(
+            self._open("hint", size),
+            self._open("denoiser", size),
+            self._open("vae_decoder", size),
+            (channels, size[0] // factor, size[1] // factor),
         )
-        return opened
 
-    def _plans_of(self, model: str) -> tuple[str, ...]:
-        return ("hint", self._profile.paint.denoiser, "vae_decoder") if model == "painter" else _PLANS_OF[model]
-
-    def _once(self, name: _Name, opener: Callable[[], Any]) -> Any:
-        if name not in self._models:
-            self._models[name] = opener()
-        return self._models[name]
+    def _caption_ends(self, tokenizer: Tokenizer) -> tuple[int, int]:
+        """The tokens that begin and end a caption: OPT's own, where its export says them, else by their names."""
+        file = self._library.folder / "opt_tokens.json"
+        if file.is_file():
+            tokens = json.loads(file.read_text())
+            return int(tokens["bos"]), int(tokens["eos"])
+        bos, eos = tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")
+        if bos is None or eos is None:
+            path = self._library.folder / "opt_tokenizer.json"
+            raise CounterfactoryError(f"{path} has no <s> or no </s>: export the captioner again")
+        return bos, eos

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from counterfactory.kernels.guided_step import guide
 
 from ..keys import generator
-from ..models.denoiser import Evaluation, ShapePlans
+from ..models.denoiser import DenoiserRow, PaintPlans
 from ..models.sampler import Sampler, SamplerSettings
 from ..schedule.evaluations import Job, run_jobs
 from ..schedule.overlap import behind, in_chunks
@@ -146,7 +146,7 @@ def _pictures(
 
     def jobs() -> Iterator[PaintJob]:
         for source, group in groupby(variants, key=lambda v: v.source):
-            plans = desk.models.painter(*edges[source].shape)
+            plans = desk.models.paint_plans(*edges[source].shape)
             hint = plans.embed_hints(edges[source][None])[0]
             for variant in group:
                 yield PaintJob(variant.key, texts.take(variant.edited_caption), hint, plans)
@@ -169,7 +169,7 @@ class PaintJob:
     key: str
     text: Floats
     hint: Floats
-    plans: ShapePlans
+    plans: PaintPlans
     steps: int | None = None
 
 
@@ -181,16 +181,16 @@ def paint(
     `negative` holds the text states [T, D] of the negative prompt. `jobs` are drawn as room for them comes up;
     pictures of one size are decoded `decode_batch` at a time.
     """
-    plans: dict[Shape, ShapePlans] = {}
+    plans: dict[Shape, PaintPlans] = {}
     sampler_of = lru_cache(lambda steps: Sampler(replace(settings.sampler, steps=steps)))
 
-    def denoising() -> Iterator[Job[Evaluation, Floats, Floats]]:
+    def denoising() -> Iterator[Job[DenoiserRow, Floats, Floats]]:
         for job in jobs:
             plans[job.plans.latent_shape] = job.plans
             steps = settings.sampler.steps if job.steps is None else job.steps
             yield _denoise(job, negative, sampler_of(steps), settings)
 
-    def evaluate(rows: Sequence[Evaluation]) -> list[Floats]:
+    def evaluate(rows: Sequence[DenoiserRow]) -> list[Floats]:
         return plans[_shape(rows[0].latents)].evaluate(rows)
 
     rows = settings.batch * settings.streams
@@ -207,14 +207,14 @@ def paint(
 
 def _denoise(
     job: PaintJob, negative: Floats, sampler: Sampler, settings: PaintSettings
-) -> Job[Evaluation, Floats, Floats]:
+) -> Job[DenoiserRow, Floats, Floats]:
     """One variant's way from noise to latents [C, h, w]; each row is a group of its own."""
     noise = generator(job.key, "noise").standard_normal(job.plans.latent_shape, np.float32)
     latents, history = noise * np.float32(sampler.initial_scale), sampler.start
     for i, timestep in enumerate(sampler.timesteps.tolist()):
         guided = settings.guidance.guides(i, len(sampler.timesteps))
         texts = [job.text, negative] if guided else [job.text]
-        outputs = yield [[Evaluation(latents, timestep, text, job.hint, settings.control_scale)] for text in texts]
+        outputs = yield [[DenoiserRow(latents, timestep, text, job.hint, settings.control_scale)] for text in texts]
         output = guide(outputs[0][0], outputs[1][0], settings.guidance.scale) if guided else outputs[0][0]
         latents, history = sampler.step(i, latents, output, history)
     return latents
@@ -225,5 +225,5 @@ def _shape(latents: Floats) -> Shape:
     return channels, height, width
 
 
-def _decoded(waiting: Mapping[int, Floats], plans: ShapePlans) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+def _decoded(waiting: Mapping[int, Floats], plans: PaintPlans) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     yield from zip(waiting, plans.decode(list(waiting.values())), strict=True)

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.library import Library
+from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle
@@ -62,15 +63,16 @@ def painting_feeds(profile: Profile, pictures: int) -> list[Feeds]:
     """
     profile = replace(profile, paint=replace(profile.paint, denoiser="denoiser", streams=1))
     settings, side, folder = profile.paint, profile.image.short_side, profile.models.path
-    library, meter = Library(replace(profile, runtime=replace(profile.runtime, precision="f32"))), Meter(lambda _: None)
-    plans = library.painter(side, side, settings.batch, settings.decode_batch, meter)
+    exact = replace(profile, runtime=replace(profile.runtime, precision="f32"))
+    models = Opened(library_of(exact), Meter(lambda _: None))
+    plans = models.paint_plans(side, side)
     size = plans.latent_shape[1:]
     sizes = {"latents": size, "hint_embedding": size}
     recorder = _Recorder(open_session(folder / "denoiser.xml", batch=settings.batch, precision="f32", sizes=sizes))
     plans = replace(plans, denoiser=Batched(recorder))
     images, captions = zip(*(_restyled(i) for i in range(pictures)), strict=True)
     hints = plans.embed_hints(edge_maps(np.stack(images), profile.edges))
-    texts, _ = library.clip_text(settings.batch, meter).encode([settings.negative_prompt, *captions])
+    texts, _ = models.clip_text().encode([settings.negative_prompt, *captions])
     jobs = [PaintJob(f"{i:064x}", texts[i + 1], hints[i], plans) for i in range(pictures)]
     for _ in paint(jobs, texts[0], settings):
         pass  # the pictures do not matter here

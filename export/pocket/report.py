@@ -18,13 +18,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.judging.confusion import confusion_matrix, iou
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.clip import to_pixel_values
-from counterfactory.engine.models.library import Library
+from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.captions import facts
 from counterfactory.engine.pocket.judges import Finding, Referee, vehicle_map
 from counterfactory.engine.pocket.render import render
@@ -83,8 +84,7 @@ def _held_out(count: int, first: int = 0) -> tuple[list[Scene], NDArray[np.uint8
 def _captions(profile: Profile) -> dict[str, Any]:
     """The share of facts that captions state rightly: of each vehicle its colour and kind, weather, time."""
     scenes, images, _ = _held_out(_CAPTIONED)
-    library = Library(profile)
-    blip2 = library.blip2(profile.caption.batch, profile.caption.rows, Meter(lambda _: None))
+    blip2 = Opened(library_of(profile), Meter(lambda _: None)).blip2()
     names = [str(i) for i in range(len(images))]
     right: dict[str, list[bool]] = {"weather": [], "time": [], "colour": [], "kind": [], "material": [], "people": []}
     for one, text in zip(scenes, caption_images(list(images), names, blip2, profile.caption), strict=True):

@@ -27,7 +27,7 @@ from ..precision.half import ISLANDS
 from . import blip2, clip, denoiser, hed, vae
 from .artefact import Asked, Row, export_graph
 from .calibration import painting
-from .graph import BATCHES, Graph, Request, Sources
+from .graph import Graph, Request, Sources, batches_of
 from .workspace import Workspace
 
 _Say = Callable[[str], None]
@@ -200,6 +200,7 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
         raise CounterfactoryError("--random was asked for together with weights: name the one or the other")
     if not asked.random and named == Sources():
         raise CounterfactoryError("name weights (--blip2, --clip, --diffusion, --controlnet, --hed) or say --random")
+    batches = batches_of(profile)
     return Request(
         sources=None if asked.random else named,
         small=asked.small,
@@ -210,23 +211,8 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
         controls=asked.controls,
         tiny_vae=asked.random_tiny_vae,
         hint_channels=asked.hint_channels,
-        batches={**batches_of(profile), **_batches(asked.batch)},
+        batches={**batches, **_batches(asked.batch, batches)},
     )
-
-
-def batches_of(profile: Profile) -> dict[str, int]:
-    """Rows of each plan as a profile will ask for them."""
-    caption, paint, edges = profile.caption, profile.paint, profile.edges.hed
-    return {
-        **BATCHES,
-        "blip2_vision": caption.batch,
-        "opt_decoder": caption.batch * caption.rows,
-        "clip_text": paint.batch,
-        "denoiser": paint.batch,
-        "vae_decoder": paint.decode_batch,
-        "clip_image": profile.check.batch,
-        **({} if edges is None else {"hed": edges.batch}),
-    }
 
 
 def _islands(said: str | None) -> tuple[str, ...] | None:
@@ -239,11 +225,11 @@ def _islands(said: str | None) -> tuple[str, ...] | None:
     return names
 
 
-def _batches(said: Sequence[str]) -> Mapping[str, int]:
+def _batches(said: Sequence[str], usual: Mapping[str, int]) -> Mapping[str, int]:
     found = {}
     for one in said:
         name, _, rows = one.partition("=")
-        if name not in BATCHES or not rows.isdigit() or int(rows) < 1:
-            raise CounterfactoryError(f"--batch takes NAME=ROWS with NAME of {', '.join(BATCHES)}, got {one!r}")
+        if name not in usual or not rows.isdigit() or int(rows) < 1:
+            raise CounterfactoryError(f"--batch takes NAME=ROWS with NAME of {', '.join(usual)}, got {one!r}")
         found[name] = int(rows)
     return found

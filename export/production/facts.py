@@ -13,19 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.flops import count_flops
 
+from .graph import exported_networks
+
 _HALF, _SINGLE = 2, 4
-_PICTURES = {
-    "hint": ("hint",),
-    "denoiser": ("latents", "hint_embedding"),
-    "denoiser_int8": ("latents", "hint_embedding"),
-    "vae_decoder": ("latents",),
-    "hed": ("image",),
-}
-_MAYBE = ("denoiser_int8", "hed")
-_FIXED = ("blip2_vision", "clip_text", "clip_image")
+# Made only where an export was asked for them.
+_OPTIONAL = ("denoiser_int8", "hed")
 
 
 @dataclass(frozen=True)
@@ -69,16 +65,21 @@ LLAMA_13B = Decoder(40, 5120, 13824, 32000, 3, 5, _HALF)
 
 
 def facts(out: Path, captioner: str = "6.7b") -> list[dict[str, Any]]:
-    """The facts of every plan that a suite needs, and of those of `_MAYBE` that were exported.
+    """The facts of every plan that a suite needs, and of those of `_OPTIONAL` that were exported.
 
     Raises CounterfactoryError for a graph that `out` lacks.
     """
-    there = (name for name in _PICTURES if name not in _MAYBE or (out / "onnx" / name).is_dir())
-    rows = [_row(out, name) for name in (*_FIXED, *there)]
+    graphs = {n.name: tuple(n.sizes) for n in exported_networks(load_profile("a10g")) if n.tokens is None}
+    graphs["denoiser_int8"] = graphs["denoiser"]
+    rows = [
+        _row(out, name, ports)
+        for name, ports in graphs.items()
+        if name not in _OPTIONAL or (out / "onnx" / name).is_dir()
+    ]
     return [*rows, OPT[captioner].row("opt_decoder"), LLAMA_13B.row("llm")]
 
 
-def _row(out: Path, name: str) -> dict[str, Any]:
+def _row(out: Path, name: str, ports: tuple[str, ...]) -> dict[str, Any]:
     folder = out / "onnx" / name
     try:
         manifest = json.loads((folder / "manifest.json").read_text())
@@ -87,7 +88,7 @@ def _row(out: Path, name: str) -> dict[str, Any]:
         raise CounterfactoryError(
             f"the facts of {name} need its graph and plan in {out}: {error!r}; export it with --plans"
         ) from error
-    sizes = {port: (shapes[port]["opt"][-2], shapes[port]["opt"][-1]) for port in _PICTURES.get(name, ())}
+    sizes = {port: (shapes[port]["opt"][-2], shapes[port]["opt"][-1]) for port in ports}
     files = [file for file in folder.iterdir() if file.name.startswith("model.onnx")]
     return {
         "name": name,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import nn
 
+from counterfactory.engine.config.networks import networks_of
+from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.models.network import Networks
 from counterfactory.engine.runtime.plans import Shapes
+from counterfactory.engine.stages.edges import DetectorSettings, HedSettings
 
 from ..graphs.tracing import Axes
 
@@ -63,17 +67,20 @@ class Sources:
         return str(found)
 
 
-# Rows of each plan, as the profile a10g asks for them.
-BATCHES: Mapping[str, int] = {
-    "blip2_vision": 8,
-    "opt_decoder": 16,
-    "clip_text": 16,
-    "clip_image": 16,
-    "hint": 1,
-    "denoiser": 16,
-    "vae_decoder": 4,
-    "hed": 4,
-}
+# Of HED's plan where the profile finds edges without it.
+_HED_BATCH = 4
+
+
+def exported_networks(profile: Profile) -> Networks:
+    """The networks that are exported for a profile: its own but for the language model, and HED in any case."""
+    edges = DetectorSettings("hed", hed=profile.edges.hed or HedSettings(_HED_BATCH))
+    networks = networks_of(replace(profile, edges=edges))
+    return Networks(tuple(network for network in networks if network.name != "llm"))
+
+
+def batches_of(profile: Profile) -> dict[str, int]:
+    """Rows of each network's plan as a profile will ask for them."""
+    return {network.name: network.batch for network in exported_networks(profile)}
 
 
 @dataclass(frozen=True)
@@ -96,7 +103,7 @@ class Request:
     controls: int = 1
     tiny_vae: bool = False
     hint_channels: int = 1
-    batches: Mapping[str, int] = field(default_factory=lambda: dict(BATCHES))
+    batches: Mapping[str, int] = field(default_factory=lambda: batches_of(load_profile("a10g")))
 
     def __post_init__(self) -> None:
         if self.small and self.sources is not None:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from counterfactory.engine.config.device import PlanFacts
+from counterfactory.engine.config.networks import networks_of
 from counterfactory.engine.config.profile import Profile, plan_facts
 from counterfactory.engine.estimate.estimate import plan_budget, stage_needs
 from counterfactory.engine.estimate.projected import projected_cost
-from counterfactory.engine.models.library import every_plan
 from counterfactory.engine.schedule.residency import StageNeeds, spare_bytes
 
 
@@ -33,12 +33,13 @@ class Workspace:
         """
         if not self.profile.runtime.memory_gb:
             return None
+        networks = networks_of(self.profile)
         # Every form of the denoiser stands where the one that the profile names would.
-        plan = self.profile.paint.denoiser if plan == "denoiser" else plan
+        plan = networks[plan].plan if plan in networks else plan
         facts = {name: self._as_exported(name, fact) for name, fact in plan_facts(self.profile).items()}
         facts[plan] = replace(facts.get(plan, PlanFacts(0.0, 0, 0)), weight_bytes=onnx_bytes(graph))
         stages = stage_needs(self.profile)
-        if plan not in every_plan(self.profile):
+        if plan not in networks.plans:
             stages = [StageNeeds(one.stage, (*one.plans, plan)) for one in stages if one.stage == "paint"]
         needed = dict.fromkeys(name for stage in stages for name in stage.plans)
         costs = [projected_cost(self.profile, name, facts[name]) for name in needed]

@@ -18,6 +18,7 @@ from PIL import Image
 
 from counterfactory.engine.cli import estimate_text as forecast
 from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.config.networks import library_of, networks_of
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate import estimate as module
@@ -43,7 +44,7 @@ from counterfactory.engine.estimate.measured import (
     save_rates,
 )
 from counterfactory.engine.meter.meter import PlanUse, StageCost
-from counterfactory.engine.models.library import STAGES, Library, every_plan, plans_of
+from counterfactory.engine.models.network import STAGES
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.schedule.residency import PlanCost, StageNeeds, plan_residency
 from counterfactory.engine.sources.source import Source, find_sources
@@ -68,7 +69,7 @@ def profile() -> Profile:
 
 @pytest.fixture(scope="module")
 def flops(profile: Profile) -> dict[str, int]:
-    return plan_flops(profile, Library(profile), (128, 128))
+    return plan_flops(profile, library_of(profile), (128, 128))
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def sources(street: Street) -> list[Source]:
 def measured(profile: Profile, **changes: Any) -> Rates:
     """Rates of every stage and plan."""
     stages = {stage: StageRate(0.25 * (i + 1), 100) for i, stage in enumerate(STAGES)}
-    plans = {name: PlanRate(2.0, 10_000_000) for name in every_plan(profile)}
+    plans = {name: PlanRate(2.0, 10_000_000) for name in networks_of(profile).plans}
     return replace(Rates(profile_key(profile), stages, plans, 5.0, 0.8), **changes)
 
 
@@ -270,7 +271,7 @@ def test_a_caption_costs_all_its_steps(profile: Profile, flops: dict[str, int]) 
 
 
 def test_plans_are_counted_at_the_picture_s_size(profile: Profile, flops: dict[str, int]) -> None:
-    library = Library(profile)
+    library = library_of(profile)
     wide = plan_flops(profile, library, (128, 256))
     assert wide["hint"] == 2 * flops["hint"]
     assert wide["vae_decoder"] == 2 * flops["vae_decoder"]
@@ -316,7 +317,7 @@ def test_integers_are_multiplied_at_their_own_peak(
     profile: Profile, sources: list[Source], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forms = {name: replace(profile, paint=replace(profile.paint, denoiser=name)) for name in DENOISERS}
-    assert [plan_precision(forms[name], Library(profile), name) == "int8" for name in DENOISERS] == [False, True]
+    assert [plan_precision(library_of(forms[name]), "denoiser") == "int8" for name in DENOISERS] == [False, True]
 
     def seconds(name: str) -> list[float]:
         return [stage.compute_s for stage in estimate(forms[name], sources, variants=4).stages]
@@ -325,7 +326,7 @@ def test_integers_are_multiplied_at_their_own_peak(
     assert even["denoiser_int8"] == pytest.approx(even["denoiser"])
     monkeypatch.setattr(module, "measure_peak", lambda precision, *_: PEAK * (4 if precision == "int8" else 1))
     rows = 12 * profile.paint.rows_per_variant
-    saved = rows * plan_flops(forms["denoiser"], Library(profile), (128, 128))["denoiser"] * 0.75
+    saved = rows * plan_flops(forms["denoiser"], library_of(forms["denoiser"]), (128, 128))["denoiser"] * 0.75
     found = seconds("denoiser_int8")
     assert found[2] == pytest.approx(even["denoiser"][2] - saved / (SHARE_OF_PEAK * PEAK))
     assert [*found[:2], found[3]] == [*even["denoiser"][:2], even["denoiser"][3]]
@@ -375,7 +376,7 @@ def test_a_stage_without_a_rate_is_counted(profile: Profile, flops: dict[str, in
     # With its cache, which takes more than the weights and the graph; another runtime's is another size.
     assert 50_000_000 < llm.cost.bytes < 100_000_000
     genai = replace(profile, llm=replace(profile.llm, backend="genai", model="llm.gguf"))
-    assert plan_costs(genai, Library(genai))["llm"].bytes > 2**30
+    assert plan_costs(genai, library_of(genai))["llm"].bytes > 2**30
 
 
 def test_little_memory_loads_again_for_every_shard(profile: Profile, sources: list[Source]) -> None:
@@ -396,7 +397,7 @@ def test_little_memory_loads_again_for_every_shard(profile: Profile, sources: li
 
 def test_24_gb_are_told_beside(profile: Profile, sources: list[Source], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "machine_memory", lambda: 60 * 10**9)
-    large = {name: PlanRate(1.0, 6 * 10**9) for name in every_plan(profile)}
+    large = {name: PlanRate(1.0, 6 * 10**9) for name in networks_of(profile).plans}
     save_rates(measured(profile, plans=large))
     here, gpu = estimate(profile, sources, 5).holdings
     assert (here.memory_bytes, gpu.memory_bytes) == (60 * 10**9, 24 * 10**9)
@@ -492,7 +493,7 @@ def test_the_command_for_machines(street: Street, capsys: pytest.CaptureFixture[
     (holding,) = found["holdings"]
     assert holding["memory_bytes"] == 5 * 10**9
     assert [step["stage"] for step in holding["first"]] == list(STAGES)
-    assert set(holding["first"][2]["load"]) == set(plans_of(load_profile("pocket"))["paint"])
+    assert set(holding["first"][2]["load"]) == {n.plan for n in networks_of(load_profile("pocket")).of("paint")}
 
 
 def test_the_command_tells_what_it_cannot_use(street: Street, capsys: pytest.CaptureFixture[str]) -> None:

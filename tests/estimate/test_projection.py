@@ -10,13 +10,12 @@ import pytest
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config.device import DeviceSettings, PlanFacts, load_facts
+from counterfactory.engine.config.networks import networks_of
 from counterfactory.engine.config.profile import Profile, load_profile, plan_facts
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.estimate.projected import project, projected_costs
-from counterfactory.engine.models.library import every_plan
-from counterfactory.export.production.command import batches_of
-from counterfactory.export.production.graph import BATCHES
+from counterfactory.export.production.graph import batches_of
 
 T, G = 1e12, 10**9
 DEVICE = DeviceSettings("GPU", tflops=100, memory_gb=24, gb_per_s=500, share=0.5)  # 50 TFLOP/s, 250 GB/s
@@ -84,7 +83,7 @@ def test_profiles_for_the_gpu_are_estimated_where_there_is_none(name: str) -> No
     assert holding.timeline is not None
     assert any("nothing of it was measured" in note for note in found.assumptions)
     assert found.device_hours_per_1k == pytest.approx(found.wall_s / 3600 / 125)
-    assert set(plan_facts(profile)) >= set(every_plan(profile))
+    assert set(plan_facts(profile)) >= set(networks_of(profile).plans)
 
 
 def test_few_steps_cost_less() -> None:
@@ -114,6 +113,15 @@ def test_a_device_that_cannot_be_is_refused(change: dict[str, float]) -> None:
 
 
 def test_plans_are_exported_for_the_batches_of_their_profile() -> None:
-    assert batches_of(load_profile("a10g")) == BATCHES
+    assert batches_of(load_profile("a10g")) == {
+        "blip2_vision": 8,
+        "opt_decoder": 16,
+        "clip_text": 16,
+        "hed": 4,
+        "hint": 1,
+        "denoiser": 16,
+        "vae_decoder": 4,
+        "clip_image": 16,
+    }
     lance = load_profile("lance")
     assert batches_of(lance)["opt_decoder"] == lance.caption.batch * lance.caption.decoding.beams

@@ -13,7 +13,7 @@ from tiny_networks import copied, filled, tiny_decoder, tiny_denoiser
 from transformers import Blip2Config, Blip2ForConditionalGeneration
 
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.denoiser import Evaluation, ShapePlans
+from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.parity import relative_error
@@ -60,13 +60,13 @@ def assert_near(found: ArrayLike, reference: ArrayLike) -> None:
     assert relative_error(found, reference) <= 3e-2
 
 
-def plans(folder: Path, batch: int, height: int, width: int) -> ShapePlans:
+def plans(folder: Path, batch: int, height: int, width: int) -> PaintPlans:
     size = (height // 2, width // 2)
     hint = open_session(folder / "hint.xml", batch=1, precision="f32", sizes={"hint": (height, width)})
     fused = open_session(
         folder / "denoiser.xml", batch=batch, precision="f32", sizes={"latents": size, "hint_embedding": size}
     )
-    return ShapePlans(Batched(hint), Batched(fused), Batched(hint), (4, *size))
+    return PaintPlans(Batched(hint), Batched(fused), Batched(hint), (4, *size))
 
 
 @pytest.mark.parametrize(("height", "width"), [(32, 32), (32, 64), (48, 32)])
@@ -81,7 +81,7 @@ def test_the_fused_graph_is_controlnet_and_unet(
     steps, scales = [1, 500, 999], [1.0, 0.0, 0.5]
     opened = plans(denoiser_ir, 4, height, width)
     hints = opened.embed_hints(edges)
-    rows = [Evaluation(latents[i], steps[i], text[i], hints[i], scales[i]) for i in range(3)]
+    rows = [DenoiserRow(latents[i], steps[i], text[i], hints[i], scales[i]) for i in range(3)]
     found = np.stack(opened.evaluate(rows))
     wanted = []
     for i in range(3):  # diffusers takes one scale a call
@@ -101,7 +101,7 @@ def test_a_row_never_sees_its_neighbours(denoiser_ir: Path) -> None:
     rng = np.random.default_rng(5)
     opened = plans(denoiser_ir, 8, 32, 32)
     rows = [
-        Evaluation(
+        DenoiserRow(
             rng.standard_normal((4, 16, 16)).astype(np.float32),
             int(rng.integers(1000)),
             rng.standard_normal((7, 24)).astype(np.float32),

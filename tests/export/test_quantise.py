@@ -16,11 +16,12 @@ from diffusers.models.attention_processor import AttnProcessor
 from numpy.typing import NDArray
 from openvino import opset13 as ops
 
+from counterfactory.engine.config.networks import library_of, networks_of
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.library import Library, every_plan
+from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.runtime.openvino import open_core, open_session
 from counterfactory.engine.runtime.session import Array
@@ -311,19 +312,22 @@ def test_the_packed_int8_is_the_packed_denoiser() -> None:
 def test_a_profile_paints_with_the_plan_that_it_names(tmp_path: Path) -> None:
     profile = load_profile("pocket")
     named = {name: painting(profile, name) for name in ("denoiser", "denoiser_int8")}
-    assert len({Library(one).digest("paint") for one in named.values()}) == 2  # neither's pictures pass for the other's
-    assert len({Library(one).digest("check") for one in named.values()}) == 1
+    assert (
+        len({library_of(one).digest("paint") for one in named.values()}) == 2
+    )  # neither's pictures pass for the other's
+    assert len({library_of(one).digest("check") for one in named.values()}) == 1
     feeds = {name: array[:1] for name, array in packed_feeds().items()}
     for name, one in named.items():
         meter = Meter(lambda _: None)
-        found = Library(one).painter(128, 128, 1, 1, meter).denoiser.run(feeds)["prediction"]
+        single = replace(one, paint=replace(one.paint, batch=1, streams=1))
+        found = Opened(library_of(single), meter).paint_plans(128, 128).denoiser.run(feeds)["prediction"]
         path, sizes = one.models.path / f"{name}.xml", {"latents": (32, 32), "hint_embedding": (32, 32)}
         wanted = open_session(path, batch=1, precision=one.runtime.precision, sizes=sizes).run(feeds)["prediction"]
         np.testing.assert_array_equal(found, wanted)
         assert name in {use.plan for use in meter.plans() if use.loads}
-        assert name in every_plan(one)
+        assert name in networks_of(one).plans
     with pytest.raises(CounterfactoryError, match=r"denoiser_int4\.xml is missing"):
-        Library(painting(profile, "denoiser_int4")).digest("paint")
+        library_of(painting(profile, "denoiser_int4")).digest("paint")
     for bad in ("", "../denoiser", "denoiser.xml"):
         with pytest.raises(ValueError, match=r"\[paint\] denoiser is the name of a plan"):
             painting(profile, bad)

@@ -11,11 +11,15 @@ from sys import executable
 import pytest
 from conftest import Street
 
+from counterfactory.engine.config.networks import library_of, networks_of
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import plan_holding
 from counterfactory.engine.journey import Journey, JourneySettings
-from counterfactory.engine.models.library import Library, every_plan
+from counterfactory.engine.meter.meter import Meter
+from counterfactory.engine.models.clip import TextSettings
+from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.schedule.residency import Residency, Step, Timeline
 from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.run_record import Report
@@ -44,7 +48,7 @@ def within(profile: Profile, gigabytes: float) -> Profile:
 
 def tight(profile: Profile) -> float:
     """As little memory as the neediest stage takes, in 10^9 bytes: found with the planner that estimates use."""
-    library = Library(profile)
+    library = library_of(profile)
 
     def fits(megabytes: int) -> bool:
         return plan_holding(profile, library, megabytes * 10**6, 2).timeline is not None
@@ -59,7 +63,7 @@ def test_little_memory_loads_more_often_and_makes_the_same_suite(
     least = tight(quick)
     cramped, found = travel(within(quick, least), street, tmp_path / "cramped")
     assert found == expected
-    plans = every_plan(quick)
+    plans = networks_of(quick).plans
     assert {use.plan: use.loads for use in roomy.plans if use.loads} == dict.fromkeys(plans, 1)
     assert sum(use.loads for use in cramped.plans) > len(plans), "nothing was ever dropped"
 
@@ -70,6 +74,30 @@ def test_memory_that_no_stage_fits_is_refused_before_anything_is_done(
     with pytest.raises(CounterfactoryError, match=r"stage .* needs .* and the device has"):
         travel(within(quick, 0.001), street, tmp_path / "s")
     assert not list((tmp_path / "s").rglob("*.png"))
+
+
+@pytest.mark.parametrize("denoiser", ["denoiser", "denoiser_int8"])
+def test_what_a_stage_drops_is_closed_and_nothing_else(quick: Profile, denoiser: str) -> None:
+    """A plan's name may be another than its network's, and a model of several plans goes with any of them."""
+    profile = replace(quick, paint=replace(quick.paint, denoiser=denoiser))
+    first = Step("paint", (), (), (), ("clip_text", "hint", denoiser, "vae_decoder"), 0)
+    then = Step("check", (), (denoiser,), (), ("clip_text", "hint", "vae_decoder"), 0)
+    residency = Residency(Timeline(((replace(first, needs=first.resident), then),), 0.0, 0))
+    models = Opened(library_of(profile), Meter(lambda _: None), residency)
+    models.enter("paint")
+    text, plans = models.clip_text(), models.paint_plans(64, 64)
+    assert models.paint_plans(64, 64) is plans
+    models.enter("check")
+    assert models.clip_text() is text
+    assert models.paint_plans(64, 64) is not plans
+
+
+def test_the_text_encoder_of_checks_does_not_follow_the_painter_s_batch(quick: Profile) -> None:
+    other = replace(quick, paint=replace(quick.paint, batch=3, decode_batch=3))
+    for before, after in zip(networks_of(quick).of("check"), networks_of(other).of("check"), strict=True):
+        assert before == after
+    changed = networks_of(replace(quick, text=TextSettings(5)))["clip_text"]
+    assert (changed.batch, set(changed.rows)) == (5, {"paint", "check"})
 
 
 # Plans of OpenVINO and GenAI, each with a core of its own, come and go as no stack of them would; then Ctrl-C comes.

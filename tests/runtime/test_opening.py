@@ -14,11 +14,11 @@ import torch
 from torch import nn
 
 from counterfactory.engine.config import profile as module
+from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, profile_names
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.opening import model_digest, open_llm
 from counterfactory.engine.language.settings import LlmSettings
-from counterfactory.engine.models.library import Library
 from counterfactory.engine.runtime.opening import arithmetic, open_plan, plan_file
 from counterfactory.engine.runtime.plans import Shapes, onnx_digest
 from counterfactory.engine.runtime.session import RuntimeSettings
@@ -251,9 +251,9 @@ def test_models_of_a_folder_have_a_digest_that_follows_their_content(tmp_path: P
 
 def test_a_stage_s_key_needs_its_files(profile: Profile) -> None:
     with pytest.raises(CounterfactoryError, match=r"llm-exl2.* is missing"):
-        Library(profile).digest("rewrite")
+        library_of(profile).digest("rewrite")
     with pytest.raises(CounterfactoryError, match=r"blip2_vision\.plan is missing"):
-        Library(profile).digest("caption")
+        library_of(profile).digest("caption")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: that its lack is told goes unchecked")

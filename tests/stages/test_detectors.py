@@ -20,6 +20,7 @@ from PIL import Image
 from counterfactory.engine.cli import doctor
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config import profile as profile_module
+from counterfactory.engine.config.networks import library_of, networks_of
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.counted import item_flops, plan_flops
@@ -29,7 +30,7 @@ from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.hed import Hed
-from counterfactory.engine.models.library import Library, every_plan
+from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.runtime import onnxruntime as ort_sessions
@@ -41,8 +42,7 @@ from counterfactory.engine.suite.run_record import Report
 from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.export.production import hed as hed_export
 from counterfactory.export.production.artefact import Asked, export_graph
-from counterfactory.export.production.command import batches_of
-from counterfactory.export.production.graph import Request
+from counterfactory.export.production.graph import Request, batches_of
 from counterfactory.kernels.canny import CannySettings
 from counterfactory.kernels.edges import EdgeSettings, canny_edges
 
@@ -123,7 +123,9 @@ def test_published_controlnets_get_the_canny_that_they_were_trained_on(pictures:
 
 def over_openvino(quick: Profile, exported: Path) -> Hed:
     exact = replace(quick, runtime=replace(quick.runtime, precision="f32"))
-    return Library(exact).hed(128, 128, 2, Meter(lambda _: None))
+    opened = Opened(library_of(replace(exact, edges=HED)), Meter(lambda _: None)).hed(128, 128)
+    assert opened is not None
+    return opened
 
 
 def over_onnxruntime(quick: Profile, exported: Path) -> Hed:
@@ -251,7 +253,7 @@ def test_what_fills_hed_s_batches_does_not_change_a_picture(quick: Profile, stre
 def test_hed_is_part_of_what_painted_only_where_it_is_asked_for(quick: Profile, models: Path) -> None:
     def digests() -> dict[str, list[str]]:
         return {
-            edges.detector: [Library(replace(quick, edges=edges)).digest(stage) for stage in ("caption", "paint")]
+            edges.detector: [library_of(replace(quick, edges=edges)).digest(stage) for stage in ("caption", "edges")]
             for edges in (quick.edges, CANNY, HED)
         }
 
@@ -266,43 +268,44 @@ def test_hed_is_part_of_what_painted_only_where_it_is_asked_for(quick: Profile, 
     assert after["hed"][1] != before["hed"][1]
     file.unlink()
     with pytest.raises(CounterfactoryError, match=r"hed\.xml is missing"):
-        Library(replace(quick, edges=HED)).digest("paint")
+        library_of(replace(quick, edges=HED)).digest("edges")
 
 
 def test_the_tokens_that_end_captions_are_part_of_what_captioned(quick: Profile, models: Path) -> None:
-    before = Library(quick).digest("caption"), Library(quick).digest("paint")
+    before = library_of(quick).digest("caption"), library_of(quick).digest("paint")
     found = set()
     for eos in (2, 3):
         (models / "opt_tokens.json").write_text(f'{{"bos": 1, "eos": {eos}}}')
-        found.add(Library(quick).digest("caption"))
-        assert Library(quick).digest("paint") == before[1]
+        found.add(library_of(quick).digest("caption"))
+        assert library_of(quick).digest("paint") == before[1]
     assert len({*found, before[0]}) == 3
     (models / "opt_tokens.json").unlink()
-    assert Library(quick).digest("caption") == before[0]
+    assert library_of(quick).digest("caption") == before[0]
 
 
 # What plans a run.
 
 
 def test_plans_know_hed_only_where_it_is_asked_for(quick: Profile) -> None:
-    assert "hed" not in every_plan(quick)
+    assert "hed" not in networks_of(quick)
     profile = replace(quick, edges=HED)
-    assert every_plan(profile).count("hed") == 1
-    holding = plan_holding(profile, Library(profile), 10**11, 2)
+    assert networks_of(profile).plans.count("hed") == 1
+    holding = plan_holding(profile, library_of(profile), 10**11, 2)
     assert holding.timeline is not None
     assert {step.stage: "hed" in step.needs for step in holding.timeline.first} == {
         "caption": False,
         "rewrite": False,
-        "paint": True,
+        "edges": True,
+        "paint": False,
         "check": False,
     }
     (named,) = {plan.cost.name: plan.cost for plan in estimate(profile, 3, 2).plans if plan.cost.name == "hed"}.values()
     assert named.bytes > 0
-    flops = plan_flops(profile, Library(profile), (128, 128))
-    without = plan_flops(quick, Library(quick), (128, 128))
+    flops = plan_flops(profile, library_of(profile), (128, 128))
+    without = plan_flops(quick, library_of(quick), (128, 128))
     assert flops.keys() - without.keys() == {"hed"}
-    more = item_flops(profile, flops, 4)["paint"] - item_flops(quick, without, 4)["paint"]
-    assert more == pytest.approx(flops["hed"] / 4)
+    assert item_flops(profile, flops, 4)["edges"] == flops["hed"]
+    assert item_flops(profile, flops, 4)["paint"] == item_flops(quick, without, 4)["paint"]
 
 
 def test_the_doctor_looks_for_hed(quick: Profile, models: Path) -> None:
@@ -323,8 +326,8 @@ def test_hed_is_projected_once_a_source(tmp_path: Path) -> None:
     profile = replace(plain, edges=HED)
     facts = plan_facts(profile)
     assert plain.device is not None
-    more = project(profile, plain.device, facts, 4)["paint"] - project(plain, plain.device, facts, 4)["paint"]
-    assert more == pytest.approx(plain.device.compute_s(facts["hed"].flops / 4))
+    assert project(profile, plain.device, facts, 4)["edges"] == plain.device.compute_s(facts["hed"].flops)
+    assert project(plain, plain.device, facts, 4)["edges"] == 0
     # VGG-16's convolutions by hand, at 512 x 512 and 2 operations a product; side outputs add under a thousandth.
     products, side, before = 0, 512, 3
     for width, depth in zip(hed_export.WIDTHS, hed_export.DEPTHS, strict=True):

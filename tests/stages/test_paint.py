@@ -14,7 +14,7 @@ from diffusers import DDIMScheduler, StableDiffusionControlNetPipeline, UniPCMul
 from numpy.typing import NDArray
 from tiny_networks import FACTOR, TOKENS, WIDTH, TinyPainter, tiny_painter
 
-from counterfactory.engine.models.denoiser import ShapePlans
+from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.sampler import SamplerSettings
 from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings, paint
 
@@ -65,7 +65,7 @@ def painter() -> TinyPainter:
 
 
 @pytest.fixture(scope="module")
-def plans(painter: TinyPainter) -> dict[tuple[int, int], ShapePlans]:
+def plans(painter: TinyPainter) -> dict[tuple[int, int], PaintPlans]:
     return {size: painter.plans(*size, batch=BATCH, streams=STREAMS, decode_batch=DECODE_BATCH) for size in SIZES}
 
 
@@ -98,7 +98,7 @@ def settings_of(case: Case, **changed: Any) -> PaintSettings:
 
 
 def painted(
-    plans: dict[tuple[int, int], ShapePlans], wanted: Sequence[Order], settings: PaintSettings
+    plans: dict[tuple[int, int], PaintPlans], wanted: Sequence[Order], settings: PaintSettings
 ) -> dict[int, Image]:
     jobs = []
     for order in wanted:
@@ -199,7 +199,7 @@ def assert_same_picture(found: Image, expected: Image) -> None:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_pictures_are_those_of_diffusers_pipeline(
-    painter: TinyPainter, plans: dict[tuple[int, int], ShapePlans], case: Case
+    painter: TinyPainter, plans: dict[tuple[int, int], PaintPlans], case: Case
 ) -> None:
     found = painted(plans, orders(), settings_of(case))
     for place, order in enumerate(orders()):
@@ -230,7 +230,7 @@ def test_the_reference_shows_all_that_painting_could_get_wrong(painter: TinyPain
     assert not unseen
 
 
-def test_a_job_may_want_its_own_number_of_steps(painter: TinyPainter, plans: dict[tuple[int, int], ShapePlans]) -> None:
+def test_a_job_may_want_its_own_number_of_steps(painter: TinyPainter, plans: dict[tuple[int, int], PaintPlans]) -> None:
     case = CASES["unipc, guided at the beginning"]
     wanted = [replace(order, steps=steps) for order, steps in zip(orders(), (None, 2, None, 5), strict=False)]
     found = painted(plans, wanted, settings_of(case))
@@ -240,7 +240,7 @@ def test_a_job_may_want_its_own_number_of_steps(painter: TinyPainter, plans: dic
         assert_same_picture(found[place], reference(painter, wanted[place], own))
 
 
-def test_a_picture_is_the_same_whatever_it_is_painted_with(plans: dict[tuple[int, int], ShapePlans]) -> None:
+def test_a_picture_is_the_same_whatever_it_is_painted_with(plans: dict[tuple[int, int], PaintPlans]) -> None:
     settings = settings_of(CASES["unipc, guided in the middle"])
     found = painted(plans, orders(), settings)
     alone = [painted(plans, [order], settings)[0] for order in orders()]

@@ -1,0 +1,96 @@
+"""What the engine knows of a network before it is opened: a row of the table that everything about networks reads.
+
+The rows themselves follow from a profile (config/networks.py). Libraries find files by them, `Opened` opens plans by
+them, estimates multiply by them, the doctor and the exporters go through them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ..recipes import STAGES, Stage
+
+# The last two axes of an input are the picture's in pixels, or its latents'.
+Follows = Literal["picture", "latents"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that a stage puts through a network: so many per source, and so many more for each of its variants."""
+
+    per_source: float = 0.0
+    per_variant: float = 0.0
+
+    def of_source(self, variants: int) -> float:
+        """Rows of one source with `variants` variants."""
+        return self.per_source + variants * self.per_variant
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A decoder's work on one row: `read` tokens at once, which its cache does not hold, then `written` one by one."""
+
+    read: int
+    written: int
+
+
+@dataclass(frozen=True)
+class Network:
+    """One network under a profile.
+
+    `plan` is the file that is opened (another one than `name` where a profile chooses a form of the network), `batch`
+    the rows of its plan, `streams` how many batches go side by side. `rows` says which stages use it and how much.
+    `sizes` names the inputs whose last two axes follow the picture, `files` what stands beside the plan and is needed,
+    `optional_files` what counts where an export wrote it. `tokens` is for decoders.
+    """
+
+    name: str
+    plan: str
+    batch: int
+    rows: Mapping[Stage, Rows]
+    sizes: Mapping[str, Follows] = field(default_factory=dict)
+    streams: int = 1
+    files: tuple[str, ...] = ()
+    optional_files: tuple[str, ...] = ()
+    tokens: Tokens | None = None
+
+    def sizes_at(self, picture: tuple[int, int], latents: tuple[int, int]) -> dict[str, tuple[int, int]]:
+        """(height, width) of each input of `sizes`, for a picture and its latents of these sizes."""
+        of = {"picture": picture, "latents": latents}
+        return {name: of[follows] for name, follows in self.sizes.items()}
+
+
+@dataclass(frozen=True)
+class Networks:
+    """The table: every network that suites of a profile need, in the order of a picture's journey."""
+
+    table: tuple[Network, ...]
+
+    def __iter__(self) -> Iterator[Network]:
+        return iter(self.table)
+
+    def __contains__(self, name: object) -> bool:
+        return any(network.name == name for network in self.table)
+
+    def __getitem__(self, name: str) -> Network:
+        """The network of that name. Raises KeyError where the profile has none."""
+        for network in self.table:
+            if network.name == name:
+                return network
+        raise KeyError(name)
+
+    def of(self, stage: Stage) -> tuple[Network, ...]:
+        """The networks that a stage uses."""
+        return tuple(network for network in self.table if stage in network.rows)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages that have networks, in their order."""
+        return tuple(stage for stage in STAGES if self.of(stage))
+
+    @property
+    def plans(self) -> tuple[str, ...]:
+        """The plans of all of them."""
+        return tuple(network.plan for network in self.table)
