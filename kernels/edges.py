@@ -1,10 +1,10 @@
 """Edge maps of photographs: the hint that keeps a variant's layout.
 
-RGB pictures arrive, binary maps of their outlines leave. One layout should give nearly one map in any weather and
-light: grain, rain streaks and small snowflakes are filtered out first, and every gradient is then measured against
-the gradients around it, which lifts outlines out of fog and darkness. (A local histogram equalisation, CLAHE, before
-plain Canny agreed less between weathers at every setting tried: a mean F1 of 0.86 at best over the street world,
-against 0.90.) The batch is a loop over pictures: each map depends on its picture and the settings alone.
+RGB pictures become binary maps of their outlines. One layout should give nearly one map in any weather and light:
+grain, rain streaks and small snowflakes are filtered out first, and every gradient is then measured against the
+gradients around it, which lifts outlines out of fog and darkness. (A local histogram equalisation, CLAHE, before plain
+Canny agreed less between weathers at every setting tried: a mean F1 of 0.86 at best over the street world, against
+0.90.) The batch is a loop over pictures: each map depends on its picture and the settings alone.
 
 Non-maximum suppression and hysteresis: Canny, "A computational approach to edge detection", 1986, as in OpenCV.
 """

@@ -1,4 +1,4 @@
-"""What each command does: arguments and a terminal arrive, the number of skipped sources leaves.
+"""What each command does: a function of arguments and terminal that returns the number of skipped sources.
 
 Here files, settings and the journey meet; nothing is computed. What needs the runtime is imported where it is used,
 so that `--help` and `report` do not wait for it.

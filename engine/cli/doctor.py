@@ -1,7 +1,7 @@
-"""What stands between this box and a run: its devices, packages and plans, and the next command to say.
+"""What keeps this box from a run: its devices, packages and plans, and the next command to enter.
 
-A profile arrives; findings leave, in the order in which they have to be put right. No network is opened and
-nothing downloaded, so it is as quick on a box where nothing works.
+For a profile it lists findings in the order in which they have to be put right. No network is opened and nothing is
+downloaded, so it is as quick on a box where nothing works.
 """
 
 from __future__ import annotations

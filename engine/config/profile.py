@@ -1,7 +1,7 @@
 """A profile: models, precisions, steps and thresholds for one kind of box.
 
-What arrives is a TOML file; what leaves is frozen dataclasses, each of which lives beside the code that reads it.
-Nothing has a default here: a profile that is complete says by itself what made a suite.
+A TOML file fills frozen dataclasses, each of which is defined beside the code that reads it. Nothing has a default: a
+profile states completely what made a suite.
 """
 
 from __future__ import annotations

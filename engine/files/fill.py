@@ -1,7 +1,7 @@
 """TOML tables into frozen dataclasses, strictly: every key is known, every field is there, every type is right.
 
-What arrives is a file or its parsed table; what leaves is the dataclass. Ranges are the dataclass's own business: a
-ValueError from its `__post_init__` comes out with the file's name in front.
+A file or its parsed table fills a dataclass. Ranges are checked by the dataclass itself: a ValueError from its
+`__post_init__` is raised again with the file's name in front.
 """
 
 from __future__ import annotations

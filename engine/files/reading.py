@@ -1,6 +1,6 @@
 """Text files that users write: UTF-8 with or without a byte order mark, lines that end in LF, CRLF or CR.
 
-A path arrives, text or its numbered lines leave. What cannot be read is one sentence with the file's name.
+Functions take a path and return its text or its numbered lines. Errors are one sentence with the file's name.
 """
 
 from __future__ import annotations

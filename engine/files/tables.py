@@ -1,7 +1,7 @@
-"""Tables that users bring: CSV with a header or JSONL with an object a line, read row by row.
+"""Tables that users bring: CSV with a header or JSONL with one object per line, read row by row.
 
-A file and the names of its columns arrive; numbered rows leave, each as a mapping or, where a row is broken by itself,
-as the reason. What the columns mean is the reader's business.
+A file and the names of its columns give numbered rows, each a mapping or, if that row alone is broken, the reason. What
+the columns mean is the caller's business.
 """
 
 from __future__ import annotations

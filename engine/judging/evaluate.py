@@ -1,8 +1,8 @@
 """How a model under test does on the originals and on their variants.
 
-Arrives: rows of a suite's metadata and what the model said about each, plus what it said about the originals.
-Leaves: an `Evaluation`, the same for labels (measured by accuracy) and for masks (measured by mIoU). Which model
-answered, and how its pictures were loaded, is not known here; any set of labels or classes works.
+From the rows of a suite's metadata and the model's answers on variants and originals it makes an `Evaluation`, the
+same for labels (measured by accuracy) and for masks (measured by mIoU). Which model answered, and how its pictures
+were loaded, is not known here; any set of labels or classes works.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a user's own model said: a table of pictures and answers in, answers by picture out.
+"""Reads the answers of a user's own model: a table of pictures and answers.
 
 The table is CSV (with a header) or JSONL with the columns `image` and `prediction`. An image is named as in
 metadata.parquet (`file_name`, for a variant) or by its source's name, with or without the file's suffix.

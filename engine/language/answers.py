@@ -1,6 +1,6 @@
 """Many answers under grammars at once: begun, and taken further token by token, on all cores.
 
-Grammars and logits arrive; token filters and tokens leave. One answer alone is `token_filter`'s.
+It makes token filters from grammars and chooses tokens from logits. `token_filter` has a single answer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The language model on a GPU: continuous batching over ExLlama, answers constrained by grammars. Not run on a GPU.
 
-What arrives is requests; what leaves is their answers in order. exllamav2.py and exllamav3.py each open a generator
-with the few calls of `Decoder`; the loop over them stands here. The generator shares the pages of common prompt
-prefixes and forms the batches; what this loop adds is what only we know, the grammar:
+Requests are answered in order. exllamav2.py and exllamav3.py each open a generator with the few calls of `Decoder`; the
+loop over them stands here. The generator shares the pages of common prompt prefixes and forms the batches; what this
+loop adds is what only we know, the grammar:
 
 - what is forced before the first choice stands in the prompt and is read, not generated;
 - a long forced run amid an answer is read in the same way: the row leaves the batch and comes back as a prompt. Reading

@@ -1,8 +1,7 @@
 """A language model quantised to EXL2, on ExLlamaV2's dynamic generator. Not run on a GPU.
 
-What arrives is a model folder and settings; what leaves is an `ExllamaLlm` (exllama.py has the loop). ExLlamaV2 0.3.2
-is archived upstream; exllamav3.py is its successor behind the same interface. Paged batches need flash-attn 2.5.7 or
-later beside it.
+A model folder and settings give an `ExllamaLlm` (exllama.py has the loop). ExLlamaV2 0.3.2 is archived upstream;
+exllamav3.py is its successor behind the same interface. Paged batches need flash-attn 2.5.7 or later beside it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A language model quantised to EXL3, on ExLlamaV3's generator. Not run on a GPU.
 
-What arrives is a model folder and settings; what leaves is an `ExllamaLlm` (exllama.py has the loop). Grammars are
-followed by the filter that comes with ExLlamaV3, which is llguidance too.
+A model folder and settings give an `ExllamaLlm` (exllama.py has the loop). Grammars are followed by the filter that
+comes with ExLlamaV3, which is llguidance too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A Llama on a CPU whose rows come and go: one compiled graph (export/llama_steps.py), and the rows' keys and values.
 
-Tokens arrive for any of the rows, a different number for each; what leaves is the logits after each row's last one.
-What all prompts begin with is read once; a row holds only what follows. Everything that a row is made of (the
+It takes tokens for any of the rows, a different number for each, and returns the logits after each row's last one. The
+beginning that all prompts share is read once; a row holds only what follows. Everything that a row is made of (the
 beginning, its tokens, where they were cut into steps) is its own: neighbours, rows that wait and free places are
 weighed with exact zeros, so that a row's logits do not depend on its company. What tokens mean is not known here.
 """

@@ -1,7 +1,7 @@
 """The language model on a CPU: questions answered in one running batch, what they share read once.
 
-What arrives is requests; what leaves is their answers in order, decoded greedily. What the questions mean is not known
-here; how rows run is `running_batch`'s, the network `llama`'s.
+Requests are answered in order, decoded greedily. What the questions mean is not known here; `running_batch` runs the
+rows, `llama` the network.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The rewriting model: three questions, each a prompt and the form of its answer.
 
-In come a task, a caption and words; out go prompts and, from the model's JSON answers, plain Python values. Nothing
-here knows a runtime, nor decides which edits are made. The questions are those of DILLEMA (arXiv 2502.04378): which
-words may change, what else they could be, and what the caption says then. Each prompt states the task and has one
-worked example; whatever is the same for a whole suite stands first, so that its cache is shared.
+It makes prompts from a task, a caption and words, and reads the model's JSON answers as Python values. Nothing here
+knows a runtime, nor decides which edits are made. The questions are those of DILLEMA (arXiv 2502.04378): which words
+may change, what else they could be, and what the caption says then. Each prompt states the task and has one worked
+example; whatever is the same for a whole suite stands first, so that its cache is shared.
 """
 
 from __future__ import annotations

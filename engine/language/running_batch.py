@@ -1,8 +1,8 @@
 """Rows that are answered together: they come and go, and read what is chosen and what is forced.
 
-What arrives is prompts as tokens and their grammars; what leaves is answers as they close. A row reads whole runs: its
-own part of the prompt with whatever the grammar forces at the start, later each token that the model chose together
-with those forced after it. A step takes the rows whose runs are worth its width (`step_width`); the others wait.
+From prompts as tokens and their grammars it makes answers, yielded as they close. A row reads whole runs: its own part
+of the prompt with whatever the grammar forces at the start, later each token that the model chose together with those
+forced after it. A step takes the rows whose runs are worth its width (`step_width`); the others wait.
 
 How a row's tokens are cut into runs depends on the row alone, so that company changes nothing (see `llama`).
 """

@@ -1,9 +1,9 @@
 """Where a run's time goes: seconds, loading, rows and tokens by stage and by plan, and how far the run is.
 
-The journey says what it enters, loads and finishes; models add the batches that they run. What leaves are frozen
-costs, at any moment: time inside a stage that is still open counts up to now. A stage's wall time is its loading, its
-busy time (inside sessions) and what is left, idle time, in which the device is held and computes nothing. What a
-stage or a plan is, is none of this module's business. Counting may be done from several threads.
+The journey reports what it enters, loads and finishes; models add the batches that they run. Costs can be read at any
+moment, as frozen records: time inside a stage that is still open counts up to now. A stage's wall time is its loading,
+its busy time (inside sessions) and the rest, idle time, in which the device is held and computes nothing. What a stage
+or a plan is, is not known here. Several threads may count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A file that dashboards follow while a run goes on: JSON lines, or Prometheus text where its name ends in `.prom`.
 
-A meter arrives every time that it changes; at most one record per interval is written. JSON lines are appended, one
+It is called whenever the meter changes, and writes at most one record per interval. JSON lines are appended, one
 object per record. Prometheus text is one file, replaced as a whole. What cannot be written is found before anything is
 spent; after that nothing here stops a run.
 """

@@ -1,8 +1,8 @@
 """The album: what a person is shown of a suite, ready for the contact sheet and for the page.
 
-The suite's rows (as `read_metadata` gives them) and the sources' pictures arrive; strips leave, one per source, each
-with its variants in order. Pictures of sources and their edge maps are written beside the page, as the models saw
-them. What each model under test said of a picture may be added; nothing here judges.
+It makes one strip per source, with its variants in order, from the suite's rows (as `read_metadata` returns them) and
+the sources' pictures. Sources and their edge maps are written beside the page, as the models saw them. The answers of
+models under test may be added; nothing is judged here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The report folder: `index.html`, `contact_sheet.png` and the sources' pictures, made from a suite.
 
-A suite's rows arrive, with the sources where they are at hand; files leave. Made again without sources it keeps the
-pictures that it has. The suite itself is only read.
+It is made from a suite's rows and, if they are at hand, the sources. Made again without sources, it keeps the pictures
+that it has. The suite itself is only read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The page: a static HTML file that shows an album, with filters by kind of edit, verdict and answer.
 
-Strips, figures and tables arrive; `index.html` leaves. It links the pictures by relative paths, so a folder that is
-moved as a whole still works, and asks nothing of the network. The template `page.html` escapes whatever it is given.
+Strips, figures and tables become `index.html`. It links the pictures by relative paths, so that a folder that is moved
+as a whole still works, and loads nothing from the network. The template `page.html` escapes whatever it is given.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The contact sheet: one PNG that shows what a suite is.
 
-Strips arrive; a picture leaves with one row per source: the source, its edges, its variants, and below each variant the
-words that were changed. Rejected variants are framed in red and say why; a model's wrong answers are named. The sheet
-is for eyes only: pictures are enlarged and nothing can be read back from it.
+It has one row per source: the source, its edges, its variants, and below each variant the words that were changed.
+Rejected variants have a red frame and the reason; a model's wrong answers are shown. The sheet is for people only:
+pictures are enlarged and nothing can be read back from it.
 """
 
 from __future__ import annotations

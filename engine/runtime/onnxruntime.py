@@ -1,9 +1,9 @@
 """ONNX graphs through ONNX Runtime: on a GPU with its CUDA or TensorRT provider, on a CPU for tests.
 
-An ONNX file, a batch and a provider arrive; a session leaves that keeps the contract of session.py. Inputs and outputs
-are always bound. Where all shapes are fixed they are bound once, and on a GPU the graph is recorded as a CUDA graph.
-ONNX Runtime goes on without a provider that does not start and runs on the CPU what a provider does not know: both are
-refused here. On a GPU: not run; the same code was run with the CPU provider.
+An ONNX file, a batch and a provider give a session with the contract of session.py. Inputs and outputs are always
+bound. Where all shapes are fixed they are bound once, and on a GPU the graph is recorded as a CUDA graph. ONNX Runtime
+goes on without a provider that does not start and runs on the CPU what a provider does not know: both are refused here.
+On a GPU: not run; the same code was run with the CPU provider.
 """
 
 from __future__ import annotations

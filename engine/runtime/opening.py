@@ -1,6 +1,6 @@
 """Opens a plan under whatever runtime a profile names: the one place that knows all of them.
 
-A folder and a plan's name arrive, a session leaves. Runtimes for GPUs are imported when one is asked for.
+A folder and a plan's name give a session. Runtimes for GPUs are imported only when one is used.
 """
 
 from __future__ import annotations

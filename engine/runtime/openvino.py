@@ -1,7 +1,7 @@
 """Networks on a CPU through OpenVINO.
 
-A model file (OpenVINO IR or ONNX) and a batch arrive; a session of one static plan leaves. Precision is chosen in
-the open: `resolve_precision` says what "auto" means on this machine, and the plan is checked to have kept to it.
+A model file (OpenVINO IR or ONNX) and a batch give a session of one static plan. `resolve_precision` decides what the
+precision "auto" means on this machine, and the compiled plan is checked to use it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Plans on a GPU through TensorRT or its sibling TensorRT-RTX, whichever compiled them.
 
-A plan and its key arrive; a session leaves that keeps the contract of session.py. Memory on the device and pinned
-memory on the host are made once, for the largest shapes. A plan of static shapes is bound once and recorded as one CUDA
-graph. A plan of dynamic shapes is queued call by call, and an output that the caller holds is fed again where it lies.
+A plan and its key give a session with the contract of session.py. Memory on the device and pinned memory on the host
+are allocated once, for the largest shapes. A plan of static shapes is bound once and recorded as one CUDA graph. A plan
+of dynamic shapes is queued call by call, and an output that the caller holds is fed again where it lies.
 
 Compiled, not run: plans were compiled for SM86, but nobody has run this on a GPU. Tests run it over a stand-in for the
 device's memory and hold every call against the installed packages.

@@ -1,4 +1,4 @@
-"""Rows about images: what a table with the columns image, label and mask says of each, checked row by row.
+"""Rows about images: tables with the columns image, label and mask, checked row by row.
 
 Of the columns only image is needed. What the paths mean is `listing`'s business.
 """
