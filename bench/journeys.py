@@ -96,7 +96,7 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
     The language model is asked again, to have its questions on record.
     """
     profile, settings = bench.profile, bench.settings
-    captions = {row["source"]: row["caption"] for row in read_metadata(bench.folder / name)}
+    captions = {row.source: row.caption for row in read_metadata(bench.folder / name)}
     llm = open_llm(library_of(profile).llm_path, profile.llm, profile.runtime)
     works = []
     for source in [source for source in bench.sources if source.name in captions][:most]:
@@ -117,7 +117,7 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
 def pictures_of(suite: Path) -> dict[str, Image]:
     """A suite's RGB pictures by variant key."""
     rows = read_metadata(suite)
-    return {row["variant_key"]: np.asarray(Pictures.open(suite / row["file_name"]).convert("RGB")) for row in rows}
+    return {row.variant_key: np.asarray(Pictures.open(suite / row.file_name).convert("RGB")) for row in rows}
 
 
 def fully_guided(profile: Profile) -> Profile:

@@ -40,7 +40,7 @@ def tally(judged: Sequence[Judged]) -> Tally:
     """Count by scene, in the order of their names."""
     by_scene: dict[str, list[Judged]] = defaultdict(list)
     for one in judged:
-        by_scene[one.row["source"]].append(one)
+        by_scene[one.row.source].append(one)
     groups = [by_scene[name] for name in sorted(by_scene)]
     return Tally(np.array([_edits(group) for group in groups]), np.stack([layout_confusion(g) for g in groups]))
 
@@ -87,4 +87,4 @@ def differences(baseline: Sequence[Judged], candidate: Sequence[Judged]) -> Mapp
 
 
 def _variant(one: Judged) -> tuple[str, int, str]:
-    return one.row["source"], one.row["variant"], one.row["edited_caption"]
+    return one.row.source, one.row.variant, one.row.edited_caption

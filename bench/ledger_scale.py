@@ -43,9 +43,10 @@ from typing import Any
 from measure import finish, seconds
 
 from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.edit import Edit
 from counterfactory.engine.meter.energy import peak_memory_bytes
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.suite import Suite, image_path, mask_path
+from counterfactory.engine.suite import Suite, VariantRow, image_path, mask_path
 from counterfactory.engine.suite.outcome import Outcome, Outcomes
 
 A_SOURCE = 5
@@ -103,30 +104,32 @@ class Made:
         names = ("image_text", "directional", "image_image")
         return {name: int(digits[5 * i : 5 * i + 5], 16) % 10**6 / 10**6 for i, name in enumerate(names)}
 
-    def row(self, variant: int) -> dict[str, Any]:
+    def row(self, variant: int) -> VariantRow:
         source = variant // A_SOURCE
-        files = self.files(variant)
-        return {
-            "file_name": files["image"],
-            "source": self.name(source),
-            "label": CLASSES[source % 5],
-            "mask": files["mask"],
-            "caption": self.caption(source),
-            "edited_caption": self.caption(variant + 1),
-            "edits": [
-                {"type": "weather", "keyword": "clear", "alternative": WEATHERS[variant % 5]},
-                {"type": "colour", "keyword": "red bus", "alternative": f"{COLOURS[variant % 7]} bus"},
-            ],
-            "variant": variant % A_SOURCE,
-            "seed": 0,
-            "steps": 12,
-            "guidance_scale": 2.0,
-            "scores": self.scores(variant),
-            "verdict": "accepted" if variant % 20 else "rejected",
-            "reason": None if variant % 20 else "image_text 0.120 is below 0.150",
-            "source_key": self.key("source", source),
-            "variant_key": self.key("variant", variant),
-        }
+        image = self.painted(variant)["image"]
+        return VariantRow(
+            file_name=image["path"],
+            sha256=image["sha256"],
+            source=self.name(source),
+            label=CLASSES[source % 5],
+            mask=self.files(variant)["mask"],
+            caption=self.caption(source),
+            edited_caption=self.caption(variant + 1),
+            edits=(
+                Edit("weather", "clear", WEATHERS[variant % 5]),
+                Edit("colour", "red bus", f"{COLOURS[variant % 7]} bus"),
+            ),
+            variant=variant % A_SOURCE,
+            seed=0,
+            steps=12,
+            guidance_scale=2.0,
+            guidance_start=0.0,
+            guidance_stop=0.5,
+            scores=self.scores(variant),
+            reason=None if variant % 20 else "image_text 0.120 is below 0.150",
+            source_key=self.key("source", source),
+            variant_key=self.key("variant", variant),
+        )
 
     def sources_of(self, numbers: range) -> list[Source]:
         """Sources as a run has them; nobody reads their files."""
@@ -136,10 +139,10 @@ class Made:
             for name in [self.name(i)]
         ]
 
-    def outcome(self, variants: range) -> tuple[Outcome, list[dict[str, Any]]]:
+    def outcome(self, variants: range) -> tuple[Outcome, list[VariantRow]]:
         """What a finished shard came to, and its rows of metadata.parquet."""
         rows = [self.row(i) for i in variants]
-        accepted = sum(row["verdict"] == "accepted" for row in rows)
+        accepted = sum(row.accepted for row in rows)
         files = {path: len(path) for i in variants for path in self.files(i).values() if path}
         return Outcome(accepted, len(rows) - accepted, files, [], []), rows
 

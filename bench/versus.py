@@ -126,7 +126,7 @@ def agreement(bench: Bench, name: str, works: Sequence[Work], made: Made) -> dic
 
 def compared(suite: Path, made: Made, bound: Bound, told: str) -> dict[str, float]:
     """Captions and pictures of a suite against the peer's; variants of other texts have other keys and are left out."""
-    captions = {row["source_key"]: row["caption"] for row in read_metadata(suite)}
+    captions = {row.source_key: row.caption for row in read_metadata(suite)}
     both = [(captions[key], said) for key, said in made.captions.items() if key in captions]
     # Two phrasings of one fact are equally likely to the captioner, and rounding decides between them.
     equal = float(np.mean([facts(ours) == facts(theirs) for ours, theirs in both] or [0.0]))
@@ -145,7 +145,7 @@ def apart(suite: Path) -> str:
     """Mean PSNR between different variants of one source, in words."""
     painted, keys = pictures_of(suite), defaultdict(list)
     for row in read_metadata(suite):
-        keys[row["source_key"]].append(row["variant_key"])
+        keys[row.source_key].append(row.variant_key)
     pairs = (pair for same in keys.values() for pair in combinations(same, 2))
     decibel = [psnr(painted[a], painted[b]) for a, b in pairs]
     return f"{np.mean(decibel):.1f} dB" if decibel else "none to compare"

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from .config.networks import library_of
 from .config.profile import Profile
@@ -36,9 +35,9 @@ from .sources.source import Problem, Source
 from .stages import caption, check, edges, paint, rewrite
 from .stages.desk import Desk
 from .stages.rewrite import Rewritten
-from .suite import Suite, files_of
-from .suite.outcome import Outcome, Outcomes
-from .suite.run_record import Report, Result, dropped_row, metadata_row, run_record
+from .suite import PaintedRow, Suite, VariantRow
+from .suite.outcome import Dropped, Outcome, Outcomes
+from .suite.run_record import Report, run_record
 from .tasks.settings import JourneySettings
 from .variant import Variant
 
@@ -60,7 +59,7 @@ class Tally:
 
     accepted: int = 0
     rejected: int = 0
-    dropped: list[Any] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
     shortfalls: list[Problem] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
@@ -134,18 +133,18 @@ class Journey:
         outcomes: Outcomes,
         shard: Shard,
         rewritten: Rewritten,
-        painted: Mapping[Variant, Mapping[str, Any]],
+        painted: Mapping[Variant, PaintedRow],
         scores: Mapping[Variant, Mapping[str, float]],
     ) -> Outcome:
         """Keep what a shard came to."""
-        results = [Result(v, painted[v], scores[v]) for v in rewritten.variants if v in scores]
-        table = [metadata_row(result, self.profile) for result in results]
-        accepted = sum(row["verdict"] == "accepted" for row in table)
+        kept = [variant for variant in rewritten.variants if variant in scores]
+        table = [_variant_row(variant, painted[variant], scores[variant], self.profile) for variant in kept]
+        accepted = sum(row.accepted for row in table)
         outcome = Outcome(
             accepted=accepted,
             rejected=len(table) - accepted,
-            files={file["path"]: file["bytes"] for result in results for file in files_of(result.row)},
-            dropped=[dropped_row(variant) for variant in rewritten.dropped],
+            files={file.path: file.bytes for variant in kept for file in painted[variant].files},
+            dropped=[Dropped(v.source.name, v.index, v.edited_caption, v.dropped or "") for v in rewritten.dropped],
             shortfalls=rewritten.shortfalls,
         )
         # A picture that could not be read may be there the next time.
@@ -235,3 +234,28 @@ def _residency(profile: Profile, library: Library, shards: int) -> Residency | N
     if holding.timeline is None:
         raise CounterfactoryError(holding.problem)
     return Residency(holding.timeline)
+
+
+def _variant_row(variant: Variant, row: PaintedRow, scores: Mapping[str, float], profile: Profile) -> VariantRow:
+    """A variant's row of the table; its verdict follows from the stored scores and the profile's thresholds."""
+    guidance = profile.paint.guidance
+    return VariantRow(
+        file_name=row.image.path,
+        sha256=row.image.sha256,
+        source=variant.source.name,
+        label=variant.source.label,
+        mask=None if row.mask is None else row.mask.path,
+        caption=variant.caption,
+        edited_caption=variant.edited_caption,
+        edits=variant.edits,
+        variant=variant.index,
+        seed=variant.seed,
+        steps=profile.paint.sampler.steps,
+        guidance_scale=guidance.scale,
+        guidance_start=guidance.start,
+        guidance_stop=guidance.stop,
+        scores=scores,
+        reason=check.verdict(scores, profile.check),
+        source_key=variant.source.key,
+        variant_key=variant.key,
+    )

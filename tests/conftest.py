@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle, sample_scene
 from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before any test imports OpenVINO
-from counterfactory.engine.suite import Painted, Suite, image_path, mask_path
+from counterfactory.engine.suite import Painted, Suite, VariantRow, mask_path
 
 
 def pytest_configure() -> None:
@@ -38,7 +37,7 @@ class MadeSuite:
 
     path: Path
     street: Street
-    rows: list[dict[str, Any]]
+    rows: list[VariantRow]
 
 
 @pytest.fixture(autouse=True)
@@ -64,34 +63,35 @@ def street(tmp_path: Path) -> Street:
 @pytest.fixture
 def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
     """The street's suite, its variants rendered instead of painted; scores fall from 0.9 by 0.1 a variant."""
-    rows: list[dict[str, Any]] = []
+    rows: list[VariantRow] = []
     with Suite.open(tmp_path / "suite") as suite:
         for name in street.names:
             scene = sample_scene(np.random.default_rng((1, int(name[-4:]))))
             for variant in range(2):
                 image, mask = render(restyle(scene, np.random.default_rng((variant, len(rows)))))
                 key = f"{len(rows):016x}" + "0" * 48
-                suite.write_images("paint", [Painted(key, name, image, mask, {})])
-                file = image_path(key, name)
+                painted = suite.write_images("paint", [Painted(key, name, image, mask)])[key]
                 rows.append(
-                    {
-                        "file_name": file,
-                        "source": name,
-                        "label": scene.label,
-                        "mask": mask_path(file),
-                        "caption": "a clear street.",
-                        "edited_caption": "a foggy street.",
-                        "edits": [Edit("weather", "clear", "foggy")],
-                        "variant": variant,
-                        "seed": 0,
-                        "steps": 20,
-                        "guidance_scale": 5.0,
-                        "scores": {"image_text": 0.9 - 0.1 * len(rows), "directional": 0.5, "image_image": 0.5},
-                        "verdict": "rejected" if len(rows) == 5 else "accepted",
-                        "reason": "image_text 0.400 is below 0.450" if len(rows) == 5 else None,
-                        "source_key": "0" * 64,
-                        "variant_key": key,
-                    }
+                    VariantRow(
+                        file_name=painted.image.path,
+                        sha256=painted.image.sha256,
+                        source=name,
+                        label=scene.label,
+                        mask=mask_path(painted.image.path),
+                        caption="a clear street.",
+                        edited_caption="a foggy street.",
+                        edits=(Edit("weather", "clear", "foggy"),),
+                        variant=variant,
+                        seed=0,
+                        steps=20,
+                        guidance_scale=5.0,
+                        guidance_start=0.0,
+                        guidance_stop=1.0,
+                        scores={"image_text": 0.9 - 0.1 * len(rows), "directional": 0.5, "image_image": 0.5},
+                        reason="image_text 0.400 is below 0.450" if len(rows) == 5 else None,
+                        source_key="0" * 64,
+                        variant_key=key,
+                    )
                 )
         suite.write_metadata(rows)
     return MadeSuite(tmp_path / "suite", street, rows)

@@ -91,16 +91,16 @@ def test_a_suite_is_complete(finished: tuple[Path, Report], streets: Path) -> No
     assert report.variants + report.dropped + len(report.shortfalls) >= 6 * 2
     assert report.variants >= 8, "the language model lost most variants"
     for row in rows:
-        image, source = Image.open(path / row["file_name"]), Image.open(streets / "images" / f"{row['source']}.png")
+        image, source = Image.open(path / row.file_name), Image.open(streets / "images" / f"{row.source}.png")
         assert image.size == source.size
-        mask = np.asarray(Image.open(path / row["mask"]))
-        np.testing.assert_array_equal(mask, np.asarray(Image.open(streets / "masks" / f"{row['source']}.png")))
-        assert row["edited_caption"] != row["caption"]
-        for edit in row["edits"]:
-            assert edit["keyword"] in row["caption"]
-    pictures = [np.asarray(Image.open(path / row["file_name"])) for row in rows]
+        mask = np.asarray(Image.open(path / str(row.mask)))
+        np.testing.assert_array_equal(mask, np.asarray(Image.open(streets / "masks" / f"{row.source}.png")))
+        assert row.edited_caption != row.caption
+        for edit in row.edits:
+            assert edit.keyword in row.caption
+    pictures = [np.asarray(Image.open(path / row.file_name)) for row in rows]
     assert min(picture.std() for picture in pictures) > 5, "a picture is flat"
-    assert len({row["edited_caption"] for row in rows}) > len(rows) // 2
+    assert len({row.edited_caption for row in rows}) > len(rows) // 2
 
 
 @pytest.mark.parametrize(("shard", "backward"), [(1, False), (4, False), (100, True)])
@@ -164,9 +164,9 @@ def test_interventions_bound_the_edits(streets: Path, quick: Profile, tmp_path: 
     wanted = parse_interventions("weather: rainy, snowy\ntime: night", "test")
     settings = replace(SETTINGS, interventions=wanted, edits=(1, 1))
     travel(quick, settings, find_sources(streets)[0][:3], tmp_path / "s")
-    edits = [edit for row in read_metadata(tmp_path / "s") for edit in row["edits"]]
+    edits = [edit for row in read_metadata(tmp_path / "s") for edit in row.edits]
     assert edits
-    assert {(e["type"], e["alternative"]) for e in edits} <= {
+    assert {(e.type, e.alternative) for e in edits} <= {
         ("weather", "rainy"),
         ("weather", "snowy"),
         ("time", "night"),
@@ -178,7 +178,7 @@ def test_a_source_that_changes_under_way_fails_alone(streets: Path, quick: Profi
     gone = replace(sources[0], path=tmp_path / "gone.png")
     report = travel(quick, SETTINGS, [gone, sources[1]], tmp_path / "s")
     assert [problem.name for problem in report.problems] == [gone.name]
-    assert {row["source"] for row in read_metadata(tmp_path / "s")} == {sources[1].name}
+    assert {row.source for row in read_metadata(tmp_path / "s")} == {sources[1].name}
 
 
 def test_a_missing_model_is_named(streets: Path, quick: Profile, tmp_path: Path) -> None:

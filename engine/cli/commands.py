@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import shlex
 from argparse import Namespace
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -27,7 +26,7 @@ from ..report.table import Table
 from ..sources.source import Problem, Source, find_sources
 from ..stages.check import CheckSettings, verdict
 from ..stages.edges import edge_maps
-from ..suite import Suite, read_metadata
+from ..suite import Suite, VariantRow, read_metadata
 from ..suite.metadata import FILE as METADATA
 from ..tasks.interventions import load_interventions
 from ..tasks.task import Task, builtin_task, load_task
@@ -179,29 +178,32 @@ def check(args: Namespace, terminal: Terminal) -> int:
         read_metadata(args.suite)  # says what is wrong, and no lock is left in a folder that is no suite
     with Suite.open(args.suite) as suite:
         rows = read_metadata(args.suite)
-        before = Counter(row["verdict"] for row in rows)
-        for row in rows:
-            if row["scores"] is None:
-                raise CounterfactoryError(f"{row['file_name']} was never scored; run `counterfactory generate` again")
-            row["reason"] = verdict(row["scores"], settings)
-            row["verdict"] = "accepted" if row["reason"] is None else "rejected"
-        after = Counter(row["verdict"] for row in rows)
-        suite.write_metadata(rows)
-        _record_verdicts(suite, settings, after["accepted"], after["rejected"])
+        judged = [replace(row, reason=_reason(row, settings)) for row in rows]
+        before, after = (sum(row.accepted for row in some) for some in (rows, judged))
+        suite.write_metadata(judged)
+        _record_verdicts(suite, settings, after, len(rows) - after)
     terminal.say(
-        f"{after['accepted']} of {len(rows)} variants accepted (before: {before['accepted']}), by "
+        f"{after} of {len(rows)} variants accepted (before: {before}), by "
         f"min_image_text {settings.min_image_text:g}, min_directional {settings.min_directional:g} and "
         f"min_image_image {settings.min_image_image:g}"
     )
     terminal.finish(
         {
             "variants": len(rows),
-            "accepted": after["accepted"],
-            "accepted_before": before["accepted"],
+            "accepted": after,
+            "accepted_before": before,
             **asdict(settings),
         }
     )
     return 0
+
+
+def _reason(row: VariantRow, settings: CheckSettings) -> str | None:
+    """Why the row is rejected, from its stored scores."""
+
+    if not row.scores:
+        raise CounterfactoryError(f"{row.file_name} was never scored; run `counterfactory generate` again")
+    return verdict(row.scores, settings)
 
 
 def _thresholds(settings: CheckSettings, args: Namespace) -> CheckSettings:
@@ -253,8 +255,8 @@ def report(args: Namespace, terminal: Terminal) -> int:
     if args.predictions is not None:
         answers = match(load_predictions(args.predictions), rows)
         tables = (evaluation_table(evaluate_labels(rows, *answers)),)
-    accepted = sum(row["verdict"] == "accepted" for row in rows)
-    names = len({row["source"] for row in rows})
+    accepted = sum(row.accepted for row in rows)
+    names = len({row.source for row in rows})
     files = write_report(
         args.out or args.suite / "report",
         rows,

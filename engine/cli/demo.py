@@ -7,7 +7,7 @@ The models under test saw nothing else in training. The suite shows them the sam
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,7 @@ from ..report.folder import ReportText, write_report
 from ..report.table import Table
 from ..sources.source import ImageSettings, Source, find_sources, load_mask, load_pixels
 from ..stages.edges import edge_maps
-from ..suite import Suite, read_metadata
+from ..suite import Suite, VariantRow, read_metadata
 from ..tasks.task import builtin_task
 from .run_text import as_data, cost_line, count_line, duration, figure, percent
 from .terminal import Terminal
@@ -137,7 +137,7 @@ def write_sources(folder: Path, count: int) -> None:
 
 
 def judge(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[VariantRow],
     suite: Path,
     sources: Sequence[Source],
     image: ImageSettings,
@@ -147,8 +147,8 @@ def judge(
     """Ask both models under test about every source and every variant of a suite of street scenes with masks."""
     originals = np.stack([load_pixels(s, image.short_side, image.multiple, image.max_long_side) for s in sources])
     truths = np.stack([load_mask(source, originals.shape[1:3]) for source in sources])
-    variants = np.stack([np.asarray(Image.open(suite / row["file_name"]).convert("RGB")) for row in rows])
-    carried = np.stack([np.asarray(Image.open(suite / row["mask"])) for row in rows])
+    variants = np.stack([np.asarray(Image.open(suite / row.file_name).convert("RGB")) for row in rows])
+    carried = np.stack([np.asarray(Image.open(suite / row.mask)) for row in rows if row.mask is not None])
     of_sources, of_variants = classifier.predict(originals), classifier.predict(variants)
 
     pairs = {source.name: (str(source.label), answer) for source, answer in zip(sources, of_sources, strict=True)}

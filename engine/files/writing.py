@@ -87,6 +87,8 @@ def replacing(path: Path, *, sync: Sync = "all") -> Iterator[Path]:
     temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
     with explain_os_errors(path):
         try:
+            # What lies there is not written through: a link that somebody laid could lead to any file.
+            temporary.unlink(missing_ok=True)
             yield temporary
             if sync != "nothing":
                 _sync_bytes(temporary)

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
+from ..suite import VariantRow
 from .confusion import Counts, accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
-
-Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Evaluation:
 
 
 def evaluate_labels(
-    rows: Sequence[Row],
+    rows: Sequence[VariantRow],
     predictions: Sequence[str],
     originals: Mapping[str, tuple[str, str]],
     *,
@@ -87,19 +86,19 @@ def evaluate_labels(
 ) -> Evaluation:
     """Judge a classifier.
 
-    `rows` are metadata rows (source, label, edits, edit_types, verdict are read), `predictions[i]` the label that
+    `rows` are those of the suite's table, `predictions[i]` the label that
     the model gave to row i's picture, `originals` maps a source's name to (true label, predicted label). Classes are
     all labels that occur on either side, sorted. Rejected variants are left out unless `include_rejected`.
     Raises CounterfactoryError when the lengths differ or a row that counts has no label.
     """
     kept = _kept(rows, predictions, include_rejected)
     for row in (rows[i] for i in kept):
-        if row["label"] is None:
+        if row.label is None:
             raise CounterfactoryError(
-                f"accuracy needs a label for every variant, but source {row['source']!r} has none; "
+                f"accuracy needs a label for every variant, but source {row.source!r} has none; "
                 "give labels to the sources (class folders or --labels) or judge with masks"
             )
-    truths, answers = [str(rows[i]["label"]) for i in kept], [predictions[i] for i in kept]
+    truths, answers = [str(rows[i].label) for i in kept], [predictions[i] for i in kept]
     names = {*truths, *answers, *(label for pair in originals.values() for label in pair)}
     classes = tuple(sorted(names))
     number = {name: i for i, name in enumerate(classes)}
@@ -111,7 +110,7 @@ def evaluate_labels(
     pairs = list(zip(truths, answers, strict=True))
     right: dict[str, list[bool]] = {}
     for i, (true, said) in zip(kept, pairs, strict=True):
-        right.setdefault(str(rows[i]["source"]), []).append(true == said)
+        right.setdefault(rows[i].source, []).append(true == said)
 
     def side(pairs: Sequence[tuple[str, str]]) -> Side:
         counts = tally(pairs)
@@ -135,7 +134,7 @@ def evaluate_labels(
 
 
 def evaluate_masks(
-    rows: Sequence[Row],
+    rows: Sequence[VariantRow],
     confusions: Sequence[Counts],
     originals: Mapping[str, Counts],
     classes: Sequence[str],
@@ -174,29 +173,32 @@ def evaluate_masks(
         variants=side(used),
         by_edit_type=_grouped(rows, kept, _edit_types, score),
         by_edit_value=_grouped(rows, kept, _edit_values, score),
-        sources=len({rows[i]["source"] for i in kept}),
+        sources=len({rows[i].source for i in kept}),
         all_fail=None,
         none_fail=None,
         excluded=len(rows) - len(kept),
     )
 
 
-def _kept(rows: Sequence[Row], answers: Sequence[object], include_rejected: bool) -> list[int]:
+def _kept(rows: Sequence[VariantRow], answers: Sequence[object], include_rejected: bool) -> list[int]:
     if len(rows) != len(answers):
         raise CounterfactoryError(f"{len(rows)} variants need as many answers of the model, got {len(answers)}")
-    return [i for i, row in enumerate(rows) if include_rejected or row["verdict"] != "rejected"]
+    return [i for i, row in enumerate(rows) if include_rejected or row.accepted]
 
 
-def _edit_types(row: Row) -> set[str]:
-    return set(row["edit_types"])
+def _edit_types(row: VariantRow) -> set[str]:
+    return set(row.edit_types)
 
 
-def _edit_values(row: Row) -> set[str]:
-    return {f"{edit['type']}: {edit['alternative']}" for edit in row["edits"]}
+def _edit_values(row: VariantRow) -> set[str]:
+    return {f"{edit.type}: {edit.alternative}" for edit in row.edits}
 
 
 def _grouped(
-    rows: Sequence[Row], kept: list[int], keys: Callable[[Row], set[str]], score: Callable[[list[int]], Score]
+    rows: Sequence[VariantRow],
+    kept: list[int],
+    keys: Callable[[VariantRow], set[str]],
+    score: Callable[[list[int]], Score],
 ) -> dict[str, Score]:
     """Score of each group, in the groups' order; members are positions in `kept`."""
     groups: dict[str, list[int]] = {}

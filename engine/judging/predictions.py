@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from ..errors import CounterfactoryError
 from ..files.tables import read_table
+from ..suite import VariantRow
 
 COLUMNS = ("image", "prediction")
 
@@ -32,23 +32,19 @@ def load_predictions(path: Path) -> dict[str, str]:
     return answers
 
 
-def match(
-    answers: Mapping[str, str], rows: Sequence[Mapping[str, Any]]
-) -> tuple[list[str], dict[str, tuple[str, str]]]:
+def match(answers: Mapping[str, str], rows: Sequence[VariantRow]) -> tuple[list[str], dict[str, tuple[str, str]]]:
     """The answer for each of the suite's rows, and (label, answer) of each original that the table answers.
 
     Raises CounterfactoryError if a variant that counts has no answer; a rejected one need not have one.
     """
-    given = [answers.get(row["file_name"]) for row in rows]
-    open_rows = [
-        row for row, answer in zip(rows, given, strict=True) if answer is None and row["verdict"] != "rejected"
-    ]
+    given = [answers.get(row.file_name) for row in rows]
+    open_rows = [row for row, answer in zip(rows, given, strict=True) if answer is None and row.accepted]
     if open_rows:
         raise CounterfactoryError(
-            f"{len(open_rows)} of {len(rows)} variants have no prediction, the first is {open_rows[0]['file_name']}; "
+            f"{len(open_rows)} of {len(rows)} variants have no prediction, the first is {open_rows[0].file_name}; "
             "name variants as in metadata.parquet's file_name"
         )
-    labels = {row["source"]: row["label"] for row in rows if row["label"] is not None}
+    labels = {row.source: row.label for row in rows if row.label is not None}
     originals = {}
     for image, answer in answers.items():
         name = image if image in labels else str(PurePosixPath(image).with_suffix(""))

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from ..edit import Edit
+from ..suite import VariantRow
 from ..suite.names import safe_name
 
 SOURCE_SUFFIX, EDGES_SUFFIX = ".png", ".edges.png"
@@ -75,7 +75,7 @@ def write_pictures(name: str, pixels: NDArray[np.uint8], edges: NDArray[np.uint8
 
 
 def mark_answers(
-    rows: Sequence[Mapping[str, Any]], predicted: Sequence[str], originals: Mapping[str, tuple[str, str]]
+    rows: Sequence[VariantRow], predicted: Sequence[str], originals: Mapping[str, tuple[str, str]]
 ) -> dict[str, Answer]:
     """What a classifier answered, by variants' `file_name` and sources' names, as `group_by_source` takes it.
 
@@ -85,12 +85,12 @@ def mark_answers(
     answers = {name: Answer(answer, answer == label) for name, (label, answer) in originals.items()}
     for row, answer in zip(rows, predicted, strict=False):
         if answer:
-            answers[row["file_name"]] = Answer(answer, answer == row["label"])
+            answers[row.file_name] = Answer(answer, answer == row.label)
     return answers
 
 
 def group_by_source(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[VariantRow],
     suite: Path,
     pictures: Path,
     answers: Mapping[str, Answer] | None = None,
@@ -101,34 +101,34 @@ def group_by_source(
     maps a variant's `file_name`, or a source's name, to what the model under test said of it.
     """
     answers = answers or {}
-    grouped: dict[str, list[Mapping[str, Any]]] = {}
+    grouped: dict[str, list[VariantRow]] = {}
     for row in rows:
-        grouped.setdefault(row["source"], []).append(row)
+        grouped.setdefault(row.source, []).append(row)
     album = []
     for name, group in grouped.items():
         picture, outline = picture_paths(name, pictures)
         album.append(
             Strip(
                 name=name,
-                label=group[0]["label"],
-                caption=group[0]["caption"],
+                label=group[0].label,
+                caption=group[0].caption,
                 image=picture if picture.is_file() else None,
                 edges=outline if outline.is_file() else None,
-                frames=tuple(_frame(row, suite, answers) for row in sorted(group, key=lambda row: row["variant"])),
+                frames=tuple(_frame(row, suite, answers) for row in sorted(group, key=lambda row: row.variant)),
                 answer=answers.get(name),
             )
         )
     return album
 
 
-def _frame(row: Mapping[str, Any], suite: Path, answers: Mapping[str, Answer]) -> Frame:
+def _frame(row: VariantRow, suite: Path, answers: Mapping[str, Answer]) -> Frame:
     return Frame(
-        image=suite / row["file_name"],
-        edits=tuple(Edit(edit["type"], edit["keyword"], edit["alternative"]) for edit in row["edits"]),
-        caption=row["edited_caption"],
-        accepted=row["verdict"] == "accepted",
-        reason=row["reason"] or "",
-        answer=answers.get(row["file_name"]),
+        image=suite / row.file_name,
+        edits=row.edits,
+        caption=row.edited_caption,
+        accepted=row.accepted,
+        reason=row.reason or "",
+        answer=answers.get(row.file_name),
     )
 
 

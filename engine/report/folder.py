@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..sources.source import ImageSettings, Source, load_pixels
+from ..suite import VariantRow
+from ..suite.paths import Folder
 from .album import Answer, group_by_source, pick_evenly, write_pictures
 from .page import write_page
 from .sheet import write_sheet
@@ -44,7 +45,7 @@ class ReportFiles:
 
 def write_report(
     folder: Path,
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[VariantRow],
     suite: Path,
     text: ReportText,
     *,
@@ -58,10 +59,13 @@ def write_report(
 
     `rows` are the suite's metadata; `sources` those whose pictures are to be shown as the models saw them, by `image`
     and by `edges`, which takes uint8 [B, H, W, 3] to uint8 [B, H, W]; `answers` as in `group_by_source`. Raises
-    CounterfactoryError for sources that changed since.
+    CounterfactoryError for sources that changed since, and for a report in the suite that a link would lead out of it.
     """
     files = ReportFiles(folder / "index.html", folder / "contact_sheet.png")
     pictures = folder / "pictures"
+    if folder.is_relative_to(suite):  # a suite may come from anybody, with links in it
+        Folder(suite).refuse_outward_links([folder.relative_to(suite).as_posix()])
+        Folder(folder).refuse_outward_links([path.name for path in (files.page, files.sheet, pictures)])
     album = pick_evenly(group_by_source(rows, suite, pictures, answers), limit)
     shown = {strip.name for strip in album}
     for source in sources:

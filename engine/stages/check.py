@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..schedule.overlap import ahead, in_chunks
 from ..sources.pictures import Pictures
+from ..suite import PaintedRow
 from ..variant import Variant
 from .desk import Desk
 
@@ -55,13 +55,11 @@ class Embedded:
 
 
 def run(
-    desk: Desk, painted: Mapping[Variant, dict[str, Any]], pictures: Pictures, settings: CheckSettings
+    desk: Desk, painted: Mapping[Variant, PaintedRow], pictures: Pictures, settings: CheckSettings
 ) -> dict[Variant, Scores]:
     """The scores of painted variants, without those whose source's picture cannot be read."""
     keys = {
-        variant: desk.recipes.scores_key(
-            row["image"]["sha256"], variant.source.key, variant.caption, variant.edited_caption
-        )
+        variant: desk.recipes.scores_key(row.image.sha256, variant.source.key, variant.caption, variant.edited_caption)
         for variant, row in painted.items()
     }
 

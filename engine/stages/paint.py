@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,7 @@ from ..models.sampler import Sampler, SamplerSettings
 from ..schedule.evaluations import Job, run_jobs
 from ..schedule.overlap import behind, in_chunks
 from ..sources.source import Source, load_mask
-from ..suite import Painted
+from ..suite import Painted, PaintedRow
 from ..variant import Variant
 from .desk import Desk, Find
 from .text_states import TextStates
@@ -106,19 +105,19 @@ def unpainted_sources(desk: Desk, variants: Sequence[Variant]) -> list[Source]:
 
 def run(
     desk: Desk, variants: Sequence[Variant], edges: Mapping[Source, NDArray[np.uint8]], settings: PaintSettings
-) -> dict[Variant, dict[str, Any]]:
+) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures, painted over the edge maps [H, W] of their sources where they are not
     on record. A variant that has neither is left out.
     """
     keys = _keys(desk, variants)
 
-    def make(todo: list[Variant]) -> Iterator[dict[Variant, dict[str, Any]]]:
+    def make(todo: list[Variant]) -> Iterator[dict[Variant, PaintedRow]]:
         # Pictures of one size share plans and batches.
         drawn = sorted((v for v in todo if v.source in edges), key=lambda v: edges[v.source].shape)
         pictures = ((drawn[i], pixels) for i, pixels in _pictures(desk, drawn, edges, settings))
         yield from behind(in_chunks(pictures, settings.decode_batch), write, _BEHIND)
 
-    def write(batch: Sequence[tuple[Variant, NDArray[np.uint8]]]) -> dict[Variant, dict[str, Any]]:
+    def write(batch: Sequence[tuple[Variant, NDArray[np.uint8]]]) -> dict[Variant, PaintedRow]:
         rows = desk.suite.write_images("paint", [_painted(variant, keys[variant], pixels) for variant, pixels in batch])
         return {variant: rows[keys[variant]] for variant, _ in batch}
 

@@ -1,8 +1,9 @@
 """The suite on disk: images, masks, their record, and the ledger that makes every run resumable."""
 
 from .images import Painted
-from .ledger import Ledger
 from .metadata import read_metadata
-from .suite import Suite, files_of, image_path, mask_path
+from .painted_row import PaintedRow
+from .suite import Suite, image_path, mask_path
+from .variant_row import VariantRow, Verdict
 
-__all__ = ["Ledger", "Painted", "Suite", "files_of", "image_path", "mask_path", "read_metadata"]
+__all__ = ["Painted", "PaintedRow", "Suite", "VariantRow", "Verdict", "image_path", "mask_path", "read_metadata"]

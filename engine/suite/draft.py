@@ -1,8 +1,8 @@
 """The table's rows before they are a table: gathered on the disk in any order, given back sorted.
 
-Checked rows arrive one by one; they leave in the table's order, each image once, and any file can be asked after. They
-wait in a file of their own, so that memory holds a page of them and no more. It is never synced: it does not outlive
-its process, and what a killed one leaves is removed at the next opening of the suite.
+Rows arrive one by one; they leave as the table holds them and in its order, each image once, and any file can be asked
+after. They wait in a file of their own, so that memory holds a page of them and no more. It is never synced: it does
+not outlive its process, and what a killed one leaves is removed at the next opening of the suite.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from ..files.writing import TEMPORARY_SUFFIX, explain_os_errors
 from .sql import explain_sqlite_errors, in_chunks
+from .variant_row import VariantRow
 
 _TABLES = """
 PRAGMA journal_mode = OFF;
@@ -49,18 +50,18 @@ class Draft:
                 self.close()
                 raise
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Takes a row of what JSON can hold. Raises ValueError when another row names the same file."""
+    def add(self, row: VariantRow) -> None:
+        """Takes a row. Raises ValueError when another row names the same file."""
         with explain_sqlite_errors(self._path):
             try:
-                self._db.execute("INSERT INTO files VALUES (?)", [row["file_name"]])
+                self._db.execute("INSERT INTO files VALUES (?)", [row.file_name])
             except sqlite3.IntegrityError as error:
-                raise ValueError(f"two rows name {row['file_name']}") from error
-            if row["mask"] is not None:
-                self._db.execute("INSERT OR IGNORE INTO files VALUES (?)", [row["mask"]])
-            line = [row["source"], row["variant"], row["file_name"], json.dumps(row)]
+                raise ValueError(f"two rows name {row.file_name}") from error
+            if row.mask is not None:
+                self._db.execute("INSERT OR IGNORE INTO files VALUES (?)", [row.mask])
+            line = [row.source, row.variant, row.file_name, json.dumps(row.to_json())]
             self._db.execute("INSERT INTO rows VALUES (?, ?, ?, ?)", line)
-        self._scores.update(row["scores"] or ())
+        self._scores.update(row.scores)
         self._rows += 1
 
     @property
@@ -72,7 +73,7 @@ class Draft:
         return self._rows
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The rows by (source, variant, file_name), text by code points."""
+        """The rows by (source, variant, file_name), text by code points, each as its `to_json` gave it."""
         with explain_sqlite_errors(self._path):
             for (row,) in self._db.execute("SELECT row FROM rows ORDER BY source, variant, file_name"):
                 yield json.loads(row)

@@ -6,8 +6,7 @@ the same bytes on one installation. Where the file lies, and its record, are the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import cv2
@@ -26,14 +25,13 @@ class Painted:
 
     `key` names it by all that made it, paint settings included (at least 16 hex digits, the first 16 name the file);
     `source` is the source's name; `pixels` uint8 [H, W, 3] RGB; `mask` uint8 or uint16 [H, W] (or uint8 [H, W, 3]),
-    the source's, resized as the pixels were; `record` further plain data to keep with it, such as the step count.
+    the source's, resized as the pixels were.
     """
 
     key: str
     source: str
     pixels: NDArray[np.uint8]
     mask: NDArray[np.uint8] | NDArray[np.uint16] | None = None
-    record: Mapping[str, Any] = field(default_factory=dict)
 
 
 def encode_picture(pixels: NDArray[np.uint8]) -> bytes:
@@ -60,7 +58,7 @@ def _encode(array: NDArray[Any], level: int) -> bytes:
     return data.tobytes()
 
 
-def decode(data: bytes) -> NDArray[Any]:
+def read_png(data: bytes) -> NDArray[Any]:
     """The array that `encode_picture` or `encode_mask` was given. Raises ValueError for bytes that are no PNG."""
     array = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if data else None
     if array is None:

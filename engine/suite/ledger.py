@@ -20,6 +20,10 @@ from .sql import error_kind, explain_sqlite_errors, in_chunks
 
 FORMAT = 1
 _APPLICATION = 0x43464C47  # "CFLG": tells our file from any other SQLite file
+_MOVE_IT = (
+    "move ledger.sqlite and, where they exist, ledger.sqlite-wal and ledger.sqlite-shm out of the folder and run the "
+    "same command again, which makes the ledger anew"
+)
 _PAGE = 10_000  # rows that `walk` holds at a time
 
 
@@ -118,6 +122,10 @@ class Ledger:
         with self._one_at_a_time, self._told(), self._transaction():
             self._db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?)", lines)
 
+    def place(self, stage: str, key: str) -> tuple[str, str]:
+        """What to call the place of a result in errors, and what to do about one: for results that are not ours."""
+        return f"{self._path}, {stage} {key[:16]}", _MOVE_IT
+
     def close(self) -> None:
         """Closes the file; a second call does nothing."""
         with self._one_at_a_time, self._told():
@@ -146,11 +154,7 @@ class Ledger:
         return dict(zip(lines, values, strict=True))
 
     def _damaged(self, found: str) -> CounterfactoryError:
-        return CounterfactoryError(
-            f"{self._path} is damaged ({found}): the images are safe and stay; move ledger.sqlite and, where they "
-            "exist, ledger.sqlite-wal and ledger.sqlite-shm out of the folder and run the same command again, which "
-            "makes the ledger anew"
-        )
+        return CounterfactoryError(f"{self._path} is damaged ({found}): the images are safe and stay; {_MOVE_IT}")
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -10,26 +10,43 @@ own key. The metadata rows of all shards wait here for the end of the run: memor
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from ..recipes import shard_key
 from ..sources.source import Problem, Source
-from . import Suite
+from .fields import Fields
+from .paths import checked_name
+from .suite import Suite
+from .variant_row import VariantRow
 
 _STAGE, _ROWS = "shard", "shard/rows"
 
 
 @dataclass(frozen=True)
+class Dropped:
+    """A variant whose text broke the task's rules, so that it was never painted: number `variant` of its source."""
+
+    source: str
+    variant: int
+    edited_caption: str
+    reason: str
+
+    @classmethod
+    def from_fields(cls, row: Fields) -> Dropped:
+        """The variant that `asdict` gave. Raises CounterfactoryError for anything else."""
+        return cls(row.text("source"), row.whole("variant"), row.text("edited_caption"), row.text("reason"))
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How many variants were accepted and rejected, the size in bytes of each of their files by path, the dropped
-    variants as run.json lists them, and the sources with fewer variants than asked for.
+    variants, and the sources with fewer variants than asked for.
     """
 
     accepted: int
     rejected: int
     files: Mapping[str, int]
-    dropped: Sequence[Mapping[str, Any]]
+    dropped: Sequence[Dropped]
     shortfalls: Sequence[Problem]
 
     @property
@@ -49,31 +66,43 @@ class Outcomes:
         self._made_by = made_by
 
     def find(self, sources: Sequence[Source]) -> Outcome | None:
-        """The outcome of these sources, if they are finished and all the files are in place."""
+        """The outcome of these sources, if they are finished and all the files are in place.
+
+        Raises CounterfactoryError for one that is damaged, or names a file outside of the suite.
+        """
         key = shard_key([source.key for source in sources])
-        found = self._suite.get(_STAGE, [key]).get(key)
-        if found is None or found["made_by"] != self._made_by or not self._suite.holds(found["files"]):
+        found = self._suite.ledger.get(_STAGE, [key]).get(key)
+        if found is None:
             return None
-        shortfalls = [Problem(*problem) for problem in found["shortfalls"]]
-        return Outcome(found["accepted"], found["rejected"], found["files"], found["dropped"], shortfalls)
+        row = Fields(found, *self._suite.ledger.place(_STAGE, key))
+        if row.text_or_none("made_by") != self._made_by:
+            return None
+        files = row.table("files").wholes()
+        for name in files:
+            checked_name(name, row.label("files"))
+        if not self._suite.holds(files):
+            return None
+        return Outcome(
+            row.whole("accepted"),
+            row.whole("rejected"),
+            files,
+            [Dropped.from_fields(dropped) for dropped in row.tables("dropped")],
+            [Problem(problem.text("name"), problem.text("reason")) for problem in row.tables("shortfalls")],
+        )
 
-    def keep(
-        self, sources: Sequence[Source], outcome: Outcome, rows: Sequence[Mapping[str, Any]], *, finished: bool
-    ) -> None:
+    def keep(self, sources: Sequence[Source], outcome: Outcome, rows: Sequence[VariantRow], *, finished: bool) -> None:
         """Keeps what these sources came to, in place of what was kept before; not to be found unless `finished`."""
-        value = {
-            "made_by": self._made_by if finished else None,
-            "accepted": outcome.accepted,
-            "rejected": outcome.rejected,
-            "files": outcome.files,
-            "dropped": outcome.dropped,
-            "shortfalls": [(problem.name, problem.reason) for problem in outcome.shortfalls],
-        }
+        value = {"made_by": self._made_by if finished else None, **asdict(outcome)}
         key = shard_key([source.key for source in sources])
-        self._suite.ledger.put_stages({_STAGE: {key: value}, _ROWS: {key: rows}})
+        self._suite.ledger.put_stages({_STAGE: {key: value}, _ROWS: {key: [row.to_json() for row in rows]}})
 
-    def rows(self, shards: Iterable[Sequence[Source]]) -> Iterator[dict[str, Any]]:
-        """The metadata rows of shards that this run found or kept."""
+    def rows(self, shards: Iterable[Sequence[Source]]) -> Iterator[VariantRow]:
+        """The metadata rows of shards that this run found or kept.
+
+        Raises CounterfactoryError for one that is damaged, or names a file outside of the suite.
+        """
         for sources in shards:
             key = shard_key([source.key for source in sources])
-            yield from self._suite.get(_ROWS, [key])[key]
+            place, advice = self._suite.ledger.place(_ROWS, key)
+            for number, row in enumerate(self._suite.ledger.get(_ROWS, [key])[key], start=1):
+                yield VariantRow.from_json(row, f"{place}, row {number}", advice)

@@ -1,4 +1,4 @@
-"""What a run leaves in writing: the report, a variant's row in metadata.parquet, and run.json."""
+"""What a run leaves in writing: the report, and run.json."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from ..config.profile import Profile
 from ..meter.meter import PlanUse, StageCost
 from ..runtime.opening import arithmetic
 from ..sources.source import Problem
-from ..stages.check import verdict
-from ..variant import Variant
+from .outcome import Dropped
 
 
 @dataclass(frozen=True)
@@ -61,55 +60,12 @@ class Report:
         return written / self.painted if written and self.painted else None
 
 
-@dataclass(frozen=True)
-class Result:
-    """A variant of the suite as it stands, with its ledger row and scores."""
-
-    variant: Variant
-    row: Mapping[str, Any]
-    scores: Mapping[str, float]
-
-
-def metadata_row(result: Result, profile: Profile) -> dict[str, Any]:
-    """A variant's row in metadata.parquet; its verdict follows from the stored scores and the profile's thresholds."""
-    variant, row = result.variant, result.row
-    reason = verdict(result.scores, profile.check)
-    return {
-        "file_name": row["image"]["path"],
-        "source": variant.source.name,
-        "label": variant.source.label,
-        "mask": row["mask"] and row["mask"]["path"],
-        "caption": variant.caption,
-        "edited_caption": variant.edited_caption,
-        "edits": [asdict(edit) for edit in variant.edits],
-        "variant": variant.index,
-        "seed": variant.seed,
-        "steps": profile.paint.sampler.steps,
-        "guidance_scale": profile.paint.guidance.scale,
-        "scores": result.scores,
-        "verdict": "rejected" if reason else "accepted",
-        "reason": reason,
-        "source_key": variant.source.key,
-        "variant_key": variant.key,
-    }
-
-
-def dropped_row(variant: Variant) -> dict[str, Any]:
-    """A dropped variant as run.json lists it."""
-    return {
-        "source": variant.source.name,
-        "variant": variant.index,
-        "edited_caption": variant.edited_caption,
-        "reason": variant.dropped,
-    }
-
-
 def run_record(
     profile: Profile,
     settings: Any,
     makers: Mapping[Any, str],
     report: Report,
-    dropped: Sequence[Mapping[str, Any]],
+    dropped: Sequence[Dropped],
 ) -> dict[str, Any]:
     """What run.json says: what was asked, what ran, what it cost, and what was left out and why."""
     return {
@@ -124,5 +80,5 @@ def run_record(
             "device_hours_per_1k_accepted": report.device_hours_per_1k_accepted,
             "tokens_per_variant": report.tokens_per_variant,
         },
-        "dropped": list(dropped),
+        "dropped": [asdict(variant) for variant in dropped],
     }

@@ -29,12 +29,20 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from ..files.writing import make_folder, open_whole, write_whole
 from .draft import Draft
-from .images import Painted, decode, encode_mask, encode_picture
+from .images import Painted, encode_mask, encode_picture, read_png
 from .ledger import Ledger
 from .lock import Lock
-from .metadata import FILE, checked, write_table
+from .metadata import FILE, write_table
 from .names import safe_name
+from .painted_row import PaintedRow, StoredFile
+from .paths import Folder
 from .shelf import BATCH_DONE, Shelf
+from .variant_row import VariantRow
+
+RUN_FILE = "run.json"
+_LEDGER, _LOCK = "ledger.sqlite", "suite.lock"
+# What is opened before any name is read from it.
+_OWN = (_LOCK, _LEDGER, f"{_LEDGER}-wal", f"{_LEDGER}-shm", FILE, RUN_FILE, "images", "masks", "superseded")
 
 
 def image_path(key: str, source: str) -> str:
@@ -57,6 +65,7 @@ class Suite:
         self.ledger = ledger
         self._lock = lock
         self._shelf = shelf
+        self._folder = Folder(path)
         # The shelf knows one open batch, and removes folders that it finds empty: one thread at a time moves files.
         self._filing = OneThread()
 
@@ -65,15 +74,16 @@ class Suite:
         """Opens or creates the suite at `path`; a new folder's parents are created too.
 
         Raises CounterfactoryError when another process has it, when it cannot be written, when the ledger is damaged
-        or newer, and when the folder holds somebody else's images.
+        or newer, when the folder holds somebody else's images, and when a file of its own is a link out of it.
         """
         if path.exists() and not path.is_dir():
             raise CounterfactoryError(f"{path} is not a folder: name a folder for the suite")
         _refuse_foreign(path)
+        Folder(path).refuse_outward_links(_OWN)
         make_folder(path)
-        lock = Lock(path / "suite.lock")
+        lock = Lock(path / _LOCK)
         try:
-            ledger = Ledger(path / "ledger.sqlite")
+            ledger = Ledger(path / _LEDGER)
             try:
                 return cls(path, lock, ledger, Shelf(path, ledger))
             except BaseException:
@@ -106,11 +116,10 @@ class Suite:
         """See `Ledger.put`."""
         self.ledger.put(stage, rows)
 
-    def write_images(self, stage: str, batch: Sequence[Painted]) -> dict[str, dict[str, Any]]:
+    def write_images(self, stage: str, batch: Sequence[Painted]) -> dict[str, PaintedRow]:
         """Keeps a batch: every file first, then the ledger's rows in one commit. Returns the rows by key.
 
-        A row is the image's `record` with "image" (and "mask", or null): {"path", "bytes", "sha256"}. Killed before
-        the commit, the files are written again by the next run; killed after it, all is there. Raises
+        Killed before the commit, the files are written again by the next run; killed after it, all is there. Raises
         CounterfactoryError, after which nothing of the batch counts.
         """
         files: dict[str, bytes] = {}
@@ -120,66 +129,64 @@ class Suite:
             files[path] = encode_picture(painted.pixels)
             if painted.mask is not None:
                 files[mask_path(path)] = encode_mask(painted.mask)
-        rows: dict[str, dict[str, Any]] = {}
         with self._filing:
             placed = self._shelf.place(files)
-            for painted in batch:
-                path = paths[painted.key]
-                rows[painted.key] = {**painted.record, "image": placed[path], "mask": placed.get(mask_path(path))}
-            self.ledger.put_stages({stage: rows, **BATCH_DONE})
+            rows = {key: PaintedRow(placed[path], placed.get(mask_path(path))) for key, path in paths.items()}
+            self.ledger.put_stages({stage: {key: row.to_json() for key, row in rows.items()}, **BATCH_DONE})
         return rows
 
-    def images(self, stage: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def images(self, stage: str, keys: Sequence[str]) -> dict[str, PaintedRow]:
         """The rows of `write_images` among `keys` whose files are there; a key without is to be painted (again).
 
-        There means: in place with its size; superseded files are moved back for it.
+        There means: in place with its size; superseded files are moved back for it. Raises CounterfactoryError for a
+        row that names a file outside of the suite.
         """
-        rows: dict[str, dict[str, Any]] = self.ledger.get(stage, keys)
+        found = self.ledger.get(stage, keys)
+        rows = {key: PaintedRow.from_json(row, *self.ledger.place(stage, key)) for key, row in found.items()}
         missing = {key: row for key, row in rows.items() if not self._is_whole(row)}
         if not missing:
             return rows
         with self._filing:
-            files = (file for row in missing.values() for file in files_of(row))
-            self._shelf.restore([file["path"] for file in files if not self._is_there(file)])
+            files = (file for row in missing.values() for file in row.files)
+            self._shelf.restore([file.path for file in files if not self._is_there(file)])
         return {key: row for key, row in rows.items() if key not in missing or self._is_whole(row)}
 
     def holds(self, files: Mapping[str, int]) -> bool:
         """Whether all the files (bytes by path) are in place with their sizes."""
         return all(self._shelf.size(path) == size for path, size in files.items())
 
-    def _is_whole(self, row: Mapping[str, Any]) -> bool:
-        return all(map(self._is_there, files_of(row)))
+    def _is_whole(self, row: PaintedRow) -> bool:
+        return all(map(self._is_there, row.files))
 
-    def _is_there(self, file: Mapping[str, Any]) -> bool:
-        return bool(self._shelf.size(file["path"]) == file["bytes"])
+    def _is_there(self, file: StoredFile) -> bool:
+        return self._shelf.size(file.path) == file.bytes
 
-    def load_image(self, row: Mapping[str, Any]) -> NDArray[np.uint8]:
+    def load_image(self, row: PaintedRow) -> NDArray[np.uint8]:
         """Pixels uint8 [H, W, 3] of a row from `images`. Raises CounterfactoryError when the file was changed since."""
-        file = row["image"]
-        path = self.path / file["path"]
+        path = self._folder.path(row.image.path)
         try:
             data = path.read_bytes()
         except OSError as error:
             raise CounterfactoryError(
                 f"{path} cannot be read ({error.strerror}): run the same command again, which repaints it"
             ) from error
-        if hashlib.sha256(data).hexdigest() != file["sha256"]:
+        if hashlib.sha256(data).hexdigest() != row.image.sha256:
             raise CounterfactoryError(
                 f"{path} has changed since it was painted: delete it and run the same command again, which repaints it"
             )
-        return decode(data).astype(np.uint8, copy=False)
+        return read_png(data).astype(np.uint8, copy=False)
 
-    def write_metadata(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Writes metadata.parquet (columns: see `metadata.checked`) and makes the folders hold what it lists.
+    def write_metadata(self, rows: Iterable[VariantRow]) -> None:
+        """Writes metadata.parquet and makes the folders hold what it lists.
 
         The rows are drawn once, in any order, and never held together; the table depends on them alone. Listed files
         come back from superseded/ before it is written and unlisted ones go there after: killed in between, the table
         never lists a file that is not there. Raises CounterfactoryError for a listed file that is gone, and
-        ValueError for wrong rows; the old table stays then.
+        ValueError for two rows of one file; the old table stays then.
         """
         with Draft(self.path) as draft:
             for row in rows:
-                draft.add(checked(row))
+                draft.add(row)
             with self._filing:
                 self._bring_back(draft.files())
                 with open_whole(self.path / FILE) as file:
@@ -196,17 +203,12 @@ class Suite:
     def write_run(self, run: Mapping[str, Any]) -> None:
         """Writes run.json: profile, model hashes, versions, device, costs."""
         text = json.dumps(run, indent=2, sort_keys=True, ensure_ascii=False)
-        write_whole(self.path / "run.json", f"{text}\n".encode())
-
-
-def files_of(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The files that a row of `Suite.images` names: {"path", "bytes", "sha256"} each."""
-    return [row[kind] for kind in ("image", "mask") if row[kind] is not None]
+        write_whole(self.path / RUN_FILE, f"{text}\n".encode())
 
 
 def _refuse_foreign(path: Path) -> None:
     """Superseding moves images away: never those of somebody who named the wrong folder."""
-    if any((path / own).exists() for own in ("suite.lock", "ledger.sqlite")):
+    if any((path / own).exists() for own in (_LOCK, _LEDGER)):
         return
     for name in ("images", "masks", "superseded", FILE):
         if (path / name).exists():

@@ -33,7 +33,7 @@ from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, TIMES, W
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.stages.caption import caption_images
-from counterfactory.engine.suite import Suite, read_metadata
+from counterfactory.engine.suite import Suite, VariantRow, read_metadata
 from counterfactory.engine.tasks.task import builtin_task
 
 from .curves import draw_curves, read_logs
@@ -47,7 +47,7 @@ BARS = {"caption_facts": 0.95, "vae_psnr_db": 28.0, "edit_success": 0.90, "colou
 class Judged:
     """A painted variant: its metadata, its source's scene and mask, its picture, and what the referee sees in it."""
 
-    row: Mapping[str, Any]
+    row: VariantRow
     scene: Scene
     mask: NDArray[np.uint8]
     picture: NDArray[np.uint8]
@@ -133,9 +133,9 @@ def judge_variants(
     with Suite.open(folder / "suite") as suite:
         Journey(profile, settings).run(found, suite)
     rows = read_metadata(folder / "suite")
-    pictures = [cv2.imread(str(folder / "suite" / row["file_name"])) for row in rows]
+    pictures = [cv2.imread(str(folder / "suite" / row.file_name)) for row in rows]
     shown = np.stack([cv2.cvtColor(p, cv2.COLOR_BGR2RGB) for p in pictures if p is not None]).astype(np.uint8)
-    number = [int(re.sub(r"\D", "", row["source"])) for row in rows]
+    number = [int(re.sub(r"\D", "", row.source)) for row in rows]
     findings = referee.inspect(shown)
     return [
         Judged(row, scenes[n], masks[n], picture, finding)
@@ -152,13 +152,13 @@ def edits_seen(judged: Sequence[Judged]) -> dict[str, list[bool]]:
     """Of every edit of a type that the referee can see, "weather", "time" and "colour", whether it sees it."""
     seen: dict[str, list[bool]] = {"weather": [], "time": [], "colour": []}
     for one in judged:
-        for edit in one.row["edits"]:
-            if edit["type"] == "weather" and (weather := _word(edit["alternative"], WEATHERS)):
+        for edit in one.row.edits:
+            if edit.type == "weather" and (weather := _word(edit.alternative, WEATHERS)):
                 seen["weather"].append(one.finding.weather == weather)
-            elif edit["type"] == "time" and (time := _word(edit["alternative"], TIMES)):
+            elif edit.type == "time" and (time := _word(edit.alternative, TIMES)):
                 seen["time"].append(one.finding.time == time)
-            elif edit["type"] == "colour" and (colour := _word(edit["alternative"], COLOURS)):
-                was, kind = _word(edit["keyword"], COLOURS), _word(edit["keyword"], KINDS)
+            elif edit.type == "colour" and (colour := _word(edit.alternative, COLOURS)):
+                was, kind = _word(edit.keyword, COLOURS), _word(edit.keyword, KINDS)
                 which = [i for i, v in enumerate(one.scene.vehicles) if (v.colour, v.kind) == (was, kind)]
                 where = vehicle_map(one.scene, one.mask) == which[0] if which else np.zeros((128, 128), bool)
                 if where.any():
@@ -177,7 +177,7 @@ def edit_shares(judged: Sequence[Judged]) -> dict[str, Any]:
         "colour_success": float(np.mean(seen["colour"])),
         "edits_measured": {name: len(hits) for name, hits in seen.items()},
         "variants_measured": len(judged),
-        "accepted_share": float(np.mean([one.row["verdict"] == "accepted" for one in judged])),
+        "accepted_share": float(np.mean([one.row.accepted for one in judged])),
     }
 
 
@@ -265,7 +265,7 @@ def _sheet(judged: Sequence[Judged], path: Path, rows: int = 10) -> None:
     """Write a WebP picture with one row per source: the source, then its variants."""
     by_source: dict[str, list[Judged]] = {}
     for one in judged:
-        by_source.setdefault(one.row["source"], []).append(one)
+        by_source.setdefault(one.row.source, []).append(one)
     blank = np.full((128, 128, 3), 255, np.uint8)
     lines = []
     for group in list(by_source.values())[:rows]:

@@ -131,8 +131,7 @@ def test_check_derives_verdicts_from_stored_scores(made_suite: MadeSuite, capsys
     }
     rows = read_metadata(made_suite.path)
     for row in rows:
-        assert (row["verdict"] == "accepted") == (row["scores"]["image_text"] >= 0.65)
-        assert (row["reason"] is None) == (row["verdict"] == "accepted")
+        assert row.accepted == (row.scores["image_text"] >= 0.65)
     assert {path: path.read_bytes() for path in made_suite.path.rglob("*.png")} == images
 
 
@@ -197,8 +196,8 @@ def test_evaluate_counts_a_user_s_answers(
 ) -> None:
     lines = ["image,prediction"]
     for row in made_suite.rows:  # right on originals, wrong on every second variant
-        answer = row["label"] if row["variant"] == 0 else "tram"
-        lines += [f"{row['source']}.png,{row['label']}", f"{row['file_name']},{answer}"]
+        answer = row.label if row.variant == 0 else "tram"
+        lines += [f"{row.source}.png,{row.label}", f"{row.file_name},{answer}"]
     (tmp_path / "p.csv").write_text("\n".join(lines))
     status, out, _ = run(capsys, "evaluate", made_suite.path, "--predictions", tmp_path / "p.csv", "--json")
     found = json.loads(out)

@@ -138,7 +138,7 @@ def test_no_command_opens_a_socket(watched: Watched, made: Path, tmp_path: Path)
     ]
     for command in commands:
         if command[0] == "evaluate":
-            rows = [{"image": row["file_name"], "prediction": "bus"} for row in read_metadata(Path(suite))]
+            rows = [{"image": row.file_name, "prediction": "bus"} for row in read_metadata(Path(suite))]
             answers.write_text("\n".join(map(json.dumps, rows)))
         done = watched.run("-m", "counterfactory.engine", *command)
         assert done.returncode == 0, (command, done.stderr)

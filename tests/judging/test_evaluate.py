@@ -10,24 +10,26 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from variant_rows import variant_row
 
+from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.confusion import accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
 from counterfactory.engine.judging.evaluate import evaluate_labels, evaluate_masks
+from counterfactory.engine.suite import VariantRow
 
 # A busy machine must not fail a property.
 patient = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 LABELS = ("bus", "car", "truck")
 
 
-def row(source: str, label: str | None, *edits: tuple[str, str], verdict: str = "accepted") -> dict[str, Any]:
-    return {
-        "source": source,
-        "label": label,
-        "edits": [{"type": t, "keyword": "x", "alternative": a} for t, a in edits],
-        "edit_types": [t for t, _ in edits],
-        "verdict": verdict,
-    }
+def row(source: str, label: str | None, *edits: tuple[str, str], verdict: str = "accepted") -> VariantRow:
+    return variant_row(
+        source=source,
+        label=label,
+        edits=tuple(Edit(kind, "x", alternative) for kind, alternative in edits),
+        reason=None if verdict == "accepted" else "too dark",
+    )
 
 
 edits = st.lists(st.sampled_from([("weather", "snowy"), ("weather", "foggy"), ("time", "night")]), max_size=3)
@@ -83,33 +85,33 @@ def test_confusion_and_its_measures_agree_with_loops(case: tuple[int, tuple[tupl
 
 @patient
 @given(rows_strategy, st.data(), st.booleans())
-def test_label_evaluation_agrees_with_loops(rows: list[dict[str, Any]], data: st.DataObject, rejected: bool) -> None:
+def test_label_evaluation_agrees_with_loops(rows: list[VariantRow], data: st.DataObject, rejected: bool) -> None:
     said = data.draw(st.lists(st.sampled_from((*LABELS, "bicycle")), min_size=len(rows), max_size=len(rows)))
     originals = {name: ("car", data.draw(st.sampled_from(LABELS))) for name in "abcd"}
     result = evaluate_labels(rows, said, originals, include_rejected=rejected)
-    used = [(r, s) for r, s in zip(rows, said, strict=True) if rejected or r["verdict"] == "accepted"]
+    used = [(r, s) for r, s in zip(rows, said, strict=True) if rejected or r.verdict == "accepted"]
 
     def share(answers: list[bool]) -> float | None:
         return pytest.approx(answers.count(True) / len(answers)) if answers else None
 
     assert result.excluded == len(rows) - len(used)
     assert (result.variants.score.count, result.originals.score.count) == (len(used), 4)
-    assert result.variants.score.value == share([r["label"] == s for r, s in used])
+    assert result.variants.score.value == share([r.label == s for r, s in used])
     assert result.originals.score.value == share([t == s for t, s in originals.values()])
-    for kind in {t for r, _ in used for t in r["edit_types"]}:
-        group = [r["label"] == s for r, s in used if kind in r["edit_types"]]
+    for kind in {t for r, _ in used for t in r.edit_types}:
+        group = [r.label == s for r, s in used if kind in r.edit_types]
         assert (result.by_edit_type[kind].count, result.by_edit_type[kind].value) == (len(group), share(group))
-    for value in {(e["type"], e["alternative"]) for r, _ in used for e in r["edits"]}:
-        group = [r["label"] == s for r, s in used if value in [(e["type"], e["alternative"]) for e in r["edits"]]]
+    for value in {(e.type, e.alternative) for r, _ in used for e in r.edits}:
+        group = [r.label == s for r, s in used if value in [(e.type, e.alternative) for e in r.edits]]
         score = result.by_edit_value[": ".join(value)]
         assert (score.count, score.value) == (len(group), share(group))
-    sources = {r["source"] for r, _ in used}
-    wrong = {name: [r["label"] != s for r, s in used if r["source"] == name] for name in sources}
+    sources = {r.source for r, _ in used}
+    wrong = {name: [r.label != s for r, s in used if r.source == name] for name in sources}
     assert result.sources == len(sources)
     assert result.all_fail == share([all(w) for w in wrong.values()])
     assert result.none_fail == share([not any(w) for w in wrong.values()])
     for i, true in enumerate(result.classes):
-        answers = [s for r, s in used if r["label"] == true]
+        answers = [s for r, s in used if r.label == true]
         for j, name in enumerate(result.classes):
             expected = share([s == name for s in answers])
             assert result.variants.confusion[i][j] == expected
@@ -119,11 +121,11 @@ def test_label_evaluation_agrees_with_loops(rows: list[dict[str, Any]], data: st
 
 @patient
 @given(rows_strategy, st.randoms(use_true_random=False))
-def test_mask_evaluation_sums_confusions(rows: list[dict[str, Any]], random: Any) -> None:
+def test_mask_evaluation_sums_confusions(rows: list[VariantRow], random: Any) -> None:
     pictures = [np.array([[random.randrange(4) for _ in range(12)] for _ in "ts"]) for _ in rows]
     confusions = [confusion_matrix(t, s, 4) for t, s in pictures]
     result = evaluate_masks(rows, confusions, {}, ("sky", "road", "car", "person"))
-    used = [(r, p) for r, p in zip(rows, pictures, strict=True) if r["verdict"] == "accepted"]
+    used = [(r, p) for r, p in zip(rows, pictures, strict=True) if r.verdict == "accepted"]
 
     def slow(members: list[Any]) -> float | None:
         if not members:
@@ -139,7 +141,7 @@ def test_mask_evaluation_sums_confusions(rows: list[dict[str, Any]], random: Any
     assert result.variants.score.value == slow([p for _, p in used])
     assert result.originals.score.value is None
     for kind, score in result.by_edit_type.items():
-        assert score.value == slow([p for r, p in used if kind in r["edit_types"]])
+        assert score.value == slow([p for r, p in used if kind in r.edit_types])
     assert (result.all_fail, result.none_fail) == (None, None)
     json.dumps(result.to_json(), allow_nan=False)
 

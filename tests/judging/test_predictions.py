@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from variant_rows import variant_row
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.predictions import load_predictions, match
 
 ROWS = [
-    {"file_name": "images/bus/1/a.png", "source": "bus/1", "label": "bus", "verdict": "accepted"},
-    {"file_name": "images/bus/1/b.png", "source": "bus/1", "label": "bus", "verdict": "rejected"},
+    variant_row(file_name="images/bus/1/a.png", source="bus/1"),
+    variant_row(file_name="images/bus/1/b.png", source="bus/1", reason="too dark"),
 ]
 
 

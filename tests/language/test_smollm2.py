@@ -149,7 +149,7 @@ def test_generate_with_another_language_model(
     assert "answer" not in told, "an answer was not read"
     rows = read_metadata(tmp_path / "suite")
     assert rows
-    assert all(row["edited_caption"] != row["caption"] for row in rows)
+    assert all(row.edited_caption != row.caption for row in rows)
 
 
 @pytest.mark.slow

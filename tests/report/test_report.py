@@ -132,7 +132,7 @@ def test_limit_shows_first_and_last(made_suite: MadeSuite, tmp_path: Path) -> No
     page = Reader(files.page.read_text(encoding="utf-8"))
     assert len(page.all("section")) == 2
     assert len(page.all("figure")) == 4
-    for name in (rows[0]["source"], rows[-1]["source"]):
+    for name in (rows[0].source, rows[-1].source):
         assert name in page.text
 
 
@@ -246,13 +246,13 @@ def test_strips_are_picked_evenly_and_in_order(length: int, count: int) -> None:
 
 def test_strips_keep_the_suite_s_order(made_suite: MadeSuite, tmp_path: Path) -> None:
     rows = read_metadata(made_suite.path)
-    answers = {rows[0]["file_name"]: Answer("car", False)}
+    answers = {rows[0].file_name: Answer("car", False)}
     album = group_by_source(list(reversed(rows)), made_suite.path, tmp_path, answers)
     assert sorted(s.name for s in album) == list(made_suite.street.names)
     for made in album:
         assert [f.image.parent.name for f in made.frames] == [made.name.split("/")[1]] * 2
     frames = {f.image: f for s in album for f in s.frames}
-    assert frames[made_suite.path / rows[0]["file_name"]].answer == Answer("car", False)
+    assert frames[made_suite.path / rows[0].file_name].answer == Answer("car", False)
     assert sum(not f.accepted for f in frames.values()) == 1
 
 

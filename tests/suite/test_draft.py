@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from variant_rows import variant_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.suite import Suite
+from counterfactory.engine.suite import Suite, VariantRow
 from counterfactory.engine.suite.draft import Draft
 
 
-def table_row(number: int, **changes: Any) -> dict[str, Any]:
-    row = {"file_name": f"{number}.png", "source": "s", "variant": number, "mask": None, "scores": {"text": 0.5}}
-    return row | changes
+def table_row(number: int, **changes: Any) -> VariantRow:
+    return variant_row(number, **{"file_name": f"{number}.png", "source": "s", "variant": number} | changes)
 
 
 sort_keys = st.lists(st.tuples(st.text("aAäz/\U0001f600 ", max_size=3), st.integers(-3, 10**12)), max_size=12)
@@ -32,7 +32,8 @@ def test_rows_leave_sorted_as_python_sorts(keys: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder, Draft(Path(folder)) as draft:
         for row in rows:
             draft.add(row)
-        assert list(draft) == sorted(rows, key=lambda row: (row["source"], row["variant"], row["file_name"]))
+        in_order = sorted(rows, key=lambda row: (row.source, row.variant, row.file_name))
+        assert list(draft) == [row.to_json() for row in in_order]
         assert len(draft) == len(rows)
 
 
@@ -59,7 +60,7 @@ def test_rows_of_one_file_are_refused_and_one_mask_for_two_is_not(tmp_path: Path
 def test_the_names_of_scores_are_gathered(tmp_path: Path) -> None:
     with Draft(tmp_path) as draft:
         assert draft.score_names == []
-        for number, scores in enumerate([{"text": 1}, None, {"layout": 0.5, "text": 0}]):
+        for number, scores in enumerate([{"text": 1}, {}, {"layout": 0.5, "text": 0}]):
             draft.add(table_row(number, scores=scores))
         assert draft.score_names == ["layout", "text"]
 
@@ -81,18 +82,18 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from counterfactory.engine.suite import Suite
+from variant_rows import variant_row
 suite = Suite.open(Path(sys.argv[1]))
 def rows():
-    yield {"file_name": "images/a/0123456789abcdef.png", "source": "a", "label": None, "mask": None, "caption": "a",
-        "edited_caption": "b", "edits": [], "variant": 0, "seed": 0, "steps": 1, "guidance_scale": 1.0, "scores": None,
-        "verdict": "accepted", "reason": None, "source_key": "a", "variant_key": "b"}
+    yield variant_row()
     os.kill(os.getpid(), signal.SIGKILL)
 suite.write_metadata(rows())
 """
 
 
 def test_what_a_kill_leaves_is_gone_after_the_next_opening(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path], env=os.environ, check=False)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path], env=environment, check=False)
     assert done.returncode == -signal.SIGKILL
     assert list(tmp_path.glob("draft.*.tmp"))
     others = [tmp_path / "draft.txt", tmp_path / "my draft.1.tmp"]

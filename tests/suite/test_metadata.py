@@ -6,7 +6,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,18 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from variant_rows import variant_row as row
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.suite import Painted, Suite, metadata, read_metadata
+from counterfactory.engine.suite import Painted, Suite, VariantRow, metadata, read_metadata
 from counterfactory.engine.suite.draft import Draft
 from counterfactory.engine.suite.images import encode_picture
-from counterfactory.engine.suite.metadata import COLUMNS, checked, write_table
+from counterfactory.engine.suite.metadata import COLUMNS, write_table
 
 CONTRACT = [
     "file_name",
+    "sha256",
     "source",
     "label",
     "mask",
@@ -36,6 +38,8 @@ CONTRACT = [
     "seed",
     "steps",
     "guidance_scale",
+    "guidance_start",
+    "guidance_stop",
     "scores",
     "verdict",
     "reason",
@@ -44,38 +48,17 @@ CONTRACT = [
 ]
 
 
-def row(number: int = 0, **changes: Any) -> dict[str, Any]:
-    return {
-        "file_name": f"images/bus/{number // 3:04}/{number:016x}.png",
-        "source": f"bus/{number // 3:04}",
-        "label": "bus",
-        "mask": None,
-        "caption": "A red bus on a dry road.",
-        "edited_caption": "A red bus on a snowy road.",
-        "edits": (Edit("weather", "dry", "snowy"),),
-        "variant": number % 3,
-        "seed": 7,
-        "steps": 20,
-        "guidance_scale": 7.5,
-        "scores": {"text": 0.25, "layout": 0.875},
-        "verdict": "accepted",
-        "reason": None,
-        "source_key": "5" * 64,
-        "variant_key": f"{number:064x}",
-    } | changes
-
-
-def encoded(rows: Iterable[Mapping[str, Any]]) -> bytes:
+def encoded(rows: Iterable[VariantRow]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         return (written(Path(folder), rows) / "metadata.parquet").read_bytes()
 
 
-def written(folder: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+def written(folder: Path, rows: Iterable[VariantRow]) -> Path:
     """A folder with the rows' table and no images."""
     folder.mkdir(parents=True, exist_ok=True)
     with Draft(folder) as draft, (folder / "metadata.parquet").open("wb") as file:
         for one in rows:
-            draft.add(checked(one))
+            draft.add(one)
         write_table(draft, draft.score_names, file)
     return folder
 
@@ -88,19 +71,26 @@ def test_has_the_columns_of_the_contract_in_order(tmp_path: Path) -> None:
     assert str(table.schema.field("variant").type) == "int64"
 
 
-def test_rows_come_back_as_plain_data(tmp_path: Path) -> None:
-    (back,) = read_metadata(written(tmp_path, [row()]))
-    assert back == row() | {
-        "edits": [{"type": "weather", "keyword": "dry", "alternative": "snowy"}],
-        "edit_types": ["weather"],
-    }
+def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+    rows = [row(), row(1, mask="masks/bus/0000/0000000000000001.png", label=None, reason="text 0.1 is below 0.2")]
+    assert read_metadata(written(tmp_path, rows)) == rows
+
+
+def test_the_table_says_verdicts_and_types_of_edits(tmp_path: Path) -> None:
+    edits = (Edit("weather", "dry", "snowy"), Edit("time", "day", "night"))
+    rows = [row(edits=edits), row(1, reason="text 0.1 is below 0.2", edits=())]
+    table = pq.read_table(written(tmp_path, rows) / "metadata.parquet").to_pylist()
+    assert [line["verdict"] for line in table] == ["accepted", "rejected"]
+    assert [line["edit_types"] for line in table] == [["weather", "time"], []]
+    assert [(line["guidance_start"], line["guidance_stop"]) for line in table] == [(0.25, 0.75)] * 2
 
 
 @settings(max_examples=20)
 @given(order=st.permutations(range(7)))
 def test_bytes_depend_on_the_rows_alone(order: list[int]) -> None:
-    shuffled = encoded([dict(random.Random(i).sample(list(row(i).items()), k=len(row(i)))) for i in order])
-    assert shuffled == encoded([row(i) for i in range(7)])
+    scores = [("text", 0.25), ("layout", 0.875)]
+    shuffled = [row(i, scores=dict(random.Random(i).sample(scores, k=2))) for i in order]
+    assert encoded(shuffled) == encoded([row(i) for i in range(7)])
 
 
 @settings(max_examples=20)
@@ -115,7 +105,7 @@ def test_groups_have_one_size_whatever_the_rows_come_from(count: int, part: int,
         found = pq.ParquetFile(path).metadata
         sizes = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
         assert sizes == [min(part * parts, count - start) for start in range(0, count, part * parts)]
-        assert [r["variant_key"] for r in read_metadata(Path(folder))] == [r["variant_key"] for r in rows]
+        assert [r.variant_key for r in read_metadata(Path(folder))] == [r.variant_key for r in rows]
 
 
 ENCODE = """
@@ -123,19 +113,20 @@ import json, sys
 from pathlib import Path
 from counterfactory.engine.suite import metadata
 from counterfactory.engine.suite.draft import Draft
-from counterfactory.engine.suite.metadata import checked, write_table
+from counterfactory.engine.suite.metadata import write_table
+from counterfactory.engine.suite import VariantRow
 with Draft(Path(sys.argv[1])) as draft:
     for row in json.load(sys.stdin):
-        draft.add(checked(row))
+        draft.add(VariantRow.from_json(row, "stdin", ""))
     write_table(draft, draft.score_names, sys.stdout.buffer)
 """
 
 
 def test_bytes_are_the_same_in_another_process(tmp_path: Path) -> None:
-    rows = [row(i, edits=[{"type": "time", "keyword": "day", "alternative": "night"}]) for i in range(5)]
+    rows = [row(i, edits=(Edit("time", "day", "night"),)) for i in range(5)]
     other = subprocess.run(
         [sys.executable, "-c", ENCODE, tmp_path],
-        input=json.dumps(rows).encode(),
+        input=json.dumps([one.to_json() for one in rows]).encode(),
         env=os.environ | {"PYTHONHASHSEED": "5", "TZ": "Asia/Tokyo"},
         capture_output=True,
         check=False,
@@ -146,41 +137,63 @@ def test_bytes_are_the_same_in_another_process(tmp_path: Path) -> None:
 def test_rows_are_sorted_by_source_then_variant(tmp_path: Path) -> None:
     rows = [row(i, source=f"s{i % 2}", variant=i) for i in (11, 2, 10, 1)]
     back = read_metadata(written(tmp_path, rows))
-    assert [(r["source"], r["variant"]) for r in back] == [("s0", 2), ("s0", 10), ("s1", 1), ("s1", 11)]
+    assert [(r.source, r.variant) for r in back] == [("s0", 2), ("s0", 10), ("s1", 1), ("s1", 11)]
 
 
 def test_scores_are_the_union_of_what_rows_have(tmp_path: Path) -> None:
-    rows = [row(0, scores={"text": 1}), row(1, scores={"layout": 0.5}), row(2, scores=None)]
-    assert [r["scores"] for r in read_metadata(written(tmp_path, rows))] == [
+    rows = [row(0, scores={"text": 1}), row(1, scores={"layout": 0.5}), row(2, scores={})]
+    table = pq.read_table(written(tmp_path, rows) / "metadata.parquet")
+    assert [line["scores"] for line in table.to_pylist()] == [
         {"layout": None, "text": 1.0},
         {"layout": 0.5, "text": None},
         None,
     ]
+    assert read_metadata(tmp_path) == rows
 
 
 def test_what_was_read_writes_the_same_bytes(tmp_path: Path) -> None:
-    rows = [row(0, scores={"text": 1}), row(1, scores={"layout": 0.5}), row(2, scores=None), row(3, label=None)]
+    rows = [row(0, scores={"text": 1}), row(1, scores={"layout": 0.5}), row(2, scores={}), row(3, label=None)]
     assert encoded(read_metadata(written(tmp_path, rows))) == encoded(rows)
 
 
-@pytest.mark.parametrize("rows", [[], [row(scores=None)], [row(scores={})]])
-def test_no_scores_and_no_rows_are_fine(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    assert [r["scores"] for r in read_metadata(written(tmp_path, rows))] == [None for _ in rows]
+@pytest.mark.parametrize("rows", [[], [row(scores={})]])
+def test_no_scores_and_no_rows_are_fine(tmp_path: Path, rows: list[VariantRow]) -> None:
+    assert read_metadata(written(tmp_path, rows)) == rows
+
+
+def test_two_rows_of_one_file_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"two rows name images/bus/0000/0000000000000000\.png"):
+        encoded([row(0), row(1), row(0)])
+
+
+def foreign(folder: Path, **changes: Any) -> Path:
+    """A table of two rows, the second with changes that this program would not write."""
+    import pyarrow as pa
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [row(0).to_json(), row(1).to_json() | changes]
+    pq.write_table(pa.Table.from_pylist(lines), folder / "metadata.parquet")
+    return folder
+
+
+def test_a_table_by_another_hand_is_read_when_it_is_right(tmp_path: Path) -> None:
+    assert read_metadata(foreign(tmp_path)) == [row(0), row(1)]
 
 
 @pytest.mark.parametrize(
-    ("rows", "message"),
+    ("changes", "found"),
     [
-        ([row(colour="red")], "unknown.*colour"),
-        ([{k: v for k, v in row().items() if k != "seed"}], "lacks.*seed"),
-        ([row(caption=None)], "has no caption"),
-        ([row(verdict="maybe")], "maybe"),
-        ([row(0), row(1), row(0)], "two rows name images/bus/0000/0000000000000000.png"),
+        ({"caption": None}, "'caption' should be text, found None"),
+        ({"label": "bus", "verdict": "maybe"}, "'verdict' should be 'accepted', as there is no reason"),
+        ({"verdict": "rejected"}, "'verdict' should be 'accepted'.*found 'rejected'"),
+        ({"reason": "too dark"}, "'verdict' should be 'rejected', as there is the reason 'too dark'"),
+        ({"scores": {"text": float("nan"), "layout": 1.0}}, r"'scores\.text' should be a finite number, found nan"),
+        ({"edits": [{"type": "time", "keyword": None, "alternative": "x"}]}, r"'edits\[0\]\.keyword' should be text"),
     ],
 )
-def test_wrong_rows_are_refused(rows: list[dict[str, Any]], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        encoded(rows)
+def test_a_wrong_value_is_named_with_its_file_row_and_key(tmp_path: Path, changes: dict[str, Any], found: str) -> None:
+    with pytest.raises(CounterfactoryError, match=rf"metadata\.parquet, row 2: {found}.*run the `counterfactory gen"):
+        read_metadata(foreign(tmp_path, **changes))
 
 
 def test_reading_nothing_says_what_to_run(tmp_path: Path) -> None:
@@ -200,7 +213,7 @@ def test_another_table_is_refused(tmp_path: Path) -> None:
     import pyarrow as pa
 
     pq.write_table(pa.table({"file_name": ["a.png"]}), tmp_path / "metadata.parquet")
-    with pytest.raises(CounterfactoryError, match="lacks source"):
+    with pytest.raises(CounterfactoryError, match="lacks sha256, source"):
         read_metadata(tmp_path)
 
 
@@ -225,16 +238,10 @@ def test_datasets_opens_the_suite(tmp_path: Path) -> None:
             for i, name in enumerate([*sources, "superseded/one"])
         ]
         written_rows = list(suite.write_images("paint", batch).values())
+        images, masks = ([files[at].path for files in (made.files for made in written_rows)] for at in (0, 1))
         suite.write_metadata(
-            [
-                row(
-                    i,
-                    source=name,
-                    file_name=written_rows[i]["image"]["path"],
-                    mask=written_rows[i]["mask"]["path"],
-                )
-                for i, name in enumerate(sources)
-            ]
+            row(i, source=name, file_name=images[i], sha256=written_rows[i].image.sha256, mask=masks[i])
+            for i, name in enumerate(sources)
         )
         suite.write_run({"profile": "pocket"})
     assert (folder / "superseded" / "images").is_dir()

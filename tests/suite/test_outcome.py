@@ -10,19 +10,21 @@ from typing import Any
 
 import pytest
 from test_journey import SETTINGS, contents, quick, streets, travel  # noqa: F401 (two are fixtures)
+from variant_rows import variant_row
 
 from counterfactory.engine import journey as journey_module
 from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.sources.source import Problem, Source, find_sources
 from counterfactory.engine.suite import Suite
-from counterfactory.engine.suite.outcome import Outcome, Outcomes
+from counterfactory.engine.suite.ledger import Ledger
+from counterfactory.engine.suite.outcome import Dropped, Outcome, Outcomes
 
-ROWS = [{"file_name": "images/a.png", "scores": {"text": 0.1}}, {"file_name": "images/b.png", "scores": None}]
+ROWS = [variant_row(0), variant_row(1, scores={}, reason="too dark")]
 OUTCOME = Outcome(
     accepted=1,
     rejected=1,
     files={"images/a.png": 3, "masks/a.png": 2},
-    dropped=[{"source": "a", "variant": 2, "edited_caption": "ä", "reason": "as it was"}],
+    dropped=[Dropped("a", 2, "ä", "as it was")],
     shortfalls=[Problem("b", "too short")],
 )
 
@@ -74,13 +76,13 @@ def test_the_last_one_kept_counts_and_an_unfinished_one_is_not_found(tmp_path: P
 def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Stages of all lookups from now on."""
     stages: list[str] = []
-    real = Suite.get
+    real = Ledger.get
 
-    def get(suite: Suite, stage: str, keys: Sequence[str]) -> dict[str, Any]:
+    def get(ledger: Ledger, stage: str, keys: Sequence[str]) -> dict[str, Any]:
         stages.append(stage)
-        return real(suite, stage, keys)
+        return real(ledger, stage, keys)
 
-    monkeypatch.setattr(Suite, "get", get)
+    monkeypatch.setattr(Ledger, "get", get)
     return stages
 
 
@@ -96,7 +98,7 @@ def test_a_finished_shard_goes_through_no_stage_and_gives_the_same_suite(
     (path / "metadata.parquet").unlink()
     stages = looked_up(monkeypatch)
     again = travel(profile, SETTINGS, found, path)
-    assert set(stages) == {"shard", "shard/rows"}
+    assert {stage for stage in stages if not stage.startswith("suite/")} == {"shard", "shard/rows"}
     assert contents(path) == made
     assert json.loads((path / "run.json").read_text())["dropped"] == told["dropped"]
     for name in ("sources", "variants", "accepted", "rejected", "dropped", "problems", "shortfalls"):

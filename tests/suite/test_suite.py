@@ -18,11 +18,12 @@ import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from variant_rows import variant_row
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import make_folder, write_whole
 from counterfactory.engine.schedule.overlap import Behind
-from counterfactory.engine.suite import Painted, Suite, read_metadata
+from counterfactory.engine.suite import Painted, PaintedRow, Suite, VariantRow, read_metadata
 
 
 def key(number: int) -> str:
@@ -35,28 +36,20 @@ def pixels(number: int) -> NDArray[np.uint8]:
 
 def painted(number: int, *, mask: bool = True) -> Painted:
     labels = np.random.default_rng(number).integers(0, 2**16, (16, 24)).astype(np.uint16)
-    return Painted(key(number), f"bus/{number // 2:04}", pixels(number), labels if mask else None, {"steps": number})
+    return Painted(key(number), f"bus/{number // 2:04}", pixels(number), labels if mask else None)
 
 
-def listed(row: dict[str, Any], number: int) -> dict[str, Any]:
-    return {
-        "file_name": row["image"]["path"],
-        "source": f"bus/{number // 2:04}",
-        "label": "bus",
-        "mask": row["mask"] and row["mask"]["path"],
-        "caption": "a",
-        "edited_caption": "b",
-        "edits": [],
-        "variant": number % 2,
-        "seed": 0,
-        "steps": row["steps"],
-        "guidance_scale": 1.0,
-        "scores": {"text": 0.5},
-        "verdict": "accepted",
-        "reason": None,
-        "source_key": key(number // 2),
-        "variant_key": key(number),
-    }
+def listed(row: PaintedRow, number: int) -> VariantRow:
+    return variant_row(
+        number,
+        file_name=row.image.path,
+        sha256=row.image.sha256,
+        source=f"bus/{number // 2:04}",
+        mask=None if row.mask is None else row.mask.path,
+        variant=number % 2,
+        source_key=key(number // 2),
+        variant_key=key(number),
+    )
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -75,16 +68,15 @@ def test_a_batch_lies_where_it_should(tmp_path: Path) -> None:
     with Suite.open(tmp_path / "deep" / "suite") as suite:
         rows = suite.write_images("paint", [painted(0), painted(1), painted(2, mask=False)])
         assert suite.images("paint", [key(2), key(0), key(9)]) == {key(2): rows[key(2)], key(0): rows[key(0)]}
-        assert rows[key(2)]["mask"] is None
-        assert rows[key(1)]["steps"] == 1
+        assert rows[key(2)].mask is None
         for number in (0, 1):
-            image, mask = rows[key(number)]["image"], rows[key(number)]["mask"]
-            data = (suite.path / image["path"]).read_bytes()
-            assert image["path"] == f"images/bus/0000/{key(number)[:16]}.png"
-            assert mask["path"] == f"masks/bus/0000/{key(number)[:16]}.png"
-            assert (image["bytes"], image["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
+            image, mask = rows[key(number)].files
+            data = (suite.path / image.path).read_bytes()
+            assert image.path == f"images/bus/0000/{key(number)[:16]}.png"
+            assert mask.path == f"masks/bus/0000/{key(number)[:16]}.png"
+            assert (image.bytes, image.sha256) == (len(data), hashlib.sha256(data).hexdigest())
             np.testing.assert_array_equal(suite.load_image(rows[key(number)]), pixels(number))
-            stored = cv2.imread(str(suite.path / mask["path"]), cv2.IMREAD_UNCHANGED)
+            stored = cv2.imread(str(suite.path / mask.path), cv2.IMREAD_UNCHANGED)
             np.testing.assert_array_equal(stored, painted(number).mask)
     assert len(contents(suite.path)) == 5
     suite.close()
@@ -105,7 +97,7 @@ def test_a_vanished_or_shortened_file_is_noticed(tmp_path: Path, kind: str, harm
     with Suite.open(tmp_path) as suite:
         rows = suite.write_images("paint", [painted(0), painted(1)])
         before = contents(tmp_path)
-        harm(tmp_path / rows[key(0)][kind]["path"])
+        harm(tmp_path / getattr(rows[key(0)], kind).path)
         assert list(suite.images("paint", [key(0), key(1)])) == [key(1)]
         suite.write_images("paint", [painted(0)])
         assert contents(tmp_path) == before
@@ -114,7 +106,7 @@ def test_a_vanished_or_shortened_file_is_noticed(tmp_path: Path, kind: str, harm
 def test_a_changed_image_is_not_taken_for_ours(tmp_path: Path) -> None:
     with Suite.open(tmp_path) as suite:
         row = suite.write_images("paint", [painted(0)])[key(0)]
-        path = tmp_path / row["image"]["path"]
+        path = tmp_path / row.image.path
         path.write_bytes(bytes(len(path.read_bytes())))
         with pytest.raises(CounterfactoryError, match="has changed since it was painted: delete it and run"):
             suite.load_image(row)
@@ -149,11 +141,11 @@ def test_images_are_superseded_and_come_back(tmp_path: Path) -> None:
         write_table(suite, [0, 1, 2, 3, 4, 5])
         everything = contents(tmp_path)
         write_table(suite, [0, 2])
-        kept = {rows[key(number)][kind]["path"] for number in (0, 2) for kind in ("image", "mask")}
-        gone = {rows[key(number)][kind]["path"] for number in (1, 3, 4, 5) for kind in ("image", "mask")}
+        kept = {file.path for number in (0, 2) for file in rows[key(number)].files}
+        gone = {file.path for number in (1, 3, 4, 5) for file in rows[key(number)].files}
         assert image_files(tmp_path) == kept | {f"superseded/{name}" for name in gone}
         assert not (tmp_path / "images/bus/0002").exists()
-        assert [row["file_name"] for row in read_metadata(tmp_path)] == sorted(
+        assert [row.file_name for row in read_metadata(tmp_path)] == sorted(
             name for name in kept if name.startswith("images/")
         )
         # Known though superseded: nothing is to be painted again.
@@ -168,30 +160,27 @@ def test_writing_the_table_brings_files_back_by_itself(tmp_path: Path) -> None:
         rows = suite.write_images("paint", [painted(0), painted(1)])
         write_table(suite, [0])
         suite.write_metadata([listed(rows[key(1)], 1)])
-        assert (tmp_path / rows[key(1)]["image"]["path"]).is_file()
-        assert (tmp_path / "superseded" / rows[key(0)]["image"]["path"]).is_file()
+        assert (tmp_path / rows[key(1)].image.path).is_file()
+        assert (tmp_path / "superseded" / rows[key(0)].image.path).is_file()
 
 
 def test_no_table_lists_a_vanished_file(tmp_path: Path) -> None:
     with Suite.open(tmp_path) as suite:
         rows = suite.write_images("paint", [painted(0), painted(1)])
-        (tmp_path / rows[key(1)]["mask"]["path"]).unlink()
+        (tmp_path / rows[key(1)].files[1].path).unlink()
         with pytest.raises(CounterfactoryError, match="has vanished: run the same command again"):
             suite.write_metadata([listed(rows[key(number)], number) for number in (0, 1)])
     assert not (tmp_path / "metadata.parquet").exists()
 
 
 def test_the_table_takes_rows_as_they_come_and_holds_none(tmp_path: Path) -> None:
-    class Row(dict[str, Any]):
-        """A dict whose life can be watched."""
-
     alive: set[int] = set()
     most = 0
 
-    def rows(made: dict[str, dict[str, Any]]) -> Iterator[Row]:
+    def rows(made: dict[str, PaintedRow]) -> Iterator[VariantRow]:
         nonlocal most
         for number in reversed(range(12)):
-            row = Row(listed(made[key(number)], number))
+            row = listed(made[key(number)], number)
             alive.add(number)
             weakref.finalize(row, alive.discard, number)
             most = max(most, len(alive))
@@ -213,7 +202,7 @@ def test_rows_that_fail_on_the_way_leave_the_old_table(tmp_path: Path) -> None:
         write_table(suite, [0, 1])
         before = contents(tmp_path)
 
-        def failing() -> Iterator[dict[str, Any]]:
+        def failing() -> Iterator[VariantRow]:
             yield listed(rows[key(1)], 1)
             raise OSError("the rows end here")
 
@@ -255,7 +244,7 @@ def test_a_writers_thread_beside_the_callers_changes_nothing(tmp_path: Path) -> 
                 suite.put("caption", {key(turn): f"caption {turn}"})
                 assert list(suite.get("caption", [key(i) for i in range(12)])) == [key(i) for i in range(turn + 1)]
                 for name, row in suite.images("paint", [key(number) for number in range(24)]).items():
-                    assert row["image"]["path"].endswith(f"{name[:16]}.png")
+                    assert row.image.path.endswith(f"{name[:16]}.png")
                     suite.load_image(row)  # whole, with the bytes on record, as soon as it is known
                     seen.add(name)
                 write_table(suite, [number for number in range(24) if key(number) in seen])  # moves files meanwhile
@@ -429,7 +418,7 @@ def test_a_new_ledger_takes_up_the_files_of_the_old(tmp_path: Path) -> None:
         assert not left_over.exists()
         suite.write_images("paint", [painted(0)])
         write_table(suite, [0])
-        assert (tmp_path / "superseded" / rows[key(1)]["mask"]["path"]).exists()
+        assert (tmp_path / "superseded" / rows[key(1)].files[1].path).exists()
 
 
 def test_files_of_a_killed_batch_that_nobody_wants_any_more_are_superseded(
@@ -462,7 +451,7 @@ def test_a_kill_between_moving_and_noting_it_is_mended(tmp_path: Path) -> None:
     with Suite.open(tmp_path) as suite:
         rows = suite.write_images("paint", [painted(0), painted(1)])
         write_table(suite, [0])
-        suite.put("suite/files", {rows[key(1)]["image"]["path"]: True})  # as if never noted
+        suite.put("suite/files", {rows[key(1)].image.path: True})  # as if never noted
         write_table(suite, [0])
         write_table(suite, [0, 1])
         assert not (tmp_path / "superseded").exists()

@@ -1,0 +1,50 @@
+"""The ledger's row of a painted picture: which files hold it and its mask, their sizes and digests."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .fields import Fields
+from .paths import checked_name
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of the suite: its `path` seen from there, its size in `bytes`, and the `sha256` of what it holds."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class PaintedRow:
+    """The files of a painted picture: the `image`, and the `mask` that was carried over, where there is one."""
+
+    image: StoredFile
+    mask: StoredFile | None
+
+    @property
+    def files(self) -> tuple[StoredFile, ...]:
+        """The picture, and its mask where it has one."""
+        return (self.image,) if self.mask is None else (self.image, self.mask)
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as JSON holds it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: object, where: str, advice: str) -> PaintedRow:
+        """The row that `to_json` gave. `where` is what to call its place in errors, `advice` what to do about one.
+
+        Raises CounterfactoryError for anything else, and for a path that leaves the suite.
+        """
+        row = Fields(value, where, advice)
+        mask = row.table_or_none("mask")
+        return cls(_stored_file(row.table("image")), None if mask is None else _stored_file(mask))
+
+
+def _stored_file(file: Fields) -> StoredFile:
+    path = checked_name(file.text("path"), file.label("path"))
+    return StoredFile(path, file.whole("bytes"), file.text("sha256"))
