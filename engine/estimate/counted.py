@@ -26,10 +26,10 @@ _TOKENS_A_QUESTION = 100
 # The runtime's cache of keys and values, which it may fill.
 _LLM_CACHE_BYTES = MappingProxyType({"openvino": 50_000_000, "genai": 2**30})
 # Memory of a loaded plan over the bytes of its (fp16) weights: as stored, and packed for the kernels.
-_BYTES_A_WEIGHT_BYTE = {"bf16": 2, "f32": 3}
+_BYTES_PER_WEIGHT_BYTE = {"bf16": 2, "f32": 3}
 # The runtime keeps a description of every operation; seen were 46 to 85 bytes a byte of the graph's XML.
-_BYTES_A_GRAPH_BYTE = 60
-_LOAD_BYTES_A_SECOND = 1e8
+_BYTES_PER_GRAPH_BYTE = 60
+_LOAD_BYTES_PER_SECOND = 1e8
 
 
 def plan_flops(profile: Profile, library: Library, size: tuple[int, int]) -> dict[str, int]:
@@ -62,7 +62,7 @@ def _caption_flops(library: Library, tokens: int) -> int:
     return step(start, 0) + (tokens - 1) * step(1, start + max(0, tokens - 2) // 2)
 
 
-def tokens_a_source(profile: Profile, variants: int) -> int:
+def tokens_per_source(profile: Profile, variants: int) -> int:
     """Tokens that the language model is taken to compute for a source of `variants` variants.
 
     One question for the keywords, one for the alternatives of each of half of the keywords that are allowed, one for
@@ -87,7 +87,7 @@ def item_flops(profile: Profile, flops: Mapping[str, float], variants: int) -> d
     """Operations of each stage's item (a source, then a variant), from those of each plan's row."""
     return {
         "caption": flops["blip2_vision"] + flops["opt_decoder"] * profile.caption.rows,
-        "rewrite": flops["llm"] * tokens_a_source(profile, variants),
+        "rewrite": flops["llm"] * tokens_per_source(profile, variants),
         "edges": flops.get("hed", 0.0),
         "paint": flops["clip_text"]
         # Once a source.
@@ -106,9 +106,9 @@ def plan_costs(profile: Profile, library: Library) -> dict[str, PlanCost]:
     for network in library.networks:
         plan, path = network.plan, library.graph(network)
         graph = path.stat().st_size if path.suffix == ".xml" else 0
-        loaded = weight_bytes(path) * _BYTES_A_WEIGHT_BYTE[precision] + graph * _BYTES_A_GRAPH_BYTE
+        loaded = weight_bytes(path) * _BYTES_PER_WEIGHT_BYTE[precision] + graph * _BYTES_PER_GRAPH_BYTE
         cache = _LLM_CACHE_BYTES[profile.llm.backend] if plan == "llm" else 0
-        costs[plan] = PlanCost(plan, loaded + cache, loaded / _LOAD_BYTES_A_SECOND)
+        costs[plan] = PlanCost(plan, loaded + cache, loaded / _LOAD_BYTES_PER_SECOND)
     return costs
 
 
@@ -117,16 +117,16 @@ def compute_assumptions(profile: Profile, variants: int) -> tuple[str, ...]:
     return (
         f"networks reach {100 * SHARE_OF_PEAK:.0f} % of the peak",
         f"captions have all {profile.caption.decoding.max_tokens} tokens of [caption.decoding].max_tokens",
-        f"rewriting computes {tokens_a_source(profile, variants):,} tokens a source",
+        f"rewriting computes {tokens_per_source(profile, variants):,} tokens per source",
         "reading, writing and waiting take no time",
     )
 
 
 def cost_assumptions(profile: Profile) -> tuple[str, ...]:
     """What `plan_costs` takes for granted, in words."""
-    factor = _BYTES_A_WEIGHT_BYTE[arithmetic(profile.runtime)]
+    factor = _BYTES_PER_WEIGHT_BYTE[arithmetic(profile.runtime)]
     return (
-        f"~ GB: {factor} x the stored weights and {_BYTES_A_GRAPH_BYTE} x the graph's XML",
+        f"~ GB: {factor} x the stored weights and {_BYTES_PER_GRAPH_BYTE} x the graph's XML",
         f"~ GB of llm: its cache of {_LLM_CACHE_BYTES[profile.llm.backend] / 1e9:.2f} GB as well",
-        f"~ load s: {_LOAD_BYTES_A_SECOND / 1e9:g} GB a second, without that cache",
+        f"~ load s: {_LOAD_BYTES_PER_SECOND / 1e9:g} GB/s, without that cache",
     )

@@ -34,7 +34,7 @@ from .counted import (
     plan_costs,
     plan_flops,
     plan_precision,
-    tokens_a_source,
+    tokens_per_source,
 )
 from .measured import Rates, load_rates
 from .peak import measure_peak
@@ -46,7 +46,7 @@ GPU_BYTES = 24 * 10**9
 SHARE_FOR_PLANS = 0.9
 # Smaller products and fewer runs than a bench takes: near enough, and done in a second or two.
 _PEAK_SIDES, _PEAK_ROUNDS = (1024, 2048), 3
-_A_SOURCE: tuple[Stage, ...] = ("caption", "rewrite", "edges")
+_PER_SOURCE: tuple[Stage, ...] = ("caption", "rewrite", "edges")
 
 Basis = Literal["measured", "roofline"]
 
@@ -253,7 +253,7 @@ def _measured_seconds(profile: Profile, rates: Rates | None, variants: int) -> d
     seconds = {stage: rates.stages[stage].item_s for stage in STAGES if stage in rates.stages}
     if "rewrite" in seconds and rates.variants:
         # A source of more variants is asked more questions.
-        asked = tokens_a_source(profile, variants) / tokens_a_source(profile, max(1, round(rates.variants)))
+        asked = tokens_per_source(profile, variants) / tokens_per_source(profile, max(1, round(rates.variants)))
         seconds["rewrite"] *= asked
     return {stage: (item_s, "measured") for stage, item_s in seconds.items()}
 
@@ -290,7 +290,7 @@ def _stages(
 ) -> tuple[StageEstimate, ...]:
     stages = []
     for stage in (stage for stage in STAGES if stage in seconds):
-        items = sources if stage in _A_SOURCE else sources * variants
+        items = sources if stage in _PER_SOURCE else sources * variants
         item_s, basis = seconds[stage]
         stages.append(StageEstimate(stage, items, items * item_s, loads[stage], basis))
     return tuple(stages)

@@ -65,7 +65,7 @@ class PlanRate:
 class Rates:
     """What was measured of the profile with this content key (`profile_key`), by stage and by plan.
 
-    `variants` is how many variants a source were asked for, on which a source's rewriting depends; `accepted_share`,
+    `variants` is how many variants per source were asked for, on which a source's rewriting depends; `accepted_share`,
     0..1, is accepted variants over those asked for. None where the run could not tell.
     """
 
@@ -77,7 +77,7 @@ class Rates:
 
 
 def measured_rates(profile: Profile, report: Report, variants: int) -> Rates:
-    """What a run measured that was asked for `variants` variants a source.
+    """What a run measured that was asked for `variants` variants per source.
 
     Rewriting is rated only by a run that found no caption on record: it cannot be told how many of a source's answers
     were.

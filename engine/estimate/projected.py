@@ -20,7 +20,7 @@ from ..schedule.residency import PlanCost
 _GIGA = 1e9
 # What a plan holds beside its weights, over them: activations and workspace of a batch; a decoder's are of a token.
 _BESIDE_WEIGHTS, _BESIDE_DECODER = 0.25, 0.05
-_READ_BYTES_A_SECOND = 1.5e9  # a plan from a local NVMe disk to the device
+_READ_BYTES_PER_SECOND = 1.5e9  # a plan from a local NVMe disk to the device
 # Tokens of a question beyond the shared prefix, and of its answer.
 _ASKED_TOKENS, _ANSWERED_TOKENS = 120, 40
 _CACHE_SHARE = {"fp16": 1.0, "q8": 0.5, "q4": 0.25}  # of a value in f16
@@ -84,7 +84,7 @@ def projected_cost(profile: Profile, plan: str, fact: PlanFacts) -> PlanCost:
         positions = caption.batch * caption.rows * (_QUERIES + caption.decoding.max_tokens)
         # A step reads one cache and writes another.
         beside = _BESIDE_DECODER * fact.weight_bytes + 2 * positions * fact.cache_bytes
-    return PlanCost(plan, round(fact.weight_bytes + beside), fact.weight_bytes / _READ_BYTES_A_SECOND)
+    return PlanCost(plan, round(fact.weight_bytes + beside), fact.weight_bytes / _READ_BYTES_PER_SECOND)
 
 
 def _known(facts: Mapping[str, PlanFacts], plan: str) -> PlanFacts:
@@ -109,9 +109,9 @@ def assumptions(profile: Profile, device: DeviceSettings, variants: int) -> Sequ
     return (
         f"a projection: nothing of it was measured on the GPU ({device.name})",
         f"{100 * device.share:.0f} % of {device.tflops:g} TFLOP/s and of {device.gb_per_s:g} GB/s are reached",
-        f"captions have all {profile.caption.decoding.max_tokens} tokens, {profile.caption.rows} rows an image",
+        f"captions have all {profile.caption.decoding.max_tokens} tokens, {profile.caption.rows} rows per image",
         f"{questions_a_source(profile, variants)} questions a source, {_ASKED_TOKENS} tokens asked beyond the shared "
         f"prefix and {_ANSWERED_TOKENS} answered, {_llm_rows(profile)} at once",
         f"a plan takes {1 + _BESIDE_WEIGHTS:g} x its weights (the captioner's decoder {1 + _BESIDE_DECODER:g} x, and "
-        f"two caches), and loads at {_READ_BYTES_A_SECOND / _GIGA:g} GB/s",
+        f"two caches), and loads at {_READ_BYTES_PER_SECOND / _GIGA:g} GB/s",
     )

@@ -30,7 +30,7 @@ from counterfactory.engine.estimate.counted import (
     plan_costs,
     plan_flops,
     plan_precision,
-    tokens_a_source,
+    tokens_per_source,
 )
 from counterfactory.engine.estimate.estimate import Holding, estimate, machine_memory, painted_sizes
 from counterfactory.engine.estimate.flops import count_flops
@@ -248,7 +248,7 @@ def test_operations_of_each_stage_by_hand(profile: Profile) -> None:
     )
     found = item_flops(guided, each | {"clip_image": 190}, variants=10)
     assert found["caption"] == 2 + 3
-    assert found["rewrite"] == 5 * tokens_a_source(profile, 10)
+    assert found["rewrite"] == 5 * tokens_per_source(profile, 10)
     assert found["paint"] == pytest.approx(7 + 110 / 10 + 13 * rows + 17)
     assert found["check"] == pytest.approx(190 * 1.1 + 0.7)
     plain = replace(guided, paint=replace(guided.paint, guidance=replace(guided.paint.guidance, scale=1.0)))
@@ -357,7 +357,7 @@ def test_with_rates_nothing_is_counted(
     assert found.assumptions == ()
     assert found.peak_flops is None
     more = estimate(profile, sources, variants=10)
-    scale = tokens_a_source(profile, 10) / tokens_a_source(profile, 5)
+    scale = tokens_per_source(profile, 10) / tokens_per_source(profile, 5)
     assert scale > 1.2
     assert more.stages[1].compute_s == pytest.approx(3 * 0.5 * scale)
 
