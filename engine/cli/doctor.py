@@ -30,7 +30,6 @@ from ..runtime.opening import PlanState, engines_of
 PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "openvino": ("openvino", "llguidance"),
-        "genai": ("openvino-genai",),
         "onnxruntime": ("onnxruntime-gpu", "nvidia-ml-py"),
         "tensorrt": ("tensorrt-rtx-cu12", "cuda-bindings", "nvidia-ml-py"),
         "exllamav2": ("exllamav2", "flash-attn", "torch", "llguidance"),

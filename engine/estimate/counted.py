@@ -8,7 +8,6 @@ alone. Where they do not follow (how long answers are, how much memory a runtime
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from ..config.profile import Profile
 from ..models.library import Library
@@ -23,8 +22,8 @@ from .peak import PeakPrecision
 SHARE_OF_PEAK = 0.3
 # Tokens of a question to the language model that its cache does not hold already, and of the answer, together.
 _TOKENS_A_QUESTION = 100
-# The runtime's cache of keys and values, which it may fill.
-_LLM_CACHE_BYTES = MappingProxyType({"openvino": 50_000_000, "genai": 2**30})
+# The language model's cache of keys and values, which it may fill.
+_LLM_CACHE_BYTES = 50_000_000
 # Memory of a loaded plan over the bytes of its (fp16) weights: as stored, and packed for the kernels.
 _BYTES_PER_WEIGHT_BYTE = {"bf16": 2, "f32": 3}
 # The runtime keeps a description of every operation; seen were 46 to 85 bytes a byte of the graph's XML.
@@ -76,8 +75,7 @@ def plan_precision(library: Library, name: str) -> PeakPrecision:
 
     Raises CounterfactoryError for a file that is missing or no model.
     """
-    graph = library.graph(library.networks[name])
-    if graph.suffix != ".gguf" and multiplies_integers(graph):
+    if multiplies_integers(library.graph(library.networks[name])):
         return "int8"
     assert library.runtime.precision != "f16", "GPUs are projected"
     return resolve_precision(library.runtime.precision)
@@ -107,7 +105,7 @@ def plan_costs(profile: Profile, library: Library) -> dict[str, PlanCost]:
         plan, path = network.plan, library.graph(network)
         graph = path.stat().st_size if path.suffix == ".xml" else 0
         loaded = weight_bytes(path) * _BYTES_PER_WEIGHT_BYTE[precision] + graph * _BYTES_PER_GRAPH_BYTE
-        cache = _LLM_CACHE_BYTES[profile.llm.backend] if plan == "llm" else 0
+        cache = _LLM_CACHE_BYTES if plan == "llm" else 0
         costs[plan] = PlanCost(plan, loaded + cache, loaded / _LOAD_BYTES_PER_SECOND)
     return costs
 
@@ -127,6 +125,6 @@ def cost_assumptions(profile: Profile) -> tuple[str, ...]:
     factor = _BYTES_PER_WEIGHT_BYTE[arithmetic(profile.runtime)]
     return (
         f"~ GB: {factor} x the stored weights and {_BYTES_PER_GRAPH_BYTE} x the graph's XML",
-        f"~ GB of llm: its cache of {_LLM_CACHE_BYTES[profile.llm.backend] / 1e9:.2f} GB as well",
+        f"~ GB of llm: its cache of {_LLM_CACHE_BYTES / 1e9:.2f} GB as well",
         f"~ load s: {_LOAD_BYTES_PER_SECOND / 1e9:g} GB/s, without that cache",
     )

@@ -3,7 +3,7 @@
 A model file (OpenVINO IR or ONNX) and shapes arrive; two operations for each multiply-accumulate of its convolutions,
 matrix products and attention leave. Everything else (norms, activations, sums) is left out, as is usual: it is far
 below a hundredth of the whole. What a compiler folds away because it depends on no input is counted still. A language
-model is counted by the token; of one in GGUF only the header is read.
+model is counted by the token.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
-from ..language.gguf_header import read_header
 from ..runtime.openvino import open_core
 
 Sizes = Mapping[str, tuple[int, int]]
@@ -66,32 +65,23 @@ def multiplies_integers(path: Path) -> bool:
 
 
 def weight_bytes(path: Path) -> int:
-    """Bytes of the weights of a model file as they are stored: an IR's or ONNX's constants, or a GGUF's tensors.
+    """Bytes of the constants of a model file as they are stored.
 
-    A GGUF's alignment between tensors is counted as well. Raises CounterfactoryError when the file is missing or is no
-    model.
+    Raises CounterfactoryError when the file is missing or is no model.
     """
-    if path.suffix == ".gguf":
-        return read_header(path).weight_bytes
     constants = (op for op in _read(path).get_ops() if op.get_type_name() == "Constant")
     return sum(int(op.get_byte_size()) for op in constants)
 
 
 def flops_per_token(path: Path) -> int:
-    """Operations of one token of the language model at `path`, GGUF or IR: 2 for each weight of its matrices.
+    """Operations of one token of the language model at `path`: 2 for each weight of its matrices.
 
-    The embedding is a matrix product only where it serves as the output as well. Attention over the tokens before is
-    left out. Raises CounterfactoryError when the file is missing or is no model.
+    Attention over the tokens before is left out. Raises CounterfactoryError when the file is missing or is no model.
     """
-    if path.suffix != ".gguf":
-        products = (op for op in _read(path).get_ops() if op.get_type_name() == "MatMul")
-        # Between activations, both sides have open axes.
-        weights = (op.input(1).get_partial_shape() for op in products)
-        return 2 * sum(math.prod(_lengths(shape)) for shape in weights if shape.is_static)
-    shapes = dict(read_header(path).shapes)
-    if "output.weight" in shapes:
-        shapes.pop("token_embd.weight", None)
-    return 2 * sum(math.prod(shape) for shape in shapes.values() if len(shape) == 2)
+    products = (op for op in _read(path).get_ops() if op.get_type_name() == "MatMul")
+    # Between activations, both sides have open axes.
+    weights = (op.input(1).get_partial_shape() for op in products)
+    return 2 * sum(math.prod(_lengths(shape)) for shape in weights if shape.is_static)
 
 
 def _lengths(shape: Any) -> list[int]:

@@ -217,7 +217,7 @@ def needs_gpu(package: str) -> None:
     if not torch.cuda.is_available():
         raise CounterfactoryError(
             f"{package} needs an NVIDIA GPU and torch {torch.__version__} sees none; install torch's CUDA build and a "
-            'driver, or decode on the CPU with [llm] backend = "openvino" or "genai"'
+            'driver, or decode on the CPU with [llm] backend = "openvino"'
         )
 
 

@@ -1,10 +1,8 @@
 """Grammars: which answers a language model may give to a question, as one regular expression each.
 
-Every form that is asked for is a regular language, so one notation serves all decoders (OpenVINO GenAI and llguidance
-take regular expressions) and Python's `re` is their oracle. Expressions use only literals, classes, groups, `|`, `?`,
-`*`, `+` and `{m,n}`; they are matched against the whole answer. Answers are compact JSON without escapes, so most can
-be said as a JSON schema too, which llguidance compiles in half of the time. What words mean, and which of them may
-change, is not decided here.
+Every form that is asked for is a regular language, so Python's `re` is the oracle of what llguidance allows. An
+expression is matched against the whole answer. Answers are compact JSON without escapes, so most have a JSON schema
+too, which llguidance compiles in half of the time. What words mean, and which of them may change, is not decided here.
 """
 
 from __future__ import annotations
@@ -99,9 +97,8 @@ def _bytes(text: str) -> int:
 def keywords_grammar(types: Sequence[str], spans: Sequence[str], most: int) -> Grammar:
     """`[["type","span"],...]` with 1 to `most` pairs of the types and spans; `NOTHING` stands among both.
 
-    `[["none","none"]]` says that nothing may change. An empty list would say it shorter, but where a grammar may end
-    at once, GenAI 2026.4.1 forbids tokens that reach over that point (`[["`), and the model is led astray at its first
-    token. Raises ValueError for no types or no spans.
+    `[["none","none"]]` says that nothing may change: every answer begins in the same way, as the pocket model learned
+    it. Raises ValueError for no types or no spans.
     """
     if not types or not spans or most < 1:
         raise ValueError(f"keywords need types, spans and a count, got {len(types)}, {len(spans)} and {most}")

@@ -19,15 +19,10 @@ def open_llm(model: Path, settings: LlmSettings, runtime: RuntimeSettings) -> Ll
     """Load the language model. Raises CounterfactoryError for a missing file, package or GPU."""
     if settings.exllama is None:
         from ..runtime.openvino import resolve_precision
+        from .openvino_llm import OpenVinoLlm
 
         precision = resolve_precision("auto" if runtime.precision == "f16" else runtime.precision)
-        if settings.backend == "openvino":
-            from .openvino_llm import OpenVinoLlm
-
-            return OpenVinoLlm(model, precision=precision, threads=runtime.threads)
-        from .genai import GenaiLlm
-
-        return GenaiLlm(model, precision=precision, threads=runtime.threads)
+        return OpenVinoLlm(model, precision=precision, threads=runtime.threads)
     if settings.backend == "exllamav2":
         from .exllamav2 import open_exllamav2
 
@@ -38,18 +33,21 @@ def open_llm(model: Path, settings: LlmSettings, runtime: RuntimeSettings) -> Ll
 
 
 def model_digest(model: Path, backend: Backend) -> str:
-    """The content of a model file, or of the files that OpenVINO reads; of another folder, of its small files, and of
-    large ones their beginnings and sizes.
+    """The content of the files that OpenVINO reads; of another folder, that of its small files, and of large ones
+    their beginnings and sizes.
 
-    Raises CounterfactoryError for an empty folder, and where one of OpenVINO's files is missing.
+    Raises CounterfactoryError for what is no folder, an empty one, and where one of OpenVINO's files is missing.
     """
+    if not model.is_dir():
+        raise CounterfactoryError(
+            f"the language model {model} is no folder; make one of it with 'python -m counterfactory.export llm', or "
+            "correct [llm] model"
+        )
     if backend == "openvino":
         try:
             return content_key([file_digest(model / name) for name in LLAMA_FILES])
         except OSError as error:
             raise CounterfactoryError(f"the language model's folder {model} is incomplete: {error}") from error
-    if model.is_file():
-        return file_digest(model)
     files = sorted(path for path in model.iterdir() if path.is_file())
     if not files:
         raise CounterfactoryError(f"the language model's folder {model} is empty; export it, or correct [llm] model")

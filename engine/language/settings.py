@@ -8,7 +8,7 @@ from typing import Literal
 from .chat import Style
 from .exllama import ExllamaSettings
 
-Backend = Literal["openvino", "genai", "exllamav2", "exllamav3"]
+Backend = Literal["openvino", "exllamav2", "exllamav3"]
 # An exported Llama's graph, and all of its files.
 LLAMA_GRAPH = "model.xml"
 LLAMA_FILES = (LLAMA_GRAPH, "model.bin", "tokenizer.json")
@@ -16,9 +16,9 @@ LLAMA_FILES = (LLAMA_GRAPH, "model.bin", "tokenizer.json")
 
 @dataclass(frozen=True)
 class LlmSettings:
-    """The language model: `model` is a folder that `export` wrote (openvino), a GGUF file (genai) or a folder of EXL2
-    or EXL3 weights, in the models' folder or by its path; `style` is how it is asked. `exllama` says how either ExLlama
-    decodes, and stands with them only.
+    """The language model: `model` is a folder that `export llm` wrote for OpenVINO, or one of EXL2 or EXL3 weights, in
+    the models' folder or by its path; `style` is how it is asked. `exllama` says how either ExLlama decodes, and stands
+    with them only.
     """
 
     backend: Backend
@@ -28,7 +28,7 @@ class LlmSettings:
 
     def __post_init__(self) -> None:
         if not self.model:
-            raise ValueError("[llm] model is empty; name a GGUF file or a folder of weights")
+            raise ValueError("[llm] model is empty; name a folder of weights")
         if (self.exllama is None) != self.on_cpu:
             wanted = "has no" if self.on_cpu else "needs a"
             raise ValueError(f'[llm] backend = "{self.backend}" {wanted} table [llm.exllama]')
@@ -36,7 +36,7 @@ class LlmSettings:
     @property
     def on_cpu(self) -> bool:
         """Whether it decodes on the CPU."""
-        return self.backend in ("openvino", "genai")
+        return self.backend == "openvino"
 
     @property
     def sampling(self) -> tuple[float, float, int]:

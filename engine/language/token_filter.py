@@ -2,8 +2,7 @@
 
 From a model's vocabulary and a grammar (grammar.py) it finds, for every place in an answer, the tokens that are allowed
 there, those that are forced, and whether the answer is closed. The running batch on a CPU and the decoders for GPUs
-share this (exllama.py and its two backends); no decoder is known here. OpenVINO GenAI follows grammars by an engine of
-its own.
+share this (exllama.py and its two backends); no decoder is known here.
 
 "Forced" is said of bytes: where the grammar leaves one way to go on, several tokens may still spell it ("the", "th" and
 "t"), and the one that the model's own tokenizer writes is taken, without asking the model. The last token of a forced

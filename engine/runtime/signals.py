@@ -1,7 +1,7 @@
 """Ctrl-C beside native runtimes.
 
 OpenVINO's CPU plugin gives the thread that loads it a stack for its signal handlers, and the one from before when it is
-unloaded. Plugins that are unloaded in another order than the reverse (GenAI loads several of its own) leave the thread
+unloaded. Plugins that are unloaded in another order than the reverse (each core has one of its own) leave the thread
 a stack that is no longer there, and the next Ctrl-C kills the process (OpenVINO 2026.4.1).
 """
 

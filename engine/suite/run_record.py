@@ -73,7 +73,7 @@ def run_record(
         "settings": asdict(settings),
         "models": dict(makers),
         "precision": arithmetic(profile.runtime),
-        "versions": {name: version(name) for name in ("counterfactory", "openvino", "openvino-genai", "numpy")},
+        "versions": {name: version(name) for name in ("counterfactory", "openvino", "llguidance", "numpy")},
         "device": {"machine": platform.machine(), "system": platform.system(), report.device: report.devices},
         "costs": {
             **asdict(report),

@@ -6,19 +6,21 @@ of a batch share the head of their prompts (instruction and worked example), whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from torch import nn
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from counterfactory.engine.files.writing import write_whole
 
-from ..llama_steps import write_llama
+from ..llama_steps import LlamaSteps, write_llama
 from .data import TRAIN
-from .gguf import write_gguf
+from .parameters import record
 from .questions import KINDS_OF_QUESTION, Exercise, exercise
 from .training import Recipe, fit
 
@@ -36,7 +38,7 @@ _COPIES, _COPIED, _COPY_STEPS = 24, 40, 750
 def byte_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     """A byte-level BPE of at most `vocabulary` tokens trained on `texts`; it encodes any text."""
     tokenizer: Tokenizer = Tokenizer(models.BPE())
-    # Digits stand alone, as in the pre-tokenizer that the GGUF names ("smollm").
+    # Digits stand alone, as in SmolLM's: numbers are spelled.
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
@@ -155,13 +157,42 @@ def train(work: Path, recipe: Recipe = RECIPE) -> tuple[LlamaForCausalLM, Tokeni
     return trained, tokenizer
 
 
-def pack(work: Path, folder: Path) -> Path:
-    """Write the finished training of `work` to `folder`: llm, which the engine reads, and llm.gguf, which is returned.
+class PackedParameters(nn.Module):
+    """A Llama's parameters as they stand in the packed graph, where projections that read the same are joined.
 
-    The GGUF is what other programs read, and what export/pocket/restore.py takes the weights from.
+    Layers that are not joined are the model's own; `give_back` fills the others from the joined ones.
     """
-    model, tokenizer = train(work)
-    file = folder / "llm.gguf"
-    write_gguf(model, tokenizer, file, special=len(SPECIAL), end=END)
-    write_llama(model, tokenizer, END, folder / "llm")
-    return file
+
+    def __init__(self, model: LlamaForCausalLM) -> None:
+        super().__init__()
+        steps, layers = LlamaSteps(model), model.model.layers
+        self.embedding, self.norm = model.model.embed_tokens, model.model.norm  # the output's matrix is the embedding
+        self.norms = nn.ModuleList(m for la in layers for m in (la.input_layernorm, la.post_attention_layernorm))
+        self.outputs = nn.ModuleList(m for la in layers for m in (la.self_attn.o_proj, la.mlp.down_proj))
+        self.projections, self.gates = steps.projections, steps.gates
+
+    @torch.no_grad()
+    def give_back(self, model: LlamaForCausalLM) -> None:
+        """Give the model, of which this was made, its projections."""
+        for layer, projections, gates in zip(model.model.layers, self.projections, self.gates, strict=True):
+            attention, mlp = layer.self_attn, layer.mlp
+            _split(projections, (attention.q_proj, attention.k_proj, attention.v_proj))
+            _split(gates, (mlp.gate_proj, mlp.up_proj))
+
+
+def _split(joined: nn.Module, parts: Sequence[nn.Linear]) -> None:
+    """Give each part its rows of the joined layer."""
+    rows = iter(joined.get_parameter("weight"))
+    for part in parts:
+        part.weight.copy_(torch.stack(list(islice(rows, part.out_features))))
+
+
+def pack(work: Path, weights: Path) -> None:
+    """The folder llm, which the engine opens."""
+    write_packed(*train(work), weights)
+
+
+def write_packed(model: LlamaForCausalLM, tokenizer: Tokenizer, weights: Path) -> None:
+    """Write the language model to `weights/llm`, and where its parameters stand there to the map beside it."""
+    write_llama(model, tokenizer, END, weights / "llm")
+    record("llm", dict(PackedParameters(model).named_parameters()), weights, ("llm/model.xml",))

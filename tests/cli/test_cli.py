@@ -236,7 +236,7 @@ def test_help_is_quick_and_whole(args: list[str]) -> None:
     code = (
         "import sys\nfrom counterfactory.engine.cli.arguments import main\n"
         f"try: main({args})\nexcept SystemExit: pass\n"
-        "assert not {'openvino', 'openvino_genai'} & set(sys.modules), 'loaded the runtime'"
+        "assert 'openvino' not in sys.modules, 'loaded the runtime'"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

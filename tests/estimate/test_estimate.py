@@ -27,7 +27,6 @@ from counterfactory.engine.estimate import peak
 from counterfactory.engine.estimate.counted import (
     SHARE_OF_PEAK,
     item_flops,
-    plan_costs,
     plan_flops,
     plan_precision,
     tokens_per_source,
@@ -373,10 +372,8 @@ def test_a_stage_without_a_rate_is_counted(profile: Profile, flops: dict[str, in
     assert found.stages[2].compute_s == pytest.approx(expected)
     llm = next(plan for plan in found.plans if plan.cost.name == "llm")
     assert (llm.cost.load_s, llm.measured_load, llm.measured_bytes) == (9.0, True, False)
-    # With its cache, which takes more than the weights and the graph; another runtime's is another size.
+    # With its cache, which takes more than the weights and the graph.
     assert 50_000_000 < llm.cost.bytes < 100_000_000
-    genai = replace(profile, llm=replace(profile.llm, backend="genai", model="llm.gguf"))
-    assert plan_costs(genai, library_of(genai))["llm"].bytes > 2**30
 
 
 def test_little_memory_loads_again_for_every_shard(profile: Profile, sources: list[Source]) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-import gguf
 import numpy as np
 import openvino as ov
 import pytest
@@ -215,66 +213,14 @@ def test_an_operation_that_is_not_known_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [None, b"", b"<net", b"\x00" * 100])
 def test_files_that_are_no_models(content: bytes | None, tmp_path: Path) -> None:
-    for name in ("model.xml", "model.onnx", "model.gguf"):
+    for name in ("model.xml", "model.onnx"):
         if content is not None:
             (tmp_path / name).write_bytes(content)
         with pytest.raises(CounterfactoryError, match=name):
             weight_bytes(tmp_path / name)
 
 
-@pytest.fixture
-def llm(tmp_path: Path) -> Path:
-    """A GGUF with values of many types, a table quantised in blocks, and no output of its own."""
-    writer = gguf.GGUFWriter(str(tmp_path / "m.gguf"), "llama")
-    writer.add_token_list(["a", "bb", "ccc"])
-    writer.add_token_scores([0.5, 1.0, 2.0])
-    writer.add_context_length(64)
-    writer.add_rope_freq_base(1e4)
-    writer.add_add_bos_token(False)
-    writer.add_tensor("token_embd.weight", np.zeros((3, 64), np.float16))
-    writer.add_tensor("blk.0.attn_q.weight", np.zeros((32, 64), np.float32))
-    writer.add_tensor("blk.0.attn_norm.weight", np.zeros(64, np.float32))
-    quantised = gguf.quants.quantize(np.zeros((10, 64), np.float32), gguf.GGMLQuantizationType.Q4_1)
-    writer.add_tensor("blk.0.ffn_up.weight", quantised, raw_dtype=gguf.GGMLQuantizationType.Q4_1)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return tmp_path / "m.gguf"
-
-
-def test_a_language_model_by_hand(llm: Path) -> None:
-    assert flops_per_token(llm) == 2 * (3 * 64 + 32 * 64 + 10 * 64)
-    stored = 3 * 64 * 2 + 32 * 64 * 4 + 64 * 4 + 10 * 64 // 32 * 20
-    assert stored <= weight_bytes(llm) <= stored + 4 * 32
-
-
-def test_the_pocket_language_model_as_the_reference_reads_it() -> None:
-    reader = gguf.GGUFReader(WEIGHTS / "llm.gguf")
-    assert flops_per_token(WEIGHTS / "llm.gguf") == 2 * sum(
-        int(np.prod(tensor.shape)) for tensor in reader.tensors if len(tensor.shape) == 2
-    )
-
-
-def test_an_embedding_beside_an_output_is_no_product(tmp_path: Path) -> None:
-    writer = gguf.GGUFWriter(str(tmp_path / "m.gguf"), "llama")
-    writer.add_tensor("token_embd.weight", np.zeros((100, 8), np.float32))
-    writer.add_tensor("output.weight", np.zeros((100, 8), np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    assert flops_per_token(tmp_path / "m.gguf") == 2 * 100 * 8
-
-
-def test_damaged_headers_are_refused(llm: Path) -> None:
-    whole = llm.read_bytes()
-    header = len(whole) - weight_bytes(llm)
-    for kept in (*range(64), *range(64, header - 32, 7)):
-        llm.write_bytes(whole[:kept])
-        with pytest.raises(CounterfactoryError, match=r"m\.gguf"):
-            flops_per_token(llm)
-    for at, value in ((0, b"GGML"), (4, struct.pack("<I", 9)), (8, b"\xff" * 8), (16, b"\xff" * 8), (24, b"\xff" * 8)):
-        llm.write_bytes(whole[:at] + value + whole[at + len(value) :])
-        with pytest.raises(CounterfactoryError, match=r"m\.gguf"):
-            flops_per_token(llm)
+def test_the_pocket_language_model_by_hand() -> None:
+    """Four layers of width 192, 576 within, 640 tokens; the embedding is the output's matrix."""
+    layer = 4 * 192 * 192 + 3 * 192 * 576
+    assert flops_per_token(WEIGHTS / "llm" / "model.xml") == 2 * (4 * layer + 640 * 192)

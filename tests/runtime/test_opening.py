@@ -267,11 +267,11 @@ def test_a_language_model_for_a_gpu_never_runs_on_the_cpu(backend: str, profile:
 
 def test_settings_of_the_language_model_go_with_its_runtime(profile: Profile) -> None:
     with pytest.raises(ValueError, match=r"has no table \[llm.exllama\]"):
-        LlmSettings("genai", "llm.gguf", "pocket", profile.llm.exllama)
+        LlmSettings("openvino", "llm", "pocket", profile.llm.exllama)
     with pytest.raises(ValueError, match=r"needs a table \[llm.exllama\]"):
         LlmSettings("exllamav3", "folder", "llama2")
     with pytest.raises(ValueError, match="model is empty"):
-        LlmSettings("genai", "", "pocket")
+        LlmSettings("openvino", "", "pocket")
 
 
 def test_answers_are_kept_under_what_they_were_drawn_with(profile: Profile) -> None:

@@ -8,16 +8,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfactory.engine.edit import STREET_TYPES, Edit
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import content_key
-from counterfactory.engine.language.grammar import values_grammar
 from counterfactory.engine.language.questions import (
     AnswerError,
     clean_text,
@@ -44,7 +41,7 @@ SETTINGS = RewriteSettings(
 )
 CAPTION = "a red bus and a blue car on a foggy street at night. brick buildings stand along the road."
 TASK = builtin_task("classification")
-WEIGHTS = Path(__file__).parents[2] / "engine" / "pocket" / "weights" / "llm.gguf"
+WEIGHTS = Path(__file__).parents[2] / "engine" / "pocket" / "weights" / "llm"
 
 _OTHERS = {
     ("weather", "foggy"): ["rainy", "snowy", "clear"],
@@ -290,41 +287,10 @@ def test_prompts_carry_one_line_of_plain_text() -> None:
             read(text)
 
 
-def test_a_missing_or_broken_model_is_one_clear_sentence(tmp_path: Path) -> None:
-    from counterfactory.engine.language.genai import GenaiLlm
-
-    (tmp_path / "broken.gguf").write_bytes(b"GGUF not really")
-    with pytest.raises(CounterfactoryError, match="is missing"):
-        GenaiLlm(tmp_path / "none.gguf", precision="f32", threads=1)
-    with pytest.raises(CounterfactoryError, match="cannot be loaded"):
-        GenaiLlm(tmp_path / "broken.gguf", precision="f32", threads=1)
-    with pytest.raises(CounterfactoryError, match="bf16 or f32"):
-        GenaiLlm(tmp_path / "none.gguf", precision="f16", threads=1)
-
-
-@pytest.mark.parametrize("precision", ["f32", "bf16"])
-def test_an_answer_does_not_depend_on_company(precision: str) -> None:
-    from counterfactory.engine.language.genai import GenaiLlm
-
-    llm = GenaiLlm(WEIGHTS, precision=precision, threads=1)
-    writer = Writer()
-    captions = [CAPTION.replace("red", colour) for colour in ("red", "white", "green", "black", "orange", "purple")]
-    sources = [source(f"bus/{i}") for i in range(6)]
-    rewrite(sources, captions, SETTINGS, wanted_of(3, (1, 3), 0), writer)
-    requests = [request for _, request in writer.asked][:40]
-    together = llm.generate(requests)
-    assert all(r.grammar.allows(answer) for r, answer in zip(requests, together, strict=True))
-    assert llm.generate(requests[::-1])[::-1] == together
-    fresh = GenaiLlm(WEIGHTS, precision=precision, threads=1)
-    assert [fresh.generate([request])[0] for request in requests] == together
-    assert fresh.usage.prompt_tokens * 2 == llm.usage.prompt_tokens
-    assert 0 < fresh.usage.generated_tokens * 2 == llm.usage.generated_tokens
-
-
 def test_the_pocket_model_rewrites_street_captions() -> None:
     from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 
-    llm = OpenVinoLlm(WEIGHTS.with_name("llm"), precision="f32", threads=1)
+    llm = OpenVinoLlm(WEIGHTS, precision="f32", threads=1)
     caption = "a red bus on a foggy street at night. brick buildings stand along the road. nobody is on the sidewalk."
     for task in (TASK, builtin_task("segmentation")):
         wanted = wanted_of(5, (1, 3), task=task)
@@ -352,24 +318,3 @@ def test_the_profile_s_types_are_those_that_are_asked_about() -> None:
     rewrite([source], [CAPTION], only, wanted_of(1, (1, 1), 0), ask)
     assert "adjective, domain" in asked[0]
     assert "weather," not in asked[0].split("Types:")[-1]
-
-
-def test_grammars_do_not_pile_up_in_the_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
-    from counterfactory.engine.language import genai
-
-    opened: list[Path] = []
-    really = genai.open_pipeline
-
-    def counted(model: Path, precision: str, threads: int) -> Any:
-        opened.append(model)
-        return really(model, precision, threads)
-
-    requests = [Request(f"{i}", values_grammar([f"v{i % 5}", "w"])) for i in range(7)]
-    expected = genai.GenaiLlm(WEIGHTS, precision="f32", threads=1).generate(requests)
-    monkeypatch.setattr(genai, "open_pipeline", counted)
-    monkeypatch.setattr(genai, "_MAX_GRAMMARS", 2)
-    llm = genai.GenaiLlm(WEIGHTS, precision="f32", threads=1)
-    assert llm.generate(requests[:2]) + llm.generate(requests[2:]) == expected
-    # Two grammars each: v0 v1, v2 v3, v4 v0, v1.
-    assert len(opened) == 4
-    assert llm.usage.prompt_tokens > 0
