@@ -23,7 +23,7 @@ from reference import DIFFUSERS_BATCHED, REFERENCE, Made, Peer
 from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.estimate.counted import plan_precision
-from counterfactory.engine.pocket.captions import facts
+from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.stages.check import verdict
 from counterfactory.engine.suite import read_metadata
 
@@ -129,7 +129,7 @@ def compared(suite: Path, made: Made, bound: Bound, told: str) -> dict[str, floa
     captions = {row.source_key: row.caption for row in read_metadata(suite)}
     both = [(captions[key], said) for key, said in made.captions.items() if key in captions]
     # Two phrasings of one fact are equally likely to the captioner, and rounding decides between them.
-    equal = float(np.mean([facts(ours) == facts(theirs) for ours, theirs in both] or [0.0]))
+    equal = float(np.mean([read_facts(ours) == read_facts(theirs) for ours, theirs in both] or [0.0]))
     painted = pictures_of(suite)
     decibel = [psnr(painted[key], picture) for key, picture in made.pictures.items() if key in painted] or [0.0]
     mean = float(np.mean(decibel))

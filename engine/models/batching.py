@@ -53,7 +53,7 @@ class Batched:
         rows = len(next(iter(feeds.values())))
         starts = range(0, rows, self.batch)
         parts = [
-            {name: padded(array[start : start + self.batch], self.batch) for name, array in feeds.items()}
+            {name: pad_rows(array[start : start + self.batch], self.batch) for name, array in feeds.items()}
             for start in starts
         ]
         began = time.perf_counter()
@@ -70,7 +70,7 @@ class Batched:
         return list(self._pool.map(self._session.run, parts))
 
 
-def padded(array: Array, batch: int) -> Array:
+def pad_rows(array: Array, batch: int) -> Array:
     """`array` with its last row repeated until it has `batch` rows."""
     missing = batch - len(array)
     return np.concatenate([array, np.repeat(array[-1:], missing, axis=0)]) if missing else array

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from .batching import Batched, padded
+from .batching import Batched, pad_rows
 from .clip import to_pixel_values
 from .decoding import DecodingSettings, decode
 
@@ -104,7 +104,7 @@ class _KeyValueCache:
         """Append embeddings [R, S, D] to the cache; returns logits [R, V] after the last position."""
         steps = np.arange(self._position, self._position + inputs_embeds.shape[1], dtype=np.int64)
         feeds = {
-            "inputs_embeds": padded(inputs_embeds, self._decoder.batch),
+            "inputs_embeds": pad_rows(inputs_embeds, self._decoder.batch),
             "position_ids": np.tile(steps, (self._decoder.batch, 1)),
             **self._cache,
         }

@@ -1,7 +1,7 @@
 """Describes a scene in one of several phrasings, and reads the facts back from a caption.
 
-`describe` and `facts` check each other: whatever phrasing was drawn, the facts read from the text are those of the
-scene. `facts` also measures generated captions, so it is strict: a caption that names no weather states none.
+`describe` and `read_facts` check each other: whatever phrasing was drawn, the facts read from the text are those of the
+scene. `read_facts` also measures generated captions, so it is strict: a caption that names no weather states none.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def describe(scene: Scene, rng: np.random.Generator) -> str:
     return " ".join((first, second, third))
 
 
-def facts(caption: str) -> Facts:
+def read_facts(caption: str) -> Facts:
     """Read the facts in a caption. Takes any text and skips what it does not recognise."""
     text = caption.lower()
 

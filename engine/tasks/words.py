@@ -63,9 +63,9 @@ def allowed_values(values: Sequence[str], keyword: str, keep: Sequence[str]) -> 
     """The user's values that would change something (not "night" for "at night") and contain no word of `keep`."""
     usable = []
     for value in map(clean_text, values):
-        said = re.search(rf"(?<!\w){re.escape(value.casefold())}(?!\w)", keyword.casefold())
+        repeats = re.search(rf"(?<!\w){re.escape(value.casefold())}(?!\w)", keyword.casefold())
         names = [word for word in keep if broken_word("", value, (word,)) and broken_word(keyword, value, (word,))]
-        if value and not said and not names:
+        if value and not repeats and not names:
             usable.append(value)
     return distinct(usable)
 

@@ -17,7 +17,7 @@ from counterfactory.engine.language.grammar import (
 )
 from counterfactory.engine.language.questions import AnswerError, read_caption
 from counterfactory.engine.language.request import Llm, Request
-from counterfactory.engine.pocket.captions import facts
+from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.pocket.world import COLOURS, MATERIALS, TIMES, WEATHERS
 from counterfactory.engine.stages.rewrite import RewriteSettings
 from counterfactory.engine.tasks.words import spans
@@ -71,7 +71,7 @@ def built_in(drawn: Exercise) -> bool:
 def same_facts(answer: str, wanted: str) -> bool:
     """Whether an answer to question 3 states the facts of the right answer."""
     try:
-        return facts(read_caption(answer)) == facts(read_caption(wanted))
+        return read_facts(read_caption(answer)) == read_facts(read_caption(wanted))
     except AnswerError:
         return False
 

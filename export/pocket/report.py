@@ -26,7 +26,7 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.models.opened import Opened
-from counterfactory.engine.pocket.captions import facts
+from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.pocket.judges import Finding, Referee, vehicle_map
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, TIMES, WEATHERS, Scene
@@ -88,13 +88,13 @@ def _captions(profile: Profile) -> dict[str, Any]:
     names = [str(i) for i in range(len(images))]
     right: dict[str, list[bool]] = {"weather": [], "time": [], "colour": [], "kind": [], "material": [], "people": []}
     for one, text in zip(scenes, caption_images(list(images), names, blip2, profile.caption), strict=True):
-        said = facts(text)
-        right["weather"].append(said.weather == one.weather)
-        right["time"].append(said.time == one.time)
-        right["material"].append(said.material == one.material)
-        right["people"].append(said.people == min(len(one.pedestrians), 3))
+        stated = read_facts(text)
+        right["weather"].append(stated.weather == one.weather)
+        right["time"].append(stated.time == one.time)
+        right["material"].append(stated.material == one.material)
+        right["people"].append(stated.people == min(len(one.pedestrians), 3))
         for i, vehicle in enumerate(one.vehicles):
-            colour, kind = said.vehicles[i] if i < len(said.vehicles) else ("", "")
+            colour, kind = stated.vehicles[i] if i < len(stated.vehicles) else ("", "")
             right["colour"].append(colour == vehicle.colour)
             right["kind"].append(kind == vehicle.kind)
     asked = [hit for name in ("weather", "time", "colour", "kind") for hit in right[name]]
@@ -218,7 +218,7 @@ def _page(figures: Mapping[str, Any]) -> str:
         shares = [mean, *(figures[f"{of}_iou_by_class"][name] for name in CLASSES)]
         return f"| {text} | " + " | ".join(f"{share:.3f}" for share in shares) + " |"
 
-    told = figures["caption_facts_by_kind"]
+    by_kind = figures["caption_facts_by_kind"]
     return "\n".join(
         [
             "# The pocket models, measured",
@@ -235,7 +235,7 @@ def _page(figures: Mapping[str, Any]) -> str:
             line("colour_success", "the referee sees the vehicle's new colour", "{:.1%}"),
             line("layout_miou", "layout kept: mIoU of the variant against its source's mask", "{:.3f}"),
             "",
-            "Captions, share right: " + ", ".join(f"{name} {share:.1%}" for name, share in told.items()) + ".",
+            "Captions, share right: " + ", ".join(f"{name} {share:.1%}" for name, share in by_kind.items()) + ".",
             "",
             f"Edits: new weather seen {figures['weather_success']:.1%}, new time {figures['time_success']:.1%}; of "
             + ", ".join(f"{count} of {name}" for name, count in figures["edits_measured"].items())
