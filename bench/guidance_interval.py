@@ -21,6 +21,7 @@ from streets import set_up
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.stages.paint import GuidanceSettings, PaintSettings, paint
+from counterfactory.export.pocket.packed import MASTERS
 from counterfactory.export.pocket.report import judge_variants
 
 _FULL_SCALE = 2.0  # the best of guidance on all steps
@@ -76,7 +77,7 @@ def main() -> None:
     profile = load_profile("pocket")
     table: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        referee = Referee.load(profile.models.path)
+        referee = Referee.load(MASTERS)
         for trial in trials(profile.paint, asked.brief):
             table[trial.name] = judge(replace(profile, paint=trial.paint), Path(folder), referee, asked)
             row = table[trial.name]

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 from judging import MEASURES, differences, measures
-from measure import compare, finish
+from measure import compare, finish, with_masters
 from streets import set_up
 
 from counterfactory.engine.config.networks import library_of
@@ -78,7 +78,7 @@ def main() -> None:
     parser.add_argument("--variants", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=9)
     asked = parser.parse_args()
-    profile = load_profile("pocket")
+    profile = with_masters(load_profile("pocket"))
     told = quality(profile, asked.denoiser, asked)
 
     def painter(denoiser: str) -> Callable[[], object]:

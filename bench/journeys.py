@@ -13,7 +13,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from measure import seconds
+from measure import seconds, with_masters
 from numpy.typing import NDArray
 from PIL import Image as Pictures
 
@@ -128,7 +128,7 @@ def fully_guided(profile: Profile) -> Profile:
 
 def unquantised(profile: Profile) -> Profile:
     """The profile with the denoiser that rounds nothing to integers."""
-    return replace(profile, paint=replace(profile.paint, denoiser="denoiser"))
+    return replace(with_masters(profile), paint=replace(profile.paint, denoiser="denoiser"))
 
 
 def in_f32(profile: Profile) -> Profile:

@@ -8,11 +8,22 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from counterfactory.engine.config.profile import ModelPaths, Profile
 from counterfactory.engine.runtime.openvino import resolve_precision
+from counterfactory.export.pocket.packed import gather
+
+
+def with_masters(profile: Profile) -> Profile:
+    """A profile of the embedded models over all of them in one folder, in the user's cache: masters and restoring."""
+    if profile.models.folder != "pocket":
+        return profile
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = gather(Path(home) / "counterfactory" / "bench" / "packed")
+    return replace(profile, models=ModelPaths(str(folder)))
 
 
 @dataclass(frozen=True)

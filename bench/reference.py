@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from diffusers import DDIMScheduler, StableDiffusionControlNetPipeline, UniPCMultistepScheduler
 from journeys import Call, Image, Work
+from measure import with_masters
 from numpy.typing import NDArray
 from PIL import Image as Pictures
 
@@ -95,7 +96,7 @@ class Peer:
 
     def __init__(self, profile: Profile, way: Way) -> None:
         """Load everything that a run needs. Raises CounterfactoryError when the models were packed without a map."""
-        weights = profile.models.path
+        weights = with_masters(profile).models.path
         torch.set_num_threads(profile.runtime.threads or os.cpu_count() or 1)  # as many as the engine
         self.profile, self.way = profile, way
         self.clip, self.clip_tokenizer = restore_clip(weights)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from measure import with_masters
 from numpy.typing import NDArray
 
 from counterfactory.engine.config.profile import Profile, load_profile
@@ -66,7 +67,7 @@ def main() -> None:
     parser.add_argument("--sources", type=int, default=12)
     parser.add_argument("--denoiser", help="the plan that paints, where not the profile's")
     asked = parser.parse_args()
-    profile = load_profile("pocket")
+    profile = with_masters(load_profile("pocket"))
     denoiser = asked.denoiser or profile.paint.denoiser
     profile = replace(profile, paint=replace(profile.paint, denoiser=denoiser))
     with tempfile.TemporaryDirectory() as folder:

@@ -15,11 +15,11 @@ from counterfactory.engine.errors import CounterfactoryError
 
 from . import llm
 from .pocket.pack import STEPS
+from .pocket.packed import gather, put_back
 from .pocket.report import write_report
 from .production import command as a10g
 from .production import facts
 
-_WEIGHTS = Path(__file__).parents[1] / "engine" / "pocket" / "weights"
 _DOCS = Path(__file__).parents[1] / "docs"
 
 
@@ -48,7 +48,10 @@ def _add_pocket(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--work", type=Path, default=Path("pocket-training"), help="folder of training states; a run goes on from it"
     )
-    parser.add_argument("--weights", type=Path, default=_WEIGHTS, help="folder of the packed models")
+    parser.add_argument(
+        "--weights", type=Path, help="folder of the packed models, all in one (default: this checkout's, in two places)"
+    )
+    parser.add_argument("--gather", type=Path, metavar="DIR", help="only copy this checkout's packed models to DIR")
     parser.add_argument("--docs", type=Path, default=_DOCS, help="folder of the report")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of torch")
     parser.set_defaults(run=_pocket)
@@ -59,19 +62,25 @@ def _llm(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     return 0
 
 
-def _pocket(asked: argparse.Namespace, _: object) -> int:
+def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     torch.set_num_threads(asked.threads)
+    if asked.gather:
+        gather(asked.gather)
+        return 0
+    weights = asked.weights or gather(asked.work / "packed")
     if asked.report:
-        write_report(asked.weights, asked.docs, asked.work)
+        write_report(weights, asked.docs, asked.work)
         return 0
     names = asked.only.split(",")
     unknown = sorted(set(names) - set(STEPS))
     if unknown:
         raise CounterfactoryError(f"no step {', '.join(unknown)}; there are {', '.join(STEPS)}")
-    asked.weights.mkdir(parents=True, exist_ok=True)
+    weights.mkdir(parents=True, exist_ok=True)
     for name in STEPS:
         if name in names:
-            STEPS[name](asked.work, asked.weights)
+            STEPS[name](asked.work, weights)
+    if not asked.weights:
+        say(f"packed anew: {', '.join(put_back(weights)) or 'nothing'}")
     return 0
 
 

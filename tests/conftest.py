@@ -15,6 +15,7 @@ from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle, sample_scene
 from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before any test imports OpenVINO
 from counterfactory.engine.suite import Painted, Suite, VariantRow, mask_path
+from counterfactory.export.pocket.packed import gather
 
 
 def pytest_configure() -> None:
@@ -44,6 +45,12 @@ class MadeSuite:
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What tests measure of this machine under all their load is nobody's estimate."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="session")
+def packed_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All embedded models in one folder, the masters that the wheel leaves out among them; not to be written to."""
+    return gather(tmp_path_factory.mktemp("packed"))
 
 
 @pytest.fixture

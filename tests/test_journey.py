@@ -46,17 +46,17 @@ def streets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def quick_profile() -> Profile:
+def quick_profile(models: Path) -> Profile:
     """The pocket profile in few steps and small batches, so that a batch ends often; its denoiser opens fast."""
-    profile = load_profile("pocket")
+    profile = replace(load_profile("pocket"), models=ModelPaths(str(models)))
     sampler = replace(profile.paint.sampler, steps=3)
     paint = replace(profile.paint, denoiser="denoiser", sampler=sampler, batch=4, decode_batch=2)
     return replace(profile, paint=paint)
 
 
 @pytest.fixture(scope="module")
-def quick() -> Profile:
-    return quick_profile()
+def quick(packed_models: Path) -> Profile:
+    return quick_profile(packed_models)
 
 
 def travel(
@@ -191,17 +191,17 @@ KILLED = """
 import sys
 from pathlib import Path
 from test_journey import SETTINGS, travel, quick_profile, replace, find_sources
-profile = replace(quick_profile(), shard_sources=2)
+profile = replace(quick_profile(Path(sys.argv[3])), shard_sources=2)
 travel(profile, SETTINGS, find_sources(Path(sys.argv[1]))[0], Path(sys.argv[2]), lambda p: print(p, flush=True))
 """
 
 
 def test_killed_at_any_moment_the_suite_comes_out_the_same(
-    finished: tuple[Path, Report], streets: Path, tmp_path: Path
+    finished: tuple[Path, Report], streets: Path, packed_models: Path, tmp_path: Path
 ) -> None:
     """SIGKILL at random points, ten times and more, then once to the end."""
     path = tmp_path / "killed"
-    command = [sys.executable, "-c", KILLED, str(streets), str(path)]
+    command = [sys.executable, "-c", KILLED, str(streets), str(path), str(packed_models)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), *filter(None, sys.path)])}
     chance = random.Random(5)
     kills = 0

@@ -14,16 +14,17 @@ import openvino as ov
 import pytest
 import torch
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.runtime.openvino import OpenVinoSession, Precision, open_session, resolve_precision
 from counterfactory.engine.runtime.session import Array, Port
 from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.parity import assert_parity
+from counterfactory.export.pocket.packed import MASTERS, RUNTIME
 from counterfactory.export.pocket.restore import restore_blip2
 
-WEIGHTS = load_profile("pocket").models.path
+WEIGHTS = RUNTIME
+PLANS = {file.stem: file for folder in (RUNTIME, MASTERS) for file in folder.glob("*.xml")}
 BATCH, SIDE = 2, 128
 LATENT = SIDE // json.loads((WEIGHTS / "latent.json").read_text())["factor"]
 SIZES = {"pixel_values": SIDE, "hint": SIDE, "latents": LATENT, "hint_embedding": LATENT}
@@ -75,9 +76,9 @@ def fixed_kinds(session: OpenVinoSession) -> set[str]:
     return set(fixed.values())
 
 
-@pytest.mark.parametrize("plan", sorted(file.stem for file in WEIGHTS.glob("*.xml")))
+@pytest.mark.parametrize("plan", sorted(PLANS))
 def test_every_embedded_plan_repeats_itself(plan: str, precision: Precision) -> None:
-    session = opened(WEIGHTS / f"{plan}.xml", precision)
+    session = opened(PLANS[plan], precision)
     feeds = [{port.name: filled(port, seed) for port in session.signature.inputs} for seed in range(2)]
     first = [session.run(feeds[0]), session.run(feeds[1])]
     for name, array in first[0].items():
@@ -102,9 +103,9 @@ def streets(seed: int) -> Array:
 
 
 @torch.no_grad()
-def test_queries_are_the_modules_on_every_run() -> None:
+def test_queries_are_the_modules_on_every_run(packed_models: Path) -> None:
     """The plan that OpenVINO 2026.4.1 gets wrong from the second run on when its constants are left to it."""
-    module = modules.Blip2Vision(restore_blip2(WEIGHTS)[0])
+    module = modules.Blip2Vision(restore_blip2(packed_models)[0])
     session = opened(WEIGHTS / "blip2_vision.xml", "f32")
     pixels = [streets(0), streets(1)]
     wanted = [module(torch.from_numpy(batch)).numpy() for batch in pixels]

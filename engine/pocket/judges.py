@@ -114,8 +114,11 @@ class Referee:
     network: _Network
 
     @classmethod
-    def load(cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0) -> Referee:
-        """Load from the folder of pocket weights; `threads` 0 uses all cores. Raises CounterfactoryError if missing."""
+    def load(cls, weights: Path, *, batch: int = 16, threads: int = 0) -> Referee:
+        """Load from a folder of masters (export/pocket/weights of a checkout); `threads` 0 uses all cores.
+
+        Raises CounterfactoryError if it is missing.
+        """
         return cls(_Network.load(weights / "referee.xml", batch, threads))
 
     def inspect(self, images: Images) -> list[Finding]:

@@ -19,7 +19,7 @@ from PIL import Image
 from counterfactory.engine.cli import estimate_text as forecast
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config.networks import library_of, networks_of
-from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate import estimate as module
 from counterfactory.engine.estimate import measured as rates
@@ -62,8 +62,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def profile() -> Profile:
-    return load_profile("pocket")
+def profile(packed_models: Path) -> Profile:
+    return replace(load_profile("pocket"), models=ModelPaths(str(packed_models)))
 
 
 @pytest.fixture(scope="module")

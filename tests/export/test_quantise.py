@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from openvino import opset13 as ops
 
 from counterfactory.engine.config.networks import library_of, networks_of
-from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
@@ -256,8 +256,8 @@ def test_what_cannot_be_calibrated_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "int8.xml").exists()
 
 
-def test_calibration_is_what_painting_feeds_the_denoiser() -> None:
-    profile = load_profile("pocket")
+def test_calibration_is_what_painting_feeds_the_denoiser(packed_models: Path) -> None:
+    profile = packed_profile(packed_models)
     guidance = replace(profile.paint.guidance, scale=2.0, start=0.0, stop=0.5)
     sampler = replace(profile.paint.sampler, steps=2)
     paint = replace(profile.paint, batch=2, decode_batch=1, sampler=sampler, guidance=guidance)
@@ -287,7 +287,7 @@ def test_calibration_paints_another_appearance() -> None:
 
 def off_by(folder: Path) -> float:
     """How far denoiser_int8 is from denoiser on what painting feeds it, over the size of the latter's output."""
-    profile = load_profile("pocket")
+    profile = packed_profile(folder)
     sampler = replace(profile.paint.sampler, steps=4)
     feeds = painting_feeds(replace(profile, paint=replace(profile.paint, batch=2, sampler=sampler)), 1)
     sizes = {"latents": (32, 32), "hint_embedding": (32, 32)}
@@ -299,8 +299,8 @@ def off_by(folder: Path) -> float:
     return float(np.sqrt(np.mean((ours - theirs) ** 2) / np.mean(theirs**2)))
 
 
-def test_the_packed_int8_is_the_packed_denoiser() -> None:
-    packed = load_profile("pocket").models.path
+def test_the_packed_int8_is_the_packed_denoiser(packed_models: Path) -> None:
+    packed = packed_models
     assert 1e-3 < off_by(packed) < 0.1
     before, after = products(packed / "denoiser.xml"), products(packed / "denoiser_int8.xml")
     assert before.keys() == after.keys()
@@ -309,8 +309,8 @@ def test_the_packed_int8_is_the_packed_denoiser() -> None:
     assert (packed / "denoiser_int8.bin").stat().st_size < 0.55 * (packed / "denoiser.bin").stat().st_size
 
 
-def test_a_profile_paints_with_the_plan_that_it_names(tmp_path: Path) -> None:
-    profile = load_profile("pocket")
+def test_a_profile_paints_with_the_plan_that_it_names(packed_models: Path) -> None:
+    profile = packed_profile(packed_models)
     named = {name: painting(profile, name) for name in ("denoiser", "denoiser_int8")}
     assert (
         len({library_of(one).digest("paint") for one in named.values()}) == 2
@@ -333,9 +333,9 @@ def test_a_profile_paints_with_the_plan_that_it_names(tmp_path: Path) -> None:
             painting(profile, bad)
 
 
-def test_what_lies_side_by_side_changes_no_bit() -> None:
+def test_what_lies_side_by_side_changes_no_bit(packed_models: Path) -> None:
     feeds, sizes = packed_feeds(), {"latents": (32, 32), "hint_embedding": (32, 32)}
-    folder = load_profile("pocket").models.path
+    folder = packed_models
     for name in ("denoiser", "denoiser_int8"):
         outs = [
             Batched(
@@ -347,6 +347,11 @@ def test_what_lies_side_by_side_changes_no_bit() -> None:
         assert outs[0].std() > 0.1
         for out in outs[1:]:
             np.testing.assert_array_equal(out, outs[0], err_msg=name)
+
+
+def packed_profile(folder: Path) -> Profile:
+    """The profile over a folder of all packed models."""
+    return replace(load_profile("pocket"), models=ModelPaths(str(folder)))
 
 
 def painting(profile: Profile, denoiser: str) -> Profile:
@@ -371,8 +376,8 @@ def packed_feeds() -> Feeds:
 
 
 @pytest.mark.slow
-def test_the_embedded_denoiser_is_packed_in_int8(tmp_path: Path) -> None:
-    shutil.copytree(load_profile("pocket").models.path, tmp_path / "weights")
+def test_the_embedded_denoiser_is_packed_in_int8(packed_models: Path, tmp_path: Path) -> None:
+    shutil.copytree(packed_models, tmp_path / "weights")
     for suffix in (".xml", ".bin"):
         (tmp_path / "weights" / "denoiser_int8").with_suffix(suffix).unlink()
     pack_int8(tmp_path / "weights", 2)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from torch import nn
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
@@ -24,6 +23,8 @@ from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.session import Array
 from counterfactory.export.graphs import modules
 from counterfactory.export.pocket import llama, pack, vae
+from counterfactory.export.pocket import packed as packed_at
+from counterfactory.export.pocket.packed import MASTERS, RUNTIME, gather, put_back
 from counterfactory.export.pocket.parameters import FILE, constants, find, record, restore_into
 from counterfactory.export.pocket.restore import (
     restore_blip2,
@@ -33,14 +34,14 @@ from counterfactory.export.pocket.restore import (
     restore_vae,
 )
 
-WEIGHTS = load_profile("pocket").models.path
 CAPTION = "a clear street at noon, a red car on the road. a blue truck stands in front of brick buildings."
 
 
 def engine(plan: str, feeds: Mapping[str, Array], **sizes: tuple[int, int]) -> list[Array]:
     """What the engine's own session makes of the feeds, in f32."""
     batch = len(next(iter(feeds.values())))
-    session = open_session(WEIGHTS / f"{plan}.xml", batch=batch, precision="f32", sizes=sizes)
+    folder = MASTERS if (MASTERS / f"{plan}.xml").is_file() else RUNTIME
+    session = open_session(folder / f"{plan}.xml", batch=batch, precision="f32", sizes=sizes)
     return list(session.run(feeds).values())
 
 
@@ -59,8 +60,8 @@ def picture() -> Array:
 
 
 @torch.no_grad()
-def test_the_autoencoder_is_the_engines(picture: Array) -> None:
-    model = restore_vae(WEIGHTS)
+def test_the_autoencoder_is_the_engines(packed_models: Path, picture: Array) -> None:
+    model = restore_vae(packed_models)
     latents = engine("vae_encoder", {"pixel_values": picture}, pixel_values=(128, 128))[0]
     assert_near(modules.VaeEncoder(model)(torch.from_numpy(picture)), latents)
     pixels = engine("vae_decoder", {"latents": latents}, latents=(32, 32))[0]
@@ -68,8 +69,8 @@ def test_the_autoencoder_is_the_engines(picture: Array) -> None:
 
 
 @torch.no_grad()
-def test_clip_is_the_engines(picture: Array) -> None:
-    model, tokenizer = restore_clip(WEIGHTS)
+def test_clip_is_the_engines(packed_models: Path, picture: Array) -> None:
+    model, tokenizer = restore_clip(packed_models)
     ids = np.array([e.ids for e in tokenizer.encode_batch([CAPTION, ""])], np.int64)
     states, embeds = engine("clip_text", {"input_ids": ids})
     found = modules.ClipTextEncoder(model)(torch.from_numpy(ids))
@@ -82,8 +83,8 @@ def test_clip_is_the_engines(picture: Array) -> None:
 
 
 @torch.no_grad()
-def test_the_denoiser_is_the_engines() -> None:
-    model = restore_denoiser(WEIGHTS)
+def test_the_denoiser_is_the_engines(packed_models: Path) -> None:
+    model = restore_denoiser(packed_models)
     rng = np.random.default_rng(3)
     edges = (rng.random((2, 1, 128, 128)) < 0.1).astype(np.float32)
     feeds = {
@@ -100,12 +101,12 @@ def test_the_denoiser_is_the_engines() -> None:
 
 
 @torch.no_grad()
-def test_blip2_is_the_engines(picture: Array) -> None:
-    model, tokenizer = restore_blip2(WEIGHTS)
+def test_blip2_is_the_engines(packed_models: Path, picture: Array) -> None:
+    model, tokenizer = restore_blip2(packed_models)
     queries = engine("blip2_vision", {"pixel_values": picture})[0]
     assert_near(modules.Blip2Vision(model)(torch.from_numpy(picture)), queries)
     ids = np.array([[tokenizer.token_to_id("<s>"), *tokenizer.encode(CAPTION).ids]])
-    embeds = np.concatenate([queries, np.load(WEIGHTS / "opt_embeddings.npy").astype(np.float32)[ids]], 1)
+    embeds = np.concatenate([queries, np.load(packed_models / "opt_embeddings.npy").astype(np.float32)[ids]], 1)
     config = model.config.text_config
     empty = np.zeros(
         (1, config.num_hidden_layers, config.num_attention_heads, 0, config.hidden_size // config.num_attention_heads),
@@ -256,8 +257,29 @@ def test_a_constant_is_found_through_what_was_folded_into_it(
     np.testing.assert_allclose(back, parameter, rtol=2**-9, atol=2**-9 * (1 + abs(offset)))
 
 
-def test_every_constant_has_a_name_of_its_own() -> None:
+def test_every_constant_has_a_name_of_its_own(packed_models: Path) -> None:
     """The map names constants; two of one name would hide each other."""
-    for file in sorted(WEIGHTS.glob("*.xml")):
+    for file in sorted(packed_models.glob("*.xml")):
         names = [name for name, _ in constants(file)]
         assert len(names) == len(set(names)), file.name
+
+
+def test_what_is_packed_anew_goes_back_to_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wheel takes one of the two folders whole, so that a master put there would travel with it."""
+    for name, kept in (("MASTERS", "denoiser.bin"), ("RUNTIME", "denoiser_int8.bin llm/model.bin")):
+        folder = tmp_path / name.lower()
+        for file in kept.split():
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / file).write_bytes(b"old")
+        monkeypatch.setattr(packed_at, name, folder)
+    whole = gather(tmp_path / "whole")
+    assert put_back(whole) == []
+    for file in ("denoiser.bin", "llm/model.bin", "referee.xml", "parameters.json", "hint.xml"):
+        (whole / file).write_bytes(b"new")
+    assert put_back(whole) == ["denoiser.bin", "hint.xml", "llm/model.bin", "parameters.json", "referee.xml"]
+    for folder, names in (
+        ("masters", {"denoiser.bin", "referee.xml", "parameters.json"}),
+        ("runtime", {"hint.xml", "llm/model.bin"}),
+    ):
+        files = [file for file in (tmp_path / folder).rglob("*") if file.is_file() and file.read_bytes() == b"new"]
+        assert {file.relative_to(tmp_path / folder).as_posix() for file in files} == names

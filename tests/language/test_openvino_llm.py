@@ -93,8 +93,8 @@ def llm() -> OpenVinoLlm:
     return OpenVinoLlm(WEIGHTS / "llm", precision="f32", threads=0)
 
 
-def test_every_answer_is_what_transformers_would_say(llm: OpenVinoLlm) -> None:
-    model, tokenizer = restore_llm(WEIGHTS)
+def test_every_answer_is_what_transformers_would_say(llm: OpenVinoLlm, packed_models: Path) -> None:
+    model, tokenizer = restore_llm(packed_models)
     vocabulary = pocket_vocabulary()
     asked = questions()[::3]
     expected = [slow_answer(model, tokenizer, vocabulary, request) for request in asked]

@@ -12,7 +12,7 @@ import pytest
 from conftest import Street
 
 from counterfactory.engine.config.networks import library_of, networks_of
-from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import plan_holding
 from counterfactory.engine.journey import Journey, JourneySettings
@@ -29,8 +29,8 @@ SETTINGS = JourneySettings(builtin_task("classification"), variants=1, edits=(1,
 
 
 @pytest.fixture
-def quick() -> Profile:
-    profile = load_profile("pocket")
+def quick(packed_models: Path) -> Profile:
+    profile = replace(load_profile("pocket"), models=ModelPaths(str(packed_models)))
     sampler = replace(profile.paint.sampler, steps=2)
     paint = replace(profile.paint, denoiser="denoiser", sampler=sampler, batch=2, decode_batch=2)
     return replace(profile, shard_sources=1, paint=paint)

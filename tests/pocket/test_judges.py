@@ -14,6 +14,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.judges import Classifier, Finding, Referee, Segmenter, vehicle_map
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, Scene, sample_scene
+from counterfactory.export.pocket.packed import MASTERS
 
 HELD_OUT = 900  # the stream of scenes that no training sees
 
@@ -38,7 +39,7 @@ def segmenter() -> Segmenter:
 
 @pytest.fixture(scope="module")
 def referee() -> Referee:
-    return Referee.load(batch=4, threads=1)
+    return Referee.load(MASTERS, batch=4, threads=1)
 
 
 @pytest.fixture(scope="module")

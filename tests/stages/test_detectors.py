@@ -69,11 +69,11 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def models(exported: Path, tmp_path: Path) -> Path:
+def models(exported: Path, packed_models: Path, tmp_path: Path) -> Path:
     """The pocket's networks, and the small HED beside them."""
     folder = tmp_path / "models"
     folder.mkdir()
-    for file in load_profile("pocket").models.path.iterdir():
+    for file in packed_models.iterdir():
         (folder / file.name).symlink_to(file)
     ov.save_model(ov.Core().read_model(exported), folder / "hed.xml", compress_to_fp16=False)
     return folder
