@@ -1,6 +1,6 @@
 """What a user would write instead of the engine: transformers and diffusers in torch, on the same weights.
 
-Sources with the engine's captions, prompts and variants arrive; captions, answers, PNG files and scores leave. The way
+From sources with the engine's captions, prompts and variants it makes captions, answers, PNG files and scores. The way
 through is that of DILLEMA's scripts (arXiv 2502.04378): edge map, caption, the three questions, a pipeline call for
 each variant, then the checks. `REFERENCE` does one thing at a time in float32, as the libraries do unless told
 otherwise; `DIFFUSERS_BATCHED` is their best documented configuration on a CPU. Every step is guided, as in diffusers'

@@ -1,8 +1,8 @@
 """The engine against a peer: do they make the same things, and how many times as fast is the engine?
 
-A bench and a way of using the libraries arrive; a ratio of seconds per accepted variant leaves, one value a round, with
-what was found to agree. The peer may take fewer sources than the engine, so both are counted by what they make. Neither
-side's loading counts. A ratio between different outputs means nothing: where they disagree, there is none.
+For a way of using the libraries it computes ratios of seconds per accepted variant, one per round, and what agrees. The
+peer may take fewer sources than the engine, so both are counted by what they make. Neither side's loading counts. A
+ratio between different outputs means nothing: where they disagree, there is none.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """A Llama as the graph that answers many questions at once (engine/language/llama.py): rows read any next tokens.
 
-A torch module of transformers arrives, with its tokenizer; a folder leaves: model.xml and model.bin (fp16), the end
-token and the longest context in them, and tokenizer.json. The attention is written out so that what all rows begin with
-is read once: its keys and values have no batch axis, and all rows' queries meet them in one product (cf. Hydragen,
-arXiv 2402.05099). What a row has read beyond that comes in and its new keys and values go out, so that rows come and go
+A torch module of transformers, with its tokenizer, becomes a folder: model.xml and model.bin (fp16), the end token and
+the longest context in them, and tokenizer.json. The attention is written out so that what all rows begin with is read
+once: its keys and values have no batch axis, and all rows' queries meet them in one product (cf. Hydragen, arXiv
+2402.05099). What a row has read beyond that comes in and its new keys and values go out, so that rows come and go
 between steps.
 """
 

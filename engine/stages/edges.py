@@ -1,7 +1,7 @@
 """Edges of a shard's sources: the hint that keeps a variant's layout, found as the ControlNet was trained to expect.
 
-Pictures of one size arrive, grey maps of the same size leave, 255 on an edge. Published ControlNets know one detector
-each, and paint other layouts from another's maps:
+Pictures of one size become grey maps of the same size, 255 on an edge. Published ControlNets know one detector each,
+and paint other layouts from another's maps:
 
     relative   gradients against their surroundings (kernels/edges.py): the pocket denoiser's
     canny      `cv2.Canny` as it is (kernels/canny.py): control_v11p_sd15_canny's

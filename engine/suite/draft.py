@@ -1,8 +1,8 @@
 """The table's rows before they are a table: gathered on the disk in any order, given back sorted.
 
-Rows arrive one by one; they leave as the table holds them and in its order, each image once, and any file can be asked
-after. They wait in a file of their own, so that memory holds a page of them and no more. It is never synced: it does
-not outlive its process, and what a killed one leaves is removed at the next opening of the suite.
+Rows are added one by one and read back in the table's form and order, each image once; whether a file is listed can be
+looked up. They wait in a file of their own, so that memory holds a page of them and no more. It is never synced: it
+does not outlive its process, and what a killed one leaves is removed at the next opening of the suite.
 """
 
 from __future__ import annotations

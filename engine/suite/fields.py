@@ -1,6 +1,6 @@
-"""Plain data from a file of the suite, read key by key: what comes out has the type that was asked for.
+"""Reads the fields of plain data from a file of the suite, each with the type that is asked for.
 
-Tables of Arrow and JSON arrive as Python's dicts; records are built of what leaves. An error says the file, the key
+Rows of Arrow and JSON are Python's dicts; records are built from their checked fields. An error says the file, the key
 and what was found there.
 """
 

@@ -1,7 +1,7 @@
 """Pictures and masks as PNG files.
 
-Arrays arrive and bytes leave, or the other way; `Painted` is an image on its way into a suite. The same array gives
-the same bytes on one installation. Where the file lies, and its record, are the suite's.
+Arrays are encoded to bytes and decoded again; `Painted` is an image on its way into a suite. The same array gives the
+same bytes on one installation. Where the file lies, and its record, are the suite's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What every stage has made, by content key.
 
-Rows of plain data arrive with their stage and key and are on the disk when `put` returns; any of them come back by
-key. What a stage, a key or a row means is not known here. The store is SQLite in WAL mode with full sync: a
-transaction is there or not, whenever the process or the power dies.
+Rows of plain data are stored by stage and key; they are on the disk when `put` returns, and are looked up by key. What
+a stage, a key or a row means is not known here. The store is SQLite in WAL mode with full sync: a transaction is there
+or not, whenever the process or the power dies.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One process a suite.
+"""A lock that admits one process per suite.
 
-A path arrives; a lock on it is held until release or until the process dies, however it dies. The lock is the
-kernel's (`flock`); the text in the file is for people. Another machine sharing the folder over a network file
-system is kept out only where that file system carries flock.
+The lock on a path is held until it is released or the process dies, however it dies. The lock is the kernel's
+(`flock`); the text in the file is for people. Another machine sharing the folder over a network file system is kept out
+only where that file system carries flock.
 """
 
 from __future__ import annotations

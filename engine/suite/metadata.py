@@ -1,8 +1,8 @@
 """metadata.parquet: the suite as a table, one row per variant that has an image.
 
-Rows arrive in the table's order (see `draft`) and leave as bytes that depend on nothing but the rows: no time, no
-machine, no chunks in which they came. `datasets.load_dataset("imagefolder", data_dir=suite)` finds this file at the
-suite's root and takes from it alone which images exist; `file_name` becomes its column `image`, decoded.
+Rows in the table's order (see `draft`) become bytes that depend on nothing but the rows: no time, no machine, no chunks
+of writing. `datasets.load_dataset("imagefolder", data_dir=suite)` finds this file at the suite's root and takes from it
+alone which images exist; `file_name` becomes its column `image`, decoded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A source's name as a folder: safe on common file systems, readable, and never the same for two names.
 
-Names are user input: they arrive as any text with "/" between parts; a relative path leaves. Most names leave as
-they came. Letters of other case count as other names, as on Linux; where a file system folds case, two such sources
-share a folder, and their images still differ in name.
+Names are user input, any text with "/" between parts; they become relative paths, most of them unchanged. Names that
+differ in case are different, as on Linux; where a file system folds case, two such sources share a folder, and their
+images still differ in name.
 """
 
 from __future__ import annotations

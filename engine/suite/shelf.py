@@ -1,9 +1,8 @@
 """Which of a suite's files lie in place, and which are superseded.
 
-File bytes arrive by relative path (images/…, masks/…) and leave synced; names go to superseded/ and come back. The
-ledger knows every file from before it is written until after it is moved, so that nothing here walks through 25,000
-folders: not the opening after a crash, not the superseding. What an image is, and which are wanted, is decided
-elsewhere.
+Files are written by relative path (images/…, masks/…) and synced; they move to superseded/ and back. The ledger knows
+every file from before it is written until after it is moved, so that nothing here walks through 25,000 folders: not the
+opening after a crash, not the superseding. What an image is, and which are wanted, is decided elsewhere.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     images/<source>/<16 hex>.png   masks/<source>/<the same>.png   metadata.parquet   run.json
     superseded/images/…, superseded/masks/…   ledger.sqlite   suite.lock
 
-Painted images arrive in batches, metadata at the end; both are whole on the disk or absent. Which variants there
-should be is the journey's business.
+Painted images are written in batches, metadata at the end; both are whole on the disk or absent. Which variants there
+should be is decided by the journey.
 
 `datasets.load_dataset("imagefolder", data_dir=suite)` (5.2) takes the images from metadata.parquet alone; masks/,
 superseded/ and a contact sheet beside them are listed and left aside. One thing breaks it: a file or folder whose

@@ -1,9 +1,9 @@
 """A network with 8-bit integers where it multiplies: post-training quantisation of what the engine loads.
 
-A network (.xml) and inputs that it really meets arrive; the same network leaves with its convolutions and linear
-layers in W8A8: weights by output channel, activations by tensor, ranges as seen on those inputs. Quantise and
-dequantise stand in the graph, so that any session opens it and runs the rest in the precision it is asked for.
-Whether pictures stay good enough is not judged here.
+From a network (.xml) and inputs of real use it makes the same network with its convolutions and linear layers in W8A8:
+weights by output channel, activations by tensor, ranges as seen on those inputs. Quantise and dequantise stand in the
+graph, so that any session opens it and runs the rest in the precision it is asked for. Whether pictures stay good
+enough is not judged here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a compiler of plans does not catch: profiles that do not suit the graph they are given for.
 
-An ONNX file and the shapes of its inputs arrive; a CounterfactoryError with every fault leaves, or nothing. TensorRT
+For an ONNX file and the shapes of its inputs they raise one CounterfactoryError with every fault, or nothing. TensorRT
 ignores a profile's names that are no inputs, takes inputs whose batches end at different lengths, and compiles a graph
 whose reshapes know one batch only: such plans fail on the box, or answer wrongly. The graph is read by OpenVINO, which
 works out all shapes without computing anything.

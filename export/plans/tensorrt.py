@@ -1,8 +1,8 @@
 """From an ONNX graph to a plan, with TensorRT-RTX or TensorRT: one network, one profile of shapes, one device.
 
-An ONNX file and the shapes of its inputs arrive; a plan and its key stand on the disk afterwards. TensorRT-RTX compiles
-for another GPU than this machine's, or with none; TensorRT compiles for the GPU that it runs on. Networks are strongly
-typed: the compiler keeps to the types of the graph. What runs a plan is counterfactory.engine.runtime.tensorrt.
+An ONNX file and the shapes of its inputs become a plan and its key on the disk. TensorRT-RTX compiles for another GPU
+than this machine's, or with none; TensorRT compiles for the GPU that it runs on. Networks are strongly typed: the
+compiler keeps to the types of the graph. What runs a plan is counterfactory.engine.runtime.tensorrt.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measures a language model on held-out exercises, asked as the engine asks: the same prompts, the same grammars.
 
-What arrives is anything that answers requests; what leaves is the share of right answers to each question.
+For anything that answers requests it computes the share of right answers to each question.
 """
 
 from __future__ import annotations

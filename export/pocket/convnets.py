@@ -1,7 +1,7 @@
 """The plain convolutional networks that judge pictures: blocks and the U-shaped trunk.
 
-Pictures arrive as float32 [B, 3, 128, 128] in -1..1. The trunk folds each 2 x 2 pixels into channels, works at
-half resolution and unfolds its answer: no pixel is averaged away, and the costly full resolution is never convolved.
+Pictures are float32 [B, 3, 128, 128] in -1..1. The trunk folds each 2 x 2 pixels into channels, works at half
+resolution and unfolds its answer: no pixel is averaged away, and the costly full resolution is never convolved.
 """
 
 from __future__ import annotations

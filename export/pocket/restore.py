@@ -1,8 +1,8 @@
 """The packed pocket models as the torch modules that they were exported from, for whoever wants to compare.
 
-A folder of weights arrives (see engine/models/library.py), with the `parameters.json` that was written when it was
-packed; what leaves is modules of diffusers and transformers in float32, in eval mode, with the attention that a user
-gets by default. Weights come back as they were packed, in fp16; training states are not needed.
+From a folder of weights (see engine/models/library.py), with the `parameters.json` that was written when it was packed,
+it makes modules of diffusers and transformers in float32, in eval mode, with the attention that a user gets by default.
+Weights come back as they were packed, in fp16; training states are not needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Half precision in the graph itself, with islands of float32: what a strongly typed compiler takes.
 
-A graph in float32 leaves with its weights and activations in fp16 and a Cast wherever precision changes; what it takes
-and gives keeps its types. An island is a group of operations that stay in float32, chosen by name:
+A graph in float32 is rewritten with its weights and activations in fp16 and a Cast wherever precision changes; its
+inputs and outputs keep their types. An island is a group of operations that stay in float32, chosen by name:
 
     timestep        what is computed from integers before the first product: the sinusoid of a timestep, whose
                     angle up to 1,000 has no decimals left in fp16

@@ -1,8 +1,7 @@
 """Stable Diffusion 1.5 with a ControlNet at full size and random weights, for CPUs: networks to time, not to look at.
 
-A folder arrives; hint.xml, denoiser.xml and vae_decoder.xml stand in it afterwards, in OpenVINO's form. The networks
-are those of export/production. Nothing is downloaded: speed does not depend on weights, and what depends on them is
-ignored here.
+It writes hint.xml, denoiser.xml and vae_decoder.xml to a folder, in OpenVINO's form. The networks are those of
+export/production. Nothing is downloaded: speed does not depend on weights, and what depends on them is ignored here.
 """
 
 from __future__ import annotations

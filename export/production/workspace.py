@@ -1,7 +1,7 @@
 """Scratch memory that a plan may take: what a profile's device leaves beside the plans that are resident with it.
 
-A plan's name and its graph arrive, bytes for the compiler leave. Plans are taken to hold what the residency
-planner takes them to hold, by the graphs that were exported already, and by the profile's facts where they were not.
+For a plan's name and its graph it computes bytes for the compiler. Plans are taken to hold what the residency planner
+takes them to hold, by the graphs that were exported already, and by the profile's facts where they were not.
 """
 
 from __future__ import annotations
