@@ -49,8 +49,8 @@ from counterfactory.engine.sources.source import Source
 from counterfactory.engine.suite import Suite, VariantRow, image_path, mask_path
 from counterfactory.engine.suite.outcome import Outcome, Outcomes
 
-A_SOURCE = 5
-QUESTIONS = 1 + 3 + A_SOURCE  # keywords, alternatives of three keywords, a rewritten caption per variant
+VARIANTS_PER_SOURCE = 5
+QUESTIONS = 1 + 3 + VARIANTS_PER_SOURCE  # keywords, alternatives of three keywords, a rewritten caption per variant
 MADE_BY = "the same run"
 # A shard's sources, and the keys that a run looks up for it, by stage.
 Shard = tuple[Sequence[Source], Mapping[str, Sequence[str]]]
@@ -89,7 +89,7 @@ class Made:
         return json.dumps(list(COLOURS[:3]) if question < 4 else self.caption(number))
 
     def files(self, variant: int) -> dict[str, str | None]:
-        image = image_path(self.key("paint", variant), self.name(variant // A_SOURCE))
+        image = image_path(self.key("paint", variant), self.name(variant // VARIANTS_PER_SOURCE))
         return {"image": image, "mask": mask_path(image) if self.masks else None}
 
     def painted(self, variant: int) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Made:
         return {name: int(digits[5 * i : 5 * i + 5], 16) % 10**6 / 10**6 for i, name in enumerate(names)}
 
     def row(self, variant: int) -> VariantRow:
-        source = variant // A_SOURCE
+        source = variant // VARIANTS_PER_SOURCE
         image = self.painted(variant)["image"]
         return VariantRow(
             file_name=image["path"],
@@ -119,7 +119,7 @@ class Made:
                 Edit("weather", "clear", WEATHERS[variant % 5]),
                 Edit("colour", "red bus", f"{COLOURS[variant % 7]} bus"),
             ),
-            variant=variant % A_SOURCE,
+            variant=variant % VARIANTS_PER_SOURCE,
             seed=0,
             steps=12,
             guidance_scale=2.0,
@@ -150,7 +150,7 @@ class Made:
         """Numbers of each shard's sources and variants."""
         for start in range(0, self.sources, size):
             sources = range(start, min(start + size, self.sources))
-            yield sources, range(sources.start * A_SOURCE, sources.stop * A_SOURCE)
+            yield sources, range(sources.start * VARIANTS_PER_SOURCE, sources.stop * VARIANTS_PER_SOURCE)
 
     def keys(self, sources: range, variants: range) -> dict[str, list[str]]:
         """What a run looks up for a shard, by stage."""
@@ -294,7 +294,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where to make the suite (default: the system's temporary folder)")
     parser.add_argument("--write-table", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    made = Made(max(1, asked.variants // A_SOURCE), asked.masks)
+    made = Made(max(1, asked.variants // VARIANTS_PER_SOURCE), asked.masks)
     if asked.write_table is not None:
         write_table(asked.write_table, made)
         return
@@ -304,7 +304,7 @@ def main() -> None:
         made_s = seconds(lambda: fill(folder, made, size))
         ledger = folder / "ledger.sqlite"
         ledger_mb = ledger.stat().st_size / 1e6
-        count = made.sources * A_SOURCE
+        count = made.sources * VARIANTS_PER_SOURCE
         print(f"made       {count} variants in {made_s:.0f} s; ledger {ledger_mb:.0f} MB")
         shards = [(made.sources_of(sources), made.keys(sources, variants)) for sources, variants in made.shards(size)]
         resumed = resumes(folder, shards, "resume", MADE_BY)

@@ -31,7 +31,7 @@ from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.tasks.task import builtin_task
 
-A_SOURCE = 5
+VARIANTS_PER_SOURCE = 5
 BAR = 1.1
 
 
@@ -50,7 +50,7 @@ def one_run(streets: Path, count: int) -> None:
     if count:
         sources, _ = find_sources(streets)
         chosen = sorted(sources, key=lambda source: source.name.split("/")[-1])[:count]
-        settings = JourneySettings(builtin_task("classification"), variants=A_SOURCE, edits=(1, 3), seed=0)
+        settings = JourneySettings(builtin_task("classification"), variants=VARIANTS_PER_SOURCE, edits=(1, 3), seed=0)
         with tempfile.TemporaryDirectory() as folder, Suite.open(Path(folder) / "suite") as suite:
             report = Journey(load_profile("pocket"), settings).run(chosen, suite)
         taken = {"variants": report.variants, "wall_s": report.wall_s}
@@ -77,11 +77,11 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.run is not None:
-        one_run(asked.run, -(-asked.small // A_SOURCE))
+        one_run(asked.run, -(-asked.small // VARIANTS_PER_SOURCE))
         return
     with tempfile.TemporaryDirectory() as folder:
         streets = Path(folder) / "streets"
-        draw(streets, -(-max(asked.small, asked.large) // A_SOURCE))
+        draw(streets, -(-max(asked.small, asked.large) // VARIANTS_PER_SOURCE))
         idle = in_fresh_process(streets, 0)
         small, large = [], []
         for _ in range(asked.rounds):

@@ -27,7 +27,7 @@ _CACHE_BYTES = 1 << 30
 # Rows are begun together, when so large a part of the batch is free.
 _FREE = 0.25
 # What a step costs beside its tokens, in tokens; measured with the pocket model.
-_OF_A_ROW, _OF_A_STEP = 1, 90
+_ROW_COST, _STEP_COST = 1, 90
 
 
 def step_width(waiting: Sequence[int]) -> int:
@@ -37,7 +37,7 @@ def step_width(waiting: Sequence[int]) -> int:
     """
 
     def worth(width: int) -> float:
-        return sum(n for n in waiting if n <= width) / (_OF_A_STEP + len(waiting) * (width + _OF_A_ROW))
+        return sum(n for n in waiting if n <= width) / (_STEP_COST + len(waiting) * (width + _ROW_COST))
 
     return max(sorted(set(waiting)), key=worth, default=0)
 

@@ -47,8 +47,8 @@ _AFTER_SCORES = (
 COLUMNS = tuple(name for name, _ in (*_BEFORE_SCORES, ("scores", None), *_AFTER_SCORES))
 _NULLABLE = ("label", "mask", "scores", "reason")
 # Readers take a group at a time, `datasets` one batch of it. A group is 10,000 rows.
-_ROWS_A_PART = 1_000
-_PARTS_A_GROUP = 10
+_ROWS_PER_PART = 1_000
+_PARTS_PER_GROUP = 10
 _AGAIN = "run the `counterfactory generate` that made it again, which writes it anew and repaints nothing"
 
 
@@ -73,12 +73,12 @@ def write_table(rows: Iterable[Mapping[str, Any]], score_names: Sequence[str], f
             # Arrow is compact where Python's rows are not: a group is made of parts.
             parts = [
                 pa.RecordBatch.from_pylist(part, schema=columns)
-                for _ in range(_PARTS_A_GROUP)
-                if (part := list(islice(line, _ROWS_A_PART)))
+                for _ in range(_PARTS_PER_GROUP)
+                if (part := list(islice(line, _ROWS_PER_PART)))
             ]
             if not parts:
                 return
-            writer.write_table(pa.Table.from_batches(parts), row_group_size=_PARTS_A_GROUP * _ROWS_A_PART)
+            writer.write_table(pa.Table.from_batches(parts), row_group_size=_PARTS_PER_GROUP * _ROWS_PER_PART)
 
 
 def read_metadata(suite: Path) -> list[VariantRow]:

@@ -97,8 +97,8 @@ def test_bytes_depend_on_the_rows_alone(order: list[int]) -> None:
 @given(count=st.integers(0, 30), part=st.integers(1, 6), parts=st.integers(1, 4))
 def test_groups_have_one_size_whatever_the_rows_come_from(count: int, part: int, parts: int) -> None:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setattr(metadata, "_ROWS_A_PART", part)
-        patch.setattr(metadata, "_PARTS_A_GROUP", parts)
+        patch.setattr(metadata, "_ROWS_PER_PART", part)
+        patch.setattr(metadata, "_PARTS_PER_GROUP", parts)
         rows = [row(number) for number in range(count)]
         assert encoded(iter(rows)) == encoded(one for chunk in (rows[:7], rows[7:8], rows[8:]) for one in chunk)
         path = written(Path(folder), rows) / "metadata.parquet"
