@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 from PIL import Image
 
+from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle, sample_scene
@@ -67,6 +68,13 @@ def street(tmp_path: Path) -> Street:
     return Street(tmp_path / "street", tuple(sorted(names)))
 
 
+def made_profile() -> Profile:
+    """What `made_suite` is said to be made with: no profile that comes with the package."""
+    pocket = load_profile("pocket")
+    image = replace(pocket.image, short_side=64)
+    return replace(pocket, name="mine", image=image, check=replace(pocket.check, min_image_text=0.45))
+
+
 @pytest.fixture
 def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
     """The street's suite, its variants rendered instead of painted; scores fall from 0.9 by 0.1 a variant."""
@@ -101,4 +109,5 @@ def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
                     )
                 )
         suite.write_metadata(rows)
+        suite.write_run({"profile": asdict(made_profile()), "costs": {"devices": 2, "device": "core", "wall_s": 36.0}})
     return MadeSuite(tmp_path / "suite", street, rows)

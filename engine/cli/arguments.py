@@ -11,6 +11,7 @@ from pathlib import Path
 from ..errors import CounterfactoryError
 from . import commands
 from .process import EXIT_ERROR, EXIT_SKIPPED, EXIT_STOPPED
+from .run_text import THRESHOLDS
 from .terminal import Terminal
 
 
@@ -134,10 +135,9 @@ def _add_sources(parser: argparse.ArgumentParser, optional: bool = False) -> Non
 def _add_check(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser = parsers.add_parser("check", help="derive the verdicts anew from the stored scores; generates nothing")
     parser.add_argument("suite", type=Path, metavar="SUITE")
-    parser.add_argument("--profile", default="pocket", help="whose thresholds to take (%(default)s)")
-    parser.add_argument("--min-image-text", type=_cosine, metavar="X", help="this instead of the profile's")
-    parser.add_argument("--min-directional", type=_cosine, metavar="X", help="this instead of the profile's")
-    parser.add_argument("--min-image-image", type=_cosine, metavar="X", help="this instead of the profile's")
+    parser.add_argument("--profile", help="name or .toml file whose thresholds to take (the suite's own)")
+    for name in THRESHOLDS:
+        parser.add_argument("--" + name.replace("_", "-"), type=_cosine, metavar="X", help="this one instead")
     parser.set_defaults(run=commands.check)
 
 
@@ -160,7 +160,7 @@ def _add_report(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--sources", type=Path, metavar="SOURCES", help="the images it was made from, to show them too")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the report (SUITE/report)")
     parser.add_argument("--predictions", type=Path, metavar="FILE", help="mark what your classifier got wrong")
-    parser.add_argument("--profile", default="pocket", help="whose image size and edges to show (%(default)s)")
+    parser.add_argument("--profile", help="name or .toml file: whose image size and edges to show (the suite's own)")
     parser.add_argument("--limit", type=_positive, default=200, metavar="N", help="sources on the page (%(default)s)")
     parser.set_defaults(run=commands.report)
 

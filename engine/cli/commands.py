@@ -6,34 +6,37 @@ so that `--help` and `report` do not wait for it.
 
 from __future__ import annotations
 
-import json
 import shlex
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
-
-from ..config.profile import Profile, load_profile
+from ..config.profile import load_profile
+from ..config.recorded import recorded_check, recorded_profile
 from ..errors import CounterfactoryError
 from ..judging.evaluate import evaluate_labels
 from ..judging.predictions import load_predictions, match
+from ..judging.recheck import recheck
+from ..meter.meter import Progress
+from ..pocket.scope import PHOTOGRAPHS, may_be_rendered
 from ..report.table import Table
-from ..sources.source import Problem, Source, find_sources
-from ..stages.check import CheckSettings, verdict
-from ..stages.edges import edge_maps
-from ..suite import Suite, VariantRow, read_metadata
-from ..suite.metadata import FILE as METADATA
+from ..sources.source import Problem, Source, find_sources, refuse_suite_among_sources
+from ..suite import Suite, read_metadata, require_finished
 from ..tasks.interventions import load_interventions
 from ..tasks.task import Task, builtin_task, load_task
-from .run_text import as_data, cost_line, cost_table, count_line, evaluation_table, shortfall_lines, use_line
+from .run_text import (
+    THRESHOLDS,
+    as_data,
+    cost_line,
+    cost_table,
+    count_line,
+    evaluation_table,
+    recheck_line,
+    shortfall_lines,
+    use_line,
+)
 from .terminal import Terminal
-
-_POCKET_SIZE = (128, 128)
 
 
 def generate(args: Namespace, terminal: Terminal) -> int:
@@ -50,9 +53,10 @@ def generate(args: Namespace, terminal: Terminal) -> int:
         seed=args.seed,
         interventions=None if args.interventions is None else load_interventions(args.interventions),
     )
-    _keep_apart(args.sources, args.out)
+    refuse_suite_among_sources(args.sources, args.out)
     sources, problems = _usable(args, terminal)
-    _mention_street_world(profile, sources, terminal)
+    if profile.models.folder == "pocket" and not may_be_rendered(source.path for source in sources):
+        terminal.warn(PHOTOGRAPHS)
     with Suite.open(args.out) as suite, terminal.progress() as on_progress:
         report = Journey(profile, settings).run(sources, suite, on_progress, args.metrics)
     for problem in report.problems:
@@ -77,12 +81,6 @@ def _task(args: Namespace) -> Task:
     return load_task(args.task_file) if args.task_file is not None else builtin_task(args.task or "classification")
 
 
-def _keep_apart(sources: Path, suite: Path) -> None:
-    """A suite among its own sources would be read as sources the next time."""
-    if sources.is_dir() and suite.resolve().is_relative_to(sources.resolve()):
-        raise CounterfactoryError(f"the suite {suite} would lie among its sources in {sources}; name a folder outside")
-
-
 def _usable(args: Namespace, terminal: Terminal) -> tuple[list[Source], list[Problem]]:
     """The sources that the command line names, up to its limit; there is at least one."""
     sources, problems = _read(args.sources, terminal, labels=args.labels, masks=args.masks)
@@ -95,8 +93,6 @@ def _read(
     root: Path, terminal: Terminal, labels: Path | None = None, masks: Path | None = None
 ) -> tuple[list[Source], list[Problem]]:
     """The sources below `root`; tells of each that cannot be used."""
-    from ..journey import Progress
-
     with terminal.progress() as on_progress:
         sources, problems = find_sources(
             root, labels=labels, masks=masks, on_progress=lambda done, total: on_progress(Progress("read", done, total))
@@ -104,20 +100,6 @@ def _read(
     for problem in problems:
         terminal.warn(f"skipped {problem.name}: {problem.reason}")
     return sources, problems
-
-
-def _mention_street_world(profile: Profile, sources: Sequence[Source], terminal: Terminal) -> None:
-    """Scenes of the street world are 128 x 128; whatever is not, it did not render."""
-    if profile.models.folder == "pocket" and any(_size(source.path) != _POCKET_SIZE for source in sources[:100]):
-        terminal.warn(
-            "the pocket models know rendered streets only: photographs will be painted as streets; "
-            "use a full-size profile for photographs"
-        )
-
-
-def _size(path: Path) -> tuple[int, int]:
-    with Image.open(path) as image:
-        return image.size
 
 
 def estimate(args: Namespace, terminal: Terminal) -> int:
@@ -173,60 +155,14 @@ def demo(args: Namespace, terminal: Terminal) -> int:
 
 def check(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory check`."""
-    settings = _thresholds(load_profile(args.profile).check, args)
-    if not (args.suite / METADATA).is_file():
-        read_metadata(args.suite)  # says what is wrong, and no lock is left in a folder that is no suite
-    with Suite.open(args.suite) as suite:
-        rows = read_metadata(args.suite)
-        judged = [replace(row, reason=_reason(row, settings)) for row in rows]
-        before, after = (sum(row.accepted for row in some) for some in (rows, judged))
-        suite.write_metadata(judged)
-        _record_verdicts(suite, settings, after, len(rows) - after)
-    terminal.say(
-        f"{after} of {len(rows)} variants accepted (before: {before}), by "
-        f"min_image_text {settings.min_image_text:g}, min_directional {settings.min_directional:g} and "
-        f"min_image_image {settings.min_image_image:g}"
-    )
-    terminal.finish(
-        {
-            "variants": len(rows),
-            "accepted": after,
-            "accepted_before": before,
-            **asdict(settings),
-        }
-    )
+    require_finished(args.suite)
+    settings = recorded_check(args.suite) if args.profile is None else load_profile(args.profile).check
+    given = {name: getattr(args, name) for name in THRESHOLDS if getattr(args, name) is not None}
+    settings = replace(settings, **given)
+    found = recheck(args.suite, settings)
+    terminal.say(recheck_line(found, settings))
+    terminal.finish({**asdict(found), **{name: getattr(settings, name) for name in THRESHOLDS}})
     return 0
-
-
-def _reason(row: VariantRow, settings: CheckSettings) -> str | None:
-    """Why the row is rejected, from its stored scores."""
-
-    if not row.scores:
-        raise CounterfactoryError(f"{row.file_name} was never scored; run `counterfactory generate` again")
-    return verdict(row.scores, settings)
-
-
-def _thresholds(settings: CheckSettings, args: Namespace) -> CheckSettings:
-    if args.min_image_text is not None:
-        settings = replace(settings, min_image_text=args.min_image_text)
-    if args.min_directional is not None:
-        settings = replace(settings, min_directional=args.min_directional)
-    if args.min_image_image is not None:
-        settings = replace(settings, min_image_image=args.min_image_image)
-    return settings
-
-
-def _record_verdicts(suite: Suite, settings: CheckSettings, accepted: int, rejected: int) -> None:
-    """Bring run.json to the new verdicts; a suite that lost it has no costs to correct."""
-    path = suite.path / "run.json"
-    if not path.is_file():
-        return
-    run = json.loads(path.read_text(encoding="utf-8"))
-    costs = run["costs"]
-    device_hours = costs["devices"] * costs["wall_s"] / 3.6 / accepted if accepted else None
-    run["costs"] = {**costs, "accepted": accepted, "rejected": rejected, "device_hours_per_1k_accepted": device_hours}
-    run["profile"]["check"] = asdict(settings)
-    suite.write_run(run)
 
 
 def evaluate(args: Namespace, terminal: Terminal) -> int:
@@ -242,60 +178,31 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
 
 def report(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory report`."""
-    from ..report.album import mark_answers
-    from ..report.folder import ReportText, write_report
+    from ..report.album import Answer, mark_answers
+    from ..report.folder import describe_suite, write_report
+    from ..report.originals import originals_of
 
     rows = read_metadata(args.suite)
-    if not rows:
-        raise CounterfactoryError(f"{args.suite} holds no variant to show")
-    profile = load_profile(args.profile)
-    sources, problems = ([], []) if args.sources is None else _read(args.sources, terminal)
-    answers: tuple[list[str], dict[str, tuple[str, str]]] = ([], {})
+    answers: dict[str, Answer] = {}
     tables: tuple[Table, ...] = ()
     if args.predictions is not None:
-        answers = match(load_predictions(args.predictions), rows)
-        tables = (evaluation_table(evaluate_labels(rows, *answers)),)
-    accepted = sum(row.accepted for row in rows)
-    names = len({row.source for row in rows})
+        predicted = match(load_predictions(args.predictions), rows)
+        answers, tables = mark_answers(rows, *predicted), (evaluation_table(evaluate_labels(rows, *predicted)),)
+    originals, problems = None, list[Problem]()
+    if args.sources is not None:
+        profile = recorded_profile(args.suite) if args.profile is None else load_profile(args.profile)
+        sources, problems = _read(args.sources, terminal)
+        originals = originals_of(sources, profile)
     files = write_report(
         args.out or args.suite / "report",
         rows,
         args.suite,
-        ReportText(
-            title="A counterfactual suite",
-            subtitle=f"{names} sources, {len(rows)} variants, {accepted} accepted.",
-            figures=(("sources", str(names)), ("variants accepted", f"{accepted} of {len(rows)}")),
-            tables=tables,
-        ),
-        sources=sources,
-        image=profile.image,
-        edges=_edges_of(profile),
-        answers=mark_answers(rows, *answers),
+        describe_suite(rows, tables),
+        originals=originals,
+        answers=answers,
         limit=args.limit,
     )
     terminal.say(f"page           {files.page}")
     terminal.say(f"contact sheet  {files.sheet}")
     terminal.finish({"page": str(files.page), "sheet": str(files.sheet)})
     return len(problems)
-
-
-def _edges_of(profile: Profile) -> Callable[[NDArray[np.uint8]], NDArray[np.uint8]]:
-    """What draws the edges of pictures uint8 [B, H, W, 3], as uint8 [B, H, W], by the profile's detector."""
-    if profile.edges.hed is None:
-        return partial(edge_maps, settings=profile.edges)
-    from ..config.networks import library_of
-    from ..meter.meter import Meter
-    from ..models.opened import Opened
-
-    models = Opened(library_of(profile), Meter(lambda _: None))
-
-    def drawn(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        try:
-            return edge_maps(images, profile.edges, models.hed(*images.shape[1:3]))
-        except CounterfactoryError as error:
-            raise CounterfactoryError(
-                f"the edges of {profile.name} are found by the network hed: {error}; report on the box that has it, or "
-                "leave out --sources"
-            ) from error
-
-    return drawn

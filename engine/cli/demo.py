@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,9 @@ from ..pocket.render import render
 from ..pocket.world import CLASSES, Scene, sample_scene
 from ..report.album import Answer, mark_answers
 from ..report.folder import ReportText, write_report
+from ..report.originals import originals_of
 from ..report.table import Table
 from ..sources.source import ImageSettings, Source, find_sources, load_mask, load_pixels
-from ..stages.edges import edge_maps
 from ..suite import Suite, VariantRow, read_metadata
 from ..tasks.task import builtin_task
 from .run_text import as_data, cost_line, count_line, duration, figure, percent
@@ -72,9 +71,7 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
         rows,
         suite_path,
         _text(report, judged, table, variants),
-        sources=sources,
-        image=profile.image,
-        edges=partial(edge_maps, settings=profile.edges),
+        originals=originals_of(sources, profile),
         answers=judged.answers,
     )
     clock.append(time.monotonic())

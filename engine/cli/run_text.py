@@ -11,7 +11,9 @@ from ..report.table import Table
 if TYPE_CHECKING:
     from ..journey import Report
     from ..judging.evaluate import Evaluation
+    from ..judging.recheck import Recheck
     from ..meter.meter import StageCost
+    from ..stages.check import CheckSettings
 
 
 _SHOWN = 5
@@ -112,6 +114,18 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     scores |= {f"  {kind} edited": score for kind, score in evaluation.by_edit_type.items()}
     rows = tuple((name, str(score.count), percent(score.value)) for name, score in scores.items())
     return Table("Model under test", ("pictures", "count", evaluation.measure), rows)
+
+
+THRESHOLDS = ("min_image_text", "min_directional", "min_image_image")
+
+
+def recheck_line(found: Recheck, settings: CheckSettings) -> str:
+    """What a check made of the verdicts, and by which thresholds."""
+    least = [f"{name} {getattr(settings, name):g}" for name in THRESHOLDS]
+    return (
+        f"{found.accepted} of {found.variants} variants accepted (before: {found.accepted_before}), by "
+        f"{least[0]}, {least[1]} and {least[2]}"
+    )
 
 
 def percent(value: float | None) -> str:

@@ -6,17 +6,16 @@ that it has. The suite itself is only read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ..sources.source import ImageSettings, Source, load_pixels
+from ..errors import CounterfactoryError
+from ..sources.source import load_pixels
 from ..suite import VariantRow
 from ..suite.paths import Folder
 from .album import Answer, group_by_source, pick_evenly, write_pictures
+from .originals import Originals
 from .page import write_page
 from .sheet import write_sheet
 from .table import Table
@@ -43,24 +42,35 @@ class ReportFiles:
     sheet: Path
 
 
+def describe_suite(rows: Sequence[VariantRow], tables: tuple[Table, ...] = ()) -> ReportText:
+    """What a report says of a suite whose models under test it does not know."""
+    sources, accepted = len({row.source for row in rows}), sum(row.accepted for row in rows)
+    return ReportText(
+        title="A counterfactual suite",
+        subtitle=f"{sources} sources, {len(rows)} variants, {accepted} accepted.",
+        figures=(("sources", str(sources)), ("variants accepted", f"{accepted} of {len(rows)}")),
+        tables=tables,
+    )
+
+
 def write_report(
     folder: Path,
     rows: Sequence[VariantRow],
     suite: Path,
     text: ReportText,
     *,
-    sources: Sequence[Source] = (),
-    image: ImageSettings,
-    edges: Callable[[NDArray[np.uint8]], NDArray[np.uint8]],
+    originals: Originals | None = None,
     answers: Mapping[str, Answer] | None = None,
     limit: int = 200,
 ) -> ReportFiles:
     """Write the report of a suite into `folder`: at most `limit` sources on the page, `SHEET_ROWS` on the sheet.
 
-    `rows` are the suite's metadata; `sources` those whose pictures are to be shown as the models saw them, by `image`
-    and by `edges`, which takes uint8 [B, H, W, 3] to uint8 [B, H, W]; `answers` as in `group_by_source`. Raises
-    CounterfactoryError for sources that changed since, and for a report in the suite that a link would lead out of it.
+    `rows` are the suite's metadata, of which there is at least one; `originals` the sources to show beside their
+    variants; `answers` as in `group_by_source`. Raises CounterfactoryError for a suite without variants, for sources
+    that changed since, and for a report in the suite that a link would lead out of it.
     """
+    if not rows:
+        raise CounterfactoryError(f"{suite} holds no variant to show")
     files = ReportFiles(folder / "index.html", folder / "contact_sheet.png")
     pictures = folder / "pictures"
     if folder.is_relative_to(suite):  # a suite may come from anybody, with links in it
@@ -68,10 +78,8 @@ def write_report(
         Folder(folder).refuse_outward_links([path.name for path in (files.page, files.sheet, pictures)])
     album = pick_evenly(group_by_source(rows, suite, pictures, answers), limit)
     shown = {strip.name for strip in album}
-    for source in sources:
-        if source.name in shown:
-            pixels = load_pixels(source, image.short_side, image.multiple, image.max_long_side)
-            write_pictures(source.name, pixels, edges(pixels[None])[0], pictures)
+    if originals is not None:
+        _write_originals(originals, shown, pictures)
     album = pick_evenly(group_by_source(rows, suite, pictures, answers), limit)
     write_sheet(pick_evenly(album, SHEET_ROWS), files.sheet, text.title, text.subtitle)
     write_page(
@@ -84,3 +92,11 @@ def write_report(
         footer=text.footer,
     )
     return files
+
+
+def _write_originals(originals: Originals, shown: Collection[str], pictures: Path) -> None:
+    size = originals.image
+    for source in originals.sources:
+        if source.name in shown:
+            pixels = load_pixels(source, size.short_side, size.multiple, size.max_long_side)
+            write_pictures(source.name, pixels, originals.edges(pixels[None])[0], pictures)

@@ -101,6 +101,14 @@ def find_sources(
     return sorted(sources, key=lambda s: s.name), sorted(problems, key=lambda p: (p.name, p.reason))
 
 
+def refuse_suite_among_sources(root: Path, suite: Path) -> None:
+    """Raises CounterfactoryError where a suite would lie inside the folder of its sources, and be read as sources the
+    next time.
+    """
+    if root.is_dir() and suite.resolve().is_relative_to(root.resolve()):
+        raise CounterfactoryError(f"the suite {suite} would lie among its sources in {root}; name a folder outside")
+
+
 def load_pixels(source: Source, short_side: int, multiple: int, max_long_side: int) -> NDArray[np.uint8]:
     """The source's picture at the size to paint: uint8 [H, W, 3] RGB. See `pixels.target_size` for H and W.
 

@@ -1,9 +1,19 @@
 """The suite on disk: images, masks, their record, and the ledger that makes every run resumable."""
 
 from .images import Painted
-from .metadata import read_metadata
+from .metadata import read_metadata, require_finished
 from .painted_row import PaintedRow
 from .suite import Suite, image_path, mask_path
 from .variant_row import VariantRow, Verdict
 
-__all__ = ["Painted", "PaintedRow", "Suite", "VariantRow", "Verdict", "image_path", "mask_path", "read_metadata"]
+__all__ = [
+    "Painted",
+    "PaintedRow",
+    "Suite",
+    "VariantRow",
+    "Verdict",
+    "image_path",
+    "mask_path",
+    "read_metadata",
+    "require_finished",
+]

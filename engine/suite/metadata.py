@@ -81,16 +81,21 @@ def write_table(rows: Iterable[Mapping[str, Any]], score_names: Sequence[str], f
             writer.write_table(pa.Table.from_batches(parts), row_group_size=_PARTS_PER_GROUP * _ROWS_PER_PART)
 
 
+def require_finished(suite: Path) -> None:
+    """Raises CounterfactoryError where the folder holds no finished suite."""
+    if not (suite / FILE).is_file():
+        raise CounterfactoryError(f"{suite} holds no finished suite ({FILE} is missing): run `counterfactory generate`")
+
+
 def read_metadata(suite: Path) -> list[VariantRow]:
     """A suite's rows, in the file's order; takes no lock.
 
     Raises CounterfactoryError for a table that is missing, damaged or another's, and for one that names a file outside
     of the suite, be it through a link.
     """
+    require_finished(suite)
     path, folder = suite / FILE, Folder(suite)
     folder.refuse_outward_links([FILE])
-    if not path.is_file():
-        raise CounterfactoryError(f"{suite} holds no finished suite ({FILE} is missing): run `counterfactory generate`")
     try:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import MadeSuite, Street
+from conftest import MadeSuite, Street, made_profile
 from PIL import Image
 
 from counterfactory.engine.cli import commands
 from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.journey import Journey
 from counterfactory.engine.suite import Suite, read_metadata
 
@@ -120,14 +121,13 @@ def test_check_derives_verdicts_from_stored_scores(made_suite: MadeSuite, capsys
     images = {path: path.read_bytes() for path in made_suite.path.rglob("*.png")}
     status, out, _ = run(capsys, "check", made_suite.path, "--min-image-text", "0.65", "--json")
     assert status == 0
-    assert json.loads(out) | {"batch": 0, "min_directional": 0, "min_image_image": 0} == {
+    assert json.loads(out) == {
         "variants": 6,
         "accepted": 3,
         "accepted_before": 5,
         "min_image_text": 0.65,
-        "batch": 0,
-        "min_directional": 0,
-        "min_image_image": 0,
+        "min_directional": made_profile().check.min_directional,
+        "min_image_image": made_profile().check.min_image_image,
     }
     rows = read_metadata(made_suite.path)
     for row in rows:
@@ -136,26 +136,90 @@ def test_check_derives_verdicts_from_stored_scores(made_suite: MadeSuite, capsys
 
 
 def test_check_corrects_the_costs_on_record(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
-    run_json = {
-        "costs": {
-            "devices": 2,
-            "device": "core",
-            "wall_s": 36.0,
-            "accepted": 5,
-            "rejected": 1,
-            "device_hours_per_1k_accepted": 4.0,
-        },
-        "profile": {"name": "pocket", "check": {}},
-    }
-    with Suite.open(made_suite.path) as suite:
-        suite.write_run(run_json)
     assert run(capsys, "check", made_suite.path, "--min-image-text", "0.85")[0] == 0
     found = json.loads((made_suite.path / "run.json").read_text())
     assert found["costs"]["accepted"] == 1
     assert found["costs"]["rejected"] == 5
     assert found["costs"]["device_hours_per_1k_accepted"] == pytest.approx(2 * 36 / 3600 * 1000)
     assert found["profile"]["check"]["min_image_text"] == 0.85
-    assert found["profile"]["name"] == "pocket"
+    assert found["profile"]["name"] == "mine"
+
+
+def test_check_by_itself_keeps_the_suite_s_verdicts(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
+    """They follow from its own thresholds, which no profile of the package has, and later from the last check's."""
+    table = (made_suite.path / "metadata.parquet").read_bytes()
+    for thresholds in ([], ["--min-image-text", "0.65"], []):
+        status, out, _ = run(capsys, "check", made_suite.path, *thresholds, "--json")
+        assert status == 0
+        if not thresholds:
+            assert json.loads(out)["accepted"] == json.loads(out)["accepted_before"]
+            assert (made_suite.path / "metadata.parquet").read_bytes() == table
+        table = (made_suite.path / "metadata.parquet").read_bytes()
+    assert json.loads(out)["min_image_text"] == 0.65
+
+
+def test_a_profile_overrides_the_suite_s_and_an_option_overrides_both(
+    made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads(run(capsys, "check", made_suite.path, "--profile", "pocket", "--json")[1])
+    assert found["min_image_text"] == load_profile("pocket").check.min_image_text
+    assert found["accepted"] == 6
+    options = ("--profile", "pocket", "--min-image-text", "0.55", "--json")
+    found = json.loads(run(capsys, "check", made_suite.path, *options)[1])
+    assert (found["min_image_text"], found["accepted"]) == (0.55, 4)
+
+
+def test_the_report_shows_what_a_check_decided(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
+    def shown() -> int:
+        assert run(capsys, "report", made_suite.path)[0] == 0
+        return (made_suite.path / "report" / "index.html").read_text().count('data-verdict="accepted"')
+
+    assert shown() == 5
+    assert run(capsys, "check", made_suite.path, "--min-image-text", "0.65")[0] == 0
+    assert shown() == 3
+
+
+def test_the_report_shows_sources_as_the_suite_s_models_saw_them(
+    made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    picture = made_suite.path / "report" / "pictures" / f"{made_suite.street.names[0]}.png"
+    for profile, side in (([], 64), (["--profile", "pocket"], 128)):
+        assert run(capsys, "report", made_suite.path, "--sources", made_suite.street.root, *profile)[0] == 0
+        with Image.open(picture) as shown:
+            assert shown.size == (side, side)
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (None, "has no run.json"),
+        ("", "is not the record of a suite"),
+        ("[]", "is not the record of a suite"),
+        ("{}", "is not the record of a suite"),
+        ("[" * 100_000, "is not the record of a suite"),
+        ('{"profile": null}', "does not say how the suite was made"),
+        ('{"profile": {"check": {"batch": 8}}}', "is missing"),
+        ('{"profile": {"check": {"batch": 8, "min_image_text": "much"}}}', "'min_image_text' should be"),
+    ],
+    ids=["missing", "empty", "list", "no profile", "deep", "null", "part", "another type"],
+)
+def test_a_suite_without_its_record_needs_a_profile(
+    record: str | None, message: str, made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = made_suite.path / "run.json"
+    path.unlink()
+    if record is not None:
+        path.write_text(record)
+    sources = ("--sources", made_suite.street.root)
+    for command in (("check", made_suite.path), ("report", made_suite.path, *sources)):
+        status, out, err = run(capsys, *command)
+        assert (status, out) == (2, "")
+        assert message in err or command[0] == "report"
+        assert "--profile" in err
+    assert run(capsys, "report", made_suite.path)[0] == 0
+    assert run(capsys, "report", made_suite.path, *sources, "--profile", "pocket")[0] == 0
+    if record is None:
+        assert run(capsys, "check", made_suite.path, "--profile", "pocket")[0] == 0
 
 
 @pytest.mark.parametrize("value", ["2", "-1.1", "nan", "much"])

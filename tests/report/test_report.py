@@ -19,6 +19,7 @@ from PIL import Image
 from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.report.album import Answer, Frame, Strip, group_by_source, pick_evenly
 from counterfactory.engine.report.folder import ReportText, write_report
+from counterfactory.engine.report.originals import Originals
 from counterfactory.engine.report.page import write_page
 from counterfactory.engine.report.sheet import CELL, HUES, PAPER, draw_sheet
 from counterfactory.engine.report.table import Table
@@ -85,7 +86,7 @@ def test_report_of_a_suite_links_files_that_exist(made_suite: MadeSuite, tmp_pat
     rows = read_metadata(made_suite.path)
     text = ReportText(title="Title", subtitle="Subtitle", figures=(("cost", "1.5"),))
     folder = tmp_path / "elsewhere" / "report"
-    files = write_report(folder, rows, made_suite.path, text, sources=sources, image=IMAGE, edges=OUTLINES)
+    files = write_report(folder, rows, made_suite.path, text, originals=Originals(sources, IMAGE, OUTLINES))
     page = Reader(files.page.read_text(encoding="utf-8"))
     links = [str(image["src"]) for image in page.all("img")]
     assert len(links) == len(rows) + 2 * len(sources)
@@ -99,7 +100,7 @@ def test_report_of_a_suite_links_files_that_exist(made_suite: MadeSuite, tmp_pat
 
 def test_page_asks_nothing_of_the_network(made_suite: MadeSuite, tmp_path: Path) -> None:
     rows = read_metadata(made_suite.path)
-    write_report(tmp_path / "report", rows, made_suite.path, ReportText("t", "s"), image=IMAGE, edges=OUTLINES)
+    write_report(tmp_path / "report", rows, made_suite.path, ReportText("t", "s"))
     page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     assert "http:" not in page
     assert "https:" not in page
@@ -116,9 +117,7 @@ def test_report_without_sources_keeps_their_pictures(made_suite: MadeSuite, tmp_
             rows,
             made_suite.path,
             ReportText("t", "s"),
-            sources=given_sources,
-            image=IMAGE,
-            edges=OUTLINES,
+            originals=Originals(given_sources, IMAGE, OUTLINES) if given_sources else None,
         )
         pages.append((files.page.read_bytes(), files.sheet.read_bytes()))
     assert pages[0] == pages[1]
@@ -126,9 +125,7 @@ def test_report_without_sources_keeps_their_pictures(made_suite: MadeSuite, tmp_
 
 def test_limit_shows_first_and_last(made_suite: MadeSuite, tmp_path: Path) -> None:
     rows = read_metadata(made_suite.path)
-    files = write_report(
-        tmp_path / "r", rows, made_suite.path, ReportText("t", "s"), image=IMAGE, edges=OUTLINES, limit=2
-    )
+    files = write_report(tmp_path / "r", rows, made_suite.path, ReportText("t", "s"), limit=2)
     page = Reader(files.page.read_text(encoding="utf-8"))
     assert len(page.all("section")) == 2
     assert len(page.all("figure")) == 4
