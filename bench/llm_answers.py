@@ -23,10 +23,9 @@ from measure import finish
 
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.keys import content_key
-from counterfactory.engine.language import questions as llm
-from counterfactory.engine.language.chat import prompts
+from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
-from counterfactory.engine.language.questions import AnswerError
+from counterfactory.engine.language.questions import AnswerError, read_alternatives, read_caption, read_keywords
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.language.settings import LLAMA_GRAPH
 from counterfactory.engine.pocket.captions import describe
@@ -39,7 +38,7 @@ from counterfactory.engine.tasks.task import Task
 from counterfactory.export.llm import write_for_cpu
 
 _TASK = Task("objects", "name the main object in the image", (), True)
-_READERS = {"keywords": llm.read_keywords, "alternatives": llm.read_alternatives, "rewrite": llm.read_caption}
+_READERS = {"keywords": read_keywords, "alternatives": read_alternatives, "rewrite": read_caption}
 _THINGS = ("brown horse", "small dog", "red bicycle", "yellow school bus", "white sailing boat", "black cat", "train")
 _DOING = ("standing in front of", "next to", "moving past", "seen from behind with", "parked near")
 _PLACES = ("a wooden barn", "a stone wall", "an old church", "a sandy beach", "tall pine trees", "a brick house")
@@ -114,7 +113,7 @@ def main() -> None:
             for i, (_, label) in enumerate(part)
         ]
         wanted = JourneySettings(_TASK, asked.variants, (1, 2), 0)
-        for made in rewrite(sources, [caption for caption, _ in part], settings, wanted, ask, prompts(asked.style)):
+        for made in rewrite(sources, [caption for caption, _ in part], settings, wanted, ask, prompts_of(asked.style)):
             variants += len(made.variants)
             for variant in made.variants:
                 kept += variant.dropped is None

@@ -21,7 +21,7 @@ from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.language.grammar import Grammar, keywords_grammar
 from counterfactory.engine.language.opening import open_llm
-from counterfactory.engine.language.questions import keywords_prompt
+from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.language.request import Llm, Request
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import sample_scene
@@ -55,7 +55,7 @@ def questions(first: int, count: int) -> list[Request]:
         grammar = keywords_grammar(
             STREET_TYPES, spans(caption, profile.rewrite.max_words_keyword, keep), profile.rewrite.max_keywords
         )
-        requests.append(Request(keywords_prompt(task.sentence, STREET_TYPES, keep, caption), grammar))
+        requests.append(Request(PlainPrompts().keywords(task.sentence, STREET_TYPES, keep, caption), grammar))
     return requests
 
 

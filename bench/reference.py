@@ -168,7 +168,7 @@ class Peer:
 
     def _answers(self, requests: Sequence[Request]) -> tuple[list[str], int]:
         """Greedy answers up to the first line break, and the tokens generated; prompts are padded on the left."""
-        rows = [encoded.ids for encoded in self.llm_tokenizer.encode_batch([r.prompt for r in requests])]
+        rows = [encoded.ids for encoded in self.llm_tokenizer.encode_batch([r.prompt.text for r in requests])]
         length = max(map(len, rows))
         ids = torch.tensor([[llama.END] * (length - len(row)) + row for row in rows])
         mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in rows])

@@ -21,7 +21,7 @@ from .config.profile import Profile
 from .errors import CounterfactoryError
 from .estimate.estimate import plan_holding
 from .estimate.measured import measured_rates, save_rates
-from .language.chat import prompts
+from .language.chat import prompts_of
 from .meter.energy import EnergyMeter, peak_memory_bytes
 from .meter.meter import Meter, Progress
 from .meter.metrics_file import MetricsFile
@@ -122,7 +122,7 @@ class Journey:
         """Take a shard through every stage."""
         profile, pictures = self.profile, shard.pictures
         captions = caption.run(desk, shard.sources, pictures, profile.caption)
-        rewritten = rewrite.run(desk, captions, profile.rewrite, self.settings, prompts(profile.llm.style))
+        rewritten = rewrite.run(desk, captions, profile.rewrite, self.settings, prompts_of(profile.llm.style))
         maps = edges.run(desk, captions, paint.unpainted_sources(desk, rewritten.variants), pictures, profile.edges)
         painted = paint.run(desk, rewritten.variants, maps, profile.paint)
         scores = check.run(desk, painted, pictures, profile.check)

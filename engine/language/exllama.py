@@ -149,7 +149,7 @@ class ExllamaLlm:
 
     def _row(self, named: tuple[int, Request]) -> _Row:
         name, request = named
-        prompt = self.decoder.encode(request.prompt)
+        prompt = self.decoder.encode(request.prompt.text)
         length = len(prompt) + request.max_tokens
         room = min(self.settings.cache_tokens, self.decoder.max_length)
         if length > room:
@@ -158,7 +158,7 @@ class ExllamaLlm:
                 "lower [rewrite] max_chars_caption or max_keywords, or raise [llm.exllama] cache_tokens"
             )
         answer = TokenFilter(self.decoder.vocabulary, request.grammar)
-        seed = int(content_key("answer", request.prompt, request.grammar.pattern, self.settings.seed)[:16], 16)
+        seed = int(content_key("answer", request.prompt.text, request.grammar.pattern, self.settings.seed)[:16], 16)
         row = _Row(name, request, prompt, answer, seed)
         row.follow_forced()
         return row

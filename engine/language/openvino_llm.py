@@ -15,7 +15,7 @@ from ..runtime.openvino import Precision
 from .answers import Answers
 from .llama import Common, Llama
 from .request import Request, Usage
-from .running_batch import Asked, RunningBatch
+from .running_batch import EncodedRequest, RunningBatch
 
 # Beginnings of prompts that are kept, the latest ones: a question of a task has one, or one for each type of edit.
 _MAX_BEGINNINGS = 16
@@ -44,8 +44,8 @@ class OpenVinoLlm:
         """
         answers: dict[int, str] = {}
         try:
-            for beginning, asked in self._by_beginning(requests).items():
-                batch = RunningBatch(self._llama, self._read_once(beginning), asked, self._answers)
+            for beginning, group in self._by_beginning(requests).items():
+                batch = RunningBatch(self._llama, self._read_once(beginning), group, self._answers)
                 answers |= dict(batch.run())
                 self.usage += batch.usage
         except RuntimeError as error:
@@ -54,12 +54,12 @@ class OpenVinoLlm:
         give_back_freed()  # caches, masks and texts of hundreds of rows
         return [answers[name] for name in range(len(requests))]
 
-    def _by_beginning(self, requests: Sequence[Request]) -> dict[tuple[int, ...], list[Asked]]:
+    def _by_beginning(self, requests: Sequence[Request]) -> dict[tuple[int, ...], list[EncodedRequest]]:
         """The requests by the tokens that are read once for all of them."""
         encoded: dict[str, list[int]] = {}
-        groups: dict[tuple[int, ...], list[Asked]] = {}
+        groups: dict[tuple[int, ...], list[EncodedRequest]] = {}
         for name, request in enumerate(requests):
-            prompt = self._llama.encode(request.prompt)
+            prompt = self._llama.encode(request.prompt.text)
             left = self._llama.context - len(prompt)
             if left < 1:
                 raise CounterfactoryError(
@@ -67,14 +67,14 @@ class OpenVinoLlm:
                     "[rewrite] max_chars_caption or max_keywords"
                 )
             ends = []
-            for text in request.shared:
+            for text in (request.prompt.suite, request.prompt.suite + request.prompt.source):
                 if text not in encoded:
                     encoded[text] = self._llama.encode(text)
                 ends.append(_same(encoded[text], prompt[:-1]))
             suite, source = ends[0], max(ends)
             room = min(request.max_tokens, left)
-            asked = Asked(name, tuple(prompt), suite, source, request.grammar, room)
-            groups.setdefault(asked.prompt[:suite], []).append(asked)
+            one = EncodedRequest(name, tuple(prompt), suite, source, request.grammar, room)
+            groups.setdefault(one.prompt[:suite], []).append(one)
         return groups
 
     def _read_once(self, tokens: tuple[int, ...]) -> Common:

@@ -12,8 +12,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from .grammar import NOTHING
+from .request import Prompt
 
 _KEYWORDS = """Which words of the caption can change while the task keeps its answer?
 Task: count the trees
@@ -56,35 +59,53 @@ def clean_text(text: str) -> str:
     return re.sub(" +", " ", text).strip()
 
 
-def _listed(words: Sequence[str], none: str) -> str:
-    return ", ".join(clean_text(w) for w in words) if words else none
+def _join(words: Sequence[str], none: str) -> str:
+    return ", ".join(map(clean_text, words)) if words else none
 
 
-def keywords_prompt(task: str, types: Sequence[str], keep: Sequence[str], caption: str) -> str:
-    """Question 1: which words of the caption may change, of the given types, without touching the words to keep."""
-    return (
-        f"{_KEYWORDS}Task: {clean_text(task)}\nTypes: {_listed(types, 'any')}\nKeep: {_listed(keep, 'nothing')}\n"
-        f"Caption: {clean_text(caption)}\nKeywords:\n"
-    )
+class Prompts(Protocol):
+    """Writes the prompts of the three questions, in one form or another."""
+
+    def keywords(self, task: str, types: Sequence[str], keep: Sequence[str], caption: str) -> Prompt:
+        """Question 1: which words of the caption may change, of the given types, without touching the words to keep."""
+        ...
+
+    def alternatives(
+        self, task: str, keep: Sequence[str], caption: str, type_: str, keyword: str, values: Sequence[str] = ()
+    ) -> Prompt:
+        """Question 2: what else `keyword`, a span of the caption, could be; among `values` if there are any."""
+        ...
+
+    def rewrite(self, task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> Prompt:
+        """Question 3: the caption with the changes, (keyword, alternative) each, as one coherent text."""
+        ...
 
 
-def alternatives_prompt(
-    task: str, keep: Sequence[str], caption: str, type_: str, keyword: str, values: Sequence[str] = ()
-) -> str:
-    """Question 2: what else `keyword`, a span of the caption, could be; among `values` if there are any."""
-    return (
-        f"{_ALTERNATIVES}Task: {clean_text(task)}\nKeep: {_listed(keep, 'nothing')}\nCaption: {clean_text(caption)}\n"
-        f"Values: {_listed(values, 'any')}\nWords: {clean_text(type_)}: {clean_text(keyword)}\nAlternatives:\n"
-    )
+@dataclass(frozen=True)
+class PlainPrompts:
+    """The questions as plain text, which the pocket model was trained on."""
+
+    def keywords(self, task: str, types: Sequence[str], keep: Sequence[str], caption: str) -> Prompt:
+        """Question 1."""
+        suite = f"{_KEYWORDS}Task: {clean_text(task)}\nTypes: {_join(types, 'any')}\n"
+        return Prompt(suite, _about(keep, caption), "Keywords:\n")
+
+    def alternatives(
+        self, task: str, keep: Sequence[str], caption: str, type_: str, keyword: str, values: Sequence[str] = ()
+    ) -> Prompt:
+        """Question 2."""
+        own = f"Values: {_join(values, 'any')}\nWords: {clean_text(type_)}: {clean_text(keyword)}\nAlternatives:\n"
+        return Prompt(f"{_ALTERNATIVES}Task: {clean_text(task)}\n", _about(keep, caption), own)
+
+    def rewrite(self, task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> Prompt:
+        """Question 3."""
+        listed = "; ".join(f"{clean_text(old)} -> {clean_text(new)}" for old, new in changes)
+        own = f"Changes: {listed}\nNew caption:\n"
+        return Prompt(f"{_REWRITE}Task: {clean_text(task)}\n", _about(keep, caption), own)
 
 
-def rewrite_prompt(task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> str:
-    """Question 3: the caption with the changes, (keyword, alternative) each, as one coherent text."""
-    listed = "; ".join(f"{clean_text(old)} -> {clean_text(new)}" for old, new in changes)
-    return (
-        f"{_REWRITE}Task: {clean_text(task)}\nKeep: {_listed(keep, 'nothing')}\nCaption: {clean_text(caption)}\n"
-        f"Changes: {listed}\nNew caption:\n"
-    )
+def _about(keep: Sequence[str], caption: str) -> str:
+    return f"Keep: {_join(keep, 'nothing')}\nCaption: {clean_text(caption)}\n"
 
 
 def write_answer(value: object) -> str:

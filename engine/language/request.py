@@ -10,20 +10,34 @@ from .grammar import Grammar
 
 
 @dataclass(frozen=True)
+class Prompt:
+    """A prompt in the three parts that stand after one another in its text.
+
+    `suite` begins all prompts of this question about a suite, `source` goes on in all of them about one caption, and
+    `own` is this prompt's alone. What is shared is read once. Either may be empty.
+    """
+
+    suite: str
+    source: str
+    own: str
+
+    @property
+    def text(self) -> str:
+        """The whole prompt."""
+        return self.suite + self.source + self.own
+
+
+@dataclass(frozen=True)
 class Request:
     """One question to a language model: the prompt, and the grammar that every answer obeys."""
 
-    prompt: str
+    prompt: Prompt
     grammar: Grammar
 
     @property
-    def shared(self) -> tuple[str, str]:
-        """What other prompts of this question begin with too, so that it is read once: those of a whole suite, and
-        those about one caption. Prompts of another form share nothing ("", "").
-        """
-        suite = self.prompt.rfind("\nKeep: ") + 1
-        caption = self.prompt.find("\nCaption: ", suite) + 1
-        return self.prompt[:suite], self.prompt[: self.prompt.find("\n", caption) + 1 if suite and caption else suite]
+    def content(self) -> dict[str, object]:
+        """What its answer depends on, for content keys: the prompt's text, however it is shared, and the grammar."""
+        return {"prompt": self.prompt.text, "grammar": self.grammar}
 
     @property
     def max_tokens(self) -> int:

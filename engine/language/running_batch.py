@@ -43,9 +43,9 @@ def step_width(waiting: Sequence[int]) -> int:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request: its prompt's tokens, of which the first `suite` begin all prompts of the batch and the first `source`
-    those about one caption; the grammar of the answer, and the tokens that it has room for.
+class EncodedRequest:
+    """A request as tokens. The first `suite` of its prompt begin all prompts of the batch, the first `source` those
+    about one caption; `room` is for how many tokens of the answer there is room.
     """
 
     name: int
@@ -60,7 +60,7 @@ class Asked:
 class _Row:
     """A request under way: what it has `waiting` to be read, and how many tokens its cache holds."""
 
-    asked: Asked
+    request: EncodedRequest
     answer: TokenFilter
     waiting: list[int]
     read: int
@@ -69,12 +69,12 @@ class _Row:
 
     @property
     def ended(self) -> bool:
-        return self.answer.closed or len(self.answer.tokens) >= self.asked.room
+        return self.answer.closed or len(self.answer.tokens) >= self.request.room
 
     def follow_forced(self) -> None:
         """Take what is forced, as far as there is room for it."""
         while not self.ended and (forced := self.answer.forced()):
-            for token in forced[: self.asked.room - len(self.answer.tokens)]:
+            for token in forced[: self.request.room - len(self.answer.tokens)]:
                 self.answer.accept(token)
                 self.waiting.append(token)
                 self.forced += 1
@@ -93,13 +93,13 @@ class RunningBatch:
     Row i of the cache is that of the i-th open row.
     """
 
-    def __init__(self, llama: Llama, common: Common, asked: Sequence[Asked], answers: Answers) -> None:
+    def __init__(self, llama: Llama, common: Common, requests: Sequence[EncodedRequest], answers: Answers) -> None:
         self._llama, self._common, self._answers = llama, common, answers
-        longest = max(len(one.prompt) for one in asked) - common.filled
+        longest = max(len(one.prompt) for one in requests) - common.filled
         # An answer takes about as much as what it is about.
-        self._most = max(1, min(MAX_ROWS, len(asked), _CACHE_BYTES // (llama.token_bytes * 2 * longest)))
+        self._most = max(1, min(MAX_ROWS, len(requests), _CACHE_BYTES // (llama.token_bytes * 2 * longest)))
         self._cache = llama.rows(self._most, longest)
-        self._line = iter(asked)
+        self._line = iter(requests)
         self._rows: list[_Row] = []
         self._sources: dict[tuple[int, ...], Piece] = {}
         self.usage = Usage()
@@ -117,12 +117,12 @@ class RunningBatch:
         free = self._most - len(self._rows)
         if self._rows and free < _FREE * self._most:
             return False
-        asked = list(islice(self._line, free))
-        if not asked:
+        begun = list(islice(self._line, free))
+        if not begun:
             return False
-        self._read_sources(asked)
+        self._read_sources(begun)
         first = len(self._rows)
-        for one, answer in zip(asked, self._answers.begin([one.grammar for one in asked]), strict=True):
+        for one, answer in zip(begun, self._answers.begin([one.grammar for one in begun]), strict=True):
             self._cache.put(len(self._rows), self._sources[one.prompt[one.suite : one.source]])
             row = _Row(one, answer, list(one.prompt[one.source :]), one.source - one.suite)
             row.follow_forced()
@@ -130,9 +130,9 @@ class RunningBatch:
         self._step(first, max(len(row.waiting) for row in self._rows[first:]))
         return True
 
-    def _read_sources(self, asked: Sequence[Asked]) -> None:
+    def _read_sources(self, requests: Sequence[EncodedRequest]) -> None:
         """Read what requests about one caption share, once; what was read before is kept while it is asked for."""
-        wanted = dict.fromkeys(one.prompt[one.suite : one.source] for one in asked)
+        wanted = dict.fromkeys(one.prompt[one.suite : one.source] for one in requests)
         self._sources = {tokens: piece for tokens, piece in self._sources.items() if tokens in wanted}
         missing = [tokens for tokens in wanted if tokens not in self._sources]
         self._sources |= zip(missing, self._llama.pieces(missing, self._common), strict=True)
@@ -160,5 +160,5 @@ class RunningBatch:
             if last is not row:
                 self._rows[i] = last
                 self._cache.move(len(self._rows), i, last.read)
-            self.usage += Usage(len(row.asked.prompt) + row.forced, row.chosen)
-            yield row.asked.name, row.answer.text
+            self.usage += Usage(len(row.request.prompt) + row.forced, row.chosen)
+            yield row.request.name, row.answer.text

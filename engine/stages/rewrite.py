@@ -15,10 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..edit import EDIT_TYPES, Edit
-from ..language import questions as llm
-from ..language.chat import Prompts
 from ..language.grammar import alternatives_grammar, edited_grammar, keywords_grammar, text_grammar, values_grammar
-from ..language.questions import AnswerError
+from ..language.questions import AnswerError, Prompts, clean_text, read_alternatives, read_caption, read_keywords
 from ..language.request import Request
 from ..recipes import choice_key, variant_key
 from ..sources.source import Problem, Source
@@ -101,7 +99,7 @@ def run(
     """The variants that captioned sources are to have; questions that are on record are not put again."""
 
     def ask(question: str, requests: Sequence[Request]) -> list[str]:
-        keys = {request: desk.recipes.answer_key(question, request) for request in requests}
+        keys = {request: desk.recipes.answer_key(question, request.content) for request in requests}
         answers = desk.recorded("rewrite", keys, lambda todo: _answers(desk, todo))
         return [answers[request] for request in requests]
 
@@ -137,12 +135,12 @@ def rewrite(
     settings: RewriteSettings,
     wanted: JourneySettings,
     ask: Ask,
-    prompts: Prompts = llm,
+    prompts: Prompts,
 ) -> list[SourceVariants]:
     """The variants of each source, in order; they depend on no other source. `prompts` puts the questions."""
     task = wanted.task
     drafts = [
-        _Draft(source, llm.clean_text(caption), task.protected(source.label), [], [])
+        _Draft(source, clean_text(caption), task.protected(source.label), [], [])
         for source, caption in zip(sources, captions, strict=True)
     ]
     _find_keywords(drafts, task, settings, wanted, ask, prompts)
@@ -173,14 +171,14 @@ def _find_keywords(
         if draft.problem:
             requests.append(None)
             continue
-        prompt = prompts.keywords_prompt(task.sentence, types, draft.keep, draft.caption)
+        prompt = prompts.keywords(task.sentence, types, draft.keep, draft.caption)
         requests.append(Request(prompt, keywords_grammar(types, free, settings.max_keywords)))
     answers = _asked(ask, KEYWORDS, [request for request in requests if request])
     for draft, request in zip(drafts, requests, strict=True):
         if request is None:
             continue
         try:
-            draft.keywords = drop_overlapping(draft.caption, llm.read_keywords(answers[request]))
+            draft.keywords = drop_overlapping(draft.caption, read_keywords(answers[request]))
         except AnswerError as error:
             draft.problem = str(error)
         if not draft.keywords and not draft.problem:
@@ -201,12 +199,12 @@ def _find_alternatives(
                 grammar = values_grammar(values)
             else:
                 grammar = alternatives_grammar(keyword, settings.max_alternatives)
-            prompt = prompts.alternatives_prompt(task.sentence, draft.keep, draft.caption, type_, keyword, values)
+            prompt = prompts.alternatives(task.sentence, draft.keep, draft.caption, type_, keyword, values)
             asked.append((draft, type_, keyword, bool(values), Request(prompt, grammar)))
     answers = _asked(ask, ALTERNATIVES, [request for *_, request in asked])
     for draft, type_, keyword, given, request in asked:
         try:
-            found = llm.read_alternatives(answers[request])
+            found = read_alternatives(answers[request])
         except AnswerError as error:
             draft.unread = str(error)  # a keyword without alternatives is not edited
             continue
@@ -238,7 +236,7 @@ def _written(
     def request(draft: _Draft, edits: tuple[Edit, ...]) -> Request:
         changes = [(edit.keyword, edit.alternative) for edit in edits]
         letters = draft.caption + "".join(edit.alternative for edit in edits)
-        prompt = prompts.rewrite_prompt(task.sentence, draft.keep, draft.caption, changes)
+        prompt = prompts.rewrite(task.sentence, draft.keep, draft.caption, changes)
         if settings.verbatim:
             return Request(prompt, edited_grammar(draft.caption, changes))
         return Request(prompt, text_grammar(settings.max_chars_caption, letters))
@@ -255,7 +253,7 @@ def _written(
 
 def _variant(draft: _Draft, index: int, edits: tuple[Edit, ...], answer: str, seed: int) -> Variant:
     try:
-        edited = llm.read_caption(answer)
+        edited = read_caption(answer)
         dropped = check_edited_caption(draft.caption, edited, edits, draft.keep)
     except AnswerError as error:
         edited, dropped = "", str(error)

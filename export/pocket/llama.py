@@ -60,7 +60,7 @@ def train_tokenizer(work: Path) -> Tokenizer:
         loaded: Tokenizer = Tokenizer.from_file(str(file))
         return loaded
     drawn = [exercise(kind, TRAIN, i) for kind in KINDS_OF_QUESTION for i in range(2000)]
-    tokenizer = byte_tokenizer((text for e in drawn for text in (e.prompt, e.answer)), VOCABULARY)
+    tokenizer = byte_tokenizer((text for e in drawn for text in (e.prompt.text, e.answer)), VOCABULARY)
     work.mkdir(parents=True, exist_ok=True)
     write_whole(file, tokenizer.to_str())
     return tokenizer
@@ -94,7 +94,7 @@ def encode(tokenizer: Tokenizer, exercises: list[Exercise]) -> tuple[torch.Tenso
 
     `head` is what all prompts begin with; labels are -100 outside of the answers and their end.
     """
-    prompts = [tokenizer.encode(e.prompt).ids for e in exercises]
+    prompts = [tokenizer.encode(e.prompt.text).ids for e in exercises]
     answers = [[*tokenizer.encode(e.answer).ids, END] for e in exercises]
     shared = 0
     while all(len(p) > shared + 1 and p[shared] == prompts[0][shared] for p in prompts):

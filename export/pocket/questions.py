@@ -16,13 +16,15 @@ import numpy as np
 
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.language.grammar import NOTHING
-from counterfactory.engine.language.questions import alternatives_prompt, keywords_prompt, rewrite_prompt, write_answer
+from counterfactory.engine.language.questions import PlainPrompts, write_answer
+from counterfactory.engine.language.request import Prompt
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS, Scene
 from counterfactory.engine.tasks.task import builtin_task
 
 from .data import scene
 
+_PROMPTS = PlainPrompts()
 KINDS_OF_QUESTION = ("keywords", "alternatives", "rewrite")
 CLASSIFY = builtin_task("classification").sentence
 SEGMENT = builtin_task("segmentation").sentence
@@ -83,7 +85,7 @@ class Exercise:
     alternative left empty, with the user's `values`, if any.
     """
 
-    prompt: str
+    prompt: Prompt
     answer: str
     case: Situation
     changes: tuple[tuple[str, str, str], ...] = ()
@@ -246,7 +248,7 @@ class Writer:
         """Question 1."""
         case = self.situation()
         pairs = [list(pair) for pair in changeable(case)] or [[NOTHING, NOTHING]]
-        return Exercise(keywords_prompt(case.task, case.types, case.keep, case.caption), write_answer(pairs), case)
+        return Exercise(_PROMPTS.keywords(case.task, case.types, case.keep, case.caption), write_answer(pairs), case)
 
     def _case_with_keywords(self) -> tuple[Situation, list[tuple[str, str]]]:
         while True:
@@ -261,7 +263,7 @@ class Writer:
         type_, keyword = pairs[int(self._rng.integers(len(pairs)))]
         values = self._users_values(type_, keyword) if self._chance(0.3) else []
         answer = values or others(case, type_, keyword)
-        prompt = alternatives_prompt(case.task, case.keep, case.caption, type_, keyword, values)
+        prompt = _PROMPTS.alternatives(case.task, case.keep, case.caption, type_, keyword, values)
         return Exercise(prompt, write_answer(answer), case, ((type_, keyword, ""),), tuple(values))
 
     def rewrite(self) -> Exercise:
@@ -273,7 +275,7 @@ class Writer:
             type_, keyword = pairs[int(at)]
             values = self._users_values(type_, keyword) if self._chance(0.35) else []
             changes.append((type_, keyword, self._one(values or others(case, type_, keyword))))
-        prompt = rewrite_prompt(case.task, case.keep, case.caption, [(old, new) for _, old, new in changes])
+        prompt = _PROMPTS.rewrite(case.task, case.keep, case.caption, [(old, new) for _, old, new in changes])
         return Exercise(prompt, write_answer(apply(case.caption, changes)), case, tuple(changes))
 
 

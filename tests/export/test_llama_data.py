@@ -92,7 +92,7 @@ def test_rows_share_their_head_and_only_answers_are_learnt(tmp_path: Path) -> No
     head, rows, labels = llama.encode(tokenizer, DRAWN["alternatives"][:5])
     for drawn, row, wanted in zip(DRAWN["alternatives"], rows, labels, strict=False):
         text = tokenizer.decode([*head.tolist(), *row.tolist()], skip_special_tokens=True)
-        assert text == drawn.prompt + drawn.answer
+        assert text == drawn.prompt.text + drawn.answer
         answer = wanted[wanted >= 0].tolist()
         assert tokenizer.decode(answer, skip_special_tokens=True) == drawn.answer
         assert answer[-1] == llama.END

@@ -6,30 +6,40 @@ import itertools
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
-from counterfactory.engine.language import questions as llm
-from counterfactory.engine.language.chat import LANCE_TYPES, ChatPrompts, Prompts, Style, chatml, llama2, prompts
+from counterfactory.engine.keys import content_key
+from counterfactory.engine.language.chat import Style, chatml, llama2, prompts_of
 from counterfactory.engine.language.grammar import (
     alternatives_grammar,
     edited_grammar,
     keywords_grammar,
     values_grammar,
 )
+from counterfactory.engine.language.questions import (
+    PlainPrompts,
+    Prompts,
+    read_alternatives,
+    read_caption,
+    read_keywords,
+)
+from counterfactory.engine.language.request import Prompt, Request
 from counterfactory.engine.tasks.words import allowed_alternatives, check_edited_caption, drop_overlapping, spans
 
 TASK = "classify the animal"
 CAPTION = "a horse in front of a red barn in the rain."
-ALL_TYPES = tuple(dict.fromkeys((*EDIT_TYPES, *LANCE_TYPES)))
+LANCE_TYPES = ("subject", "object", "background", "weather", "adjective", "domain")
 STYLES: tuple[Style, ...] = ("llama2", "chatml")
 
 
-def turns_of(prompt: str, style: Style) -> list[str]:
+def turns_of(asked: Prompt, style: Style) -> list[str]:
     """What is said in a prompt: system, then user and model by turns; read by the templates' own marks."""
+    prompt = asked.text
     if style == "chatml":
         said = re.findall(r"<\|im_start\|>(?:system|user|assistant)\n(.*?)(?:<\|im_end\|>\n|$)", prompt, re.DOTALL)
         return [str(x) for x in said]
@@ -40,14 +50,14 @@ def turns_of(prompt: str, style: Style) -> list[str]:
 
 def asked(
     written: Prompts, kind: str, task: str = TASK, caption: str = CAPTION, keep: Sequence[str] = ("horse",)
-) -> str:
+) -> Prompt:
     if kind == "keywords":
-        return written.keywords_prompt(task, EDIT_TYPES, keep, caption)
+        return written.keywords(task, EDIT_TYPES, keep, caption)
     if kind == "alternatives":
-        return written.alternatives_prompt(task, keep, caption, "weather", "in the rain")
+        return written.alternatives(task, keep, caption, "weather", "in the rain")
     if kind == "values":
-        return written.alternatives_prompt(task, keep, caption, "weather", "in the rain", ("in the snow", "foggy"))
-    return written.rewrite_prompt(task, keep, caption, [("in the rain", "in the snow")])
+        return written.alternatives(task, keep, caption, "weather", "in the rain", ("in the snow", "foggy"))
+    return written.rewrite(task, keep, caption, [("in the rain", "in the snow")])
 
 
 MARKS = [
@@ -70,18 +80,22 @@ MARKS = [
 KINDS = ("keywords", "alternatives", "values", "rewrite")
 
 
+def around(question: str, whole: tuple[str, str]) -> str:
+    return whole[0] + question + whole[1]
+
+
 def test_llama2_is_metas_template() -> None:
     # As the reference code and the tokenizer's own template write it, but for where the answers begin.
-    assert llama2("S", [("u1", "a1"), ("u2", "a2")], "u3") == (
+    assert around("u3", llama2("S", [("u1", "a1"), ("u2", "a2")])) == (
         "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nu1 [/INST] Answer:\na1 </s>"
         "<s>[INST] u2 [/INST] Answer:\na2 </s>"
         "<s>[INST] u3 [/INST] Answer:\n"
     )
-    assert llama2("S", [], "u") == "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nu [/INST] Answer:\n"
+    assert around("u", llama2("S", [])) == "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nu [/INST] Answer:\n"
 
 
 def test_chatml_is_its_template() -> None:
-    assert chatml("S", [("u1", "a1")], "u2") == (
+    assert around("u2", chatml("S", [("u1", "a1")])) == (
         "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nu1<|im_end|>\n<|im_start|>assistant\na1<|im_end|>\n"
         "<|im_start|>user\nu2<|im_end|>\n<|im_start|>assistant\n"
     )
@@ -90,7 +104,7 @@ def test_chatml_is_its_template() -> None:
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_prompt_has_the_task_one_example_and_the_question(style: Style, kind: str) -> None:
-    system, example, answer, question, *begun = turns_of(asked(prompts(style), kind), style)
+    system, example, answer, question, *begun = turns_of(asked(prompts_of(style), kind), style)
     assert TASK in system
     assert begun in ([], [""])
     assert CAPTION in question
@@ -101,64 +115,86 @@ def test_a_prompt_has_the_task_one_example_and_the_question(style: Style, kind: 
     assert json.dumps(json.loads(answer), ensure_ascii=False, separators=(",", ":")) == answer
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("style", ["pocket", *STYLES])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_the_same_stands_first(style: Style, kind: str) -> None:
-    written = prompts(style)
+    written = prompts_of(style)
     one, other = (asked(written, kind, caption=c, keep=k) for c, k in ((CAPTION, ("horse",)), ("a cat.", ("cat",))))
-    shared = next(i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    assert one[:shared].endswith("Keep: ")
-    assert shared > len(one) / 2
+    assert one.suite == other.suite
+    assert TASK in one.suite
+    assert len(one.suite) > len(one.text) / 2
+    assert (one.source.strip(), other.source.strip()) == (
+        f"Keep: horse\nCaption: {CAPTION}",
+        "Keep: cat\nCaption: a cat.",
+    )
+    assert one.own == other.own
 
 
-def example_of(prompt: str) -> tuple[dict[str, str], str]:
+@pytest.mark.parametrize("style", ["pocket", *STYLES])
+def test_questions_about_one_caption_share_it(style: Style) -> None:
+    written = prompts_of(style)
+    for one, other in (
+        [written.alternatives(TASK, (), CAPTION, "weather", word) for word in ("in the rain", "horse")],
+        [written.rewrite(TASK, (), CAPTION, [(word, "x")]) for word in ("in the rain", "horse")],
+    ):
+        assert (one.suite, one.source) == (other.suite, other.source)
+        assert one.own != other.own
+
+
+def test_a_key_is_of_the_text_whatever_is_shared_of_it() -> None:
+    grammar = values_grammar(["a"])
+    one, other = (Request(prompt, grammar).content for prompt in (Prompt("a", "b", "c"), Prompt("", "", "abc")))
+    assert content_key(one) == content_key(other) == content_key({"prompt": "abc", "grammar": asdict(grammar)})
+
+
+def example_of(prompt: Prompt) -> tuple[dict[str, str], str]:
     _, example, answer, *_ = turns_of(prompt, "chatml")
     return dict(re.findall(r"^(\w+): (.*)$", example, re.MULTILINE)), answer
 
 
-@pytest.mark.parametrize("types", [EDIT_TYPES, LANCE_TYPES, *[(type_,) for type_ in ALL_TYPES]])
+@pytest.mark.parametrize("types", [EDIT_TYPES, LANCE_TYPES, *[(type_,) for type_ in EDIT_TYPES]])
 def test_example_keywords_are_an_answer(types: tuple[str, ...]) -> None:
-    fields, answer = example_of(prompts("chatml").keywords_prompt(TASK, types, (), CAPTION))
+    fields, answer = example_of(prompts_of("chatml").keywords(TASK, types, (), CAPTION))
     keep = () if fields["Keep"] == "nothing" else (fields["Keep"],)
     assert keywords_grammar(types, spans(fields["Caption"], 4, keep), 8).allows(answer)
-    pairs = llm.read_keywords(answer)
+    pairs = read_keywords(answer)
     assert {type_ for type_, _ in pairs} <= set(types)
     assert drop_overlapping(fields["Caption"], pairs) == pairs, "they stand in the caption's order and overlap nowhere"
 
 
-@pytest.mark.parametrize("type_", ALL_TYPES)
+@pytest.mark.parametrize("type_", EDIT_TYPES)
 def test_example_alternatives_are_an_answer_of_the_type(type_: str) -> None:
     plain, among = (
-        prompts("chatml").alternatives_prompt(TASK, (), CAPTION, type_, "horse", values) for values in ((), ("a", "b"))
+        prompts_of("chatml").alternatives(TASK, (), CAPTION, type_, "horse", values) for values in ((), ("a", "b"))
     )
     fields, answer = example_of(plain)
-    found = llm.read_alternatives(answer)
+    found = read_alternatives(answer)
     keep = () if fields["Keep"] == "nothing" else (fields["Keep"],)
     assert alternatives_grammar(fields["Words"], 4).allows(answer)
     assert allowed_alternatives(found, fields["Words"], keep) == tuple(found)
     assert fields["Words"] in fields["Caption"]
-    assert f"only the {type_} (" in plain
+    assert f"only the {type_} (" in plain.text
     chosen, picked = example_of(among)
     assert values_grammar(chosen["Values"].split(", ")).allows(picked)
 
 
 def test_the_example_caption_is_rewritten_by_the_rules() -> None:
-    fields, answer = example_of(asked(prompts("chatml"), "rewrite"))
+    fields, answer = example_of(asked(prompts_of("chatml"), "rewrite"))
     changes = [tuple(change.split(" -> ")) for change in fields["Changes"].split("; ")]
     pairs = [(old, new) for old, new in changes]
     assert edited_grammar(fields["Caption"], pairs).allows(answer)
     edits = [Edit("other", old, new) for old, new in pairs]
-    assert check_edited_caption(fields["Caption"], llm.read_caption(answer), edits, (fields["Keep"],)) is None
+    assert check_edited_caption(fields["Caption"], read_caption(answer), edits, (fields["Keep"],)) is None
 
 
 def test_typed_edits_are_asked_one_type_at_a_time() -> None:
-    written = prompts("llama2")
+    written = prompts_of("llama2")
     seen = set()
     for type_ in LANCE_TYPES:
-        prompt = written.keywords_prompt(TASK, (type_,), ("horse",), CAPTION)
+        prompt = written.keywords(TASK, (type_,), ("horse",), CAPTION)
         _, example, answer, *_ = turns_of(prompt, "llama2")
         assert re.findall(r"^- (\w+): ", example, re.MULTILINE) == [type_]
-        assert [t for t, _ in llm.read_keywords(answer)] == [type_]
+        assert [t for t, _ in read_keywords(answer)] == [type_]
         seen.add(answer)
     assert len(seen) == len(LANCE_TYPES)
 
@@ -166,16 +202,34 @@ def test_typed_edits_are_asked_one_type_at_a_time() -> None:
 @pytest.mark.parametrize("style", STYLES)
 @given(text=st.lists(st.sampled_from(MARKS)).map("".join))
 def test_no_word_of_a_user_ends_a_turn(style: Style, text: str) -> None:
-    written = prompts(style)
+    written = prompts_of(style)
     marks = re.compile(r"</?s>|\[/?INST\]|<</?SYS>>|<\|im_\w+\|>")
-    plain = marks.findall(written.rewrite_prompt("x", ("x",), "x", [("x", "x")]))
-    hostile = written.rewrite_prompt(text, (text,), text, [(text, text)])
-    assert marks.findall(hostile) == plain
-    assert marks.findall(written.alternatives_prompt(text, (text,), text, text, text, (text,))) == plain
-    assert marks.findall(written.keywords_prompt(text, (text,), (text,), text)) == plain
+    plain = marks.findall(written.rewrite("x", ("x",), "x", [("x", "x")]).text)
+    hostile = written.rewrite(text, (text,), text, [(text, text)])
+    assert marks.findall(hostile.text) == plain
+    assert marks.findall(written.alternatives(text, (text,), text, text, text, (text,)).text) == plain
+    assert marks.findall(written.keywords(text, (text,), (text,), text).text) == plain
 
 
 def test_pocket_prompts_are_those_it_was_trained_on() -> None:
-    written = prompts("pocket")
-    assert not isinstance(written, ChatPrompts)
-    assert asked(written, "keywords") == llm.keywords_prompt(TASK, EDIT_TYPES, ("horse",), CAPTION)
+    """Word for word: the model knows no others."""
+    words = PlainPrompts().keywords(TASK, ("weather", "time"), ("horse", "barn"), ' a "horse"\n in\\ rain ')
+    assert prompts_of("pocket").keywords(TASK, ("weather", "time"), ("horse", "barn"), " a 'horse' in/ rain") == words
+    assert words.text == (
+        "Which words of the caption can change while the task keeps its answer?\n"
+        "Task: count the trees\nTypes: weather, time\nKeep: trees\nCaption: tall trees in the rain at noon.\n"
+        'Keywords:\n[["weather","in the rain"],["time","at noon"]]\n\n'
+        "Task: classify the animal\nTypes: weather, time\nKeep: horse, barn\nCaption: a 'horse' in/ rain\nKeywords:\n"
+    )
+    assert PlainPrompts().alternatives(TASK, (), "a cat", "colour", "cat").text == (
+        "What else could the words of the caption be?\n"
+        "Task: count the trees\nKeep: trees\nCaption: tall trees in the rain at noon.\nValues: any\n"
+        'Words: weather: in the rain\nAlternatives:\n["in the snow","in the fog"]\n\n'
+        "Task: classify the animal\nKeep: nothing\nCaption: a cat\nValues: any\nWords: colour: cat\nAlternatives:\n"
+    )
+    assert PlainPrompts().rewrite(TASK, ("cat",), "a cat", [("a", "one"), ("b", "two")]).text == (
+        "Write the caption anew with the changes.\n"
+        "Task: count the trees\nKeep: trees\nCaption: tall trees in the rain at noon.\n"
+        'Changes: in the rain -> in the snow\nNew caption:\n"tall trees in the snow at noon."\n\n'
+        "Task: classify the animal\nKeep: cat\nCaption: a cat\nChanges: a -> one; b -> two\nNew caption:\n"
+    )

@@ -25,7 +25,7 @@ from exllama_standin import Forward, drawn, extension, scores, write_model
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language import exllamav2 as v2
 from counterfactory.engine.language import exllamav3 as v3
-from counterfactory.engine.language.chat import prompts
+from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.exllama import ExllamaLlm, ExllamaSettings
 from counterfactory.engine.language.grammar import (
     Grammar,
@@ -35,7 +35,7 @@ from counterfactory.engine.language.grammar import (
     text_grammar,
     values_grammar,
 )
-from counterfactory.engine.language.request import Request
+from counterfactory.engine.language.request import Prompt, Request
 from counterfactory.engine.language.token_filter import TokenFilter, allowed, read_vocabulary
 
 SETTINGS = ExllamaSettings(rows=4, cache="fp16", cache_tokens=16 * 256, temperature=0.0, top_p=0.85, seed=0)
@@ -45,7 +45,7 @@ CAPTION = "a red car on a foggy street at night. brick buildings stand along the
 
 def requests(count: int) -> list[Request]:
     """Questions with long shared beginnings; answers forced from end to end, hardly at all, and in between."""
-    written, made = prompts("llama2"), []
+    written, made = prompts_of("llama2"), []
     words = ("at night", "foggy", "red car", "brick", "street", "road", "buildings", "along the road")
     for i in range(count):
         word, other = words[i % len(words)], ("in the rain", "dawn", "été")[i % 3]
@@ -53,19 +53,19 @@ def requests(count: int) -> list[Request]:
         keep, caption = ("car",), f"{CAPTION} {i // 5} people."
         grammar: Grammar
         if kind == 0:
-            prompt = written.keywords_prompt(TASK, ("weather", "time"), keep, caption)
+            prompt = written.keywords(TASK, ("weather", "time"), keep, caption)
             grammar = keywords_grammar(("weather", "time"), words[: 2 + i % 4], 2)
         elif kind == 1:
-            prompt = written.alternatives_prompt(TASK, keep, caption, "weather", word, ("in the rain", "sunny"))
+            prompt = written.alternatives(TASK, keep, caption, "weather", word, ("in the rain", "sunny"))
             grammar = values_grammar(("in the rain", "sunny", "snowy"))
         elif kind == 2:
-            prompt = written.rewrite_prompt(TASK, keep, caption, [(word, other)])
+            prompt = written.rewrite(TASK, keep, caption, [(word, other)])
             grammar = edited_grammar(caption, [(word, other)])
         elif kind == 3:
-            prompt = written.rewrite_prompt(TASK, keep, caption, [(word, other)])
+            prompt = written.rewrite(TASK, keep, caption, [(word, other)])
             grammar = text_grammar(9, "été")
         else:
-            prompt = written.alternatives_prompt(TASK, keep, caption, "time", word)
+            prompt = written.alternatives(TASK, keep, caption, "time", word)
             grammar = alternatives_grammar(word, 1)
         made.append(Request(prompt, grammar))
     return made
@@ -108,7 +108,7 @@ def opened(exllamav2: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, settin
 def slow_answer(request: Request, llm: ExllamaLlm, random: Sequence[float] = ()) -> str:
     """One token after another, the likeliest of those allowed, or the drawn one."""
     vocabulary = llm.decoder.vocabulary
-    prompt = llm.decoder.encode(request.prompt)
+    prompt = llm.decoder.encode(request.prompt.text)
     answer = TokenFilter(vocabulary, request.grammar)
     while not answer.closed and len(answer.tokens) < request.max_tokens:
         forced = answer.forced()
@@ -139,7 +139,7 @@ def test_answers_are_those_of_a_slow_loop(exllamav2: Any, folder: Path, monkeypa
     said = sum(len(llm.decoder.vocabulary.tokens.tokenize_str(a)) for a in answers)
     assert sum(forward.steps) < 0.8 * said, "forced tokens take no step"
     assert llm.usage.generated_tokens == sum(forward.steps)
-    prompt_tokens = sum(len(llm.decoder.encode(request.prompt)) for request in asked)
+    prompt_tokens = sum(len(llm.decoder.encode(request.prompt.text)) for request in asked)
     assert sum(forward.read) < 0.7 * prompt_tokens, "shared beginnings are read once"
     assert llm.usage.prompt_tokens >= prompt_tokens
 
@@ -148,10 +148,12 @@ def test_a_long_forced_run_is_read_and_not_generated(
     exllamav2: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caption = "a dog. " + CAPTION
-    request = Request("<s>Write.\n", edited_grammar(caption, [("dog", "cat"), ("foggy", "rainy"), ("brick", "stone")]))
+    request = Request(
+        Prompt("", "", "<s>Write.\n"), edited_grammar(caption, [("dog", "cat"), ("foggy", "rainy"), ("brick", "stone")])
+    )
     llm, forward = opened(exllamav2, folder, monkeypatch)
     answer, steps = TokenFilter(llm.decoder.vocabulary, request.grammar), 0
-    prompt = llm.decoder.encode(request.prompt)
+    prompt = llm.decoder.encode(request.prompt.text)
     while not answer.closed:
         # Alone, two forced tokens are worth a pass; those before the first choice cost nothing.
         if (run := answer.forced()) and (len(run) > 1 or not answer.tokens):
@@ -193,7 +195,7 @@ def test_random_numbers_belong_to_places_in_the_answer(
     asked = requests(10)
     slow = []
     for request in asked:
-        seed = int(content_key("answer", request.prompt, request.grammar.pattern, 3)[:16], 16)
+        seed = int(content_key("answer", request.prompt.text, request.grammar.pattern, 3)[:16], 16)
         numbers = random.Random(seed)
         slow.append(slow_answer(request, llm, [numbers.random() for _ in range(request.max_tokens)]))
     assert llm.generate(asked) == slow
@@ -206,7 +208,7 @@ def test_a_failing_runtime_is_an_error_and_leaves_no_jobs(
     asked = requests(6)
     answers = llm.generate(asked)
     forward.fails = True
-    changed = [Request("<s>another " + request.prompt, request.grammar) for request in asked]
+    changed = [Request(Prompt("", "", "<s>another " + request.prompt.text), request.grammar) for request in asked]
     with pytest.raises(CounterfactoryError, match=r"failed on 6 requests: CUDA out of memory\. Tried to allocate"):
         llm.generate(changed)
     forward.fails = False
@@ -217,7 +219,7 @@ def test_a_failing_runtime_is_an_error_and_leaves_no_jobs(
 def test_what_does_not_fit_is_refused(exllamav2: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     llm, _ = opened(exllamav2, folder, monkeypatch)
     with pytest.raises(CounterfactoryError, match=r"does not fit 2048; lower \[rewrite\]"):
-        llm.generate([Request("<s>" + "x" * 3000, text_grammar(9))])
+        llm.generate([Request(Prompt("", "", "<s>" + "x" * 3000), text_grammar(9))])
     with pytest.raises(CounterfactoryError, match=r"up to 32 rows well, got 33"):
         v2.open_exllamav2(folder, ExllamaSettings(33, "q4", 4096, 0.0, 1.0, 0))
     with pytest.raises(CounterfactoryError, match=r"holds no model for exllamav2 \(config.json, tokenizer.json\)"):
@@ -398,7 +400,7 @@ def test_a_job_that_exllamav3_gives_up_is_an_error(exllamav3: Any, folder: Path)
     decoder.encode.return_value = [1, 5]
     decoder.iterate.return_value = failed
     with pytest.raises(CounterfactoryError, match="failed on 1 requests: no memory"):
-        ExllamaLlm(decoder, SETTINGS).generate([Request("p", values_grammar(("a", "b")))])
+        ExllamaLlm(decoder, SETTINGS).generate([Request(Prompt("", "", "p"), values_grammar(("a", "b")))])
     decoder.clear.assert_called_once_with()
 
 

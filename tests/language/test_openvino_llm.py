@@ -20,7 +20,6 @@ from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language import answers, openvino_llm, running_batch
 from counterfactory.engine.language.answers import Answers
-from counterfactory.engine.language.chat import prompts
 from counterfactory.engine.language.grammar import (
     alternatives_grammar,
     edited_grammar,
@@ -30,8 +29,8 @@ from counterfactory.engine.language.grammar import (
 )
 from counterfactory.engine.language.llama import Llama
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
-from counterfactory.engine.language.questions import alternatives_prompt, keywords_prompt, rewrite_prompt
-from counterfactory.engine.language.request import Request
+from counterfactory.engine.language.questions import PlainPrompts
+from counterfactory.engine.language.request import Prompt, Request
 from counterfactory.engine.language.running_batch import step_width
 from counterfactory.engine.language.token_filter import TokenFilter, Vocabulary, allowed
 from counterfactory.engine.tasks.words import spans
@@ -41,6 +40,7 @@ from counterfactory.export.pocket import llama
 from counterfactory.export.pocket.restore import restore_llm
 
 WEIGHTS = load_profile("pocket").models.path
+PROMPTS = PlainPrompts()
 TASK = "classify the main vehicle in the image"
 CAPTIONS = (
     "a red bus on a foggy street at night. brick buildings stand along the road. nobody is on the sidewalk.",
@@ -64,20 +64,20 @@ def questions() -> list[Request]:
     asked = []
     for (caption, words), keep in itertools.product(zip(CAPTIONS, WORDS, strict=True), (("bus",), ())):
         grammar = keywords_grammar(STREET_TYPES, spans(caption, 3, keep), 4)
-        asked.append(Request(keywords_prompt(TASK, STREET_TYPES, keep, caption), grammar))
+        asked.append(Request(PROMPTS.keywords(TASK, STREET_TYPES, keep, caption), grammar))
         for word in words:
             asked.append(
-                Request(alternatives_prompt(TASK, keep, caption, "weather", word), alternatives_grammar(word, 3))
+                Request(PROMPTS.alternatives(TASK, keep, caption, "weather", word), alternatives_grammar(word, 3))
             )
             changes = [(word, "rainy"), (next(other for other in words if other != word), "purple")]
-            asked.append(Request(rewrite_prompt(TASK, keep, caption, changes), edited_grammar(caption, changes)))
+            asked.append(Request(PROMPTS.rewrite(TASK, keep, caption, changes), edited_grammar(caption, changes)))
     return asked
 
 
 @torch.no_grad()
 def slow_answer(model: LlamaForCausalLM, tokenizer: Tokenizer, vocabulary: Vocabulary, request: Request) -> str:
     """transformers over the whole text again for every token, the grammar's mask over its logits."""
-    prompt = tokenizer.encode(request.prompt).ids
+    prompt = tokenizer.encode(request.prompt.text).ids
     answer = TokenFilter(vocabulary, request.grammar)
     while not answer.closed and len(answer.tokens) < request.max_tokens:
         if forced := answer.forced():
@@ -203,14 +203,14 @@ def test_rows_come_and_go(llm: OpenVinoLlm, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_what_the_grammar_forces_is_not_asked_for(llm: OpenVinoLlm) -> None:
     before = llm.usage
-    request = Request(rewrite_prompt(TASK, (), CAPTIONS[0], [("foggy", "clear")]), values_grammar([CAPTIONS[0]]))
+    request = Request(PROMPTS.rewrite(TASK, (), CAPTIONS[0], [("foggy", "clear")]), values_grammar([CAPTIONS[0]]))
     assert llm.generate([request]) == [f'["{CAPTIONS[0]}"]']
     assert (llm.usage - before).generated_tokens == 0
     assert (llm.usage - before).prompt_tokens > 50
 
 
 def test_an_answer_ends_where_its_room_does(llm: OpenVinoLlm) -> None:
-    request = Request("Say what you see.\n", text_grammar(200))
+    request = Request(Prompt("", "", "Say what you see.\n"), text_grammar(200))
     whole = llm.generate([request])[0]
     assert len(whole) > 20
 
@@ -238,7 +238,7 @@ def test_folders_that_hold_no_model_are_refused(tmp_path: Path) -> None:
 
 def test_prompts_beyond_the_context_are_refused(llm: OpenVinoLlm) -> None:
     with pytest.raises(CounterfactoryError, match=r"does not fit the language model's 1024; lower \[rewrite\]"):
-        llm.generate([Request("a red car " * 600, text_grammar(5))])
+        llm.generate([Request(Prompt("", "", "a red car " * 600), text_grammar(5))])
 
 
 def test_llamas_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
@@ -278,29 +278,6 @@ def test_the_likeliest_allowed_token_is_taken(seed: int, begun: Sequence[str]) -
     assert both == [int(np.argmax(masked)), int(np.argmax(lowest))]
 
 
-@pytest.mark.parametrize("style", ["pocket", "chatml", "llama2"])
-def test_what_prompts_share_is_found_in_them(style: str) -> None:
-    written = prompts(style)  # type: ignore[arg-type]
-    for ask in (
-        lambda keep, caption, word: written.keywords_prompt(TASK, STREET_TYPES, keep, caption),
-        lambda keep, caption, word: written.alternatives_prompt(TASK, keep, caption, "colour", word),
-        lambda keep, caption, word: written.rewrite_prompt(TASK, keep, caption, [(word, "blue")]),
-    ):
-        one, same, other = (
-            Request(ask(*told), text_grammar(9))
-            for told in ((("bus",), "a bus", "a"), (("bus",), "a bus", "bus"), ((), "an ox", "ox"))
-        )
-        assert one.shared[0] == other.shared[0]
-        assert one.shared == same.shared
-        for request in (one, same, other):
-            suite, source = request.shared
-            assert request.prompt.startswith(source)
-            assert source.startswith(suite)
-            assert TASK in suite
-        assert "a bus" not in one.shared[0]
-    assert Request("a question of another form", text_grammar(9)).shared == ("", "")
-
-
 def test_a_users_llama_is_exported_and_answers_as_transformers_would(
     grouped: tuple[LlamaForCausalLM, Llama], tmp_path: Path
 ) -> None:
@@ -313,8 +290,8 @@ def test_a_users_llama_is_exported_and_answers_as_transformers_would(
     own = OpenVinoLlm(tmp_path / "llm", precision="f32", threads=0)
     vocabulary = Llama(tmp_path / "llm", precision="f32", threads=1).vocabulary
     for request in (
-        Request("a car", text_grammar(8)),
-        Request("\nKeep: a\nCaption: red\nSay", values_grammar(["a", "b"])),
+        Request(Prompt("", "", "a car"), text_grammar(8)),
+        Request(Prompt("Keep: ", "a\nCaption: red\n", "Say"), values_grammar(["a", "b"])),
     ):
         assert own.generate([request]) == [slow_answer(model, tokenizer, vocabulary, request)]
 

@@ -13,10 +13,10 @@ from conftest import Street
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.edit import STREET_TYPES
-from counterfactory.engine.language import questions as llm
-from counterfactory.engine.language.chat import chatml, prompts
+from counterfactory.engine.language.chat import chatml, prompts_of
 from counterfactory.engine.language.grammar import alternatives_grammar, edited_grammar, keywords_grammar, text_grammar
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
+from counterfactory.engine.language.questions import read_alternatives, read_caption, read_keywords
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.language.tokenizer import load_tokenizer
 from counterfactory.engine.pocket.captions import describe
@@ -71,32 +71,30 @@ def ask(model: OpenVinoLlm, asked: list[Request], read: Callable[[str], object])
 
 def questions(model: OpenVinoLlm, captions: list[str], types: tuple[str, ...]) -> int:
     """All three questions about each caption, every answer valid; the number of answers."""
-    written, keep = prompts("chatml"), ("horse", "car", "bus", "truck")
+    written, keep = prompts_of("chatml"), ("horse", "car", "bus", "truck")
     first = [
-        Request(
-            written.keywords_prompt(TASK, types, keep, caption), keywords_grammar(types, spans(caption, 2, keep), 3)
-        )
+        Request(written.keywords(TASK, types, keep, caption), keywords_grammar(types, spans(caption, 2, keep), 3))
         for caption in captions
     ]
     pairs = [
         (caption, *pair)
-        for caption, answer in zip(captions, ask(model, first, llm.read_keywords), strict=True)
-        for pair in drop_overlapping(caption, llm.read_keywords(answer))[:2]
+        for caption, answer in zip(captions, ask(model, first, read_keywords), strict=True)
+        for pair in drop_overlapping(caption, read_keywords(answer))[:2]
     ]
     assert len(pairs) >= len(captions) / 2
     second = [
-        Request(written.alternatives_prompt(TASK, keep, caption, type_, word), alternatives_grammar(word, 3))
+        Request(written.alternatives(TASK, keep, caption, type_, word), alternatives_grammar(word, 3))
         for caption, type_, word in pairs
     ]
-    answers = ask(model, second, llm.read_alternatives)
+    answers = ask(model, second, read_alternatives)
     third = []
     for (caption, _, word), answer in zip(pairs, answers, strict=True):
         # So small a model often finds none that the engine would take.
-        other = next(iter(allowed_alternatives(llm.read_alternatives(answer), word, keep)), "golden")
-        prompt = written.rewrite_prompt(TASK, keep, caption, [(word, other)])
+        other = next(iter(allowed_alternatives(read_alternatives(answer), word, keep)), "golden")
+        prompt = written.rewrite(TASK, keep, caption, [(word, other)])
         third.append(Request(prompt, edited_grammar(caption, [(word, other)])))
         third.append(Request(prompt, text_grammar(60, caption)))
-    ask(model, third, llm.read_caption)
+    ask(model, third, read_caption)
     return len(first) + len(second) + len(third)
 
 
@@ -115,7 +113,7 @@ def test_typed_edits_are_valid(model: OpenVinoLlm) -> None:
 
 def test_company_changes_no_answer(model: OpenVinoLlm) -> None:
     asked = [
-        Request(prompts("chatml").rewrite_prompt(TASK, (), caption, [("a", "one")]), text_grammar(12))
+        Request(prompts_of("chatml").rewrite(TASK, (), caption, [("a", "one")]), text_grammar(12))
         for caption in PHOTOGRAPHS
     ]
     assert model.generate(asked) == [model.generate([request])[0] for request in asked]
@@ -131,7 +129,7 @@ def test_chatml_is_the_models_own_template_and_its_marks_are_tokens(folder: Path
     template = gguf.GGUFReader(file).get_field("tokenizer.chat_template").contents()
     said = [("system", "S"), ("user", "u1"), ("assistant", "a1"), ("user", "u2")]
     conversation = [{"role": role, "content": text} for role, text in said]
-    ours = chatml("S", [("u1", "a1")], "u2")
+    ours = "u2".join(chatml("S", [("u1", "a1")]))
     assert jinja2.Template(template).render(messages=conversation, add_generation_prompt=True) == ours
     tokenizer = load_tokenizer(folder / "tokenizer.json")
     ids = tokenizer.encode(ours, add_special_tokens=False).ids

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from counterfactory.engine.edit import STREET_TYPES, Edit
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.questions import (
     AnswerError,
+    PlainPrompts,
     clean_text,
     read_alternatives,
     read_caption,
@@ -24,7 +26,8 @@ from counterfactory.engine.language.questions import (
 )
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite import RewriteSettings, SourceVariants, rewrite
+from counterfactory.engine.stages import rewrite as stage
+from counterfactory.engine.stages.rewrite import RewriteSettings, SourceVariants
 from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task, broken_word, builtin_task
@@ -41,6 +44,7 @@ SETTINGS = RewriteSettings(
 )
 CAPTION = "a red bus and a blue car on a foggy street at night. brick buildings stand along the road."
 TASK = builtin_task("classification")
+rewrite = partial(stage.rewrite, prompts=PlainPrompts())
 WEIGHTS = Path(__file__).parents[2] / "engine" / "pocket" / "weights" / "llm"
 
 _OTHERS = {
@@ -71,7 +75,7 @@ class Writer:
     def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
         assert len(set(requests)) == len(requests)
         self.asked += [(question, request) for request in requests]
-        answers = [json.dumps(self._answer(r.prompt), separators=(",", ":")) for r in requests]
+        answers = [json.dumps(self._answer(r.prompt.text), separators=(",", ":")) for r in requests]
         for answer, request in zip(answers, requests, strict=True):
             assert request.grammar.allows(answer), (answer, request)
             assert len(answer.encode()) < request.max_tokens
@@ -168,7 +172,7 @@ def test_the_same_question_is_asked_once() -> None:
     counts = Counter(question for question, _ in writer.asked)
     assert counts["keywords"] == 1
     assert counts["alternatives"] == 5
-    assert all(TASK.sentence in request.prompt for _, request in writer.asked)
+    assert all(TASK.sentence in request.prompt.text for _, request in writer.asked)
 
 
 def test_when_there_are_too_few_sets_all_are_made_and_it_is_said() -> None:
@@ -310,7 +314,7 @@ def test_the_profile_s_types_are_those_that_are_asked_about() -> None:
     asked: list[str] = []
 
     def ask(_: str, requests: Sequence[Request]) -> list[str]:
-        asked.extend(request.prompt for request in requests)
+        asked.extend(request.prompt.text for request in requests)
         return ['[["none","none"]]'] * len(requests)
 
     only = RewriteSettings(("adjective", "domain"), 2, 2, 2, 120, verbatim=False)
