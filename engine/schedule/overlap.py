@@ -88,7 +88,7 @@ class Behind(Generic[T]):
                 writer.put(batch)
 
     At most `depth` items wait or are being written. After `write` has raised, nothing more is written, and every
-    `put` and `drain` raises that error, as does the end of the block. The end of the block, also through an error such
+    `put` raises that error, as does the end of the block. The end of the block, also through an error such
     as Ctrl-C, first writes all items put so far, since they are finished work. The block's own error is the one
     raised then, with a note about the writer's. A second Ctrl-C drops the waiting items and ends after the current one.
     """
@@ -126,12 +126,6 @@ class Behind(Generic[T]):
             self._raise_failure()
             self._waiting.append(item)
             self._changed.notify_all()
-
-    def drain(self) -> None:
-        """Wait until all items are written. Raises what `write` raised."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._failure is not None or self._unwritten() == 0)
-            self._raise_failure()
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,7 +54,7 @@ def run(desk: Desk, sources: Sequence[Source], pictures: Pictures, settings: Cap
     """The captions of sources, without those whose picture cannot be read."""
     named = keys(desk, sources)
 
-    def make(todo: list[Source]) -> Iterator[dict[Source, str]]:
+    def make(todo: list[Source]) -> Generator[dict[Source, str], None, None]:
         images = pictures.of(todo)
         readable = [source for source in todo if source.key in images]
         for some in in_chunks(readable, settings.batch):

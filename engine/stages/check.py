@@ -8,7 +8,7 @@ caption, and directional similarity, the cosine between the change of the images
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,7 +63,7 @@ def run(
         for variant, row in painted.items()
     }
 
-    def make(todo: list[Variant]) -> Iterator[dict[Variant, Scores]]:
+    def make(todo: list[Variant]) -> Generator[dict[Variant, Scores], None, None]:
         images = pictures.of(variant.source for variant in todo)
         shown = [variant for variant in todo if variant.source.key in images]
         yield from _scored(desk, shown, images, lambda variant: desk.suite.load_image(painted[variant]))

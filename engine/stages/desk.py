@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +18,7 @@ T = TypeVar("T", bound=Hashable)
 # Results by key, of some keys: what is on record.
 Find = Callable[[Sequence[str]], Mapping[str, Any]]
 # Makes the results of items, some at a time.
-Make = Callable[[list[T]], Iterator[Mapping[T, Any]]]
+Make = Callable[[list[T]], Generator[Mapping[T, Any], None, None]]
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,11 @@ class Desk:
             self.meter.advance(stage, len(keys) - len(todo), total)
         if todo:
             self.models.enter(stage)
-            for made in make(todo):
-                rows = {keys[item]: result for item, result in made.items()}
-                keep(rows)
-                known |= rows
-                if total:
-                    self.meter.advance(stage, len(made), total, made=len(made))
+            with closing(make(todo)) as batches:  # an interrupt ends what writes behind it before the suite is closed
+                for made in batches:
+                    rows = {keys[item]: result for item, result in made.items()}
+                    keep(rows)
+                    known |= rows
+                    if total:
+                        self.meter.advance(stage, len(made), total, made=len(made))
         return {item: known[key] for item, key in keys.items() if key in known}

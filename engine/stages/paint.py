@@ -9,7 +9,7 @@ and a step without it asks for one. Rows of many variants share a batch; nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
@@ -111,7 +111,7 @@ def run(
     """
     keys = _keys(desk, variants)
 
-    def make(todo: list[Variant]) -> Iterator[dict[Variant, PaintedRow]]:
+    def make(todo: list[Variant]) -> Generator[dict[Variant, PaintedRow], None, None]:
         # Pictures of one size share plans and batches.
         drawn = sorted((v for v in todo if v.source in edges), key=lambda v: edges[v.source].shape)
         pictures = ((drawn[i], pixels) for i, pixels in _pictures(desk, drawn, edges, settings))

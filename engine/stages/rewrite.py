@@ -11,7 +11,7 @@ of them twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..edit import EDIT_TYPES, Edit
@@ -118,7 +118,7 @@ def run(
     )
 
 
-def _answers(desk: Desk, requests: Sequence[Request]) -> Iterator[dict[Request, str]]:
+def _answers(desk: Desk, requests: Sequence[Request]) -> Generator[dict[Request, str], None, None]:
     llm = desk.models.llm()
     before, began = llm.usage, time.perf_counter()
     texts = llm.generate(requests)
