@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from counterfactory.engine.meter.meter import Meter, Progress
-from counterfactory.engine.recipes import Recipes
 from counterfactory.engine.schedule.overlap import behind
 from counterfactory.engine.stages.desk import Desk
 
@@ -36,7 +35,7 @@ class Bench:
         self.made: list[list[str]] = []
         models: Any = SimpleNamespace(enter=self.entered.append)
         suite: Any = self.records
-        recipes: Any = Recipes("", "", "", "", "", 1, {})
+        recipes: Any = SimpleNamespace()
         self.desk = Desk(suite, models, Meter(self.progress.append), recipes, sources=9, variants=9)
 
     def make(self, todo: list[str]) -> Generator[dict[str, str], None, None]:
