@@ -16,7 +16,7 @@ from ..config.profile import load_profile
 from ..config.recorded import recorded_check, recorded_profile
 from ..errors import CounterfactoryError
 from ..judging.evaluate import evaluate_labels
-from ..judging.predictions import load_predictions, match
+from ..judging.predictions import load_predictions, match_predictions
 from ..judging.recheck import recheck
 from ..meter.meter import Progress
 from ..pocket.scope import PHOTOGRAPHS, may_be_rendered
@@ -168,7 +168,7 @@ def check(args: Namespace, terminal: Terminal) -> int:
 def evaluate(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory evaluate`."""
     rows = read_metadata(args.suite)
-    evaluation = evaluate_labels(rows, *match(load_predictions(args.predictions), rows))
+    evaluation = evaluate_labels(rows, *match_predictions(load_predictions(args.predictions), rows))
     terminal.show(evaluation_table(evaluation))
     if evaluation.excluded:
         terminal.say(f"{evaluation.excluded} rejected variants are not counted")
@@ -186,7 +186,7 @@ def report(args: Namespace, terminal: Terminal) -> int:
     answers: dict[str, Answer] = {}
     tables: tuple[Table, ...] = ()
     if args.predictions is not None:
-        predicted = match(load_predictions(args.predictions), rows)
+        predicted = match_predictions(load_predictions(args.predictions), rows)
         answers, tables = mark_answers(rows, *predicted), (evaluation_table(evaluate_labels(rows, *predicted)),)
     originals, problems = None, list[Problem]()
     if args.sources is not None:

@@ -14,6 +14,8 @@ from ..errors import CounterfactoryError
 from ..files.fill import fill
 from ..files.reading import read_text
 from ..stages.check import CheckSettings
+from ..suite.paths import Folder
+from ..suite.suite import RUN_FILE
 from .profile import Profile
 
 _ADVICE = "name the profile that the suite was made with by --profile"
@@ -36,9 +38,10 @@ def recorded_check(suite: Path) -> CheckSettings:
 
 
 def _recorded_profile(suite: Path) -> Mapping[str, Any]:
-    path = suite / "run.json"
+    path = suite / RUN_FILE
+    Folder(suite).refuse_outward_links([RUN_FILE])
     if not path.is_file():
-        raise CounterfactoryError(f"{suite} has no run.json, which says how it was made; {_ADVICE}")
+        raise CounterfactoryError(f"{suite} has no {RUN_FILE}, which says how it was made; {_ADVICE}")
     try:
         profile = json.loads(read_text(path))["profile"]
     except (ValueError, RecursionError, TypeError, KeyError) as error:
@@ -47,7 +50,7 @@ def _recorded_profile(suite: Path) -> Mapping[str, Any]:
 
 
 def _fill_recorded(cls: type[T], table: object, suite: Path) -> T:
-    where = str(suite / "run.json")
+    where = str(suite / RUN_FILE)
     if not isinstance(table, Mapping):
         raise CounterfactoryError(f"{where} does not say how the suite was made; {_ADVICE}")
     try:

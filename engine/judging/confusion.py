@@ -28,13 +28,13 @@ def confusion_matrix(truth: NDArray[Any], predicted: NDArray[Any], classes: int)
             f"the truth is of shape {truth.shape} and the prediction of {predicted.shape}; they must be the same"
         )
     counted = (truth >= 0) & (truth < classes)
-    true, said = truth[counted].astype(np.int64), predicted[counted].astype(np.int64)
-    if said.size and (said.min() < 0 or said.max() >= classes):
+    true, called = truth[counted].astype(np.int64), predicted[counted].astype(np.int64)
+    if called.size and (called.min() < 0 or called.max() >= classes):
         raise CounterfactoryError(
-            f"the model answered class {int(said.max() if said.max() >= classes else said.min())}; "
+            f"the model answered class {int(called.max() if called.max() >= classes else called.min())}; "
             f"there are {classes} classes, 0 to {classes - 1}"
         )
-    return np.bincount(true * classes + said, minlength=classes * classes).reshape(classes, classes)
+    return np.bincount(true * classes + called, minlength=classes * classes).reshape(classes, classes)
 
 
 def row_normalised(counts: Counts) -> NDArray[np.float64]:

@@ -81,40 +81,38 @@ def evaluate_labels(
     rows: Sequence[VariantRow],
     predictions: Sequence[str],
     originals: Mapping[str, tuple[str, str]],
-    *,
-    include_rejected: bool = False,
 ) -> Evaluation:
     """Judge a classifier.
 
-    `rows` are those of the suite's table, `predictions[i]` the label that
-    the model gave to row i's picture, `originals` maps a source's name to (true label, predicted label). Classes are
-    all labels that occur on either side, sorted. Rejected variants are left out unless `include_rejected`.
-    Raises CounterfactoryError when the lengths differ or a row that counts has no label.
+    `rows` are those of the suite's table, `predictions[i]` the label that the model gave to row i's picture,
+    `originals` maps a source's name to (true label, predicted label). Classes are all labels that occur on either
+    side, sorted. Rejected variants are left out. Raises CounterfactoryError when the lengths differ
+    or an accepted row has no label.
     """
-    kept = _kept(rows, predictions, include_rejected)
-    for row in (rows[i] for i in kept):
+    accepted = _accepted(rows, predictions)
+    for row in (rows[i] for i in accepted):
         if row.label is None:
             raise CounterfactoryError(
                 f"accuracy needs a label for every variant, but source {row.source!r} has none; "
                 "give labels to the sources (class folders or --labels) or judge with masks"
             )
-    truths, answers = [str(rows[i].label) for i in kept], [predictions[i] for i in kept]
+    truths, answers = [str(rows[i].label) for i in accepted], [predictions[i] for i in accepted]
     names = {*truths, *answers, *(label for pair in originals.values() for label in pair)}
     classes = tuple(sorted(names))
     number = {name: i for i, name in enumerate(classes)}
 
     def tally(pairs: Sequence[tuple[str, str]]) -> Counts:
-        true, said = ([number[pair[side]] for pair in pairs] for side in (0, 1))
-        return confusion_matrix(np.array(true, np.int64), np.array(said, np.int64), len(classes))
+        truth, predicted = ([number[pair[side]] for pair in pairs] for side in (0, 1))
+        return confusion_matrix(np.array(truth, np.int64), np.array(predicted, np.int64), len(classes))
 
     pairs = list(zip(truths, answers, strict=True))
     right: dict[str, list[bool]] = {}
-    for i, (true, said) in zip(kept, pairs, strict=True):
-        right.setdefault(rows[i].source, []).append(true == said)
+    for i, (truth, predicted) in zip(accepted, pairs, strict=True):
+        right.setdefault(rows[i].source, []).append(truth == predicted)
 
     def side(pairs: Sequence[tuple[str, str]]) -> Side:
         counts = tally(pairs)
-        return Side(Score(len(pairs), accuracy(counts)), _named(classes, recall(counts)), _shares(counts))
+        return Side(Score(len(pairs), accuracy(counts)), _by_class(classes, recall(counts)), _confusion_shares(counts))
 
     def score(members: list[int]) -> Score:
         return Score(len(members), accuracy(tally([pairs[m] for m in members])))
@@ -124,12 +122,12 @@ def evaluate_labels(
         classes=classes,
         originals=side(list(originals.values())),
         variants=side(pairs),
-        by_edit_type=_grouped(rows, kept, _edit_types, score),
-        by_edit_value=_grouped(rows, kept, _edit_values, score),
+        by_edit_type=_score_groups(rows, accepted, _edit_types, score),
+        by_edit_value=_score_groups(rows, accepted, _edit_values, score),
         sources=len(right),
-        all_fail=_share([not any(answers) for answers in right.values()]),
-        none_fail=_share([all(answers) for answers in right.values()]),
-        excluded=len(rows) - len(kept),
+        all_fail=_fraction([not any(answers) for answers in right.values()]),
+        none_fail=_fraction([all(answers) for answers in right.values()]),
+        excluded=len(rows) - len(accepted),
     )
 
 
@@ -138,8 +136,6 @@ def evaluate_masks(
     confusions: Sequence[Counts],
     originals: Mapping[str, Counts],
     classes: Sequence[str],
-    *,
-    include_rejected: bool = False,
 ) -> Evaluation:
     """Judge a segmenter.
 
@@ -153,15 +149,15 @@ def evaluate_masks(
             raise CounterfactoryError(
                 f"{size} classes need confusion matrices of {size} x {size}, got {' x '.join(map(str, counts.shape))}"
             )
-    kept = _kept(rows, confusions, include_rejected)
-    used = [confusions[i] for i in kept]
+    accepted = _accepted(rows, confusions)
+    used = [confusions[i] for i in accepted]
 
     def total(matrices: Sequence[Counts]) -> Counts:
         return np.sum(matrices, axis=0, dtype=np.int64) if matrices else np.zeros((size, size), np.int64)
 
     def side(matrices: Sequence[Counts]) -> Side:
         counts = total(matrices)
-        return Side(Score(len(matrices), mean_iou(counts)), _named(classes, iou(counts)), _shares(counts))
+        return Side(Score(len(matrices), mean_iou(counts)), _by_class(classes, iou(counts)), _confusion_shares(counts))
 
     def score(members: list[int]) -> Score:
         return Score(len(members), mean_iou(total([used[m] for m in members])))
@@ -171,19 +167,20 @@ def evaluate_masks(
         classes=tuple(classes),
         originals=side(list(originals.values())),
         variants=side(used),
-        by_edit_type=_grouped(rows, kept, _edit_types, score),
-        by_edit_value=_grouped(rows, kept, _edit_values, score),
-        sources=len({rows[i].source for i in kept}),
+        by_edit_type=_score_groups(rows, accepted, _edit_types, score),
+        by_edit_value=_score_groups(rows, accepted, _edit_values, score),
+        sources=len({rows[i].source for i in accepted}),
         all_fail=None,
         none_fail=None,
-        excluded=len(rows) - len(kept),
+        excluded=len(rows) - len(accepted),
     )
 
 
-def _kept(rows: Sequence[VariantRow], answers: Sequence[object], include_rejected: bool) -> list[int]:
+def _accepted(rows: Sequence[VariantRow], answers: Sequence[object]) -> list[int]:
+    """Indices of the accepted rows, each of which has its answer."""
     if len(rows) != len(answers):
         raise CounterfactoryError(f"{len(rows)} variants need as many answers of the model, got {len(answers)}")
-    return [i for i, row in enumerate(rows) if include_rejected or row.accepted]
+    return [i for i, row in enumerate(rows) if row.accepted]
 
 
 def _edit_types(row: VariantRow) -> set[str]:
@@ -194,34 +191,34 @@ def _edit_values(row: VariantRow) -> set[str]:
     return {f"{edit.type}: {edit.alternative}" for edit in row.edits}
 
 
-def _grouped(
+def _score_groups(
     rows: Sequence[VariantRow],
-    kept: list[int],
+    accepted: list[int],
     keys: Callable[[VariantRow], set[str]],
     score: Callable[[list[int]], Score],
 ) -> dict[str, Score]:
-    """Score of each group, in the groups' order; members are positions in `kept`."""
+    """Score of each group, in the groups' order; members are positions in `accepted`."""
     groups: dict[str, list[int]] = {}
-    for member, i in enumerate(kept):
+    for member, i in enumerate(accepted):
         for key in keys(rows[i]):
             groups.setdefault(key, []).append(member)
     return {key: score(groups[key]) for key in sorted(groups)}
 
 
-def _share(answers: Sequence[bool]) -> float | None:
+def _fraction(answers: Sequence[bool]) -> float | None:
     return sum(answers) / len(answers) if answers else None
 
 
-def _number(value: float) -> float | None:
+def _none_for_nan(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _named(classes: Sequence[str], values: NDArray[np.float64]) -> dict[str, float | None]:
-    return {name: _number(value) for name, value in zip(classes, values.tolist(), strict=True)}
+def _by_class(classes: Sequence[str], values: NDArray[np.float64]) -> dict[str, float | None]:
+    return {name: _none_for_nan(value) for name, value in zip(classes, values.tolist(), strict=True)}
 
 
-def _shares(counts: Counts) -> tuple[tuple[float | None, ...], ...]:
-    return tuple(tuple(_number(value) for value in row) for row in row_normalised(counts).tolist())
+def _confusion_shares(counts: Counts) -> tuple[tuple[float | None, ...], ...]:
+    return tuple(tuple(_none_for_nan(value) for value in row) for row in row_normalised(counts).tolist())
 
 
 def _side_json(side: Side) -> dict[str, Any]:

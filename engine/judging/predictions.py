@@ -32,16 +32,18 @@ def load_predictions(path: Path) -> dict[str, str]:
     return answers
 
 
-def match(answers: Mapping[str, str], rows: Sequence[VariantRow]) -> tuple[list[str], dict[str, tuple[str, str]]]:
+def match_predictions(
+    answers: Mapping[str, str], rows: Sequence[VariantRow]
+) -> tuple[list[str], dict[str, tuple[str, str]]]:
     """The answer for each of the suite's rows, and (label, answer) of each original that the table answers.
 
     Raises CounterfactoryError if a variant that counts has no answer; a rejected one need not have one.
     """
     given = [answers.get(row.file_name) for row in rows]
-    open_rows = [row for row, answer in zip(rows, given, strict=True) if answer is None and row.accepted]
-    if open_rows:
+    unanswered = [row for row, answer in zip(rows, given, strict=True) if answer is None and row.accepted]
+    if unanswered:
         raise CounterfactoryError(
-            f"{len(open_rows)} of {len(rows)} variants have no prediction, the first is {open_rows[0].file_name}; "
+            f"{len(unanswered)} of {len(rows)} variants have no prediction, the first is {unanswered[0].file_name}; "
             "name variants as in metadata.parquet's file_name"
         )
     labels = {row.source: row.label for row in rows if row.label is not None}

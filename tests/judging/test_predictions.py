@@ -8,7 +8,7 @@ import pytest
 from variant_rows import variant_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.judging.predictions import load_predictions, match
+from counterfactory.engine.judging.predictions import load_predictions, match_predictions
 
 ROWS = [
     variant_row(file_name="images/bus/1/a.png", source="bus/1"),
@@ -58,9 +58,9 @@ def test_tables_that_are_refused(name: str | None, data: bytes, told: str, tmp_p
 @pytest.mark.parametrize("original", ["bus/1", "bus/1.png", "bus/1.jpeg"])
 def test_originals_are_named_with_or_without_suffix(original: str) -> None:
     answers = {original: "car", "images/bus/1/a.png": "bus", "unknown": "x"}
-    assert match(answers, ROWS) == (["bus", ""], {"bus/1": ("bus", "car")})
+    assert match_predictions(answers, ROWS) == (["bus", ""], {"bus/1": ("bus", "car")})
 
 
 def test_a_variant_without_answer_is_refused() -> None:
     with pytest.raises(CounterfactoryError, match=r"1 of 2 variants have no prediction, .* images/bus/1/a\.png"):
-        match({"images/bus/1/b.png": "bus"}, ROWS)
+        match_predictions({"images/bus/1/b.png": "bus"}, ROWS)

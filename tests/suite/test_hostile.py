@@ -109,7 +109,9 @@ def test_a_table_s_names_stay_inside(suite_path: Path, victim: Path, column: str
     assert everything(victim) == before
 
 
-@pytest.mark.parametrize("command", [["check"], ["report"], ["evaluate", "--predictions", "p.csv"]])
+@pytest.mark.parametrize(
+    "command", [["check", "--profile", "pocket"], ["report"], ["evaluate", "--predictions", "p.csv"]]
+)
 def test_no_command_takes_a_hostile_table(
     suite_path: Path, victim: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
