@@ -97,7 +97,7 @@ def test_nothing_imports_the_training_libraries(package: str) -> None:
 
 
 def test_the_engine_loads_no_torch() -> None:
-    """Also not through a library, whatever is installed beside it."""
+    """Also not through a library, whatever is installed beside it; nor what only ONNX Runtime's sessions need."""
     names = [
         ".".join(("counterfactory", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
         for path in modules("engine")
@@ -106,7 +106,8 @@ def test_the_engine_loads_no_torch() -> None:
     code = (
         "import importlib, sys\n"
         f"for name in {names}: importlib.import_module(name)\n"
-        "print(sorted({m.split('.')[0] for m in sys.modules} & {'torch', 'diffusers', 'transformers'}))"
+        "heavy = {'torch', 'diffusers', 'transformers', 'onnx', 'onnxruntime'}\n"
+        "print(sorted({m.split('.')[0] for m in sys.modules} & heavy))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -30,12 +30,16 @@ from ..runtime.opening import PlanState, engines_of
 PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "openvino": ("openvino", "llguidance"),
-        "onnxruntime": ("onnxruntime-gpu", "nvidia-ml-py"),
+        "onnxruntime": ("onnxruntime-gpu", "onnx", "nvidia-ml-py"),
+        "onnxruntime on a CPU": ("onnxruntime", "onnx"),
         "tensorrt": ("tensorrt-rtx-cu12", "cuda-bindings", "nvidia-ml-py"),
         "exllamav2": ("exllamav2", "flash-attn", "torch", "llguidance"),
         "exllamav3": ("exllamav3", "torch", "llguidance"),
     }
 )
+
+
+_ON_CPU = "counterfactory[onnxruntime-cpu]"
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,8 @@ def examine(
 
 
 def _needed(profile: Profile) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(PACKAGES[profile.runtime.backend] + PACKAGES[profile.llm.backend]))
+    runtime = "onnxruntime on a CPU" if profile.runtime.provider == "cpu" else profile.runtime.backend
+    return tuple(dict.fromkeys(PACKAGES[runtime] + PACKAGES[profile.llm.backend]))
 
 
 def _version(name: str) -> str | None:
@@ -127,7 +132,9 @@ def _runtime(profile: Profile) -> Runtime:
     if asked.provider is None:
         return Runtime(f"{asked.backend}, {asked.precision}")
     provider = PROVIDERS[asked.provider]
-    uses = f"{asked.backend}, {asked.precision}, {provider}: {NEEDS[asked.provider]}"
+    uses = f"{asked.backend}, {asked.precision}, {provider}"
+    if asked.on_gpu:
+        uses += f": {NEEDS[asked.provider]}"
     if asked.provider == "tensorrt":
         uses += f"; engines are kept in {engines_of(profile.models.path)}"
     try:
@@ -172,18 +179,19 @@ def _next(
     plans: tuple[Plan, ...],
 ) -> str:
     """The first command that has to be said, or that can be."""
-    on_gpu = profile.runtime.backend != "openvino"
+    on_gpu, onnxruntime = profile.runtime.on_gpu, profile.runtime.backend == "onnxruntime"
     if on_gpu and not gpus:
         return "nvidia-smi  # no NVIDIA driver answers: this profile needs a GPU; --profile pocket runs here"
     if not all(packages.values()):
-        extras = "cuda,onnxruntime" if profile.runtime.backend == "onnxruntime" else "cuda"
-        return f"pip install 'counterfactory[{extras}]'" if on_gpu else "pip install counterfactory"
+        if not on_gpu:
+            return f"pip install '{_ON_CPU}'" if onnxruntime else "pip install counterfactory"
+        return f"pip install 'counterfactory[{'cuda,onnxruntime' if onnxruntime else 'cuda'}]'"
     if runtime.fault:
         return "pip uninstall onnxruntime && pip install --force-reinstall --no-deps onnxruntime-gpu"
     bad = [plan for plan in plans if plan.state != "found"]
     if any(plan.name == "llm" for plan in bad) and len(bad) == 1:
         return f"python -m counterfactory.export llm --profile {profile.name}"
-    if bad and on_gpu:
+    if bad and (on_gpu or onnxruntime):
         return shlex.join(["python", "-m", "counterfactory.export", "a10g", "--out", str(profile.models.path)])
     if bad:
         return "pip install --force-reinstall counterfactory"

@@ -69,9 +69,9 @@ class Profile:
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("name is empty")
-        if (self.device is None) != (self.runtime.backend == "openvino"):
+        if (self.device is not None) != self.runtime.on_gpu:
             wanted = "has no" if self.device else "needs a"
-            raise ValueError(f'backend = "{self.runtime.backend}" {wanted} table [device]')
+            raise ValueError(f'[runtime] "{self.runtime.provider or self.runtime.backend}" {wanted} table [device]')
         if self.paint.streams > 1 and self.runtime.backend != "openvino":
             raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
         if self.shard_sources < 1:

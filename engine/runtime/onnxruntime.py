@@ -1,4 +1,4 @@
-"""ONNX graphs through ONNX Runtime: on a GPU with its CUDA or TensorRT provider, on a CPU for tests.
+"""ONNX graphs through ONNX Runtime: on a GPU with its CUDA or TensorRT provider, on any CPU in f32.
 
 An ONNX file, a batch and a provider give a session with the contract of session.py. Inputs and outputs are always
 bound. Where all shapes are fixed they are bound once, and on a GPU the graph is recorded as a CUDA graph. ONNX Runtime
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CounterfactoryError
-from .onnx_header import read_ports
+from .onnx_header import Ports, read_ports
 from .onnx_providers import (
     NEEDS,
     PROVIDERS,
@@ -143,18 +143,19 @@ def open_session(
     CounterfactoryError when the file is missing or no model, the shapes do not suit the network, or the provider is
     missing, does not start, or leaves work to the CPU.
     """
-    axes = _fixed_axes(path, batch, sizes or {})
+    ports = read_ports(path)
+    axes = _fixed_axes(path, ports, batch, sizes or {})
     library = load_library(provider)
     options = library.SessionOptions()
     options.log_severity_level = 4  # what goes wrong is raised
     options.intra_op_num_threads = threads
     for axis, length in axes.items():
         options.add_free_dimension_override_by_name(axis, length)
-    static, name = _all_fixed(path, axes), graph_name(path)
+    static, name = _all_fixed(ports, axes), graph_name(path)
     if static:
         shapes = None  # there is only one
     elif shapes is not None:
-        _check_shapes(path, axes, shapes)
+        _check_shapes(path, ports, axes, shapes)
     if provider != "cpu":
         key = "session.disable_cpu_ep_fallback" if static else "session.record_ep_graph_assignment_info"
         options.add_session_config_entry(key, "1")
@@ -180,14 +181,14 @@ def open_session(
     return OnnxRuntimeSession(name, signature, library, session, device, fixed)
 
 
-def _fixed_axes(path: Path, batch: int, sizes: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+def _fixed_axes(path: Path, ports: Ports, batch: int, sizes: Mapping[str, tuple[int, int]]) -> dict[str, int]:
     """The length of each named axis that the batch and the sizes fix."""
     fixed: dict[str, int] = {}
-    ports = {port.name: port.axes for port in read_ports(path).inputs}
-    unknown = sorted(sizes.keys() - ports.keys())
+    inputs = {port.name: port.axes for port in ports.inputs}
+    unknown = sorted(sizes.keys() - inputs.keys())
     if unknown:
-        raise CounterfactoryError(f"model file {path} takes {sorted(ports)}, asked for sizes of {unknown}")
-    for name, axes in ports.items():
+        raise CounterfactoryError(f"model file {path} takes {sorted(inputs)}, asked for sizes of {unknown}")
+    for name, axes in inputs.items():
         height, width = len(axes) - 2, len(axes) - 1
         asked = {0: batch} | (dict(zip((height, width), sizes[name], strict=True)) if name in sizes else {})
         for axis, length in asked.items():
@@ -201,9 +202,9 @@ def _fixed_axes(path: Path, batch: int, sizes: Mapping[str, tuple[int, int]]) ->
     return fixed
 
 
-def _check_shapes(path: Path, fixed: Mapping[str, int], shapes: Mapping[str, Shapes]) -> None:
+def _check_shapes(path: Path, ports: Ports, fixed: Mapping[str, int], shapes: Mapping[str, Shapes]) -> None:
     """Raise CounterfactoryError unless `shapes` has every input, and room for the lengths that are fixed."""
-    for port in read_ports(path).inputs:
+    for port in ports.inputs:
         if port.name not in shapes or len(shapes[port.name].opt) != len(port.axes):
             raise CounterfactoryError(f"no shapes of {port.name} are known for {path}; export it again")
         for axis, has in enumerate(port.axes):
@@ -216,9 +217,9 @@ def _check_shapes(path: Path, fixed: Mapping[str, int], shapes: Mapping[str, Sha
                 )
 
 
-def _all_fixed(path: Path, fixed: Mapping[str, int]) -> bool:
+def _all_fixed(ports: Ports, fixed: Mapping[str, int]) -> bool:
     """Whether no input has an axis whose length is still open."""
-    axes = [axis for port in read_ports(path).inputs for axis in port.axes]
+    axes = [axis for port in ports.inputs for axis in port.axes]
     return all(isinstance(axis, int) or axis in fixed for axis in axes)
 
 

@@ -44,10 +44,11 @@ def open_plan(
 ) -> Session:
     """Open a plan for a batch, and for the last two axes that `sizes` names. Raises CounterfactoryError, see there.
 
-    On a CPU `streams` runs at a time share the cores; on a GPU there is one.
+    With OpenVINO `streams` runs at a time share the cores; elsewhere there is one.
     """
     file = plan_file(folder, plan, runtime.backend)
-    if runtime.precision != "f16":
+    if runtime.backend == "openvino":
+        assert runtime.precision != "f16", "checked by the settings"
         return open_session(
             file, batch=batch, precision=runtime.precision, threads=runtime.threads, sizes=sizes, streams=streams
         )
@@ -61,6 +62,7 @@ def open_plan(
             file,
             batch=batch,
             provider=runtime.provider,
+            threads=runtime.threads,
             sizes=sizes,
             shapes=_exported_shapes(folder, plan) if compiled else None,
             cache=engines_of(folder) if compiled else None,

@@ -25,6 +25,7 @@ from ..graphs import modules
 from ..graphs.weights import fill, load, locate, tensors
 from .clip import MEAN, STD
 from .graph import ROWS, Graph, Request, normal, static
+from .small_words import opt_tokenizer
 
 # Salesforce/blip2-opt-2.7b's config.json; -6.7b-coco differs in the side, 364 pixels.
 VISION: Mapping[str, Any] = {
@@ -185,13 +186,18 @@ def decoder_graph(request: Request) -> Graph:
 
 
 def write_tokens(request: Request, graph: Graph, folder: Path) -> None:
-    """opt_embeddings.npy (float16 [V, D]), opt_tokens.json (first and last token) and, with weights, the tokenizer."""
+    """opt_embeddings.npy (float16 [V, D]), opt_tokens.json (first and last token) and the tokenizer.
+
+    Random weights of real size have none.
+    """
     module = graph.module
     assert isinstance(module, modules.BeamOptDecoder)
     np.save(folder / "opt_embeddings.npy", module.tokens.detach().numpy().astype(np.float16))
     config = config_of(request).text_config
     tokens = {"bos": int(config.bos_token_id), "eos": int(config.eos_token_id)}
     (folder / "opt_tokens.json").write_text(json.dumps(tokens) + "\n")
+    if request.small:
+        opt_tokenizer(config.vocab_size, int(config.eos_token_id)).save(str(folder / "opt_tokenizer.json"))
     if request.sources is not None:
         tokenizer = _folder(request) / "tokenizer.json"
         if not tokenizer.is_file():

@@ -19,6 +19,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from ..graphs import modules
 from ..graphs.weights import fill, locate
 from .graph import ROWS, Graph, Request, normal, static
+from .small_words import clip_tokenizer
 
 # openai/clip-vit-large-patch14's config.json.
 VIT_L_14: Mapping[str, Any] = {
@@ -98,8 +99,10 @@ def image_graph(request: Request) -> Graph:
 
 
 def tokenizer_of(request: Request) -> Tokenizer:
-    """The tokenizer beside the weights, cut and padded to the text tower's length."""
-    assert request.sources is not None
+    """The tokenizer beside the weights, cut and padded to the text tower's length; the small set's own."""
+    if request.sources is None:
+        text = SMALL["text_config"]
+        return clip_tokenizer(text["vocab_size"], text["max_position_embeddings"])
     source = locate(request.sources.named("clip"), ("*.json", "*.safetensors", "*.txt"))
     try:
         tokenizer = Tokenizer.from_file(str(source / "tokenizer.json"))
@@ -113,6 +116,6 @@ def tokenizer_of(request: Request) -> Tokenizer:
 
 
 def write_tokenizer(request: Request, folder: Path) -> None:
-    """clip_tokenizer.json in `folder`; nothing without weights."""
-    if request.sources is not None:
+    """clip_tokenizer.json in `folder`; nothing for random weights of real size, whose tokenizer comes with CLIP's."""
+    if request.small or request.sources is not None:
         (folder / "clip_tokenizer.json").write_text(tokenizer_of(request).to_str())

@@ -18,6 +18,7 @@ from counterfactory.engine.errors import CounterfactoryError
 
 from ..graphs import modules
 from ..graphs.weights import locate
+from .clip import SMALL as SMALL_CLIP
 from .graph import PICTURE, ROWS, Graph, Request, normal, static
 from .lora import merge_lora
 
@@ -39,13 +40,13 @@ SMALL: Mapping[str, Any] = {
     "layers_per_block": 1,
     "block_out_channels": (16, 32),
     "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
-    "cross_attention_dim": 24,
+    "cross_attention_dim": SMALL_CLIP["text_config"]["hidden_size"],
     "attention_head_dim": 2,
     "norm_num_groups": 8,
 }
 _SMALL_UP = ("CrossAttnUpBlock2D", "UpBlock2D")
 _SMALL_HINT = {"conditioning_channels": 3, "conditioning_embedding_out_channels": (8, 16)}
-SMALL_FACTOR, SMALL_TOKENS = 2, 7
+SMALL_FACTOR, SMALL_TOKENS = 2, SMALL_CLIP["text_config"]["max_position_embeddings"]
 
 
 def random_unet(seed: int, small: bool = False) -> UNet2DConditionModel:

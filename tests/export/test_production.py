@@ -258,7 +258,7 @@ def test_diffusers_and_transformers_folders_are_read(tmp_path: Path) -> None:
     assert digest(clip.build(request)) == digest(towers)
     assert [digest(one) for one in denoiser.build_controlnets(request)] == [digest(controlnet)]
     with pytest.raises(
-        CounterfactoryError, match=r"reads text of width 24 and 4 channels; Stable Diffusion 1\.x has 768"
+        CounterfactoryError, match=r"reads text of width 32 and 4 channels; Stable Diffusion 1\.x has 768"
     ):
         denoiser.build_unet(request)
     with pytest.raises(CounterfactoryError, match="no weights of hed were named: say --hed"):

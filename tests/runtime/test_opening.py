@@ -39,19 +39,29 @@ def test_every_profile_that_comes_with_us_is_complete() -> None:
     for name in profile_names():
         profile = load_profile(name)
         assert profile.name == name
-        assert (profile.device is None) == (profile.runtime.backend == "openvino")
+        assert (profile.device is None) == (profile.runtime.unit == "core")
 
 
 def test_a_gpu_is_held_once_and_computes_in_f16() -> None:
     assert (TENSORRT.unit, TENSORRT.devices, arithmetic(TENSORRT)) == ("GPU", 1, "f16")
-    cpu = RuntimeSettings("openvino", "f32", 3, 0)
-    assert (cpu.unit, cpu.devices, arithmetic(cpu)) == ("core", 3, "f32")
+    for cpu in (RuntimeSettings("openvino", "f32", 3, 0), RuntimeSettings("onnxruntime", "f32", 3, 0, "cpu")):
+        assert (cpu.unit, cpu.devices, arithmetic(cpu)) == ("core", 3, "f32")
 
 
-@pytest.mark.parametrize(("backend", "precision"), [("tensorrt", "bf16"), ("onnxruntime", "auto"), ("openvino", "f16")])
-def test_precisions_belong_to_their_runtimes(backend: str, precision: str) -> None:
-    with pytest.raises(ValueError, match="precision"):
-        RuntimeSettings(backend, precision, 0, 0)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("backend", "precision", "provider"),
+    [
+        ("tensorrt", "bf16", None),
+        ("onnxruntime", "auto", "cuda"),
+        ("onnxruntime", "f16", "cpu"),
+        ("onnxruntime", "bf16", "cpu"),
+        ("onnxruntime", "auto", "cpu"),
+        ("openvino", "f16", None),
+    ],
+)
+def test_precisions_belong_to_their_runtimes(backend: str, precision: str, provider: str | None) -> None:
+    with pytest.raises(ValueError, match=r"precision is .*, got '" + precision):
+        RuntimeSettings(backend, precision, 0, 0, provider)  # type: ignore[arg-type]
 
 
 def test_a_missing_plan_is_named(tmp_path: Path) -> None:
@@ -76,7 +86,12 @@ def test_a_graph_for_a_gpu_never_runs_on_the_cpu(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("backend", "precision", "provider", "says"),
     [
-        ("onnxruntime", "f16", None, r'\[runtime\] backend = "onnxruntime" needs a provider = "cuda" or "tensorrt"'),
+        (
+            "onnxruntime",
+            "f16",
+            None,
+            r'\[runtime\] backend = "onnxruntime" needs a provider = "cuda", "tensorrt" or "cpu"',
+        ),
         ("tensorrt", "f16", "tensorrt", r'provider = "tensorrt" is one of ONNX Runtime\'s: take it out'),
         ("openvino", "f32", "cuda", r'provider = "cuda" is one of ONNX Runtime\'s: take it out'),
     ],
@@ -94,6 +109,7 @@ def test_providers_belong_to_onnxruntime(backend: str, precision: str, provider:
         ('backend = "tensorrt"\nprovider = "cuda"\n', r"\[runtime\] provider = \"cuda\" is one of ONNX Runtime's"),
         ('backend = "onnxruntime"\nprovider = "tensorrt"\n', None),
         ('backend = "onnxruntime"\nprovider = "cuda"\n', None),
+        ('backend = "onnxruntime"\nprovider = "cpu"\n', r"precision is .* \"f32\" with provider = \"cpu\""),
     ],
 )
 def test_a_profile_names_the_provider(lines: str, says: str | None, tmp_path: Path) -> None:

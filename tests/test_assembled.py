@@ -1,0 +1,142 @@
+"""The production networks as a whole: the small random set, exported as a box's, from photographs to a suite.
+
+ONNX Runtime's CPU provider computes the same fp16 graphs that GPUs are given, in float32. What GPUs make of them is not
+checked here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.config import profile as profiles
+from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.suite import read_metadata
+from counterfactory.export.pocket.packed import RUNTIME
+from counterfactory.export.production.artefact import Asked
+from counterfactory.export.production.command import export_one, graphs_of
+from counterfactory.export.production.graph import Request
+
+SMALL = Request(small=True)
+# What a10g.toml says otherwise, by table: a CPU, the language model that comes with us, pictures of the small networks.
+CHANGES = {
+    "": {"name": "assembled", "shard_sources": 2},
+    "runtime": {"backend": "onnxruntime", "provider": "cpu", "precision": "f32", "memory_gb": 0},
+    "llm": {"backend": "openvino", "model": str(RUNTIME / "llm"), "style": "pocket"},
+    "image": {"short_side": 32, "multiple": 4, "max_long_side": 32},
+    "caption": {"batch": 2, "texts": 1},
+    "caption.decoding": {"min_tokens": 6, "max_tokens": 12},
+    "rewrite": {"types": ["weather", "time", "colour"], "verbatim": True},
+    "paint": {"batch": 2, "decode_batch": 2},
+    "paint.sampler": {"steps": 3},
+    "paint.guidance": {"stop": 0.5},
+    "text": {"batch": 2},
+    "check": {"batch": 2, "min_image_text": -1.0, "min_directional": -1.0},
+}
+
+
+@pytest.fixture(scope="module")
+def box(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the export, as `python -m counterfactory.export a10g --random --small` leaves it."""
+    out = tmp_path_factory.mktemp("box")
+    for name in graphs_of(SMALL):
+        if name != "hed":
+            (row,) = export_one(name, SMALL, out, Asked(islands=("timestep", "normalisation")), threads=1)
+            assert row.faults == []
+    return out
+
+
+@pytest.fixture(scope="module")
+def profile(box: Path) -> Path:
+    """The profile of an A10G, changed as CHANGES says, as a file beside the networks."""
+    text = (Path(profiles.__file__).parent / "profiles" / "a10g.toml").read_text()
+    top, *parts = re.split(r"^\[([\w.]+)\].*\n", text, flags=re.M)
+    tables = {"": top} | dict(zip(parts[::2], parts[1::2], strict=True))
+    lines = []
+    for table, body in tables.items():
+        if table in ("device", "llm.exllama"):
+            continue
+        values = dict(re.findall(r"^(\w+) = (.*?)\s*(?:#.*)?$", body, re.M))
+        values |= {key: json.dumps(value) for key, value in CHANGES.get(table, {}).items()}
+        if table == "models":
+            values["folder"] = json.dumps(str(box))
+        lines += [f"[{table}]"] * bool(table) + [f"{key} = {value}" for key, value in values.items()]
+    (box / "assembled.toml").write_text("\n".join(lines) + "\n")
+    return box / "assembled.toml"
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three JPEGs of smooth noise, wider than they are high."""
+    root, random = tmp_path_factory.mktemp("photographs"), np.random.default_rng(0)
+    (root / "bus").mkdir()
+    for i in range(3):
+        noise = cv2.GaussianBlur(random.integers(0, 255, (90, 120, 3), np.uint8), (0, 0), 3)
+        cv2.imwrite(str(root / "bus" / f"{i}.jpg"), cv2.normalize(noise, noise, 0, 255, cv2.NORM_MINMAX))
+    return root
+
+
+def generate(profile: Path, photographs: Path, out: Path) -> int:
+    asked = ["generate", str(photographs), "--task", "classification", "--out", str(out), "--variants", "2"]
+    return main([*asked, "--profile", str(profile)])
+
+
+def pictures(suite: Path) -> list[NDArray[np.uint8]]:
+    return [np.asarray(Image.open(suite / row.file_name).convert("RGB")) for row in read_metadata(suite)]
+
+
+def test_production_graphs_make_a_suite_on_a_cpu(profile: Path, photographs: Path, tmp_path: Path) -> None:
+    assert generate(profile, photographs, tmp_path / "one") == 0
+    rows, found = read_metadata(tmp_path / "one"), pictures(tmp_path / "one")
+    assert len({row.source for row in rows}) == 3
+    assert all(picture.shape == (32, 32, 3) and picture.std() > 1 for picture in found)
+    assert len({picture.tobytes() for picture in found}) == len(found) == len(rows) > 3
+    assert all(np.isfinite(list(row.scores.values())).all() for row in rows)
+    record = json.loads((tmp_path / "one" / "run.json").read_text())
+    said = json.dumps(record)
+    assert "onnxruntime" in said
+    assert '"core": ' in said
+    assert "GPU" not in said
+
+
+def test_it_is_the_profile_that_decides(profile: Path, photographs: Path, tmp_path: Path) -> None:
+    """Another guidance gives other pictures: the graphs' text is read, and so is the table of the file."""
+    text = profile.read_text()
+    other = tmp_path / "other.toml"
+    other.write_text(text.replace("scale = 7.5", "scale = 2.0"))
+    assert other.read_text() != text
+    assert generate(profile, photographs, tmp_path / "one") == generate(other, photographs, tmp_path / "two") == 0
+    for a, b in zip(pictures(tmp_path / "one"), pictures(tmp_path / "two"), strict=True):
+        assert not np.array_equal(a, b)
+
+
+def test_a_cpu_is_held_by_its_cores_and_needs_no_device(profile: Path) -> None:
+    loaded: Profile = load_profile(str(profile))
+    assert (loaded.runtime.provider, loaded.runtime.unit, loaded.device) == ("cpu", "core", None)
+    assert loaded.runtime.devices == os.cpu_count()
+
+
+def test_doctor_finds_all_that_it_needs(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--profile", str(profile), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["runtime"]["uses"] == "onnxruntime, f32, CPUExecutionProvider"
+    assert {plan["state"] for plan in found["plans"]} == {"found"}
+    assert set(found["packages"]) == {"onnxruntime", "onnx", "openvino", "llguidance"}
+    assert found["ready"]
+
+
+def test_estimates_count_its_graphs(profile: Path, photographs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["estimate", str(photographs), "--variants", "2", "--profile", str(profile)]
+    assert main([*asked, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["device"] == "core"
+    assert all(stage["compute_s"] > 0 for stage in found["stages"] if stage["stage"] != "edges")
