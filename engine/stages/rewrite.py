@@ -1,11 +1,10 @@
-"""From captions to counterfactual captions: which edits each variant gets, and what its caption says then.
+"""Rewrites captions: which edits each variant gets, and its edited caption.
 
-What arrives is a shard's sources with their captions, a task and what the user wants; what leaves is the variants of
-each source. The language model answers three questions (language/questions.py) within grammars (language/grammar.py);
-between the second and the third the engine chooses the edits (tasks/choose.py). Words that may not change are checked
-at the end, whatever the model says (tasks/words.py): a variant that breaks them is dropped with the reason. Where
-answers come from and where they are kept is the caller's: `ask` is given all the requests of a question at once, none
-of them twice.
+From a shard's captions, a task and the settings of a run it makes the variants of each source. The language model
+answers three questions (language/questions.py) within grammars (language/grammar.py); between the second and the third
+the engine chooses the edits (tasks/choose.py). Words that may not change are checked at the end, whatever the model
+says (tasks/words.py): a variant that breaks them is dropped with the reason. Where answers come from and where they are
+kept is the caller's: `ask` is given all the requests of a question at once, none of them twice.
 """
 
 from __future__ import annotations
