@@ -92,7 +92,7 @@ def _usable(args: Namespace, terminal: Terminal) -> tuple[list[Source], list[Pro
 def _read(
     root: Path, terminal: Terminal, labels: Path | None = None, masks: Path | None = None
 ) -> tuple[list[Source], list[Problem]]:
-    """The sources below `root`; tells of each that cannot be used."""
+    """The sources below `root`; warns of each that cannot be used."""
     with terminal.progress() as on_progress:
         sources, problems = find_sources(
             root, labels=labels, masks=masks, on_progress=lambda done, total: on_progress(Progress("read", done, total))

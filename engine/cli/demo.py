@@ -41,11 +41,11 @@ Images = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Judged:
+class ModelResults:
     """The models under test on originals and variants, and the classifier's answer to each picture (`mark_answers`)."""
 
-    labels: Evaluation
-    masks: Evaluation
+    classifier: Evaluation
+    segmenter: Evaluation
     answers: dict[str, Answer]
 
 
@@ -63,16 +63,16 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
         report = Journey(profile, settings).run(sources, suite, on_progress)
     clock.append(time.monotonic())
     rows, weights = read_metadata(suite_path), profile.models.path
-    judged = judge(rows, suite_path, sources, profile.image, Classifier.load(weights), Segmenter.load(weights))
+    results = ask_models(rows, suite_path, sources, profile.image, Classifier.load(weights), Segmenter.load(weights))
     clock.append(time.monotonic())
-    table = results_table(judged)
+    table = results_table(results)
     files = write_report(
         out,
         rows,
         suite_path,
-        _text(report, judged, table, variants),
+        _text(report, results, table, variants),
         originals=originals_of(sources, profile),
-        answers=judged.answers,
+        answers=results.answers,
     )
     clock.append(time.monotonic())
     parts = dict(zip(("sources", "suite", "judging", "page"), np.diff(clock).tolist(), strict=True))
@@ -93,16 +93,16 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
             "page": str(files.page),
             "sheet": str(files.sheet),
             **as_data(report),
-            "classifier": judged.labels.to_json(),
-            "segmenter": judged.masks.to_json(),
+            "classifier": results.classifier.to_json(),
+            "segmenter": results.segmenter.to_json(),
             "parts_s": parts,
         }
     )
 
 
-def _text(report: Report, judged: Judged, table: Table, variants: int) -> ReportText:
-    before, after = (side.score.value for side in (judged.labels.originals, judged.labels.variants))
-    miou_before, miou_after = (side.score.value for side in (judged.masks.originals, judged.masks.variants))
+def _text(report: Report, results: ModelResults, table: Table, variants: int) -> ReportText:
+    before, after = (side.score.value for side in (results.classifier.originals, results.classifier.variants))
+    miou_before, miou_after = (side.score.value for side in (results.segmenter.originals, results.segmenter.variants))
     return ReportText(
         title="A counterfactual suite",
         subtitle=f"{report.sources} street scenes, {variants} variants each: the same layout and the same label "
@@ -133,14 +133,14 @@ def write_sources(folder: Path, count: int) -> None:
             Image.fromarray(array).save(path)
 
 
-def judge(
+def ask_models(
     rows: Sequence[VariantRow],
     suite: Path,
     sources: Sequence[Source],
     image: ImageSettings,
     classifier: Classifier,
     segmenter: Segmenter,
-) -> Judged:
+) -> ModelResults:
     """Ask both models under test about every source and every variant of a suite of street scenes with masks."""
     originals = np.stack([load_pixels(s, image.short_side, image.multiple, image.max_long_side) for s in sources])
     truths = np.stack([load_mask(source, originals.shape[1:3]) for source in sources])
@@ -151,9 +151,9 @@ def judge(
     pairs = {source.name: (str(source.label), answer) for source, answer in zip(sources, of_sources, strict=True)}
     masks_of_originals = segmenter.predict(originals)
     counts = {s.name: _counts(t, m) for s, t, m in zip(sources, truths, masks_of_originals, strict=True)}
-    return Judged(
-        labels=evaluate_labels(rows, of_variants, pairs),
-        masks=evaluate_masks(
+    return ModelResults(
+        classifier=evaluate_labels(rows, of_variants, pairs),
+        segmenter=evaluate_masks(
             rows, [_counts(t, m) for t, m in zip(carried, segmenter.predict(variants), strict=True)], counts, CLASSES
         ),
         answers=mark_answers(rows, of_variants, pairs),
@@ -164,15 +164,15 @@ def _counts(truth: NDArray[Any], predicted: NDArray[Any]) -> NDArray[np.int64]:
     return confusion_matrix(truth, predicted, len(CLASSES))
 
 
-def results_table(judged: Judged) -> Table:
+def results_table(results: ModelResults) -> Table:
     """Accuracy and mIoU on originals, on accepted variants, and by kind of edit."""
     rows = [
-        _row("originals", judged.labels.originals.score, judged.masks.originals.score),
-        _row("variants", judged.labels.variants.score, judged.masks.variants.score),
+        _row("originals", results.classifier.originals.score, results.segmenter.originals.score),
+        _row("variants", results.classifier.variants.score, results.segmenter.variants.score),
     ]
-    by_type = judged.labels.by_edit_type
+    by_type = results.classifier.by_edit_type
     rows += [
-        _row(f"  {kind} edited", by_type[kind], judged.masks.by_edit_type[kind])
+        _row(f"  {kind} edited", by_type[kind], results.segmenter.by_edit_type[kind])
         for kind in EDIT_TYPES
         if kind in by_type
     ]

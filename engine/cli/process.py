@@ -23,7 +23,7 @@ def run() -> NoReturn:
     _open_missing_streams()
     try:
         status = _run_command()
-        if status in (0, EXIT_SKIPPED):  # one that failed has said so, and needs no second reason
+        if status in (0, EXIT_SKIPPED):  # a command that failed has said why already
             sys.stdout.flush()
     except BrokenPipeError:
         status = EXIT_PIPE
@@ -38,7 +38,7 @@ def run() -> NoReturn:
 
 
 def _run_command() -> int:
-    # Imported here, so that an installation that cannot be imported is told from sources that were skipped.
+    # Imported here, so that an installation that cannot be imported is not taken for skipped sources.
     from .arguments import main
 
     try:

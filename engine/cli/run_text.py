@@ -70,7 +70,7 @@ def _total_row(stages: Sequence[StageCost], rest: float) -> tuple[str, ...]:
 
 
 def use_line(report: Report) -> str:
-    """What the run took besides time: memory at its peak, energy where the machine tells, tokens per variant."""
+    """What the run took besides time: memory at its peak, energy where the machine measures it, tokens per variant."""
     parts = [f"{memory(report.peak_memory_bytes)} of memory at the peak"]
     if report.energy_j is not None:
         parts.append(f"{energy(report.energy_j)} of energy")

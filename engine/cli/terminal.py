@@ -1,6 +1,6 @@
-"""The terminal: progress while a suite is made, and what is said at the end.
+"""The terminal: progress while a suite is made, and the result at the end.
 
-Progress and warnings go to standard error, results to standard output. On a terminal progress is a bar a stage with
+Progress and warnings go to standard error, results to standard output. On a terminal progress is a bar per stage with
 rate and time left; anywhere else it is one plain line per stage. Shards take turns through the stages, so times and
 rates are of the stage alone. With `json` nothing but one JSON object, given to `finish`, reaches standard output.
 """
@@ -35,41 +35,41 @@ _WINDOW_S = 30.0  # rates look back so far, or items that were on record would c
 
 
 class _Pace:
-    """How long a stage took so far, and its items a second.
+    """How long a stage took so far, and its items per second.
 
-    The time between two pieces of news, of any stages, belongs to the stage of the later one. So a stage that tells
-    of itself once has its time too, and one that waited for its turn is not slower for it.
+    The time between two progress calls, of any stages, belongs to the stage of the later one. So a stage with a single
+    call has its time too, and one that waited for its turn is not slower for it.
     """
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._news: deque[tuple[float, int]] = deque()
+        self._readings: deque[tuple[float, int]] = deque()
 
-    def hear(self, seconds: float, done: int) -> None:
+    def record(self, seconds: float, done: int) -> None:
         """`done` items after `seconds` more."""
         self.seconds += seconds
-        self._news.append((self.seconds, done))
-        while len(self._news) > 2 and self.seconds - self._news[1][0] >= _WINDOW_S:
-            self._news.popleft()
+        self._readings.append((self.seconds, done))
+        while len(self._readings) > 2 and self.seconds - self._readings[1][0] >= _WINDOW_S:
+            self._readings.popleft()
 
     @property
     def rate(self) -> float | None:
-        """Items a second of late; None before the second piece of news, as the first may be of items on record."""
-        (since, before), (until, now) = self._news[0], self._news[-1]
+        """Items per second of late; None before the second reading, as the first may be of items on record."""
+        (since, before), (until, now) = self._readings[0], self._readings[-1]
         return (now - before) / (until - since) if until > since and now > before else None
 
 
 class _Paces:
-    """The paces of all stages, from their news in the order of arrival."""
+    """The paces of all stages, from their progress calls in order."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._last = clock, clock()
         self._of: dict[str, _Pace] = {}
 
-    def hear(self, progress: Progress) -> _Pace:
+    def record(self, progress: Progress) -> _Pace:
         now = self._clock()
         pace = self._of.setdefault(progress.stage, _Pace())
-        pace.hear(now - self._last, progress.done)
+        pace.record(now - self._last, progress.done)
         self._last = now
         return pace
 
@@ -128,7 +128,7 @@ class Terminal:
 
     @contextmanager
     def progress(self) -> Iterator[OnProgress]:
-        """A callback for `Journey.run` that shows what it is told."""
+        """A callback for `Journey.run` that shows the progress it is given."""
         if self.as_json:
             yield lambda _: None
         elif self._err.is_terminal:
@@ -156,7 +156,7 @@ def _bar_updater(bars: Bars, paces: _Paces) -> OnProgress:
     rows: dict[str, Any] = {}
 
     def update(progress: Progress) -> None:
-        pace = paces.hear(progress)
+        pace = paces.record(progress)
         if progress.stage not in rows:
             rows[progress.stage] = bars.add_task(progress.stage, total=progress.total, rate="", time="")
         bars.update(
@@ -186,7 +186,7 @@ class _Lines:
         self._open: dict[str, tuple[Progress, _Pace]] = {}
 
     def update(self, progress: Progress) -> None:
-        self._open[progress.stage] = (progress, self._paces.hear(progress))
+        self._open[progress.stage] = (progress, self._paces.record(progress))
         if progress.done >= progress.total:
             self._print(progress.stage)
 

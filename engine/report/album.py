@@ -98,7 +98,7 @@ def group_by_source(
     """A strip per source of a suite, in the rows' order.
 
     `rows` are the suite's metadata, `suite` its folder, `pictures` where `write_pictures` put the sources'. `answers`
-    maps a variant's `file_name`, or a source's name, to what the model under test said of it.
+    maps a variant's `file_name`, or a source's name, to the model's answer.
     """
     answers = answers or {}
     grouped: dict[str, list[VariantRow]] = {}
