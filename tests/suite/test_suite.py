@@ -4,7 +4,6 @@ import errno
 import hashlib
 import os
 import pickle
-import re
 import signal
 import subprocess
 import sys
@@ -21,7 +20,6 @@ from numpy.typing import NDArray
 from variant_rows import variant_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.files.writing import make_folder, write_whole
 from counterfactory.engine.schedule.overlap import Behind
 from counterfactory.engine.suite import Painted, PaintedRow, Suite, VariantRow, read_metadata
 
@@ -460,35 +458,6 @@ def test_a_kill_between_moving_and_noting_it_is_mended(tmp_path: Path) -> None:
 # Full and read-only disks. Root ignores a folder's mode, so that the system calls fail on purpose.
 
 
-@pytest.mark.parametrize("call", ["open", "replace", "fsync"])
-@pytest.mark.parametrize(
-    ("number", "advice"),
-    [
-        (errno.ENOSPC, "free some space and run the same command again; nothing is lost"),
-        (errno.EDQUOT, "free some space and run the same command again; nothing is lost"),
-        (errno.EROFS, "allow writing there or name another folder, and run the same command again; nothing is lost"),
-        (errno.EACCES, "allow writing there or name another folder, and run the same command again; nothing is lost"),
-        (errno.EIO, "run the same command again; nothing is lost"),
-    ],
-)
-def test_a_failing_disk_is_a_sentence_and_the_old_file_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, advice: str
-) -> None:
-    path = tmp_path / "run.json"
-    write_whole(path, b"old")
-
-    def fail(*_: Any, **__: Any) -> None:
-        raise OSError(number, os.strerror(number))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, call, fail)
-        with pytest.raises(CounterfactoryError, match=f"cannot write {re.escape(str(path))}: .*{advice}"):
-            write_whole(path, b"new")
-    assert contents(tmp_path) == {"run.json": b"old"}
-    write_whole(path, b"new")
-    assert contents(tmp_path) == {"run.json": b"new"}
-
-
 def test_a_disk_that_fills_within_a_batch_loses_that_batch_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -522,19 +491,3 @@ def test_opening_in_a_read_only_folder_is_a_sentence(tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "open", read_only)
     with pytest.raises(CounterfactoryError, match=r"suite\.lock: read-only file system; allow writing there"):
         Suite.open(tmp_path)
-
-
-def test_ctrl_c_while_writing_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        write_whole(tmp_path / "run.json", b"new")
-    assert contents(tmp_path) == {}
-
-
-def test_a_folder_where_a_file_is_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "images").write_text("")
-    with pytest.raises(CounterfactoryError, match=r"cannot write .*images/a"):
-        make_folder(tmp_path / "images" / "a")

@@ -1,0 +1,116 @@
+"""Files are whole or absent: on a failing disk, at Ctrl-C, whoever writes them and however."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.files.writing import make_folder, open_whole, replacing, write_whole
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("call", ["open", "replace", "fsync"])
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "free some space and run the same command again; nothing is lost"),
+        (errno.EDQUOT, "free some space and run the same command again; nothing is lost"),
+        (errno.EROFS, "allow writing there or name another folder, and run the same command again; nothing is lost"),
+        (errno.EACCES, "allow writing there or name another folder, and run the same command again; nothing is lost"),
+        (errno.EIO, "run the same command again; nothing is lost"),
+    ],
+)
+def test_a_failing_disk_is_a_sentence_and_the_old_file_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int, advice: str
+) -> None:
+    path = tmp_path / "run.json"
+    write_whole(path, b"old")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(CounterfactoryError, match=f"cannot write {re.escape(str(path))}: .*{advice}"):
+            write_whole(path, b"new")
+    assert contents(tmp_path) == {"run.json": b"old"}
+    write_whole(path, b"new")
+    assert contents(tmp_path) == {"run.json": b"new"}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_block_that_raises_leaves_the_old_file_alone(tmp_path: Path, error: type[BaseException]) -> None:
+    path = tmp_path / "model.bin"
+    write_whole(path, "old")
+
+    def by_name() -> None:
+        with replacing(path) as temporary:
+            temporary.write_bytes(b"half")
+            raise error
+
+    def as_a_file() -> None:
+        with open_whole(path) as file:
+            file.write(b"half")
+            raise error
+
+    for half in (by_name, as_a_file):
+        with pytest.raises(error):
+            half()
+    assert contents(tmp_path) == {"model.bin": b"old"}
+
+
+def test_ctrl_c_while_renaming_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "run.json", b"new")
+    assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize(("sync", "synced"), [("all", 2), ("bytes", 1), ("nothing", 0)])
+def test_what_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: Any, synced: int) -> None:
+    """The file's bytes, then the folder that names it."""
+    real, handles = os.fsync, list[str]()
+
+    def counted(handle: int) -> None:
+        link = Path(f"/proc/self/fd/{handle}")
+        handles.append(str(link.readlink()) if link.exists() else "")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", counted)
+    write_whole(tmp_path / "a", "text: \u96e8", sync=sync)
+    assert (tmp_path / "a").read_bytes() == "text: \u96e8".encode()
+    assert len(handles) == synced
+    if synced and handles[0]:
+        assert re.fullmatch(r"a\.\d+\.tmp", Path(handles[0]).name)
+        assert handles[1:] in ([], [str(tmp_path.resolve())])
+
+
+def test_a_link_in_the_way_is_not_written_through(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("kept")
+    folder = tmp_path / "suite"
+    folder.mkdir()
+    (folder / f"run.json.{os.getpid()}.tmp").symlink_to(secret)
+    (folder / "run.json").symlink_to(secret)
+    write_whole(folder / "run.json", b"new")
+    assert secret.read_text() == "kept"
+    assert contents(folder) == {"run.json": b"new"}
+    assert not (folder / "run.json").is_symlink()
+
+
+def test_a_folder_where_a_file_is_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "images").write_text("")
+    with pytest.raises(CounterfactoryError, match=r"cannot write .*images/a"):
+        make_folder(tmp_path / "images" / "a")
