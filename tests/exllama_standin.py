@@ -11,12 +11,14 @@ from __future__ import annotations
 import hashlib
 import importlib.machinery
 import json
+import sys
 import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
@@ -41,6 +43,12 @@ def drawn(logits: NDArray[np.float32], temperature: float, top_p: float, random:
     kept = order[: int(np.searchsorted(np.cumsum(weights[order]), top_p)) + 1]
     share = np.cumsum(weights[kept]) / weights[kept].sum()
     return int(kept[min(int(np.searchsorted(share, random, side="right")), len(kept) - 1)])
+
+
+def real_package(name: str) -> Any:
+    """The installed package over a compiled module that stands in."""
+    sys.modules.setdefault(f"{name}_ext", extension(f"{name}_ext"))
+    return pytest.importorskip(name, reason=f"no {name}: the engine's calls of it go unchecked", exc_type=ImportError)
 
 
 def extension(name: str) -> types.ModuleType:

@@ -1,8 +1,8 @@
 """The language model on a GPU: continuous batching over ExLlama, answers constrained by grammars. Not run on a GPU.
 
-Requests are answered in order. exllamav2.py and exllamav3.py each open a generator with the few calls of `Decoder`; the
-loop over them stands here. The generator shares the pages of common prompt prefixes and forms the batches; what this
-loop adds is what only we know, the grammar:
+ExLlamaV2 and ExLlamaV3 differ in what they load and in how a job is made: a `Package` each, in exllamav2.py and
+exllamav3.py. The rest is the same and stands here. The generator shares the pages of common prompt prefixes and forms
+the batches; what this loop adds is what only we know, the grammar:
 
 - what is forced before the first choice stands in the prompt and is read, not generated;
 - a long forced run amid an answer is read in the same way: the row leaves the batch and comes back as a prompt. Reading
@@ -16,74 +16,154 @@ question in other company may, rarely, get another answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import random
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ..errors import CounterfactoryError
 from ..keys import content_key
-from ..schedule.overlap import ahead
 from .request import Request, Usage
-from .token_filter import TokenFilter, Vocabulary
+from .settings import ExllamaSettings
+from .token_filter import TokenFilter, Vocabulary, read_vocabulary
 
-PAGE = 256  # tokens; both generators share prefixes page by page
 # Grammars compiled ahead of the rows that need them, beside the GPU's work (2 to 10 ms each).
 _AHEAD = 16
 
 
 @dataclass(frozen=True)
-class ExllamaSettings:
-    """How the language model decodes.
+class Loaded:
+    """A package's generator, with the model and the tokenizer in it; `max_length` is the longest row in tokens."""
 
-    `rows` decode at once; the cache has `cache_tokens` for all of them, in 16 ("fp16"), 8 or 4 bits a value. At
-    `temperature` 0 answers are greedy; else they are drawn from the likeliest tokens that sum to `top_p`, each answer
-    by its own generator, seeded by the request and `seed`.
-    """
-
-    rows: int
-    cache: Literal["fp16", "q8", "q4"]
-    cache_tokens: int
-    temperature: float
-    top_p: float
-    seed: int
-
-    def __post_init__(self) -> None:
-        if self.rows < 1:
-            raise ValueError(f"rows must be at least 1, found {self.rows}")
-        if self.cache_tokens < PAGE or self.cache_tokens % PAGE:
-            raise ValueError(f"cache_tokens must be a multiple of {PAGE}, found {self.cache_tokens}")
-        if self.temperature < 0 or not 0 < self.top_p <= 1:
-            raise ValueError(
-                f"temperature is 0 or more and top_p above 0, at most 1; found {self.temperature:g} and {self.top_p:g}"
-            )
-
-
-class Decoder(Protocol):
-    """A generator of either ExLlama, with a model, a cache and a tokenizer inside."""
-
-    vocabulary: Vocabulary
+    generator: Any
+    model: Any
+    tokenizer: Any
     max_length: int
 
-    def encode(self, prompt: str) -> list[int]:
-        """The prompt's tokens; special tokens that it names ("<s>", "<|im_start|>") are those tokens."""
+
+class Package(Protocol):
+    """What ExLlamaV2 and ExLlamaV3 each do in a way of their own, with the settings that they were made with."""
+
+    name: ClassVar[str]
+
+    @property
+    def settings(self) -> ExllamaSettings:
+        """How it decodes."""
         ...
 
-    def enqueue(self, tokens: Sequence[int], answer: TokenFilter, room: int, seed: int, name: int) -> Any:
-        """Begin to generate up to `room` tokens after `tokens`, which end with those of `answer`; the job."""
+    def load(self, folder: Path) -> Loaded:
+        """Load the model in `folder` onto the GPU.
+
+        Raises ImportError without the package, and RuntimeError or AssertionError when the model does not fit.
+        """
         ...
+
+    def job(self, loaded: Loaded, answer: TokenFilter, tokens: Any, room: int, **common: Any) -> Any:
+        """A job that generates up to `room` tokens of `answer` after `tokens`, int64 [1, K]; `common` are arguments
+        that both packages take.
+        """
+        ...
+
+    def skip_draw(self, numbers: random.Random) -> None:
+        """Draw what the package's own loop draws for a token."""
+        ...
+
+
+def open_exllama(package: Package, folder: Path) -> ExllamaLlm:
+    """Load the quantised model in `folder` onto the GPU.
+
+    Raises CounterfactoryError for a missing model or package, no GPU, and when the model does not fit it.
+    """
+    existing_model(folder, package.name)
+    _check_gpu(package.name)
+    try:
+        loaded = package.load(folder)
+    except ImportError as error:
+        raise CounterfactoryError(
+            f"the language model needs {package.name} ({error}); say: pip install 'counterfactory[cuda]' (docs/a10g.md)"
+        ) from error
+    except (RuntimeError, AssertionError) as error:
+        settings = package.settings
+        raise CounterfactoryError(
+            f"{package.name} cannot load {folder} with a {settings.cache} cache of {settings.cache_tokens} tokens: "
+            f"{_reason(error)}; if it is memory, lower [llm.exllama] cache_tokens or take a q4 cache"
+        ) from error
+    vocabulary = read_vocabulary(folder / "tokenizer.json", loaded.tokenizer.eos_token_id)
+    return ExllamaLlm(Decoder(package, loaded, vocabulary), package.settings)
+
+
+def existing_model(folder: Path, package: str) -> Path:
+    """The folder of a quantised model. Raises CounterfactoryError, with what to run, when it is not there."""
+    missing = [name for name in ("config.json", "tokenizer.json") if not (folder / name).is_file()]
+    if missing or not any(folder.glob("*.safetensors")):
+        raise CounterfactoryError(
+            f"{folder} holds no model for {package} ({', '.join(missing) or 'no .safetensors'}); quantise one with "
+            "'python -m counterfactory.export llm', or correct [llm] model"
+        )
+    return folder
+
+
+def _check_gpu(package: str) -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise CounterfactoryError(
+            f"{package} needs an NVIDIA GPU and torch {torch.__version__} sees none; install torch's CUDA build and a "
+            'driver, or decode on the CPU with [llm] backend = "openvino"'
+        )
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+class Decoder:
+    """A loaded generator, by the few calls that the loop makes."""
+
+    def __init__(self, package: Package, loaded: Loaded, vocabulary: Vocabulary) -> None:
+        self.vocabulary, self.max_length = vocabulary, loaded.max_length
+        self._package, self._loaded, self._generator = package, loaded, loaded.generator
+
+    def encode(self, prompt: str) -> list[int]:
+        """The prompt's tokens; special tokens that it names ("<s>", "<|im_start|>") are those tokens, and no BOS is
+        added.
+        """
+        ids = self._loaded.tokenizer.encode(prompt, add_bos=False, encode_special_tokens=True)
+        tokens: list[int] = ids[0].tolist()
+        return tokens
+
+    def enqueue(self, tokens: Sequence[int], answer: TokenFilter, room: int, seed: int, name: int) -> Any:
+        """Begin to generate up to `room` tokens after `tokens`, which end with those of `answer`; the job.
+
+        Its random numbers belong to places in the answer, wherever the job begins.
+        """
+        import torch
+
+        ids = torch.tensor([tokens], dtype=torch.long)
+        stop = [self.vocabulary.end]
+        job = self._package.job(self._loaded, answer, ids, room, seed=seed, stop_conditions=stop, identifier=name)
+        job.rng = random.Random(seed)
+        for _ in answer.tokens:
+            self._package.skip_draw(job.rng)
+        self._generator.enqueue(job)
+        return job
 
     def iterate(self) -> list[dict[str, Any]]:
         """One step of all jobs: what each gained, under "identifier" and "token_ids", and whether it ended ("eos")."""
-        ...
+        results: list[dict[str, Any]] = self._generator.iterate()
+        return results
 
     def cancel(self, job: Any) -> None:
         """End a job; the pages that it filled stay known until they are needed."""
-        ...
+        self._generator.cancel(job)
 
     def clear(self) -> None:
         """End all jobs."""
-        ...
+        self._generator.clear_queue()
 
 
 @dataclass
@@ -135,20 +215,27 @@ class ExllamaLlm:
                 if open_rows:
                     self._step(open_rows, answers)
         except (RuntimeError, AssertionError) as error:  # CUDA's errors are of the one kind, ExLlama's own of the other
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise CounterfactoryError(f"the language model failed on {len(requests)} requests: {reason}") from error
+            raise CounterfactoryError(
+                f"the language model failed on {len(requests)} requests: {_reason(error)}"
+            ) from error
         finally:
             self.decoder.clear()
         return [answers[name] for name in range(len(requests))]
 
     def _rows(self, requests: Sequence[Request]) -> Iterator[_Row]:
-        for _, row in ahead(enumerate(requests), self._row, _AHEAD):
-            if isinstance(row, Exception):
-                raise row
-            yield row
+        """The requests' rows in order, their grammars compiled in a thread beside the caller's."""
+        with ThreadPoolExecutor(1) as compiling:
+            rows = (compiling.submit(self._row, name, request) for name, request in enumerate(requests))
+            begun = deque(islice(rows, _AHEAD))
+            try:
+                while begun:
+                    row = begun.popleft().result()
+                    begun.extend(islice(rows, 1))
+                    yield row
+            finally:
+                compiling.shutdown(cancel_futures=True)
 
-    def _row(self, named: tuple[int, Request]) -> _Row:
-        name, request = named
+    def _row(self, name: int, request: Request) -> _Row:
         prompt = self.decoder.encode(request.prompt.text)
         length = len(prompt) + request.max_tokens
         room = min(self.settings.cache_tokens, self.decoder.max_length)
@@ -197,44 +284,3 @@ class ExllamaLlm:
         open_rows.pop(row.name, None)
         answers[row.name] = row.answer.text
         self.usage += Usage(len(row.prompt) + row.given, len(row.answer.tokens) - row.given)
-
-
-def existing_model(folder: Path, package: str) -> Path:
-    """The folder of a quantised model. Raises CounterfactoryError, with what to run, when it is not there."""
-    missing = [name for name in ("config.json", "tokenizer.json") if not (folder / name).is_file()]
-    if missing or not any(folder.glob("*.safetensors")):
-        raise CounterfactoryError(
-            f"{folder} holds no model for {package} ({', '.join(missing) or 'no .safetensors'}); quantise one with "
-            "'python -m counterfactory.export llm', or correct [llm] model"
-        )
-    return folder
-
-
-def needs_gpu(package: str) -> None:
-    """Raise CounterfactoryError unless torch sees a CUDA device."""
-    import torch
-
-    if not torch.cuda.is_available():
-        raise CounterfactoryError(
-            f"{package} needs an NVIDIA GPU and torch {torch.__version__} sees none; install torch's CUDA build and a "
-            'driver, or decode on the CPU with [llm] backend = "openvino"'
-        )
-
-
-def cannot_load(package: str, folder: Path, settings: ExllamaSettings, error: Exception) -> CounterfactoryError:
-    """What to tell a user whose model does not load."""
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return CounterfactoryError(
-        f"{package} cannot load {folder} with a {settings.cache} cache of {settings.cache_tokens} tokens: {reason}; "
-        "if it is memory, lower [llm.exllama] cache_tokens or take a q4 cache"
-    )
-
-
-def imported(package: str, load: Callable[[], Any]) -> Any:
-    """`load()`, which imports a package. Raises CounterfactoryError, with what to install, when it is not there."""
-    try:
-        return load()
-    except ImportError as error:
-        raise CounterfactoryError(
-            f"the language model needs {package} ({error}); say: pip install 'counterfactory[cuda]' (docs/a10g.md)"
-        ) from error

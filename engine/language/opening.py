@@ -23,13 +23,15 @@ def open_llm(model: Path, settings: LlmSettings, runtime: RuntimeSettings) -> Ll
 
         precision = resolve_precision("auto" if runtime.precision == "f16" else runtime.precision)
         return OpenVinoLlm(model, precision=precision, threads=runtime.threads)
+    from .exllama import open_exllama
+
     if settings.backend == "exllamav2":
-        from .exllamav2 import open_exllamav2
+        from .exllamav2 import ExLlamaV2
 
-        return open_exllamav2(model, settings.exllama)
-    from .exllamav3 import open_exllamav3
+        return open_exllama(ExLlamaV2(settings.exllama), model)
+    from .exllamav3 import ExLlamaV3
 
-    return open_exllamav3(model, settings.exllama)
+    return open_exllama(ExLlamaV3(settings.exllama), model)
 
 
 def model_digest(model: Path, backend: Backend) -> str:

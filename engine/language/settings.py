@@ -6,12 +6,41 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .chat import Style
-from .exllama import ExllamaSettings
 
 Backend = Literal["openvino", "exllamav2", "exllamav3"]
 # An exported Llama's graph, and all of its files.
 LLAMA_GRAPH = "model.xml"
 LLAMA_FILES = (LLAMA_GRAPH, "model.bin", "tokenizer.json")
+
+
+PAGE = 256  # tokens; both ExLlama generators share prefixes page by page
+
+
+@dataclass(frozen=True)
+class ExllamaSettings:
+    """How the language model decodes.
+
+    `rows` decode at once; the cache has `cache_tokens` for all of them, in 16 ("fp16"), 8 or 4 bits a value. At
+    `temperature` 0 answers are greedy; else they are drawn from the likeliest tokens that sum to `top_p`, each answer
+    by its own generator, seeded by the request and `seed`.
+    """
+
+    rows: int
+    cache: Literal["fp16", "q8", "q4"]
+    cache_tokens: int
+    temperature: float
+    top_p: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.rows < 1:
+            raise ValueError(f"rows must be at least 1, found {self.rows}")
+        if self.cache_tokens < PAGE or self.cache_tokens % PAGE:
+            raise ValueError(f"cache_tokens must be a multiple of {PAGE}, found {self.cache_tokens}")
+        if self.temperature < 0 or not 0 < self.top_p <= 1:
+            raise ValueError(
+                f"temperature is 0 or more and top_p above 0, at most 1; found {self.temperature:g} and {self.top_p:g}"
+            )
 
 
 @dataclass(frozen=True)
