@@ -46,7 +46,7 @@ def test_a_crash_is_named_a_bug() -> None:
 
 
 def test_an_installation_that_cannot_be_imported_is_a_crash_too() -> None:
-    code = "import sys\nsys.modules['counterfactory.engine.report.album'] = None"
+    code = "import sys\nsys.modules['counterfactory.engine.report.table'] = None"
     done = subprocess.run(start(code, "doctor"), capture_output=True, text=True, check=False)
     assert done.returncode == 70
     assert "this is a bug in counterfactory (ModuleNotFoundError" in done.stderr
@@ -132,10 +132,17 @@ def test_output_that_cannot_be_written_is_status_2(options: list[str]) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def heed_ctrl_c() -> None:
+    """A shell's background jobs, which tests may be, ignore it, and their children with them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_is_status_130_even_while_modules_are_imported() -> None:
     code = "import signal, os\nfrom counterfactory.engine.cli import commands\n"
     stopped = "commands.doctor = lambda *_: os.kill(os.getpid(), signal.SIGINT)"
-    done = subprocess.run(start(code + stopped, "doctor"), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        start(code + stopped, "doctor"), capture_output=True, text=True, check=False, preexec_fn=heed_ctrl_c
+    )
     assert done.returncode == 130
     assert "stopped; run the same command again" in done.stderr
     slow = (
@@ -143,7 +150,9 @@ def test_ctrl_c_is_status_130_even_while_modules_are_imported() -> None:
         "        if name.endswith('cli.arguments'):\n            print('importing', flush=True); time.sleep(60)\n"
         "sys.meta_path.insert(0, Slow())"
     )
-    with subprocess.Popen(start(slow, "doctor"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        start(slow, "doctor"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_ctrl_c
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "importing\n"
         time.sleep(0.1)
