@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from .config.networks import library_of
@@ -23,11 +23,13 @@ from .estimate.estimate import plan_holding
 from .estimate.measured import measured_rates, save_rates
 from .language.chat import prompts_of
 from .meter.energy import EnergyMeter, peak_memory_bytes
+from .meter.machine import this_machine
 from .meter.meter import Meter, Progress
 from .meter.metrics_file import MetricsFile
 from .models.library import Library
 from .models.opened import Opened
 from .recipes import STAGES, Recipes, outcome_key
+from .runtime.opening import arithmetic
 from .schedule.overlap import ahead
 from .schedule.residency import Residency
 from .sources.pictures import Pictures
@@ -36,8 +38,10 @@ from .stages import caption, check, edges, paint, rewrite
 from .stages.desk import Desk
 from .stages.rewrite import Rewritten
 from .suite import PaintedRow, Suite, VariantRow
-from .suite.outcome import Dropped, Outcome, Outcomes
-from .suite.run_record import Report, run_record
+from .suite.outcome import Outcome, Outcomes
+from .suite.run_record import Report, Standing
+from .suite.session import Costs, SessionFacts
+from .suite.variant_row import Dropped
 from .tasks.settings import JourneySettings
 from .variant import Variant
 
@@ -93,22 +97,26 @@ class Journey:
         whole run; what was done by then is kept.
         """
         energy = EnergyMeter()
-        stream = None if metrics is None else MetricsFile(metrics, devices=self.profile.runtime.devices, energy=energy)
-        # Energy counters wrap around, so that they have to be read now and then.
-        meter = Meter(on_progress or (lambda _: None), stream.write if stream else lambda _: energy.joules())
+        stream = self._metrics_file(suite, metrics, energy)
+        meter = Meter(on_progress or (lambda _: None), stream.write if stream else None)
         size, tally = self.profile.shard_sources, Tally()
         shards = [sources[start : start + size] for start in range(0, len(sources), size)]
         with _final_metrics(stream, meter):
             desk, outcomes = self._open(suite, meter, len(sources), len(shards))
-            for shard in _read(meter, ahead(shards, lambda some: self.look(desk, outcomes, some), depth=1)):
-                outcome = _pass(desk, shard) or self.step(desk, outcomes, shard)
-                meter.verdicts(outcome.accepted, outcome.rejected)
-                tally.add(outcome, shard.pictures.problems)
-            suite.write_metadata(outcomes.rows(shards))
-        report = self._report(desk, tally, energy, stream.problem if stream else None)
+            with suite.session(self._facts(desk), lambda: self._costs(meter, energy)) as session:
+                self._travel(desk, outcomes, shards, tally)
+                record = session.finish(self._standing(desk, tally), tally.problems)
+        report = Report.of(record, stream.problem if stream else None)
         save_rates(measured_rates(self.profile, report, self.settings.variants))
-        suite.write_run(run_record(self.profile, self.settings, desk.recipes.makers, report, tally.dropped))
         return report
+
+    def _travel(self, desk: Desk, outcomes: Outcomes, shards: Sequence[Sequence[Source]], tally: Tally) -> None:
+        """Take every shard to its outcome, and the suite to its table."""
+        for shard in _read(desk.meter, ahead(shards, lambda some: self.look(desk, outcomes, some), depth=1)):
+            outcome = _pass(desk, shard) or self.step(desk, outcomes, shard)
+            desk.meter.verdicts(outcome.accepted, outcome.rejected)
+            tally.add(outcome, shard.pictures.problems)
+        desk.suite.write_metadata(outcomes.rows(shards))
 
     def look(self, desk: Desk, outcomes: Outcomes, sources: Sequence[Source]) -> Shard:
         """A shard that is finished, or else the pictures that its captions need; runs beside the shard before it."""
@@ -168,29 +176,44 @@ class Journey:
         desk = Desk(suite, models, meter, recipes, sources, sources * self.settings.variants)
         return desk, Outcomes(suite, outcome_key(profile, self.settings, recipes.makers))
 
-    def _report(self, desk: Desk, tally: Tally, energy: EnergyMeter, metrics_problem: str | None) -> Report:
-        """What the run did and took."""
-        meter, runtime = desk.meter, self.profile.runtime
-        variants = tally.accepted + tally.rejected
-        painted = sum(cost.made for cost in meter.costs() if cost.stage == "paint")
-        return Report(
-            sources=desk.sources - len(tally.problems),
-            variants=variants,
-            accepted=tally.accepted,
-            rejected=tally.rejected,
-            dropped=len(tally.dropped),
-            painted=painted,
-            reused=variants - painted,
-            problems=tuple(tally.problems),
-            shortfalls=tuple(tally.shortfalls),
-            stages=meter.costs(),
-            plans=meter.plans(),
+    def _metrics_file(self, suite: Suite, path: Path | None, energy: EnergyMeter) -> MetricsFile | None:
+        if path is None:
+            return None
+        runtime = self.profile.runtime
+        earlier = suite.read_run().costs.device_hours.get(runtime.unit, 0.0)
+        return MetricsFile(path, devices=runtime.devices, energy=energy, earlier_device_hours=earlier)
+
+    def _facts(self, desk: Desk) -> SessionFacts:
+        return SessionFacts(
+            profile=asdict(self.profile),
+            settings=asdict(self.settings),
+            models={str(stage): maker for stage, maker in desk.recipes.makers.items()},
+            precision=arithmetic(self.profile.runtime),
+            versions=library_of(self.profile).releases(),
+            machine=this_machine(),
+        )
+
+    def _costs(self, meter: Meter, energy: EnergyMeter) -> Costs:
+        runtime, stages = self.profile.runtime, meter.costs()
+        return Costs(
             wall_s=round(meter.elapsed_s, 3),
             devices=runtime.devices,
             device=runtime.unit,
+            painted=sum(cost.made for cost in stages if cost.stage == "paint"),
             peak_memory_bytes=peak_memory_bytes(),
             energy_j=energy.joules(),
-            metrics_problem=metrics_problem,
+            stages=stages,
+            plans=meter.plans(),
+        )
+
+    def _standing(self, desk: Desk, tally: Tally) -> Standing:
+        return Standing(
+            sources=desk.sources - len(tally.problems),
+            accepted=tally.accepted,
+            rejected=tally.rejected,
+            dropped=tuple(tally.dropped),
+            shortfalls=tuple(tally.shortfalls),
+            check=asdict(self.profile.check),
         )
 
 

@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from PIL import Image
+from session_records import costs, session_facts
 
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle, sample_scene
 from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before any test imports OpenVINO
-from counterfactory.engine.suite import Painted, Suite, VariantRow, mask_path
+from counterfactory.engine.suite import Painted, RunRecord, Suite, VariantRow, mask_path
+from counterfactory.engine.suite.run_record import Standing
+from counterfactory.engine.suite.session import SessionRecord
 from counterfactory.export.pocket.packed import gather
 
 
@@ -109,5 +112,8 @@ def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
                     )
                 )
         suite.write_metadata(rows)
-        suite.write_run({"profile": asdict(made_profile()), "costs": {"devices": 2, "device": "core", "wall_s": 36.0}})
+        profile = asdict(made_profile())
+        facts, spent = session_facts(profile=profile), costs(wall_s=36.0)
+        session = SessionRecord("a", "2026-01-01T00:00:00+00:00", True, facts, (), spent)
+        suite.write_run(RunRecord((session,), Standing(3, 5, 1, (), (), profile["check"])))
     return MadeSuite(tmp_path / "suite", street, rows)

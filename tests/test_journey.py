@@ -23,7 +23,7 @@ from counterfactory.engine.journey import Journey, JourneySettings, Progress, Re
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.sources.source import Source, find_sources
-from counterfactory.engine.suite import Suite, read_metadata
+from counterfactory.engine.suite import Suite, read_metadata, read_run
 from counterfactory.engine.tasks.interventions import parse_interventions
 from counterfactory.engine.tasks.task import builtin_task
 
@@ -113,9 +113,13 @@ def test_shards_and_order_leave_the_bytes_alone(
 
 
 def test_nothing_is_done_twice(finished: tuple[Path, Report], streets: Path, quick: Profile) -> None:
-    path, _ = finished
+    path, first = finished
     before = contents(path)
     report = travel(quick, SETTINGS, find_sources(streets)[0], path)
+    hours = [cost.devices * cost.wall_s / 3.6 / first.accepted for cost in (first, report)]
+    assert report.suite.sessions == 2
+    assert report.device_hours_per_1k_accepted == pytest.approx(sum(hours))
+    assert report.session_device_hours_per_1k_accepted == pytest.approx(hours[1])
     assert (report.painted, report.models_load_s) == (0, 0.0)
     assert report.reused == report.variants
     assert contents(path) == before
@@ -204,8 +208,9 @@ def test_killed_at_any_moment_the_suite_comes_out_the_same(
     command = [sys.executable, "-c", KILLED, str(streets), str(path), str(packed_models)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), *filter(None, sys.path)])}
     chance = random.Random(5)
-    kills = 0
+    kills = runs = 0
     for _ in range(40):
+        runs += 1
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         # Die some lines of progress on, and a moment later, so that every run gets somewhere and none gets far.
@@ -222,3 +227,8 @@ def test_killed_at_any_moment_the_suite_comes_out_the_same(
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert contents(path) == contents(finished[0])
+    record = read_run(path)
+    assert record is not None
+    assert len(record.sessions) == runs + 1, "every run that showed progress had begun a session"
+    assert sum(session.finished for session in record.sessions) == runs + 1 - kills
+    assert record.costs.device_hours["core"] > record.sessions[-1].costs.device_hours

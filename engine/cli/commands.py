@@ -34,6 +34,7 @@ from .run_text import (
     evaluation_table,
     recheck_line,
     shortfall_lines,
+    time_lines,
     use_line,
 )
 from .terminal import Terminal
@@ -64,6 +65,8 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     if report.metrics_problem:
         terminal.warn(report.metrics_problem)
     terminal.say(cost_line(report))
+    for line in time_lines(report):
+        terminal.say(line)
     terminal.say(count_line(report))
     terminal.say(use_line(report))
     terminal.show(cost_table(report))

@@ -31,7 +31,7 @@ from ..report.table import Table
 from ..sources.source import ImageSettings, Source, find_sources, load_mask, load_pixels
 from ..suite import Suite, VariantRow, read_metadata
 from ..tasks.task import builtin_task
-from .run_text import as_data, cost_line, count_line, duration, figure, percent
+from .run_text import as_data, cost_line, count_line, duration, figure, percent, time_lines
 from .terminal import Terminal
 
 STREAM = 901
@@ -77,6 +77,8 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     clock.append(time.monotonic())
     parts = dict(zip(("sources", "suite", "judging", "page"), np.diff(clock).tolist(), strict=True))
     terminal.say(cost_line(report))
+    for line in time_lines(report):
+        terminal.say(line)
     terminal.say(count_line(report))
     terminal.say("time       " + ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts.items()))
     terminal.show(table)

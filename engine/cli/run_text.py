@@ -22,13 +22,29 @@ _PREFIXES = ("", "k", "M", "G", "T")
 
 
 def cost_line(report: Report) -> str:
-    """What a thousand accepted images cost, loading and waiting included."""
+    """What a thousand accepted images cost, loading and waiting included: by all sessions over the suite, and of it by
+    this one. Sessions on other kinds of device are named beside.
+    """
     if report.device_hours_per_1k_accepted is None:
-        return f"cost       no image was accepted; {duration(report.wall_s)}"
-    return (
-        f"cost       {figure(report.device_hours_per_1k_accepted)} {report.device}-hours per 1,000 accepted images "
-        f"({duration(report.wall_s)}, loading {duration(report.models_load_s)})"
-    )
+        return f"cost       no image was accepted; {duration(report.suite.wall_s)}"
+    if report.suite.sessions == 1:
+        return (
+            f"cost       {figure(report.device_hours_per_1k_accepted)} {report.device}-hours per 1,000 accepted images "
+            f"({duration(report.wall_s)}, loading {duration(report.models_load_s)})"
+        )
+    costs = report.suite.per_1k(report.accepted)
+    total = " and ".join(f"{figure(costs[device])} {device}-hours" for device in sorted(costs))
+    decimals = len(figure(costs[report.device]).partition(".")[2])  # no more than the sum shows
+    own = report.session_device_hours_per_1k_accepted or 0.0
+    return f"cost       {total} per 1,000 accepted in {report.suite.sessions} sessions; this one {own:.{decimals}f}"
+
+
+def time_lines(report: Report) -> list[str]:
+    """How long this session and all of them took, where there were several: the cost says it where there was one."""
+    if report.suite.sessions == 1:
+        return []
+    loading = f"loading {duration(report.models_load_s)}"
+    return [f"spent      {duration(report.suite.wall_s)}, {duration(report.wall_s)} in this session ({loading})"]
 
 
 def cost_table(report: Report) -> Table:
@@ -103,6 +119,7 @@ def as_data(report: Report) -> dict[str, Any]:
     return {
         **asdict(report),
         "device_hours_per_1k_accepted": report.device_hours_per_1k_accepted,
+        "session_device_hours_per_1k_accepted": report.session_device_hours_per_1k_accepted,
         "models_load_s": report.models_load_s,
         "tokens_per_variant": report.tokens_per_variant,
     }

@@ -5,17 +5,15 @@ So whoever judges or shows a suite later names no profile, and gets the verdicts
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill
-from ..files.reading import read_text
 from ..stages.check import CheckSettings
-from ..suite.paths import Folder
-from ..suite.suite import RUN_FILE
+from ..suite import read_run
+from ..suite.run_record import FILE
 from .profile import Profile
 
 _ADVICE = "name the profile that the suite was made with by --profile"
@@ -38,31 +36,20 @@ def recorded_check(suite: Path) -> CheckSettings:
 
 
 def _recorded_profile(suite: Path) -> Mapping[str, Any]:
-    path = suite / RUN_FILE
-    Folder(suite).refuse_outward_links([RUN_FILE])
-    if not path.is_file():
-        raise CounterfactoryError(f"{suite} has no {RUN_FILE}, which says how it was made; {_ADVICE}")
     try:
-        profile = json.loads(read_text(path))["profile"]
-    except (ValueError, RecursionError, TypeError, KeyError) as error:
-        raise CounterfactoryError(f"{path} is not the record of a suite ({error!r}); {_ADVICE}") from error
-    return profile if isinstance(profile, Mapping) else {}
+        record = read_run(suite)
+    except CounterfactoryError as error:
+        raise CounterfactoryError(f"{error}; or {_ADVICE}") from error
+    if record is None:
+        raise CounterfactoryError(f"{suite} has no {FILE}, which says how it was made; {_ADVICE}")
+    return record.profile
 
 
 def _fill_recorded(cls: type[T], table: object, suite: Path) -> T:
-    where = str(suite / RUN_FILE)
-    if not isinstance(table, Mapping):
+    where = str(suite / FILE)
+    if not isinstance(table, Mapping) or not table:
         raise CounterfactoryError(f"{where} does not say how the suite was made; {_ADVICE}")
     try:
-        return fill(cls, _without_nulls(table), where)
+        return fill(cls, table, where)
     except CounterfactoryError as error:
         raise CounterfactoryError(f"{error}; {_ADVICE}") from error
-
-
-def _without_nulls(table: Mapping[str, Any]) -> dict[str, Any]:
-    """What is None in a dataclass is null in JSON, and left out in TOML, which `fill` reads."""
-    return {
-        key: _without_nulls(value) if isinstance(value, Mapping) else value
-        for key, value in table.items()
-        if value is not None
-    }

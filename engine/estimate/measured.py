@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -23,6 +22,7 @@ from ..errors import CounterfactoryError
 from ..files.fill import fill
 from ..files.writing import make_folder, write_whole
 from ..keys import content_key
+from ..meter.machine import cpu_model
 
 if TYPE_CHECKING:
     from ..suite.run_record import Report
@@ -140,11 +140,7 @@ def save_rates(rates: Rates) -> None:
 
 def machine() -> str:
     """This machine, as far as speed goes: CPU model and number of cores."""
-    names: list[str] = []
-    with suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    return f"{cpu_model()}, {os.cpu_count()} cores"
 
 
 def _name(key: str) -> str:

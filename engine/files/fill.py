@@ -76,7 +76,7 @@ def _fill(cls: type[T], table: Mapping[str, Any], where: str, prefix: str) -> T:
 def _value(hint: Any, value: Any, where: str, key: str) -> Any:
     origin = typing.get_origin(hint)
     if origin in (Union, types.UnionType):
-        return _value(_without_none(hint), value, where, key)
+        return None if value is None else _value(_without_none(hint), value, where, key)
     if origin is Literal:
         return _literal(typing.get_args(hint), value, where, key)
     if origin is tuple:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 POWERCAP = Path("/sys/class/powercap")
@@ -51,16 +52,18 @@ class EnergyMeter:
         counters = {"rapl": _processors(root), "nvml": _gpus(nvml)}
         self.sources = tuple(name for name, some in counters.items() if some)  # what `joules` counts
         self._counters = [counter for some in counters.values() for counter in some]
+        self._one_at_a_time = Lock()
 
     def joules(self) -> float | None:
-        """Joules so far by all `sources`; None if no counter can be read, and from the first failure on."""
-        if not self._counters:
-            return None
-        try:
-            return sum(counter.joules() for counter in self._counters)
-        except Exception:  # NVML's errors share no base class with OSError; half a sum would look like a saving
-            self._counters = []
-            return None
+        """Joules so far by all `sources`; None if no counter can be read, and from the first failure on. Any thread."""
+        with self._one_at_a_time:
+            if not self._counters:
+                return None
+            try:
+                return sum(counter.joules() for counter in self._counters)
+            except Exception:  # NVML's errors share no base class with OSError; half a sum would look like a saving
+                self._counters = []
+                return None
 
 
 def _processors(root: Path) -> list[_Counter]:

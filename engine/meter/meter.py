@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock, RLock
-from typing import NamedTuple
 
 from .energy import resident_memory_bytes
 
@@ -69,11 +68,9 @@ class PlanUse:
     bytes: int
 
 
-class DeviceHours(NamedTuple):
-    """Devices held times wall time, loading and idling included; `per_1k_accepted` is None where none was accepted."""
-
-    held: float
-    per_1k_accepted: float | None
+def device_hours_per_1k(device_hours: float, accepted: int) -> float | None:
+    """Hours of devices per 1,000 accepted variants; None where none was accepted."""
+    return 1000 * device_hours / accepted if accepted else None
 
 
 @dataclass
@@ -250,15 +247,6 @@ class Meter:
             return tuple(costs)
 
     @property
-    def load_s_by_plan(self) -> dict[str, float]:
-        """Seconds of loading by plan, over all stages."""
-        with self._lock:
-            seconds: dict[str, float] = {}
-            for (_, plan), loads in self._loads.items():
-                seconds[plan] = seconds.get(plan, 0.0) + loads.seconds
-            return seconds
-
-    @property
     def totals(self) -> dict[str, int]:
         """How many items each stage that advanced will have, as it was last told."""
         with self._lock:
@@ -269,10 +257,9 @@ class Meter:
         """Seconds since the meter was made."""
         return self._clock() - self._began
 
-    def device_hours(self, devices: int) -> DeviceHours:
-        """Hours that `devices` (cores, on a CPU) were held so far, and those per 1,000 accepted variants."""
-        held = devices * self.elapsed_s / 3600
-        return DeviceHours(held, 1000 * held / self.accepted if self.accepted else None)
+    def device_hours(self, devices: int) -> float:
+        """Hours that `devices` (cores, on a CPU) were held so far, loading and idling included."""
+        return devices * self.elapsed_s / 3600
 
     def _of(self, stage: str) -> _Stage:
         return self._stages.setdefault(stage, _Stage())

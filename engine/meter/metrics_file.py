@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import CounterfactoryError
 from .energy import EnergyMeter, peak_memory_bytes
-from .meter import Meter
+from .meter import Meter, device_hours_per_1k
 
 _PROMETHEUS = ".prom"
 
@@ -27,7 +27,8 @@ class MetricsFile:
     """Writes a meter's counts to `path`.
 
     `devices` are those held, by which hours are counted: on a CPU its cores, all of the machine's where None. `energy`
-    is read with every record. Raises CounterfactoryError if `path` cannot be written.
+    is read with every record. `earlier_device_hours` are what earlier sessions over the suite took. Raises
+    CounterfactoryError if `path` cannot be written.
     """
 
     def __init__(
@@ -37,11 +38,13 @@ class MetricsFile:
         clock: Callable[[], float] = time.monotonic,
         devices: int | None = None,
         energy: EnergyMeter | None = None,
+        earlier_device_hours: float = 0.0,
     ) -> None:
         self.path = path
         self.problem: str | None = None  # why a record was lost, the first time that one was
         self._interval_s, self._clock, self._energy = interval_s, clock, energy
         self._devices = devices if devices is not None else os.cpu_count() or 1
+        self._earlier = earlier_device_hours
         self._next: float | None = None
         try:
             self._check_writable()
@@ -59,7 +62,7 @@ class MetricsFile:
             return None
         self._next = now + self._interval_s
         energy_j = self._energy.joules() if self._energy is not None else None
-        record = as_record(meter, self._devices, energy_j, final)
+        record = as_record(meter, self._devices, energy_j, final, self._earlier)
         try:
             if self.path.suffix == _PROMETHEUS:
                 _write_prometheus(self.path, record)
@@ -79,8 +82,13 @@ class MetricsFile:
             _append(self.path, "")
 
 
-def as_record(meter: Meter, devices: int, energy_j: float | None, final: bool) -> dict[str, Any]:
-    """What a meter says now, in JSON's own types; `time` is in seconds since 1970."""
+def as_record(
+    meter: Meter, devices: int, energy_j: float | None, final: bool, earlier_device_hours: float = 0.0
+) -> dict[str, Any]:
+    """What a meter says now, in JSON's own types; `time` is in seconds since 1970.
+
+    Accepted variants are those of the suite, so the hours per 1,000 of them include what earlier sessions took.
+    """
     hours = meter.device_hours(devices)
     return {
         "time": round(time.time(), 3),
@@ -91,8 +99,8 @@ def as_record(meter: Meter, devices: int, energy_j: float | None, final: bool) -
         "accepted": meter.accepted,
         "rejected": meter.rejected,
         "devices": devices,
-        "device_hours": hours.held,
-        "device_hours_per_1k": hours.per_1k_accepted,
+        "device_hours": hours,
+        "device_hours_per_1k": device_hours_per_1k(earlier_device_hours + hours, meter.accepted),
         "peak_memory_bytes": peak_memory_bytes(),
         "energy_j": energy_j,
     }

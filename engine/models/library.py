@@ -14,7 +14,7 @@ from pathlib import Path
 from ..keys import file_digest
 from ..language.opening import model_digest
 from ..language.settings import LLAMA_GRAPH, LlmSettings
-from ..recipes import Stage, maker_key
+from ..recipes import STAGES, Stage, maker_key
 from ..runtime.opening import PlanState, arithmetic, existing, plan_digest, plan_file, plan_state
 from ..runtime.releases import releases
 from ..runtime.session import RuntimeSettings
@@ -74,6 +74,13 @@ class Library:
         """
         used = [digest for network in self.networks.of(stage) for digest in self._content(network)]
         return maker_key(stage, used, arithmetic(self.runtime), releases(self._libraries(stage)))
+
+    def releases(self) -> dict[str, str]:
+        """The installed releases of everything that computes a suite, our own and NumPy's included, by distribution."""
+        used = dict.fromkeys(library for stage in STAGES for library in self._libraries(stage))
+        beside = ["torch"] if self.llm.backend.startswith("exllama") else []
+        provider = [self.runtime.provider] if self.runtime.provider == "tensorrt" else []
+        return releases(["counterfactory", *used, *provider, *beside])
 
     def _libraries(self, stage: Stage) -> tuple[str, ...]:
         """What computes a stage, beside our own code."""

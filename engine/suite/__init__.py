@@ -3,17 +3,20 @@
 from .images import Painted
 from .metadata import read_metadata, require_finished
 from .painted_row import PaintedRow
+from .run_record import RunRecord, read_run
 from .suite import Suite, image_path, mask_path
 from .variant_row import VariantRow, Verdict
 
 __all__ = [
     "Painted",
     "PaintedRow",
+    "RunRecord",
     "Suite",
     "VariantRow",
     "Verdict",
     "image_path",
     "mask_path",
     "read_metadata",
+    "read_run",
     "require_finished",
 ]

@@ -17,24 +17,9 @@ from ..sources.source import Problem, Source
 from .fields import Fields
 from .paths import checked_name
 from .suite import Suite
-from .variant_row import VariantRow
+from .variant_row import Dropped, VariantRow
 
 _STAGE, _ROWS = "shard", "shard/rows"
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """A variant whose text broke the task's rules, so that it was never painted: number `variant` of its source."""
-
-    source: str
-    variant: int
-    edited_caption: str
-    reason: str
-
-    @classmethod
-    def from_fields(cls, row: Fields) -> Dropped:
-        """The variant that `asdict` gave. Raises CounterfactoryError for anything else."""
-        return cls(row.text("source"), row.whole("variant"), row.text("edited_caption"), row.text("reason"))
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,216 @@
-"""What a run leaves in writing: the report, and run.json."""
+"""run.json: every session over a suite, what each took and what all took together, and what the suite came to.
+
+Sessions are only ever added. The file is read and checked when a session begins, so that nothing is spent on a suite
+whose record could not be kept.
+"""
 
 from __future__ import annotations
 
-import platform
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from ..config.profile import Profile
-from ..meter.meter import PlanUse, StageCost
-from ..runtime.opening import arithmetic
+from ..errors import CounterfactoryError
+from ..files.reading import read_text
+from ..files.writing import write_whole
+from ..meter.meter import PlanUse, StageCost, device_hours_per_1k
 from ..sources.source import Problem
-from .outcome import Dropped
+from .fields import Fields
+from .paths import Folder
+from .session import Costs, SessionRecord
+from .variant_row import Dropped
+
+FILE = "run.json"
+FORMAT = 2
+_ADVICE = (
+    "move it out of the folder and run the same command again, which begins a new one: the suite itself stays, and the "
+    "costs in the old file are no longer added"
+)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a suite came to by its last finished session: its variants by verdict, those `dropped` for their text, and
+    the sources that have fewer variants than asked for. `check` is the settings that the verdicts follow.
+    """
+
+    sources: int
+    accepted: int
+    rejected: int
+    dropped: tuple[Dropped, ...]
+    shortfalls: tuple[Problem, ...]
+    check: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """It as JSON holds it."""
+        return asdict(self)
+
+    @classmethod
+    def from_fields(cls, fields: Fields) -> Standing:
+        """What `to_json` gave. Raises CounterfactoryError for a missing key and a value of another type."""
+        return cls(
+            sources=fields.whole("sources"),
+            accepted=fields.whole("accepted"),
+            rejected=fields.whole("rejected"),
+            dropped=tuple(Dropped.from_fields(dropped) for dropped in fields.tables("dropped")),
+            shortfalls=tuple(Problem(p.text("name"), p.text("reason")) for p in fields.tables("shortfalls")),
+            check=fields.plain("check"),
+        )
+
+
+@dataclass(frozen=True)
+class StageTotal:
+    """What a stage took over all sessions."""
+
+    stage: str
+    made: int
+    wall_s: float
+    load_s: float
+    busy_s: float
+    idle_s: float
+    rows: int
+    prompt_tokens: int
+    generated_tokens: int
+
+
+@dataclass(frozen=True)
+class SuiteCosts:
+    """The costs of a suite's `sessions`, added up; `device_hours` by kind of device (core, GPU).
+
+    `energy_j` is None if one of the sessions could not tell.
+    """
+
+    sessions: int
+    device_hours: Mapping[str, float]
+    wall_s: float
+    energy_j: float | None
+    stages: tuple[StageTotal, ...]
+
+    @classmethod
+    def of(cls, costs: Sequence[Costs]) -> SuiteCosts:
+        """The sum."""
+        hours: dict[str, float] = {}
+        for cost in costs:
+            hours[cost.device] = hours.get(cost.device, 0.0) + cost.device_hours
+        energies = [cost.energy_j for cost in costs]
+        known = [energy for energy in energies if energy is not None]
+        names = dict.fromkeys(stage.stage for cost in costs for stage in cost.stages)
+        stages = [[stage for cost in costs for stage in cost.stages if stage.stage == name] for name in names]
+        return cls(
+            sessions=len(costs),
+            device_hours=hours,
+            wall_s=sum(cost.wall_s for cost in costs),
+            energy_j=sum(known) if known and len(known) == len(energies) else None,
+            stages=tuple(map(_total, stages)),
+        )
+
+    def per_1k(self, accepted: int) -> dict[str, float]:
+        """Device hours per 1,000 accepted variants, by kind of device; empty where none was accepted."""
+        hours = {device: device_hours_per_1k(held, accepted) for device, held in self.device_hours.items()}
+        return {device: cost for device, cost in hours.items() if cost is not None}
+
+
+def _total(stages: Sequence[StageCost]) -> StageTotal:
+    return StageTotal(
+        stage=stages[0].stage,
+        made=sum(stage.made for stage in stages),
+        wall_s=sum(stage.wall_s for stage in stages),
+        load_s=sum(stage.load_s for stage in stages),
+        busy_s=sum(stage.busy_s for stage in stages),
+        idle_s=sum(stage.idle_s for stage in stages),
+        rows=sum(stage.rows for stage in stages),
+        prompt_tokens=sum(stage.prompt_tokens for stage in stages),
+        generated_tokens=sum(stage.generated_tokens for stage in stages),
+    )
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A suite's record: its sessions in order, and what it came to, None before a session finished."""
+
+    sessions: tuple[SessionRecord, ...] = ()
+    standing: Standing | None = None
+
+    @property
+    def costs(self) -> SuiteCosts:
+        """What all sessions took together."""
+        return SuiteCosts.of([session.costs for session in self.sessions])
+
+    @property
+    def profile(self) -> Mapping[str, Any]:
+        """The last session's profile, as plain data, with the thresholds that the verdicts follow; empty without any.
+
+        A session that was cut short counts only where none finished.
+        """
+        finished = [session for session in self.sessions if session.finished] or list(self.sessions)
+        if not finished:
+            return {}
+        profile = finished[-1].facts.profile
+        return profile if self.standing is None else {**profile, "check": self.standing.check}
+
+    def with_session(self, session: SessionRecord, standing: Standing | None) -> RunRecord:
+        """One more session, unless it is on record already, and what the suite came to, if it is known anew."""
+        if any(known.id == session.id for known in self.sessions):
+            return self
+        return RunRecord((*self.sessions, session), standing or self.standing)
+
+    def with_verdicts(self, accepted: int, rejected: int, check: Mapping[str, Any]) -> RunRecord:
+        """The record after the verdicts were derived anew by the settings `check`; costs stay."""
+        if self.standing is None:
+            return self
+        return replace(self, standing=replace(self.standing, accepted=accepted, rejected=rejected, check=check))
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as JSON holds it, with the sums, which follow from the rest."""
+        costs, standing = self.costs, self.standing
+        per_1k = costs.per_1k(standing.accepted) if standing else {}
+        return {
+            "format": FORMAT,
+            "totals": {**asdict(costs), "device_hours_per_1k_accepted": per_1k},
+            "standing": standing and standing.to_json(),
+            "sessions": [session.to_json() for session in self.sessions],
+        }
+
+    @classmethod
+    def from_json(cls, value: object, where: str) -> RunRecord:
+        """The record that `to_json` gave. Raises CounterfactoryError for anything else."""
+        record = Fields(value, where, _ADVICE)
+        if isinstance(value, Mapping) and "format" not in value:
+            raise CounterfactoryError(
+                f"{where} is not a record of sessions by this Counterfactory (an older one kept its last run alone): "
+                f"{_ADVICE}"
+            )
+        if record.whole("format") != FORMAT:
+            raise CounterfactoryError(f"{where} has format {record.whole('format')}, this is for {FORMAT}: {_ADVICE}")
+        standing = record.table_or_none("standing")
+        return cls(
+            tuple(SessionRecord.from_fields(session) for session in record.tables("sessions")),
+            None if standing is None else Standing.from_fields(standing),
+        )
+
+
+def read_run(suite: Path) -> RunRecord | None:
+    """A suite's record; None where there is none. Takes no lock.
+
+    Raises CounterfactoryError for a file that cannot be read, is no such record, or is a link out of the suite.
+    """
+    path = suite / FILE
+    Folder(suite).refuse_outward_links([FILE])
+    if not path.exists():
+        return None
+    try:
+        value = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise CounterfactoryError(f"{path} is not JSON ({error}): {_ADVICE}") from error
+    return RunRecord.from_json(value, str(path))
+
+
+def write_run(suite: Path, record: RunRecord) -> None:
+    """Writes a suite's record, whole or not at all; the caller holds the suite's lock. Raises CounterfactoryError."""
+    text = json.dumps(record.to_json(), indent=2, ensure_ascii=False, allow_nan=False)
+    write_whole(suite / FILE, f"{text}\n".encode())
 
 
 @dataclass(frozen=True)
@@ -22,7 +220,8 @@ class Report:
     `variants` are those of the suite as it stands, of which `painted` were made by this run and `reused` by earlier
     ones; `dropped` ones broke the task's rules in their text and were never painted. `shortfalls` names sources with
     fewer variants than asked for, `problems` those that were skipped. `stages` and `plans` say what the time went to,
-    `metrics_problem` why a metrics file fell behind. `devices` of the kind `device` (core, GPU) were held.
+    `metrics_problem` why a metrics file fell behind. `devices` of the kind `device` (core, GPU) were held. `suite` is
+    what all sessions took together, this one included.
     """
 
     sources: int
@@ -41,12 +240,46 @@ class Report:
     device: str
     peak_memory_bytes: int
     energy_j: float | None
+    suite: SuiteCosts
     metrics_problem: str | None = None
+
+    @classmethod
+    def of(cls, record: RunRecord, metrics_problem: str | None = None) -> Report:
+        """The report of the last session of a record, which has just finished."""
+        session, standing = record.sessions[-1], record.standing
+        if standing is None:
+            raise ValueError("a report is of a finished session, and none finished")
+        costs, variants = session.costs, standing.accepted + standing.rejected
+        return cls(
+            sources=standing.sources,
+            variants=variants,
+            accepted=standing.accepted,
+            rejected=standing.rejected,
+            dropped=len(standing.dropped),
+            painted=costs.painted,
+            reused=variants - costs.painted,
+            problems=session.problems,
+            shortfalls=standing.shortfalls,
+            stages=costs.stages,
+            plans=costs.plans,
+            wall_s=costs.wall_s,
+            devices=costs.devices,
+            device=costs.device,
+            peak_memory_bytes=costs.peak_memory_bytes,
+            energy_j=costs.energy_j,
+            suite=record.costs,
+            metrics_problem=metrics_problem,
+        )
 
     @property
     def device_hours_per_1k_accepted(self) -> float | None:
-        """Devices held times wall time, loading and idling included, per 1,000 accepted variants; None without any."""
-        return self.devices * self.wall_s / 3.6 / self.accepted if self.accepted else None
+        """Hours of this run's kind of device per 1,000 accepted variants, over all sessions; None without any."""
+        return self.suite.per_1k(self.accepted).get(self.device)
+
+    @property
+    def session_device_hours_per_1k_accepted(self) -> float | None:
+        """This session's part of `device_hours_per_1k_accepted`."""
+        return device_hours_per_1k(self.devices * self.wall_s / 3600, self.accepted)
 
     @property
     def models_load_s(self) -> float:
@@ -58,27 +291,3 @@ class Report:
         """Tokens that the language model wrote for each variant that this run painted; None if it wrote none."""
         written = sum(stage.generated_tokens for stage in self.stages)
         return written / self.painted if written and self.painted else None
-
-
-def run_record(
-    profile: Profile,
-    settings: Any,
-    makers: Mapping[Any, str],
-    report: Report,
-    dropped: Sequence[Dropped],
-) -> dict[str, Any]:
-    """What run.json says: what was asked, what ran, what it cost, and what was left out and why."""
-    return {
-        "profile": asdict(profile),
-        "settings": asdict(settings),
-        "models": dict(makers),
-        "precision": arithmetic(profile.runtime),
-        "versions": {name: version(name) for name in ("counterfactory", "openvino", "llguidance", "numpy")},
-        "device": {"machine": platform.machine(), "system": platform.system(), report.device: report.devices},
-        "costs": {
-            **asdict(report),
-            "device_hours_per_1k_accepted": report.device_hours_per_1k_accepted,
-            "tokens_per_variant": report.tokens_per_variant,
-        },
-        "dropped": [asdict(variant) for variant in dropped],
-    }

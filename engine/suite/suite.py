@@ -15,9 +15,9 @@ only such files. Names of sources are escaped for that (see `names`); do not put
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from threading import Lock as OneThread
 from types import TracebackType
@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
-from ..files.writing import make_folder, open_whole, write_whole
+from ..files.writing import make_folder, open_whole
+from ..sources.source import Problem
 from .draft import Draft
 from .images import Painted, encode_mask, encode_picture, read_png
 from .ledger import Ledger
@@ -36,10 +37,20 @@ from .metadata import FILE, write_table
 from .names import safe_name
 from .painted_row import PaintedRow, StoredFile
 from .paths import Folder
+from .run_record import FILE as RUN_FILE
+from .run_record import RunRecord, Standing, read_run, write_run
+from .session import (
+    NOTE_S,
+    Costs,
+    OpenSession,
+    SessionFacts,
+    SessionRecord,
+    forget_open_session,
+    load_open_session,
+)
 from .shelf import BATCH_DONE, Shelf
 from .variant_row import VariantRow
 
-RUN_FILE = "run.json"
 _LEDGER, _LOCK = "ledger.sqlite", "suite.lock"
 # What is opened before any name is read from it.
 _OWN = (_LOCK, _LEDGER, f"{_LEDGER}-wal", f"{_LEDGER}-shm", FILE, RUN_FILE, "images", "masks", "superseded")
@@ -85,7 +96,9 @@ class Suite:
         try:
             ledger = Ledger(path / _LEDGER)
             try:
-                return cls(path, lock, ledger, Shelf(path, ledger))
+                suite = cls(path, lock, ledger, Shelf(path, ledger))
+                suite._book_killed_session()
+                return suite
             except BaseException:
                 ledger.close()
                 raise
@@ -200,10 +213,71 @@ class Suite:
             if self._shelf.size(name) is None:
                 raise CounterfactoryError(f"{self.path / name} has vanished: run the same command again for it")
 
-    def write_run(self, run: Mapping[str, Any]) -> None:
-        """Writes run.json: profile, model hashes, versions, device, costs."""
-        text = json.dumps(run, indent=2, sort_keys=True, ensure_ascii=False)
-        write_whole(self.path / RUN_FILE, f"{text}\n".encode())
+    def read_run(self) -> RunRecord:
+        """The record of all sessions so far; an empty one for a suite without. Raises as `run_record.read_run`."""
+        return read_run(self.path) or RunRecord()
+
+    def write_run(self, record: RunRecord) -> None:
+        """Writes run.json."""
+        write_run(self.path, record)
+
+    @contextmanager
+    def session(self, facts: SessionFacts, costs: Callable[[], Costs], interval_s: float = NOTE_S) -> Iterator[Session]:
+        """A session, whose time and `costs` (called from any thread) are the suite's from now on, however it ends.
+
+        They are noted in the ledger every `interval_s`, so that a kill loses no more, and go to run.json at the end.
+        Raises CounterfactoryError for a run.json that cannot be added to, before anything is spent.
+        """
+        self.read_run()
+        session = Session(self, OpenSession(self.ledger, facts, costs, interval_s))
+        try:
+            yield session
+        except BaseException as error:
+            try:
+                session.end()
+            except CounterfactoryError as other:  # what it cost stays in the ledger, for the next opening
+                error.add_note(f"besides, the session could not be put on record: {other}")
+            raise
+        session.end()
+
+    def _book_killed_session(self) -> None:
+        """A session that never ended counts with what it last noted."""
+        killed = load_open_session(self.ledger)
+        if killed is not None:
+            self.book(killed, None)
+
+    def book(self, session: SessionRecord, standing: Standing | None) -> RunRecord:
+        """Puts a session on record: first into run.json, then out of the ledger, so that it is there once at least, and
+        by its name once at most.
+        """
+        record = self.read_run().with_session(session, standing)
+        write_run(self.path, record)
+        forget_open_session(self.ledger)
+        return record
+
+
+class Session:
+    """The session of an open suite: see `Suite.session`."""
+
+    def __init__(self, suite: Suite, under_way: OpenSession) -> None:
+        self._suite = suite
+        self._under_way: OpenSession | None = under_way
+
+    def finish(self, standing: Standing, problems: Sequence[Problem]) -> RunRecord:
+        """The session came to its end, and the suite to `standing`; `problems` are what it skipped. Its time stops.
+
+        Returns the suite's record, this session the last. Raises CounterfactoryError when it cannot be written.
+        """
+        if self._under_way is None:
+            raise RuntimeError("a session ends once")
+        ended, self._under_way = self._under_way.end(finished=True, problems=tuple(problems)), None
+        return self._suite.book(ended, standing)
+
+    def end(self) -> None:
+        """Puts a session that was cut short on record; one that finished is there."""
+        if self._under_way is not None:
+            ended, self._under_way = self._under_way.end(finished=False), None
+            self._suite.book(ended, None)
 
 
 def _refuse_foreign(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A row of metadata.parquet: one variant that has a picture, and everything that made it."""
+"""A row of metadata.parquet: one variant that has a picture, and everything that made it; and one that has none."""
 
 from __future__ import annotations
 
@@ -108,6 +108,21 @@ class VariantRow:
         if row.text("verdict") != found.verdict:
             raise row.refuse("verdict", f"{found.verdict.value!r}, as there is {_reason(found)}")
         return found
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A variant whose text broke the task's rules, so that it was never painted: number `variant` of its source."""
+
+    source: str
+    variant: int
+    edited_caption: str
+    reason: str
+
+    @classmethod
+    def from_fields(cls, row: Fields) -> Dropped:
+        """The variant that `asdict` gave. Raises CounterfactoryError for anything else."""
+        return cls(row.text("source"), row.whole("variant"), row.text("edited_caption"), row.text("reason"))
 
 
 _NAMES = tuple(field.name for field in fields(VariantRow))

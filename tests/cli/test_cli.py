@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from conftest import MadeSuite, Street, made_profile
 from PIL import Image
+from session_records import costs, session_facts
 
 from counterfactory.engine.cli import commands
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.journey import Journey
-from counterfactory.engine.suite import Suite, read_metadata
+from counterfactory.engine.suite import RunRecord, Suite, read_metadata, read_run
+from counterfactory.engine.suite.session import SessionRecord
 
 
 @pytest.fixture(autouse=True)
@@ -136,13 +138,17 @@ def test_check_derives_verdicts_from_stored_scores(made_suite: MadeSuite, capsys
 
 
 def test_check_corrects_the_costs_on_record(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
+    before = read_run(made_suite.path)
     assert run(capsys, "check", made_suite.path, "--min-image-text", "0.85")[0] == 0
     found = json.loads((made_suite.path / "run.json").read_text())
-    assert found["costs"]["accepted"] == 1
-    assert found["costs"]["rejected"] == 5
-    assert found["costs"]["device_hours_per_1k_accepted"] == pytest.approx(2 * 36 / 3600 * 1000)
-    assert found["profile"]["check"]["min_image_text"] == 0.85
-    assert found["profile"]["name"] == "mine"
+    assert (found["standing"]["accepted"], found["standing"]["rejected"]) == (1, 5)
+    assert found["totals"]["device_hours_per_1k_accepted"] == {"core": pytest.approx(2 * 36 / 3600 * 1000)}
+    after = read_run(made_suite.path)
+    assert before is not None
+    assert after is not None
+    assert after.sessions == before.sessions, "what was done stays as it was"
+    assert after.profile["check"]["min_image_text"] == 0.85
+    assert after.profile["name"] == "mine"
 
 
 def test_check_by_itself_keeps_the_suite_s_verdicts(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,17 +195,23 @@ def test_the_report_shows_sources_as_the_suite_s_models_saw_them(
             assert shown.size == (side, side)
 
 
+def made_by(check: dict[str, Any] | None) -> str:
+    """A record of one session, whose profile has no more than the settings `check`, or not even those."""
+    facts = session_facts(profile={} if check is None else {"check": check})
+    return json.dumps(RunRecord((SessionRecord("a", "", True, facts, (), costs()),)).to_json())
+
+
 @pytest.mark.parametrize(
     ("record", "message"),
     [
         (None, "has no run.json"),
-        ("", "is not the record of a suite"),
-        ("[]", "is not the record of a suite"),
-        ("{}", "is not the record of a suite"),
-        ("[" * 100_000, "is not the record of a suite"),
-        ('{"profile": null}', "does not say how the suite was made"),
-        ('{"profile": {"check": {"batch": 8}}}', "is missing"),
-        ('{"profile": {"check": {"batch": 8, "min_image_text": "much"}}}', "'min_image_text' should be"),
+        ("", "is not JSON"),
+        ("[]", "should be a table"),
+        ("{}", "is not a record of sessions"),
+        ("[" * 100_000, "is not JSON"),
+        (made_by(None), "does not say how the suite was made"),
+        (made_by({"batch": 8}), "is missing"),
+        (made_by({"batch": 8, "min_image_text": "much"}), "'min_image_text' should be"),
     ],
     ids=["missing", "empty", "list", "no profile", "deep", "null", "part", "another type"],
 )

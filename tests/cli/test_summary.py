@@ -11,10 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from counterfactory.engine.cli.run_text import as_data, cost_line, cost_table, energy, figure, memory, use_line
+from counterfactory.engine.cli.run_text import (
+    as_data,
+    cost_line,
+    cost_table,
+    energy,
+    figure,
+    memory,
+    time_lines,
+    use_line,
+)
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.meter.meter import StageCost
-from counterfactory.engine.suite.run_record import Report
+from counterfactory.engine.suite.run_record import Report, SuiteCosts
 
 
 def stage(name: str, load_s: float = 0.0, busy_s: float = 0.0, idle_s: float = 0.0, **changes: Any) -> StageCost:
@@ -36,13 +45,32 @@ def report(*stages: StageCost, **changes: Any) -> Report:
         "wall_s": sum(stage.wall_s for stage in stages),
     }
     rest: dict[str, Any] = {"reused": 0, "problems": (), "shortfalls": (), "plans": (), "energy_j": None}
-    return Report(stages=stages, **{**counts, **costs, **rest, **changes})
+    values = {**counts, **costs, **rest, **changes}
+    alone = SuiteCosts(1, {"core": 2 * values["wall_s"] / 3600}, values["wall_s"], None, ())
+    return Report(stages=stages, **({"suite": alone} | values))
 
 
 def test_the_cost_names_device_hours_and_all_loading() -> None:
     line = cost_line(report(stage("caption", load_s=2, busy_s=100), stage("paint", load_s=4, busy_s=254)))
     assert line.split("  ")[-1].strip() == "2 core-hours per 1,000 accepted images (6 min 0 s, loading 6.0 s)"
     assert "no image was accepted" in cost_line(report(stage("paint"), accepted=0))
+
+
+def test_several_sessions_cost_what_they_took_together() -> None:
+    two = report(stage("paint", load_s=6, busy_s=354), suite=SuiteCosts(2, {"core": 0.6}, 1080.0, None, ()))
+    assert cost_line(two) == "cost       6 core-hours per 1,000 accepted in 2 sessions; this one 2"
+    assert time_lines(two) == ["spent      18 min 0 s, 6 min 0 s in this session (loading 6.0 s)"]
+    idle = report(stage("read", idle_s=0.9), suite=SuiteCosts(12, {"core": 123.456}, 300_000.0, None, ()), painted=0)
+    assert max(map(len, [cost_line(idle), *time_lines(idle)])) <= 80
+    assert cost_line(idle).endswith(" 1,235 core-hours per 1,000 accepted in 12 sessions; this one 0")
+    resumed = report(stage("read", idle_s=0.9), suite=SuiteCosts(2, {"core": 0.0162}, 30.0, None, ()))
+    assert cost_line(resumed) == "cost       0.162 core-hours per 1,000 accepted in 2 sessions; this one 0.005"
+
+
+def test_sessions_on_other_devices_are_named_beside() -> None:
+    hours = {"core": 0.6, "GPU": 0.05}
+    line = cost_line(report(stage("paint", busy_s=360), suite=SuiteCosts(3, hours, 1080.0, None, ())))
+    assert line == "cost       0.5 GPU-hours and 6 core-hours per 1,000 accepted in 3 sessions; this one 2"
 
 
 def test_a_row_a_stage() -> None:

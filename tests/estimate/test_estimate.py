@@ -47,7 +47,7 @@ from counterfactory.engine.models.network import STAGES
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.schedule.residency import PlanCost, StageNeeds, plan_residency
 from counterfactory.engine.sources.source import Source, find_sources
-from counterfactory.engine.suite.run_record import Report
+from counterfactory.engine.suite.run_record import Report, SuiteCosts
 
 PEAK = 1e12
 DENOISERS = ("denoiser", "denoiser_int8")
@@ -218,6 +218,7 @@ def test_rates_of_a_run(profile: Profile) -> None:
             PlanUse("hint", "paint", 1, 1, None, 1.0, 0.0, 0, 0),
         ),
         wall_s=300.0, devices=2, device="core", peak_memory_bytes=1, energy_j=None,
+        suite=SuiteCosts(1, {"core": 1 / 6}, 300.0, None, ()),
     )  # fmt: skip
     found = rates.measured_rates(profile, report, 5)
     assert found.stages == {"caption": StageRate(0.5, 10), "rewrite": StageRate(2.0, 10), "paint": StageRate(2.0, 40)}

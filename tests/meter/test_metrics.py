@@ -365,3 +365,10 @@ def test_a_device_that_is_full() -> None:
     problem = metrics.write(a_run()[0])
     assert problem is not None
     assert "no space" in problem
+
+
+def test_hours_of_earlier_sessions_count_for_what_they_made(tmp_path: Path) -> None:
+    meter, _ = a_run()
+    MetricsFile(tmp_path / "run.jsonl", devices=2, earlier_device_hours=5.0).write(meter)
+    (found,) = lines(tmp_path / "run.jsonl")
+    assert found["device_hours_per_1k"] == pytest.approx(1000 * (5.0 + found["device_hours"]) / meter.accepted)

@@ -19,7 +19,7 @@ from variant_rows import variant_row as row
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.suite import Painted, Suite, VariantRow, metadata, read_metadata
+from counterfactory.engine.suite import Painted, RunRecord, Suite, VariantRow, metadata, read_metadata
 from counterfactory.engine.suite.draft import Draft
 from counterfactory.engine.suite.images import encode_picture
 from counterfactory.engine.suite.metadata import COLUMNS, write_table
@@ -243,7 +243,7 @@ def test_datasets_opens_the_suite(tmp_path: Path) -> None:
             row(i, source=name, file_name=images[i], sha256=written_rows[i].image.sha256, mask=masks[i])
             for i, name in enumerate(sources)
         )
-        suite.write_run({"profile": "pocket"})
+        suite.write_run(RunRecord())
     assert (folder / "superseded" / "images").is_dir()
     (folder / "contact_sheet.png").write_bytes(encode_picture(picture))
     (folder / "index.html").write_text("<p>sheet</p>")

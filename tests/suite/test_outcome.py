@@ -100,7 +100,7 @@ def test_a_finished_shard_goes_through_no_stage_and_gives_the_same_suite(
     again = travel(profile, SETTINGS, found, path)
     assert {stage for stage in stages if not stage.startswith("suite/")} == {"shard", "shard/rows"}
     assert contents(path) == made
-    assert json.loads((path / "run.json").read_text())["dropped"] == told["dropped"]
+    assert json.loads((path / "run.json").read_text())["standing"] == told["standing"]
     for name in ("sources", "variants", "accepted", "rejected", "dropped", "problems", "shortfalls"):
         assert getattr(again, name) == getattr(first, name), name
     assert {cost.stage: cost.items for cost in again.stages} == {cost.stage: cost.items for cost in first.stages}

@@ -113,14 +113,6 @@ def test_a_changed_image_is_not_taken_for_ours(tmp_path: Path) -> None:
             suite.load_image(row)
 
 
-def test_run_json_is_the_same_for_the_same_run(tmp_path: Path) -> None:
-    with Suite.open(tmp_path) as suite:
-        suite.write_run({"b": 1, "a": {"ä": [0.5]}})
-        first = (tmp_path / "run.json").read_bytes()
-        suite.write_run({"a": {"ä": [0.5]}, "b": 1})
-        assert (tmp_path / "run.json").read_bytes() == first
-
-
 # Superseding
 
 

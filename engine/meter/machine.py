@@ -1,0 +1,51 @@
+"""What a run's machine is: its processor, and its NVIDIA GPUs with their driver where there are any."""
+
+from __future__ import annotations
+
+import importlib
+import platform
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The operating `system`, the `architecture`, the `cpu`'s model, the `gpus`' names and their `driver`'s version."""
+
+    system: str
+    architecture: str
+    cpu: str
+    gpus: tuple[str, ...]
+    driver: str | None
+
+
+def this_machine(nvml: Callable[[], Any] = lambda: importlib.import_module("pynvml")) -> Machine:
+    """The machine that this program runs on. `nvml` returns the module `pynvml`, or raises where there is none."""
+    gpus, driver = _gpus(nvml)
+    return Machine(platform.system(), platform.machine(), cpu_model(), gpus, driver)
+
+
+def cpu_model() -> str:
+    """The processor's name as it says it itself; on systems that do not tell, what Python knows of it."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _gpus(nvml: Callable[[], Any]) -> tuple[tuple[str, ...], str | None]:
+    with suppress(Exception):  # no module, no driver: NVML has an exception for each, and each means no GPU
+        pynvml = nvml()
+        pynvml.nvmlInit()
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+        names = tuple(_text(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
+        return names, _text(pynvml.nvmlSystemGetDriverVersion()) if names else None
+    return (), None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
