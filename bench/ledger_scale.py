@@ -211,7 +211,7 @@ def resume(folder: Path, shards: Sequence[Shard], made_by: str) -> dict[str, flo
                 continue
             for stage, keys in stages.items():
                 with timed(stage):
-                    found = suite.images(stage, keys) if stage == "paint" else suite.get(stage, keys)
+                    found = suite.images(stage, keys) if stage == "paint" else suite.ledger.get(stage, keys)
                 assert len(found) == len(keys), f"{stage} lacks {len(keys) - len(found)} results"
     return spent
 
@@ -254,7 +254,7 @@ def commits(folder: Path, made: Made, count: int) -> tuple[dict[str, float], dic
             os.fdatasync(file.fileno())
 
         def put(number: int) -> Callable[[], None]:
-            return lambda: suite.put("bench", {made.key("bench", number): made.painted(number)})
+            return lambda: suite.ledger.put("bench", {made.key("bench", number): made.painted(number)})
 
         put(-1)()
         pairs = [(seconds(put(number)), seconds(append)) for number in range(count)]

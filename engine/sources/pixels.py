@@ -46,7 +46,7 @@ class UnreadableError(ValueError):
     """The bytes are not a usable image. The message reads well after a file's name and a colon."""
 
 
-def decode(data: bytes) -> NDArray[np.uint8]:
+def read_picture(data: bytes) -> NDArray[np.uint8]:
     """Decode a photograph as viewers show it: uint8 [H, W, 3] RGB, upright, over white where it is transparent.
 
     Of an animation the first frame is taken. 16-bit values are scaled by 1/257 and rounded. Raises `UnreadableError`
@@ -64,7 +64,7 @@ def decode(data: bytes) -> NDArray[np.uint8]:
         raise UnreadableError(f"pixels of mode {image.mode} cannot be turned into RGB") from error
 
 
-def decode_mask(data: bytes) -> NDArray[Any]:
+def read_mask(data: bytes) -> NDArray[Any]:
     """Decode a mask with its numbers unchanged: uint8 or uint16, [H, W] or, if colour-coded, [H, W, 3 or 4].
 
     Raises `UnreadableError` as `decode` does, and for JPEG, which changes class numbers.

@@ -23,7 +23,7 @@ from ..errors import CounterfactoryError
 from ..files.tables import SUFFIXES as TABLES
 from ..recipes import source_key
 from .listing import Entry, Problem, list_folder, list_table
-from .pixels import UnreadableError, decode, decode_mask, fit, fit_mask, target_size
+from .pixels import UnreadableError, fit, fit_mask, read_mask, read_picture, target_size
 
 __all__ = ["ImageSettings", "Problem", "Source", "find_sources", "load_mask", "load_pixels"]
 
@@ -118,7 +118,7 @@ def load_pixels(source: Source, short_side: int, multiple: int, max_long_side: i
         data = _read(source.path)
         if hashlib.sha256(data).hexdigest() != source.digest:
             raise UnreadableError("the file has changed since the run began; run again to use the new one")
-        pixels = decode(data)
+        pixels = read_picture(data)
     except UnreadableError as error:
         raise CounterfactoryError(f"{source.path}: {error}") from error
     height, width = pixels.shape[:2]
@@ -138,7 +138,7 @@ def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
         data = _read(source.mask_path)
         if source_key(source.name, source.digest, source.label, hashlib.sha256(data).hexdigest()) != source.key:
             raise UnreadableError("the file has changed since the run began; run again to use the new one")
-        return fit_mask(decode_mask(data), size)
+        return fit_mask(read_mask(data), size)
     except UnreadableError as error:
         raise CounterfactoryError(f"{source.mask_path}: {error}") from error
 
@@ -165,12 +165,12 @@ def _verified(entry: Entry) -> Source | Problem:
     what = "image"
     try:
         data = _read(entry.path)
-        height, width = decode(data).shape[:2]
+        height, width = read_picture(data).shape[:2]
         digest, mask_digest = hashlib.sha256(data).hexdigest(), None
         if entry.mask is not None:
             what = f"mask {entry.mask.name}"
             mask_data = _read(entry.mask)
-            mask_size = decode_mask(mask_data).shape[:2]
+            mask_size = read_mask(mask_data).shape[:2]
             if mask_size != (height, width):
                 raise UnreadableError(f"is {mask_size[1]} x {mask_size[0]}, the image {width} x {height}")
             mask_digest = hashlib.sha256(mask_data).hexdigest()

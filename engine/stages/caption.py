@@ -47,7 +47,7 @@ def keys(desk: Desk, sources: Sequence[Source]) -> dict[Source, str]:
 
 def missing(desk: Desk, sources: Sequence[Source]) -> list[Source]:
     """The sources whose captions are not on record."""
-    return desk.missing(keys(desk, sources), lambda wanted: desk.suite.get("caption", wanted))
+    return desk.missing(keys(desk, sources), lambda wanted: desk.suite.ledger.get("caption", wanted))
 
 
 def run(desk: Desk, sources: Sequence[Source], pictures: Pictures, settings: CaptionSettings) -> dict[Source, str]:

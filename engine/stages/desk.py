@@ -52,8 +52,8 @@ class Desk:
         Call it inside the stage. `find` and `keep` are the suite's ledger unless given. Progress is counted towards
         `total`, unless that is 0. What `make` leaves out is left out here.
         """
-        find = find or (lambda wanted: self.suite.get(stage, wanted))
-        keep = keep or (lambda rows: self.suite.put(stage, rows))
+        find = find or (lambda wanted: self.suite.ledger.get(stage, wanted))
+        keep = keep or (lambda rows: self.suite.ledger.put(stage, rows))
         known = dict(find(list(keys.values())))
         todo = [item for item, key in keys.items() if key not in known]
         if total:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from threading import Lock as OneThread
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,14 +120,6 @@ class Suite:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def get(self, stage: str, keys: Sequence[str]) -> dict[str, Any]:
-        """See `Ledger.get`."""
-        return self.ledger.get(stage, keys)
-
-    def put(self, stage: str, rows: Mapping[str, Any]) -> None:
-        """See `Ledger.put`."""
-        self.ledger.put(stage, rows)
 
     def write_images(self, stage: str, batch: Sequence[Painted]) -> dict[str, PaintedRow]:
         """Keeps a batch: every file first, then the ledger's rows in one commit. Returns the rows by key.

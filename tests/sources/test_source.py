@@ -23,10 +23,10 @@ from counterfactory.engine.keys import content_key, file_digest
 from counterfactory.engine.sources.pixels import (
     UnreadableError,
     crop_box,
-    decode,
-    decode_mask,
     fit,
     fit_mask,
+    read_mask,
+    read_picture,
     target_size,
 )
 from counterfactory.engine.sources.source import ImageSettings, Source, find_sources, load_mask, load_pixels
@@ -372,7 +372,7 @@ def test_only_broken_images_are_reported_and_not_raised(tmp_path: Path) -> None:
 def test_damaged_bytes_decode_or_are_unreadable(noise: bytes, at: int, kind: str) -> None:
     data = encoded(Image.fromarray(picture(0, 16, 16)), kind)
     damaged = data[:at] + noise + data[at + len(noise) :]
-    for function in (decode, decode_mask):
+    for function in (read_picture, read_mask):
         with contextlib.suppress(UnreadableError):
             assert function(damaged).dtype in (np.uint8, np.uint16)
 
@@ -438,28 +438,28 @@ def test_exif_rotation_as_pillow_does_it(orientation: int, kind: str) -> None:
     exif[0x0112] = orientation
     data = encoded(Image.fromarray(picture()), kind, exif=exif)
     oracle = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
-    assert decode(data).tolist() == np.asarray(oracle).tolist()
-    assert decode(data).shape == ((24, 32, 3) if orientation < 5 else (32, 24, 3))
+    assert read_picture(data).tolist() == np.asarray(oracle).tolist()
+    assert read_picture(data).shape == ((24, 32, 3) if orientation < 5 else (32, 24, 3))
 
 
 @pytest.mark.parametrize("orientation", [0, 9, 65535])
 def test_orientations_that_there_are_not_leave_a_picture_as_it_is(orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    assert decode(encoded(Image.fromarray(picture()), "PNG", exif=exif)).tolist() == picture().tolist()
+    assert read_picture(encoded(Image.fromarray(picture()), "PNG", exif=exif)).tolist() == picture().tolist()
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF")
 def test_broken_exif_says_nothing_about_the_pixels() -> None:
     data = encoded(Image.fromarray(picture()), "PNG", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff" + b"\x01" * 30)
-    assert decode(data).tolist() == picture().tolist()
+    assert read_picture(data).tolist() == picture().tolist()
 
 
 def test_sixteen_bits_are_scaled_and_rounded() -> None:
     values = np.arange(0, 65536, dtype=np.uint16).reshape(256, 256)
     oracle = np.round(values.astype(np.float64) / 257).astype(np.uint8)
     for kind in ("PNG", "TIFF", "PPM"):
-        pixels = decode(encoded(Image.fromarray(values), kind))
+        pixels = read_picture(encoded(Image.fromarray(values), kind))
         assert pixels.shape == (256, 256, 3)
         assert (pixels == oracle[:, :, None]).all()
 
@@ -470,10 +470,10 @@ def test_alpha_lies_over_white() -> None:
     alpha = rgba[:, :, 3:].astype(float) / 255
     oracle = rgba[:, :, :3] * alpha + 255 * (1 - alpha)
     for kind in ("PNG", "TIFF"):
-        assert np.abs(decode(encoded(Image.fromarray(rgba), kind)) - oracle).max() <= 1
+        assert np.abs(read_picture(encoded(Image.fromarray(rgba), kind)) - oracle).max() <= 1
     grey = Image.fromarray(rgba).convert("LA")
     oracle = np.asarray(grey)[:, :, :1] * alpha + 255 * (1 - alpha)
-    assert np.abs(decode(encoded(grey, "PNG")) - oracle).max() <= 1
+    assert np.abs(read_picture(encoded(grey, "PNG")) - oracle).max() <= 1
 
 
 def test_a_transparent_palette_entry_is_white() -> None:
@@ -482,20 +482,20 @@ def test_a_transparent_palette_entry_is_white() -> None:
     index = np.asarray(image)
     oracle = np.array([[255, 0, 0], [255, 255, 255], [0, 0, 255]], np.uint8)[index]
     for kind in ("PNG", "GIF"):
-        assert decode(encoded(image, kind, transparency=1)).tolist() == oracle.tolist()
-    assert decode(encoded(image, "PNG", transparency=b"\xff\x00\xff")).tolist() == oracle.tolist()
+        assert read_picture(encoded(image, kind, transparency=1)).tolist() == oracle.tolist()
+    assert read_picture(encoded(image, "PNG", transparency=b"\xff\x00\xff")).tolist() == oracle.tolist()
     plain = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)[index]
-    assert decode(encoded(image, "PNG")).tolist() == plain.tolist()
+    assert read_picture(encoded(image, "PNG")).tolist() == plain.tolist()
 
 
 def test_grey_bilevel_and_cmyk_become_rgb() -> None:
     grey = picture()[:, :, 0]
-    assert decode(encoded(Image.fromarray(grey), "PNG")).tolist() == np.repeat(grey[:, :, None], 3, 2).tolist()
-    black = decode(encoded(Image.fromarray(grey > 127), "PNG"))
+    assert read_picture(encoded(Image.fromarray(grey), "PNG")).tolist() == np.repeat(grey[:, :, None], 3, 2).tolist()
+    black = read_picture(encoded(Image.fromarray(grey > 127), "PNG"))
     assert black.tolist() == np.repeat((grey > 127)[:, :, None] * 255, 3, 2).tolist()
     flat = Image.new("RGB", (16, 16), (200, 30, 60))
-    assert np.abs(decode(encoded(flat.convert("CMYK"), "JPEG", quality=95)).astype(int) - (200, 30, 60)).max() < 8
-    assert np.abs(decode(encoded(flat.convert("CMYK"), "TIFF")).astype(int) - (200, 30, 60)).max() < 3
+    assert np.abs(read_picture(encoded(flat.convert("CMYK"), "JPEG", quality=95)).astype(int) - (200, 30, 60)).max() < 8
+    assert np.abs(read_picture(encoded(flat.convert("CMYK"), "TIFF")).astype(int) - (200, 30, 60)).max() < 3
 
 
 @pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP", "TIFF"])
@@ -503,12 +503,12 @@ def test_of_an_animation_the_first_frame_counts(kind: str) -> None:
     frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue", "lime")]
     options = {"lossless": True} if kind == "WEBP" else {}
     data = encoded(frames[0], kind, save_all=True, append_images=frames[1:], **options)
-    assert (decode(data) == (255, 0, 0)).all()
+    assert (read_picture(data) == (255, 0, 0)).all()
 
 
 def test_float_pixels_are_refused() -> None:
     with pytest.raises(UnreadableError, match="float"):
-        decode(encoded(Image.new("F", (16, 16)), "TIFF"))
+        read_picture(encoded(Image.new("F", (16, 16)), "TIFF"))
 
 
 # Sizes
@@ -609,18 +609,18 @@ def test_masks_keep_their_numbers_whatever_their_mode() -> None:
     numbers = np.arange(256, dtype=np.uint8).reshape(16, 16)
     palette = Image.fromarray(numbers, "P")
     palette.putpalette(np.random.default_rng(0).integers(0, 256, 768, dtype=np.uint8).tobytes())
-    assert decode_mask(encoded(palette, "PNG")).tolist() == numbers.tolist()
-    assert decode_mask(encoded(Image.fromarray(numbers), "PNG")).tolist() == numbers.tolist()
-    assert decode_mask(encoded(Image.fromarray(numbers > 9), "PNG")).tolist() == (numbers > 9).astype(int).tolist()
+    assert read_mask(encoded(palette, "PNG")).tolist() == numbers.tolist()
+    assert read_mask(encoded(Image.fromarray(numbers), "PNG")).tolist() == numbers.tolist()
+    assert read_mask(encoded(Image.fromarray(numbers > 9), "PNG")).tolist() == (numbers > 9).astype(int).tolist()
     deep = numbers.astype(np.uint16) * 255
     for kind in ("PNG", "TIFF"):
-        assert decode_mask(encoded(Image.fromarray(deep), kind)).tolist() == deep.tolist()
-        assert decode_mask(encoded(Image.fromarray(deep), kind)).dtype == np.uint16
-    wide = decode_mask(encoded(Image.fromarray(deep.astype(np.int32)), "TIFF"))
+        assert read_mask(encoded(Image.fromarray(deep), kind)).tolist() == deep.tolist()
+        assert read_mask(encoded(Image.fromarray(deep), kind)).dtype == np.uint16
+    wide = read_mask(encoded(Image.fromarray(deep.astype(np.int32)), "TIFF"))
     assert wide.tolist() == deep.tolist()
     assert wide.dtype == np.uint16
     coloured = encoded(Image.fromarray(picture()), "PNG")
-    assert decode_mask(coloured).tolist() == picture().tolist()
+    assert read_mask(coloured).tolist() == picture().tolist()
 
 
 def test_loading_gives_pixels_and_mask_at_one_size(tmp_path: Path) -> None:

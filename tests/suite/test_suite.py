@@ -83,10 +83,10 @@ def test_a_batch_lies_where_it_should(tmp_path: Path) -> None:
 def test_results_survive_closing(tmp_path: Path) -> None:
     with Suite.open(tmp_path) as suite:
         suite.write_images("paint", [painted(0)])
-        suite.put("caption", {"k": ["a", 1]})
+        suite.ledger.put("caption", {"k": ["a", 1]})
     with Suite.open(tmp_path) as suite:
         assert list(suite.images("paint", [key(0)])) == [key(0)]
-        assert suite.get("caption", ["k"]) == {"k": ["a", 1]}
+        assert suite.ledger.get("caption", ["k"]) == {"k": ["a", 1]}
 
 
 @pytest.mark.parametrize("kind", ["image", "mask"])
@@ -231,8 +231,10 @@ def test_a_writers_thread_beside_the_callers_changes_nothing(tmp_path: Path) -> 
         with Behind[list[Painted]](lambda batch: suite.write_images("paint", batch), depth=2) as writer:
             for turn, batch in enumerate(batches):
                 writer.put(batch)
-                suite.put("caption", {key(turn): f"caption {turn}"})
-                assert list(suite.get("caption", [key(i) for i in range(12)])) == [key(i) for i in range(turn + 1)]
+                suite.ledger.put("caption", {key(turn): f"caption {turn}"})
+                assert list(suite.ledger.get("caption", [key(i) for i in range(12)])) == [
+                    key(i) for i in range(turn + 1)
+                ]
                 for name, row in suite.images("paint", [key(number) for number in range(24)]).items():
                     assert row.image.path.endswith(f"{name[:16]}.png")
                     suite.load_image(row)  # whole, with the bytes on record, as soon as it is known
@@ -260,7 +262,7 @@ def test_one_batch_is_open_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert writing.wait(20)
         threads[1].start()
         threads[1].join(0.3)
-        names = suite.get("suite/open", ["batch"])["batch"]
+        names = suite.ledger.get("suite/open", ["batch"])["batch"]
         go_on.set()
         for thread in threads:
             thread.join()
@@ -441,7 +443,7 @@ def test_a_kill_between_moving_and_noting_it_is_mended(tmp_path: Path) -> None:
     with Suite.open(tmp_path) as suite:
         rows = suite.write_images("paint", [painted(0), painted(1)])
         write_table(suite, [0])
-        suite.put("suite/files", {rows[key(1)].image.path: True})  # as if never noted
+        suite.ledger.put("suite/files", {rows[key(1)].image.path: True})  # as if never noted
         write_table(suite, [0])
         write_table(suite, [0, 1])
         assert not (tmp_path / "superseded").exists()
