@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +10,9 @@ import numpy as np
 import onnx
 import openvino as ov
 import pytest
-import torch
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
-from safetensors.torch import save_file
-from torch import nn
 
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.session import Array
 from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.precision.cpu import OnnxCpu
@@ -25,7 +21,6 @@ from counterfactory.export.precision.int8 import quantise
 from counterfactory.export.precision.islands import find_islands, half_error, write_half
 from counterfactory.export.precision.rounding import rounded
 from counterfactory.export.precision.stored import Stored, fold_transposes
-from counterfactory.export.production.lora import merge_lora
 
 F32, F16, I64, BOOL = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.INT64, TensorProto.BOOL
 Port = tuple[str, int, list[Any]]
@@ -305,92 +300,3 @@ def test_layers_that_are_kept_and_layers_without_a_range(tmp_path: Path) -> None
     stored = Stored.read(linear(tmp_path / "b" / "model.onnx", weight))
     with pytest.raises(ValueError, match="activation states has no range"):
         quantise(stored, {})
-
-
-# --- LoRA ---
-
-
-class Layers(nn.Module):
-    """A linear layer and a convolution, named as in a UNet."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.down = nn.ModuleDict({"to_q": nn.Linear(6, 4, bias=False), "conv": nn.Conv2d(3, 5, 3)})
-        torch.manual_seed(0)
-        for parameter in self.parameters():
-            nn.init.normal_(parameter)
-
-
-def pairs() -> dict[str, torch.Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    shapes = {"q_down": (2, 6), "q_up": (4, 2), "c_down": (2, 3, 3, 3), "c_up": (5, 2, 1, 1)}
-    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
-
-
-def kohya(p: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {
-        "lora_unet_down_to_q.lora_down.weight": p["q_down"],
-        "lora_unet_down_to_q.lora_up.weight": p["q_up"],
-        "lora_unet_down_to_q.alpha": torch.tensor(1.0),
-        "lora_unet_down_conv.lora_down.weight": p["c_down"],
-        "lora_unet_down_conv.lora_up.weight": p["c_up"],
-        "lora_unet_down_conv.alpha": torch.tensor(1.0),
-    }
-
-
-def peft(p: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    # No alpha: the rank stands for it, so that the delta is twice that of alpha 1 at rank 2.
-    return {
-        "unet.down.to_q.lora_A.weight": p["q_down"],
-        "unet.down.to_q.lora_B.weight": p["q_up"],
-        "unet.down.conv.lora.down.weight": p["c_down"],
-        "unet.down.conv.lora.up.weight": p["c_up"],
-    }
-
-
-@pytest.mark.parametrize(("form", "scale"), [(kohya, 0.5), (peft, 1.0)])
-def test_a_lora_is_merged_as_by_hand(
-    tmp_path: Path, form: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]], scale: float
-) -> None:
-    given, layers = pairs(), Layers()
-    before = {name: value.clone() for name, value in layers.state_dict().items()}
-    save_file(form(given), tmp_path / "lora.safetensors")
-    assert merge_lora(layers, tmp_path / "lora.safetensors", 0.7) == 2
-    linear_delta, conv_delta = np.zeros((4, 6)), np.zeros((5, 3, 3, 3))
-    q_down, q_up, c_down, c_up = (given[name].numpy() for name in ("q_down", "q_up", "c_down", "c_up"))
-    for rank in range(2):
-        linear_delta += np.outer(q_up[:, rank], q_down[rank])
-        for out in range(5):
-            conv_delta[out] += c_up[out, rank, 0, 0] * c_down[rank]
-    after = {name: value.detach().numpy() for name, value in layers.state_dict().items()}
-    for name, delta in (("down.to_q.weight", linear_delta), ("down.conv.weight", conv_delta)):
-        np.testing.assert_allclose(after[name], before[name].numpy() + 0.7 * scale * delta, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(after["down.conv.bias"], before["down.conv.bias"].numpy())
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"lora_te_text_model_x.lora_down.weight": torch.ones(1)}, "changes the text encoder too"),
-        ({"lora_unet_up_to_k.lora_down.weight": torch.ones(2, 6)}, "belongs to no layer"),
-        ({"lora_unet_down_to_q.lora_up.weight": None}, r"has \['alpha', 'down'\], a pair needs down and up"),
-        ({"lora_unet_down_to_q.lora_up.weight": torch.ones(4, 3)}, r"goes down to 2 channels and up from \[3\]"),
-        ({"lora_unet_down_to_q.lora_up.weight": torch.ones(9, 2)}, r"shape \[9, 6\], the layer \[4, 6\]"),
-    ],
-)
-def test_loras_that_do_not_fit_change_nothing(
-    tmp_path: Path, change: dict[str, torch.Tensor | None], said: str
-) -> None:
-    layers = Layers()
-    before = {name: value.clone() for name, value in layers.state_dict().items()}
-    tensors = {name: value for name, value in (kohya(pairs()) | change).items() if value is not None}
-    save_file(tensors, tmp_path / "lora.safetensors")
-    with pytest.raises(CounterfactoryError, match=said):
-        merge_lora(layers, tmp_path / "lora.safetensors")
-    for name, value in layers.state_dict().items():
-        assert torch.equal(value, before[name])
-
-
-def test_a_folder_of_loras_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CounterfactoryError, match="is a folder: name the LoRA's file in it"):
-        merge_lora(Layers(), tmp_path)
