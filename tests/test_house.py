@@ -32,6 +32,28 @@ EXPORT_ARROWS = {
     "__main__": {"llm", "pocket", "production"},
 }
 
+# Floors of engine, low to high: a room imports rooms of lower floors only. A file that lies loose is a room of its own.
+ENGINE_FLOORS = (
+    ("errors", "edit", "keys"),
+    ("recipes",),
+    ("files",),
+    ("runtime",),
+    ("meter", "schedule"),
+    ("language",),
+    ("models",),
+    ("sources",),
+    ("variant",),
+    ("tasks",),
+    ("suite",),
+    ("stages",),
+    ("config",),
+    ("estimate",),
+    ("journey",),
+    ("judging", "report", "pocket"),
+    ("cli",),
+    ("__main__",),
+)
+
 
 def modules(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
@@ -71,6 +93,19 @@ def test_rooms_of_export_import_what_the_table_allows() -> None:
     upward = [
         (room, low) for room, lows in EXPORT_ARROWS.items() for low in lows if rooms.index(low) > rooms.index(room)
     ]
+    assert not upward
+
+
+def test_rooms_of_engine_import_lower_floors_only() -> None:
+    floors = {room: floor for floor, rooms in enumerate(ENGINE_FLOORS) for room in rooms}
+    found: dict[str, set[str]] = {}
+    for path in modules("engine"):
+        room = path.relative_to(ROOT / "engine").parts[0].removesuffix(".py")
+        names = {name.split(".")[2] for name in imported(path) if name.startswith("counterfactory.engine.")}
+        found.setdefault(room, set()).update(names - {room})
+    del found["__init__"]
+    assert found.keys() == floors.keys(), "a room has no floor, or a floor has no room"
+    upward = [(room, low) for room, lows in found.items() for low in lows if floors[low] >= floors[room]]
     assert not upward
 
 
