@@ -107,7 +107,7 @@ class ChatPrompts:
         )
         shown = [type_ for type_ in _EXAMPLES if type_ in types] or ["other"]
         pairs = {_EXAMPLES[type_][0]: [type_, _EXAMPLES[type_][0]] for type_ in shown}
-        example = (intro + _about(_example_keeps(shown), _CAPTION), write_answer(list(pairs.values())))
+        example = (intro + _about(_kept(shown), _CAPTION), write_answer(list(pairs.values())))
         return self._ask(task, example, _about(keep, caption), "")
 
     def alternatives(
@@ -127,7 +127,7 @@ class ChatPrompts:
 
         shown = type_ if type_ in _EXAMPLES else "other"
         words, others = _EXAMPLES[shown]
-        question = intro + _about(_example_keeps([shown]), _CAPTION) + own(words, others if values else ())
+        question = intro + _about(_kept([shown]), _CAPTION) + own(words, others if values else ())
         return self._ask(task, (question, write_answer(list(others))), _about(keep, caption), own(keyword, values))
 
     def rewrite(self, task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> Prompt:
@@ -163,6 +163,6 @@ def _join(words: Sequence[str], none: str) -> str:
     return ", ".join(map(_tame, words)) if words else none
 
 
-def _example_keeps(types: Sequence[str]) -> tuple[str, ...]:
+def _kept(types: Sequence[str]) -> tuple[str, ...]:
     """What the example keeps: its subject, unless that is what changes."""
     return () if "subject" in types else ("dog",)

@@ -8,7 +8,7 @@ the batches; what this loop adds is what only we know, the grammar:
 - a long forced run amid an answer is read in the same way: the row leaves the batch and comes back as a prompt. Reading
   it passes over the weights once for one row, a decoding step about as long once for all rows; so it pays when more
   tokens are forced than there are rows;
-- an answer that is closed ends its job at once, without a step for its end token.
+- an answer that is closed leaves at once, without a step for its end token.
 
 Answers depend on prompt, grammar, settings and seed. Batches of other sizes round otherwise, so that on a GPU the same
 question in other company may, rarely, get another answer.

@@ -32,7 +32,7 @@ _BLOCK = 64
 # some megabytes. Beyond the first ones: multiples.
 _ROWS, _MORE_ROWS = (1, 8), 16
 _WIDTHS, _MORE_TOKENS = (1, 2, 4, 8, 16, 32, 48), 64
-# How much of that it keeps, in operations: with its default of 5,000, long runs take 45 MB more.
+# How much of that it keeps, in operations: with the 5,000 that it keeps if not told, long runs take 45 MB more.
 _KEPT_OPERATIONS = 64
 
 

@@ -70,7 +70,7 @@ class OpenVinoLlm:
             for text in (request.prompt.suite, request.prompt.suite + request.prompt.source):
                 if text not in encoded:
                     encoded[text] = self._llama.encode(text)
-                ends.append(_shared_length(encoded[text], prompt[:-1]))
+                ends.append(_same(encoded[text], prompt[:-1]))
             suite, source = ends[0], max(ends)
             room = min(request.max_tokens, left)
             one = EncodedRequest(name, tuple(prompt), suite, source, request.grammar, room)
@@ -85,7 +85,7 @@ class OpenVinoLlm:
         return self._beginnings[tokens]
 
 
-def _shared_length(one: Sequence[int], other: Sequence[int]) -> int:
+def _same(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens both begin with."""
     both = enumerate(zip(one, other, strict=False))
     return next((i for i, (a, b) in both if a != b), min(len(one), len(other)))

@@ -11,6 +11,8 @@ Backend = Literal["openvino", "exllamav2", "exllamav3"]
 # An exported Llama's graph, and all of its files.
 LLAMA_GRAPH = "model.xml"
 LLAMA_FILES = (LLAMA_GRAPH, "model.bin", "tokenizer.json")
+
+
 PAGE = 256  # tokens; both ExLlama generators share prefixes page by page
 
 

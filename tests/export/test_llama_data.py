@@ -12,48 +12,13 @@ pytest.importorskip("torch", reason="no torch: the pocket language model's train
 
 import torch
 
-from counterfactory.engine.edit import STREET_TYPES
-from counterfactory.engine.language.grammar import (
-    Grammar,
-    alternatives_grammar,
-    edited_grammar,
-    keywords_grammar,
-    values_grammar,
-)
 from counterfactory.engine.pocket.captions import read_facts
-from counterfactory.engine.pocket.world import COLOURS, MATERIALS, TIMES, WEATHERS
 from counterfactory.engine.tasks.task import broken_word
-from counterfactory.engine.tasks.words import spans
+from counterfactory.export.pocket.answers import built_in, request_of, same_facts
 from counterfactory.export.pocket.data import HELD_OUT
-from counterfactory.export.pocket.questions import (
-    CLASSIFY,
-    KINDS_OF_QUESTION,
-    SEGMENT,
-    Exercise,
-    apply,
-    article_fixed,
-    exercise,
-    phrase_of,
-)
+from counterfactory.export.pocket.questions import KINDS_OF_QUESTION, apply, article_fixed, exercise, phrase_of
 
 DRAWN = {kind: [exercise(kind, HELD_OUT, i) for i in range(60)] for kind in KINDS_OF_QUESTION}
-
-
-def grammar_of(kind: str, drawn: Exercise) -> Grammar:
-    """The grammar in which the engine would ask this exercise."""
-    if kind == "keywords":
-        return keywords_grammar(drawn.case.types, spans(drawn.case.caption, 3, drawn.case.keep), 6)
-    if kind == "rewrite":
-        return edited_grammar(drawn.case.caption, [(old, new) for _, old, new in drawn.changes])
-    return values_grammar(drawn.values) if drawn.values else alternatives_grammar(drawn.changes[0][1], 4)
-
-
-def built_in(drawn: Exercise) -> bool:
-    """Whether it is of one of the two built-in tasks, with all types of edit and values that the world knows."""
-    words = {word for *_, value in drawn.changes for word in value.split()}
-    known = {*WEATHERS, *TIMES, *COLOURS, *MATERIALS, "at", "during", "the", "car", "bus", "truck"}
-    all_types = len(drawn.case.types) == len(STREET_TYPES)
-    return drawn.case.task in (CLASSIFY, SEGMENT) and all_types and words <= known and not drawn.values
 
 
 def test_an_exercise_is_a_function_of_its_number() -> None:
@@ -65,9 +30,9 @@ def test_an_exercise_is_a_function_of_its_number() -> None:
 @pytest.mark.parametrize("kind", KINDS_OF_QUESTION)
 def test_right_answers_are_allowed_by_the_grammars(kind: str) -> None:
     for drawn in DRAWN[kind]:
-        grammar = grammar_of(kind, drawn)
-        assert grammar.allows(drawn.answer), (drawn.answer, drawn.prompt)
-        assert len(drawn.answer.encode()) <= grammar.longest_bytes
+        request = request_of(kind, drawn)
+        assert request.grammar.allows(drawn.answer), (drawn.answer, drawn.prompt)
+        assert len(drawn.answer.encode()) < request.max_tokens
 
 
 def test_keywords_stand_in_order_and_touch_no_kept_word() -> None:
@@ -106,6 +71,8 @@ def test_rewriting_makes_the_changes_and_no_other() -> None:
         assert (before.material != after.material) == ("background" in types)
         assert (before.vehicles != after.vehicles) == ("colour" in types)
         assert [kind for _, kind in before.vehicles] == [kind for _, kind in after.vehicles]
+        assert same_facts(drawn.answer, drawn.answer)
+        assert not same_facts(json.dumps(drawn.case.caption), drawn.answer)
     assert seen > 10
 
 

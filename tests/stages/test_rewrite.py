@@ -32,11 +32,7 @@ from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task, broken_word, builtin_task
 from counterfactory.engine.tasks.words import (
-    allowed_alternatives,
-    allowed_values,
     check_edited_caption,
-    drop_overlapping,
-    spans,
 )
 
 SETTINGS = RewriteSettings(
@@ -241,42 +237,6 @@ def test_no_answer_within_the_grammars_breaks_a_rule(name: str, data: st.DataObj
             for edit in variant.edits:
                 assert edit.keyword in variant.caption
                 assert edit.alternative.casefold() != edit.keyword.casefold()
-
-
-SPANS = [
-    ("a red car.", 2, (), ["a", "a red", "red", "red car", "car"]),
-    ("one, two. three", 3, (), ["one", "two", "three"]),
-    ("a red car", 2, ("car",), ["a", "a red", "red", "red car"]),
-    ("red cars", 1, ("car",), ["red"]),
-    ("a fire truck", 3, ("fire truck",), ["a", "a fire", "a fire truck"]),
-    ("it's half-lit", 1, (), ["it's", "half-lit"]),
-    ("red red", 1, (), ["red"]),
-    ("x" * 61, 1, (), []),
-    ("", 3, (), []),
-]
-
-
-@pytest.mark.parametrize(("caption", "most", "keep", "expected"), SPANS)
-def test_spans(caption: str, most: int, keep: tuple[str, ...], expected: list[str]) -> None:
-    assert spans(caption, most, keep) == expected
-
-
-def test_keywords_stand_apart() -> None:
-    pairs = [("time", "at night"), ("other", "night"), ("colour", "red car"), ("colour", "red"), ("weather", "Red Car")]
-    assert drop_overlapping("a red car at night", pairs) == [("colour", "red car"), ("time", "at night")]
-    assert drop_overlapping("a red car, red walls", [("colour", "red car"), ("other", "red")]) == [
-        ("colour", "red car"),
-        ("other", "red"),
-    ]
-    assert drop_overlapping("bored", [("colour", "red")]) == []
-
-
-def test_values_and_alternatives_that_may_be_used() -> None:
-    assert allowed_values(["night", "Dusk", "dusk", "at night"], "at night", ()) == ("Dusk",)
-    assert allowed_values(["blue", "blue car", "two trucks"], "red car", ("car", "truck")) == ("blue", "blue car")
-    found = ["blue car", "Blue car", "red car", "blue bus", " ", "green car "]
-    assert allowed_alternatives(found, "red car", ("car", "bus")) == ("blue car", "green car")
-    assert allowed_alternatives(["very foggy", "Foggy", "misty"], "foggy", ()) == ("misty",)
 
 
 def test_prompts_carry_one_line_of_plain_text() -> None:

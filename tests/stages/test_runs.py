@@ -1,0 +1,338 @@
+"""Each stage's `run`: results stand by the right item, batches are full and padded by nobody, what is on record is not
+made again, and a picture that is missing costs no other anything.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tiny_desk import IMAGE_BATCH, TEXT_BATCH, image_name, numbers, tiny_run, tiny_sources, tiny_variants, unit
+from tiny_networks import TinyPainter, tiny_painter
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.keys import generator
+from counterfactory.engine.language.chat import prompts_of
+from counterfactory.engine.models.decoding import DecodingSettings
+from counterfactory.engine.models.sampler import SamplerSettings
+from counterfactory.engine.sources.source import Source, load_mask, load_pixels
+from counterfactory.engine.stages import caption, check, edges, paint, rewrite
+from counterfactory.engine.stages.caption import CaptionSettings
+from counterfactory.engine.stages.check import CheckSettings, Embedded, score
+from counterfactory.engine.stages.edges import DetectorSettings, HedSettings, edge_maps
+from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings
+from counterfactory.engine.stages.rewrite import RewriteSettings
+from counterfactory.engine.tasks.settings import JourneySettings
+from counterfactory.engine.tasks.task import builtin_task
+from counterfactory.engine.variant import Variant
+from counterfactory.kernels.edges import EdgeSettings
+
+Pixels = NDArray[np.uint8]
+
+NUCLEUS = DecodingSettings("nucleus", 1, 0.9, 1.0, 0, 8, 1.0, 1.0)
+CAPTION = CaptionSettings(batch=IMAGE_BATCH, texts=2, prefix="a ", decoding=NUCLEUS)
+CHECK = CheckSettings(IMAGE_BATCH, 0.0, 0.0, 0.0)
+RELATIVE = DetectorSettings("relative", relative=EdgeSettings())
+HED = DetectorSettings("hed", hed=HedSettings(batch=2))
+PAINT = PaintSettings(
+    SamplerSettings("unipc", 2, "v_prediction", "trailing", True),
+    GuidanceSettings(3.0, 0.0, 0.5),
+    denoiser="denoiser",
+    control_scale=1.2,
+    negative_prompt="nothing",
+    batch=3,
+    streams=1,
+    decode_batch=2,
+)
+
+
+@pytest.fixture(scope="module")
+def painter() -> TinyPainter:
+    return tiny_painter()
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Source]:
+    """Seven, of three sizes."""
+    return tiny_sources(tmp_path / "sources", 7)
+
+
+def pixels_of(source: Source) -> Pixels:
+    return load_pixels(source, 32, 16, 48)
+
+
+# Captions.
+
+
+def caption_of(source: Source, key: str) -> str:
+    """What the stand-in captioner says of a picture, by the random numbers of its key."""
+    chances = [generator(key, f"caption {i}").integers(10**6) for i in range(2)]
+    return " ".join(f"a {image_name(pixels_of(source))[:4]} {chance} nucleus." for chance in chances)
+
+
+def test_captions_are_each_source_s_own_and_recorded(sources: list[Source], tmp_path: Path) -> None:
+    with tiny_run(tmp_path / "suite", sources) as first:
+        assert caption.missing(first.desk, sources) == sources
+        some = caption.run(first.desk, sources[2:4], first.pictures, CAPTION)
+        assert some == {s: caption_of(s, first.desk.recipes.caption_key(s.digest)) for s in sources[2:4]}
+        assert caption.missing(first.desk, sources) == [*sources[:2], *sources[4:]]
+        found = caption.run(first.desk, sources, first.pictures, CAPTION)
+        assert list(found) == sources
+        assert found == {s: caption_of(s, first.desk.recipes.caption_key(s.digest)) for s in sources}
+        assert [len(call) for call in first.networks.calls["blip2"]] == [2, 2, 2, 1]
+        assert first.networks.entered == ["caption"] * 2
+        assert first.made("caption") == 7
+        assert first.done("caption") == (9, 7)  # two were asked for twice
+    with tiny_run(tmp_path / "suite", sources) as second:
+        assert caption.run(second.desk, sources, second.pictures, CAPTION) == found
+        assert (second.networks.opened, second.networks.entered) == ([], [])
+        assert second.done("caption") == (7, 7)
+
+
+def test_a_picture_that_cannot_be_read_has_no_caption_and_costs_no_other(sources: list[Source], tmp_path: Path) -> None:
+    sources[1].path.unlink()
+    with tiny_run(tmp_path / "suite", sources) as run:
+        found = caption.run(run.desk, sources, run.pictures, CAPTION)
+        assert list(found) == [sources[0], *sources[2:]]
+        assert all(found[s] == caption_of(s, run.desk.recipes.caption_key(s.digest)) for s in found)
+        assert [len(call) for call in run.networks.calls["blip2"]] == [2, 2, 2]
+        assert [problem.name for problem in run.pictures.problems] == [sources[1].name]
+        assert caption.missing(run.desk, sources) == [sources[1]]
+
+
+@pytest.mark.parametrize(
+    ("texts", "joined"),
+    [
+        (["a red bus"], "a red bus"),
+        (["a red bus ."], "a red bus ."),
+        (["a red bus .", "a street"], "a red bus. a street."),
+        (["a bus.", "a bus", "a street. ", " .", "a bus ."], "a bus. a street."),
+    ],
+)
+def test_captions_of_one_picture_are_sentences_said_once(texts: list[str], joined: str) -> None:
+    assert caption._join(texts) == joined
+
+
+@pytest.mark.parametrize(
+    ("batch", "texts", "mode", "message"),
+    [
+        (0, 1, "greedy", r"^\[caption\] needs batch and texts of at least 1, got 0 and 1$"),
+        (1, 0, "greedy", "got 1 and 0"),
+        (1, 2, "greedy", r"texts = 2 would join equal captions: only mode = \"nucleus\" writes different ones$"),
+    ],
+)
+def test_caption_settings_that_make_no_sense_are_refused(batch: int, texts: int, mode: str, message: str) -> None:
+    decoding = DecodingSettings(mode, 1, 1.0, 1.0, 0, 8, 1.0, 1.0)  # type: ignore[arg-type]
+    assert CaptionSettings(1, 1, "", decoding).rows == 1
+    assert CaptionSettings(1, 2, "", NUCLEUS).rows == 2
+    with pytest.raises(ValueError, match=message):
+        CaptionSettings(batch, texts, "", decoding)
+
+
+# Rewriting.
+
+REWRITE = RewriteSettings(("colour", "time"), 2, 2, 2, 120, verbatim=False)
+ANSWERS = {"Changes: ": '"a blue bus"', "Types: ": '[["colour","red"]]', "Words: ": '["blue","green"]'}
+
+
+def test_variants_are_split_into_those_to_paint_and_those_to_drop(sources: list[Source], tmp_path: Path) -> None:
+    asked_for = JourneySettings(builtin_task("segmentation"), 2, (1, 1), 0)
+    captions = dict.fromkeys(sources[:2], "a red bus") | {sources[2]: "bus"}
+    with tiny_run(tmp_path / "suite", sources) as first:
+        first.networks.answers = ANSWERS
+        found = rewrite.run(first.desk, captions, REWRITE, asked_for, prompts_of("pocket"))
+        assert [v.source for v in found.variants] == sources[:2]
+        assert [v.edits[0].alternative for v in found.variants] == ["blue", "blue"]
+        assert [(v.source, v.edits[0].alternative) for v in found.dropped] == [(s, "green") for s in sources[:2]]
+        assert all("lacks 'green'" in (v.dropped or "") for v in found.dropped)
+        assert [(p.name, "no words" in p.reason) for p in found.shortfalls] == [(sources[2].name, True)]
+        assert [len(call) for call in first.networks.calls["llm"]] == [1, 1, 2], "equal questions are asked once"
+        assert first.networks.entered == ["rewrite"] * 3
+        assert first.done("rewrite") == (3, 7)
+        assert first.made("rewrite") == 3
+        (cost,) = (cost for cost in first.desk.meter.costs() if cost.stage == "rewrite")
+        assert (cost.prompt_tokens, cost.generated_tokens) == (40, 4)
+        (use,) = first.desk.meter.plans()
+        assert (use.plan, use.stage, use.rows, use.fill) == ("llm", "rewrite", 4, None)
+        assert 0 <= use.busy_s < 60
+    with tiny_run(tmp_path / "suite", sources) as second:
+        assert rewrite.run(second.desk, captions, REWRITE, asked_for, prompts_of("pocket")) == found
+        assert second.networks.opened == []
+
+
+def test_rewriting_bounds_of_zero_are_refused() -> None:
+    for place in range(4):
+        bounds = [1, 1, 1, 1]
+        RewriteSettings(("time",), *bounds, verbatim=True)
+        bounds[place] = 0
+        with pytest.raises(ValueError, match=r"^max_\w+ must be at least 1, found 0$"):
+            RewriteSettings(("time",), *bounds, verbatim=True)
+
+
+# Edges.
+
+
+@pytest.mark.parametrize("settings", [RELATIVE, HED], ids=["relative", "hed"])
+def test_each_source_has_its_own_edges(settings: DetectorSettings, sources: list[Source], tmp_path: Path) -> None:
+    needed = [sources[i] for i in (6, 0, 1, 4, 3, 2)]
+    sources[4].path.write_bytes(b"no picture any more")
+    with tiny_run(tmp_path / "suite", sources) as run:
+        found = edges.run(run.desk, sources, needed, run.pictures, settings)
+        assert set(found) == set(needed) - {sources[4]}
+        for source, edge_map in found.items():
+            image = pixels_of(source)
+            alone = 255 - image[..., 0] if settings.hed else edge_maps(image[None], settings)[0]
+            np.testing.assert_array_equal(edge_map, alone)
+        assert run.networks.entered == ["edges"]
+        assert run.done("edges") == (6, 7)  # one was not needed, one cannot be read
+        assert run.made("edges") == 5
+        if settings.hed:
+            assert [len(call) for call in run.networks.calls["hed"]] == [2, 1, 1, 1]
+            assert run.networks.opened == ["hed 32 32", "hed 32 48", "hed 48 32"]
+
+
+def test_edges_that_nobody_needs_are_not_looked_for(sources: list[Source], tmp_path: Path) -> None:
+    with tiny_run(tmp_path / "suite", sources) as run:
+        assert edges.run(run.desk, sources, [], run.pictures, HED) == {}
+        assert (run.networks.entered, run.networks.opened) == ([], [])
+        assert run.done("edges") == (7, 7)
+
+
+def test_an_error_of_the_detector_is_raised(
+    sources: list[Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(images: Pixels, settings: DetectorSettings) -> Pixels:
+        raise ValueError("no edges today")
+
+    monkeypatch.setattr(edges, "edge_maps", broken)
+    with tiny_run(tmp_path / "suite", sources) as run, pytest.raises(ValueError, match="no edges today"):
+        edges.run(run.desk, sources, sources, run.pictures, RELATIVE)
+
+
+# Painting.
+
+
+def hints(sources: list[Source]) -> dict[Source, Pixels]:
+    return {source: edge_maps(pixels_of(source)[None], RELATIVE)[0] for source in sources}
+
+
+def painted_alone(painter: TinyPainter, variant: Variant) -> Pixels:
+    """A variant's picture, painted by itself."""
+    hint = hints([variant.source])[variant.source]
+    plans = painter.plans(*hint.shape, batch=1, streams=1, decode_batch=1)
+    job = PaintJob(variant.key, numbers(variant.edited_caption, 7, 24), plans.embed_hints(hint[None])[0], plans)
+    ((_, picture),) = paint.paint([job], numbers("nothing", 7, 24), PAINT)
+    return picture
+
+
+def same_picture(one: Pixels, other: Pixels) -> bool:
+    """Equal but for the rounding of torch's sums, which depends on the batch."""
+    return one.shape == other.shape and int(np.abs(one.astype(int) - other.astype(int)).max()) <= 1
+
+
+def test_every_variant_gets_its_own_picture_and_mask(
+    painter: TinyPainter, sources: list[Source], tmp_path: Path
+) -> None:
+    sources = sources[:4]
+    variants = sorted(tiny_variants(sources, 2), key=lambda v: v.source.name)  # sources together, sizes in turn
+    maps = hints(sources)
+    with tiny_run(tmp_path / "suite", sources, variants=8, painter=painter) as first:
+        assert paint.unpainted_sources(first.desk, variants) == sources
+        found = paint.run(first.desk, variants, maps, PAINT)
+        assert list(found) == variants
+        for variant, row in found.items():
+            picture = first.desk.suite.load_image(row)
+            assert same_picture(picture, painted_alone(painter, variant)), variant
+            assert row.mask is not None
+            mask = load_mask(variant.source, picture.shape[:2])
+            np.testing.assert_array_equal(np.asarray(_opened(tmp_path / "suite" / row.mask.path)), mask)
+        assert first.networks.entered == ["paint"]
+        assert first.done("paint") == (8, 8)
+        assert first.made("paint") == 8
+        texts = [text for call in first.networks.calls["clip_text"] for text in call]
+        assert sorted(texts) == ["edited 0", "edited 1", "edited 2", "nothing"], "a text is encoded once"
+        assert sum(name.startswith("paint") for name in first.networks.opened) == 4, (
+            "a hint is embedded once per source"
+        )
+        assert paint.unpainted_sources(first.desk, variants) == []
+    with tiny_run(tmp_path / "suite", sources, variants=8, painter=painter) as second:
+        assert paint.run(second.desk, variants, {}, PAINT) == found
+        assert (second.networks.opened, second.networks.entered) == ([], [])
+        # One picture is gone, another's source has no edges: the first alone is painted again.
+        for variant in (variants[2], variants[7]):
+            (tmp_path / "suite" / found[variant].image.path).unlink()
+        assert paint.unpainted_sources(second.desk, variants) == [variants[2].source, variants[7].source]
+        again = paint.run(second.desk, variants, {variants[2].source: maps[variants[2].source]}, PAINT)
+        assert again == {variant: row for variant, row in found.items() if variant != variants[7]}
+        assert second.made("paint") == 1
+
+
+def _opened(path: Path) -> NDArray[np.uint8]:
+    from PIL import Image
+
+    return np.asarray(Image.open(path))
+
+
+def test_sources_without_masks_have_variants_without(
+    painter: TinyPainter, sources: list[Source], tmp_path: Path
+) -> None:
+    bare = [Source(s.name, s.path, None, None, s.digest, s.key) for s in sources[:1]]
+    with tiny_run(tmp_path / "suite", bare, variants=1, painter=painter) as run:
+        (row,) = paint.run(run.desk, tiny_variants(bare, 1), hints(bare), PAINT).values()
+        assert row.mask is None
+
+
+def test_nothing_to_paint_opens_nothing(sources: list[Source], tmp_path: Path) -> None:
+    with tiny_run(tmp_path / "suite", sources, variants=7) as run:
+        assert paint.run(run.desk, tiny_variants(sources, 1), {}, PAINT) == {}
+        assert run.networks.opened == []
+        assert paint.run(run.desk, [], {}, PAINT) == {}
+
+
+# Checks.
+
+
+def test_every_picture_is_scored_against_its_own_source_and_captions(
+    painter: TinyPainter, sources: list[Source], tmp_path: Path
+) -> None:
+    variants = tiny_variants(sources, 1)
+    with tiny_run(tmp_path / "suite", sources, variants=7, painter=painter) as first:
+        painted = paint.run(first.desk, variants, hints(sources), PAINT)
+        first.networks.calls.clear()
+        expected = {}
+        for variant, row in painted.items():
+            names = [image_name(pixels_of(variant.source)), variant.caption]
+            names += [image_name(first.desk.suite.load_image(row)), variant.edited_caption]
+            (expected[variant],) = score(Embedded(*(unit(name)[None] for name in names)))
+        sources[3].path.unlink()
+        found = check.run(first.desk, painted, first.pictures, CHECK)
+        assert found == {variant: scores for variant, scores in expected.items() if variant.source != sources[3]}
+        assert len({json.dumps(scores) for scores in found.values()}) == 6
+        texts = [text for call in first.networks.calls["clip_text"] for text in call]
+        assert len(texts) == len(set(texts)) == 5, "a caption is embedded once"
+        assert [len(call) for call in first.networks.calls["clip_text"]] == [TEXT_BATCH, 2]
+        assert [len(call) for call in first.networks.calls["clip_image"]] == [IMAGE_BATCH] * 6
+        assert first.made("check") == 6
+        assert first.done("check") == (6, 7)
+    with tiny_run(tmp_path / "suite", sources, variants=7) as second:
+        known = {variant: row for variant, row in painted.items() if variant in found}
+        assert check.run(second.desk, known, second.pictures, CHECK) == found
+        assert check.run(second.desk, {}, second.pictures, CHECK) == {}
+        assert (second.networks.opened, second.networks.entered) == ([], [])
+        # None can be read: nothing is opened, nothing is scored.
+        gone = {variant: row for variant, row in painted.items() if variant.source == sources[3]}
+        assert check.run(second.desk, gone, second.pictures, CHECK) == {}
+        assert second.networks.opened == []
+
+
+def test_a_picture_that_was_changed_since_is_not_scored(
+    painter: TinyPainter, sources: list[Source], tmp_path: Path
+) -> None:
+    with tiny_run(tmp_path / "suite", sources, variants=2, painter=painter) as run:
+        painted = paint.run(run.desk, tiny_variants(sources[:2], 1), hints(sources[:2]), PAINT)
+        (tmp_path / "suite" / list(painted.values())[1].image.path).write_bytes(b"another")
+        with pytest.raises(CounterfactoryError, match="has changed since it was painted"):
+            check.run(run.desk, painted, run.pictures, CHECK)

@@ -1,0 +1,186 @@
+"""What a stage works with, in miniature: a real suite, meter and recipes, over small networks that count calls."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from tiny_networks import TOKENS, WIDTH, TinyPainter
+
+from counterfactory.engine.language.request import Request, Usage
+from counterfactory.engine.meter.meter import Meter, Progress
+from counterfactory.engine.models.decoding import DecodingSettings
+from counterfactory.engine.models.denoiser import PaintPlans
+from counterfactory.engine.recipes import STAGES, Recipes
+from counterfactory.engine.sources.pictures import Pictures
+from counterfactory.engine.sources.source import ImageSettings, Source, find_sources
+from counterfactory.engine.stages.desk import Desk
+from counterfactory.engine.suite import Suite
+from counterfactory.engine.variant import Variant
+
+Floats = NDArray[np.float32]
+Pixels = NDArray[np.uint8]
+
+TEXT_BATCH, IMAGE_BATCH = 3, 2
+IMAGE = ImageSettings(short_side=32, multiple=16, max_long_side=48)
+SIZES = ((32, 32), (32, 48), (48, 32))  # height, width of the sources, in turn
+
+
+def numbers(name: str, *shape: int) -> Floats:
+    """Standard normal numbers that belong to a name."""
+    digest = hashlib.sha256(name.encode()).digest()
+    return np.random.default_rng(list(digest[:8])).standard_normal(shape).astype(np.float32)
+
+
+def unit(name: str) -> Floats:
+    """A unit embedding that belongs to a name."""
+    vector = numbers(name, 4)
+    return np.asarray(vector / np.linalg.norm(vector), np.float32)
+
+
+def image_name(pixels: Pixels) -> str:
+    """What a picture's embedding and caption are made of: all its bytes."""
+    return hashlib.sha256(pixels.tobytes()).hexdigest()
+
+
+@dataclass
+class Networks:
+    """Stands for the open models of a run. `calls` are the arguments of each network's calls; `entered` the stages."""
+
+    painter: TinyPainter | None = None
+    calls: dict[str, list[Any]] = field(default_factory=dict)
+    entered: list[str] = field(default_factory=list)
+    opened: list[str] = field(default_factory=list)
+    answers: dict[str, str] = field(default_factory=dict)  # by what the prompt says
+    hed_batch: int = 2
+    usage: Usage = field(default_factory=lambda: Usage(0, 0))
+    _plans: dict[tuple[int, int], PaintPlans] = field(default_factory=dict)
+
+    def enter(self, stage: str) -> None:
+        self.entered.append(stage)
+
+    def _called(self, name: str, arguments: Sequence[Any], most: int) -> None:
+        assert 1 <= len(arguments) <= most, f"{name} takes {most} at a time, got {len(arguments)}"
+        self.calls.setdefault(name, []).append(list(arguments))
+
+    def clip_text(self) -> Any:
+        def encode(captions: Sequence[str]) -> tuple[Floats, Floats]:
+            self._called("clip_text", captions, TEXT_BATCH)
+            return np.stack([numbers(c, TOKENS, WIDTH) for c in captions]), np.stack([unit(c) for c in captions])
+
+        self.opened.append("clip_text")
+        return SimpleNamespace(plan=SimpleNamespace(batch=TEXT_BATCH), encode=encode)
+
+    def clip_image(self) -> Any:
+        def encode(images: Sequence[Pixels]) -> Floats:
+            self._called("clip_image", [image_name(image) for image in images], IMAGE_BATCH)
+            return np.stack([unit(image_name(image)) for image in images])
+
+        self.opened.append("clip_image")
+        return SimpleNamespace(plan=SimpleNamespace(batch=IMAGE_BATCH), encode=encode)
+
+    def blip2(self) -> Any:
+        def caption(
+            images: Sequence[Pixels],
+            generators: Sequence[Sequence[np.random.Generator]],
+            prefix: str,
+            decoding: DecodingSettings,
+        ) -> list[list[str]]:
+            self._called("blip2", [image_name(image) for image in images], IMAGE_BATCH)
+            assert len(generators) == len(images)
+            return [
+                [f"{prefix}{image_name(image)[:4]} {rng.integers(10**6)} {decoding.mode}." for rng in rngs]
+                for image, rngs in zip(images, generators, strict=True)
+            ]
+
+        self.opened.append("blip2")
+        return SimpleNamespace(caption=caption)
+
+    def llm(self) -> Any:
+        self.opened.append("llm")
+        return self
+
+    def generate(self, requests: Sequence[Request]) -> list[str]:
+        self._called("llm", requests, 10**6)
+        self.usage += Usage(10 * len(requests), len(requests))
+        return [self.answers[next(key for key in self.answers if key in r.prompt.text)] for r in requests]
+
+    def hed(self, height: int, width: int) -> Any:
+        def edges(images: Pixels) -> Pixels:
+            assert images.shape[1:] == (height, width, 3)
+            self._called("hed", [image_name(image) for image in images], self.hed_batch)
+            return 255 - images[..., 0]
+
+        self.opened.append(f"hed {height} {width}")
+        return SimpleNamespace(edges=edges)
+
+    def paint_plans(self, height: int, width: int) -> PaintPlans:
+        self.opened.append(f"paint {height} {width}")
+        assert self.painter is not None
+        if (height, width) not in self._plans:
+            self._plans[height, width] = self.painter.plans(height, width, batch=3, streams=1, decode_batch=2)
+        return self._plans[height, width]
+
+
+@dataclass
+class TinyRun:
+    """A desk, and what a test looks at."""
+
+    desk: Desk
+    networks: Networks
+    pictures: Pictures
+    progress: list[Progress]
+
+    def done(self, stage: str) -> tuple[int, int]:
+        """How far the stage is, and of how much."""
+        *_, last = (p for p in self.progress if p.stage == stage)
+        return last.done, last.total
+
+    def made(self, stage: str) -> int:
+        """How many of its results this run made."""
+        return sum(cost.made for cost in self.desk.meter.costs() if cost.stage == stage)
+
+
+@contextmanager
+def tiny_run(
+    path: Path, sources: Sequence[Source], *, variants: int = 0, painter: TinyPainter | None = None
+) -> Iterator[TinyRun]:
+    """A run over the suite at `path`; run again, it finds there what the run before recorded."""
+    progress: list[Progress] = []
+    networks = Networks(painter)
+    kinds: dict[str, Any] = dict.fromkeys(("image", "caption", "sampling", "edges", "paint", "text"), 0)
+    recipes = Recipes(**kinds, check_batch=IMAGE_BATCH, makers={stage: f"{stage} maker" for stage in STAGES})
+    with Suite.open(path) as suite:
+        desk = Desk(suite, networks, Meter(progress.append), recipes, len(sources), variants)  # type: ignore[arg-type]
+        yield TinyRun(desk, networks, Pictures(IMAGE), progress)
+
+
+def tiny_sources(root: Path, count: int) -> list[Source]:
+    """Pictures of noise with masks, in three sizes."""
+    for index in range(count):
+        height, width = SIZES[index % 3]
+        rng = np.random.default_rng((9, index))
+        for kind, shape in (("images", (height, width, 3)), ("masks", (height, width))):
+            file = root / kind / f"{index}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(0, 256, shape, np.uint8)).save(file)
+    sources, problems = find_sources(root)
+    assert not problems
+    return sources
+
+
+def tiny_variants(sources: Sequence[Source], each: int) -> list[Variant]:
+    """Variants of every source in turn, so that neighbours differ in source and size; captions repeat."""
+    return [
+        Variant(f"{len(sources) * i + s:064x}", source, i, f"caption {s % 2}", (), f"edited {(s + i) % 3}", 0, None)
+        for i in range(each)
+        for s, source in enumerate(sources)
+    ]
