@@ -20,7 +20,7 @@ TEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 SHRINK_SHEET := from PIL import Image; sheet = Image.open('build/demo/contact_sheet.png'); \
 	sheet.thumbnail((1200, 10000), Image.Resampling.LANCZOS); sheet.save('docs/contact_sheet.webp', quality=85, method=6)
 
-.PHONY: demo test test-all lint format docs-pictures clean
+.PHONY: demo test test-all mutants lint format docs-pictures clean
 .DELETE_ON_ERROR:
 
 demo: $(BASE)
@@ -31,6 +31,10 @@ test: $(DEV)
 
 test-all: $(DEV)
 	$(TEST) -m ""
+
+# Changes the core in many small ways and runs its tests on each: tests/mutants.py.
+mutants: $(DEV)
+	$(BIN)/python tests/mutants.py
 
 lint: $(DEV)
 	$(BIN)/ruff check .

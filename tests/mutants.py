@@ -1,0 +1,178 @@
+"""Mutation testing: where could the core be wrong and no test notice?
+
+    python tests/mutants.py [FILE ...]        # all files of mutants.toml, or some of them
+
+mutmut changes each function of the files in many small ways, one at a time, and runs the tests that call it. A mutant
+is killed when one fails, or when they never end. What survives is either listed in mutants.toml with the reason why it
+is no fault, or is printed: a test is missing. mutmut leaves constants of modules and decorated methods alone.
+
+mutmut wants the tree to lie as it is imported. So the tree is copied to build/mutants, with a real folder
+`counterfactory`; nothing is changed in place. The last line is `mutants: K of N killed`; the exit status is 1 where a
+survivor is without a reason, or fewer than nine in ten are killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+WORK = ROOT / "build" / "mutants"
+LEAST_KILLED = 0.9
+# mutmut's exit codes of a mutant's tests: failed, pytest broke, too long; anything else is no kill.
+_KILLED = {1, 3, 24, 36, 152, 255, -24}
+_NO_TESTS = {5, 33}
+_WITHOUT = ("xdist", "warnings", "cacheprovider")
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a mutant that survives is no fault: it is in `file`, where `line` becomes `mutant`."""
+
+    file: str
+    line: str
+    mutant: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Survivor:
+    """A mutant that no test noticed, as the line or lines that it changes."""
+
+    name: str
+    file: str
+    line: str
+    mutant: str
+    tested: bool
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a file's mutants."""
+
+    file: str
+    mutants: int
+    survivors: tuple[Survivor, ...]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run, report, and return the exit status."""
+    table = tomllib.loads((ROOT / "tests" / "mutants.toml").read_text(encoding="utf-8"))
+    groups = [([f for p in group["files"] for f in _matching(p)], group["tests"]) for group in table["groups"]]
+    known = [file for files, _ in groups for file in files]
+    if unknown := sorted(set(argv) - set(known)):
+        print(f"{unknown[0]} is not among the files of tests/mutants.toml: {', '.join(known)}", file=sys.stderr)
+        return 2
+    outcomes: list[Outcome] = []
+    for files, tests in groups:
+        chosen = [file for file in files if not argv or file in argv]
+        if chosen:
+            outcomes += _mutate(chosen, tests)
+    return _report(outcomes, [Reason(**row) for row in table.get("survivors", [])])
+
+
+def _mutate(files: Sequence[str], tests: Sequence[str]) -> list[Outcome]:
+    """Run the tests on every mutant of some files."""
+    began = time.monotonic()
+    _copy_tree(files, tests)
+    log = WORK / "mutmut.log"
+    if status := _run_mutmut(log):
+        tail = log.read_text(encoding="utf-8", errors="replace").replace("\r", "\n")[-3000:]
+        raise SystemExit(f"{tail}\nmutmut ended with status {status}; all that it said is in {log}")
+    outcomes = [_outcome(file) for file in files]
+    for outcome in outcomes:
+        print(f"{outcome.mutants - len(outcome.survivors):5} of {outcome.mutants:4} killed in {outcome.file}")
+    print(f"      {time.monotonic() - began:.0f} s", flush=True)
+    return outcomes
+
+
+def _matching(pattern: str) -> list[str]:
+    found = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob(pattern) if path.name != "__init__.py")
+    if not found:
+        raise SystemExit(f"tests/mutants.toml: no file is called {pattern}")
+    return found
+
+
+def _copy_tree(files: Sequence[str], tests: Sequence[str]) -> None:
+    """Make build/mutants anew: the packages, the tests, and the project's settings with mutmut's."""
+    shutil.rmtree(WORK, ignore_errors=True)
+    for package in ("engine", "export", "kernels"):
+        skip = shutil.ignore_patterns("weights", "__pycache__")
+        shutil.copytree(ROOT / package, WORK / "counterfactory" / package, ignore=skip)
+    shutil.copytree(ROOT / "tests", WORK / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    settings = {
+        "source_paths": ["counterfactory"],
+        "only_mutate": [f"counterfactory/{file}" for file in files],
+        # A seed, for a mutant must not survive on some days.
+        "pytest_add_cli_args": [*(f"-pno:{name}" for name in _WITHOUT), "--hypothesis-seed=0"],
+        "pytest_add_cli_args_test_selection": tests,
+        "process_isolation": "forkserver",  # the process that forks has opened no network and started no thread
+        "use_git_change_detection": False,
+        "track_dependencies": False,
+        # Seconds of a core: twice the multiplier times the constant and what the tests take.
+        "timeout_constant": 3.0,
+        "timeout_multiplier": 2.0,
+    }
+    # JSON's strings, numbers and lists are TOML's too.
+    lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (WORK / "pyproject.toml").write_text("\n".join([project, "[tool.mutmut]", *lines, ""]), encoding="utf-8")
+
+
+def _run_mutmut(log: Path) -> int:
+    mutated = WORK / "mutants"
+    mutated.mkdir()  # Python would not look again into a folder of its path that was not there when it started
+    environment = {**os.environ, "PYTHONPATH": str(mutated), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()", "run", "--max-children", "2"]
+    with log.open("wb") as out:
+        return subprocess.run(command, cwd=WORK, env=environment, stdout=out, stderr=out, check=False).returncode
+
+
+def _outcome(file: str) -> Outcome:
+    meta = WORK / "mutants" / "counterfactory" / f"{file}.meta"
+    codes: Mapping[str, int | None] = json.loads(meta.read_text())["exit_code_by_key"]
+    survivors = [_survivor(file, name, code) for name, code in codes.items() if code not in _KILLED]
+    return Outcome(file, len(codes), tuple(survivors))
+
+
+def _survivor(file: str, name: str, code: int | None) -> Survivor:
+    from mutmut.mutation.diff_apply import get_diff_for_mutant
+
+    os.chdir(WORK)
+    diff = get_diff_for_mutant(name, path=f"counterfactory/{file}").splitlines()
+    changed = {
+        sign: " ".join(line[1:].strip() for line in diff if line.startswith(sign) and not line.startswith(sign * 3))
+        for sign in "-+"
+    }
+    return Survivor(name, file, changed["-"], changed["+"], code not in _NO_TESTS)
+
+
+def _report(outcomes: Sequence[Outcome], reasons: Sequence[Reason]) -> int:
+    survivors = [survivor for outcome in outcomes for survivor in outcome.survivors]
+    found = {(s.file, s.line, s.mutant) for s in survivors}
+    known = {(r.file, r.line, r.mutant) for r in reasons}
+    unexplained = [s for s in survivors if (s.file, s.line, s.mutant) not in known]
+    for survivor in unexplained:
+        print(f"\nsurvived: {survivor.name}" + ("" if survivor.tested else " (no test comes here)"))
+        print(f"    - {survivor.line}\n    + {survivor.mutant}")
+    files = {outcome.file for outcome in outcomes}
+    for file, line, mutant in sorted(known - found):
+        if file in files:
+            print(f"\nno longer survives, take it out of tests/mutants.toml: {file}:\n    - {line}\n    + {mutant}")
+    total = sum(outcome.mutants for outcome in outcomes)
+    killed = total - len(survivors)
+    print(f"\n{len(survivors)} survivors, {len(survivors) - len(unexplained)} of them with a reason")
+    print(f"mutants: {killed} of {total} killed")
+    return int(bool(unexplained) or killed < LEAST_KILLED * total)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
