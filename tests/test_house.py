@@ -109,7 +109,7 @@ def test_rooms_of_engine_import_lower_floors_only() -> None:
     assert not upward
 
 
-@pytest.mark.parametrize("package", ["kernels", "export"])
+@pytest.mark.parametrize("package", ["kernels", "engine", "export"])
 def test_no_files_import_in_a_circle(package: str) -> None:
     names = {
         f"counterfactory.{'.'.join(path.relative_to(ROOT).with_suffix('').parts)}": path for path in modules(package)

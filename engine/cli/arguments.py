@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ..errors import CounterfactoryError
 from . import commands
-from .process import EXIT_ERROR, EXIT_SKIPPED, EXIT_STOPPED
 from .run_text import THRESHOLDS
+from .statuses import EXIT_ERROR, EXIT_SKIPPED, EXIT_STOPPED
 from .terminal import Terminal
 
 

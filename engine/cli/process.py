@@ -15,7 +15,7 @@ import traceback
 from contextlib import suppress
 from typing import NoReturn
 
-EXIT_SKIPPED, EXIT_ERROR, EXIT_BUG, EXIT_STOPPED, EXIT_PIPE = 1, 2, 70, 130, 141
+from .statuses import EXIT_BUG, EXIT_ERROR, EXIT_PIPE, EXIT_SKIPPED, EXIT_STOPPED
 
 
 def run() -> NoReturn:
