@@ -34,7 +34,7 @@ class Bench:
         self.records, self.entered, self.progress = Records(), list[str](), list[Progress]()
         self.made: list[list[str]] = []
         models: Any = SimpleNamespace(enter=self.entered.append)
-        suite: Any = self.records
+        suite: Any = SimpleNamespace(ledger=self.records)
         recipes: Any = SimpleNamespace()
         self.desk = Desk(suite, models, Meter(self.progress.append), recipes, sources=9, variants=9)
 
