@@ -25,7 +25,8 @@ from streets import set_up
 
 from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile, load_profile
-from counterfactory.engine.estimate.counted import plan_flops, plan_precision
+from counterfactory.engine.estimate.estimate import cpu_precision
+from counterfactory.engine.estimate.formulas import known_facts
 from counterfactory.engine.estimate.peak import measure_peak
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.world import SIZE
@@ -88,11 +89,10 @@ def main() -> None:
     ratio = compare(painter(_BASELINE), painter(asked.denoiser), asked.rounds)
     print(f"painting, decoding included, against `{_BASELINE}`: {ratio}")
     candidate = painted_with(profile, asked.denoiser)
-    library = library_of(candidate)
-    precision = plan_precision(library, "denoiser")
-    flops = plan_flops(candidate, library, (SIZE, SIZE))[asked.denoiser]
+    fact = known_facts(candidate, library_of(candidate), (SIZE, SIZE))[asked.denoiser]
+    precision = "int8" if fact.integers else cpu_precision(profile)
     peak = measure_peak(precision, profile.runtime.threads)
-    share = 8 * 4 * profile.paint.rows_per_variant * flops / peak / ratio.candidate_s
+    share = 8 * 4 * profile.paint.rows_per_variant * fact.flops / peak / ratio.candidate_s
     print(f"denoising is {share:.0%} of this machine's matrix product: {peak / 1e12:.3f} TFLOP/s in {precision}")
     finish("int8_quality", ratio, share, **told)
     lost = [name for name, difference in told["points"].items() if difference["points"] < -_ALLOWED]

@@ -25,7 +25,8 @@ from counterfactory.engine.cli.run_text import cost_line, cost_table, count_line
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile, load_profile
-from counterfactory.engine.estimate.counted import plan_flops, plan_precision
+from counterfactory.engine.estimate.estimate import cpu_precision
+from counterfactory.engine.estimate.formulas import known_facts
 from counterfactory.engine.estimate.peak import measure_peak
 from counterfactory.engine.journey import JourneySettings, Report
 from counterfactory.engine.pocket.world import SIZE
@@ -42,11 +43,14 @@ PEER_SOURCES = 8
 def ceiling(profile: Profile, report: Report) -> tuple[Table, dict[str, float], float]:
     """What share of the measured matrix product each plan and each stage reached, and the whole run without loading."""
     library = library_of(profile)
-    precisions = {network.plan: plan_precision(library, network.name) for network in library.networks}
+    facts = known_facts(profile, library, (SIZE, SIZE))
+    precisions = {plan: "int8" if fact.integers else cpu_precision(profile) for plan, fact in facts.items()}
     peaks = {precision: measure_peak(precision, profile.runtime.threads) for precision in set(precisions.values())}
-    row_flops = dict(plan_flops(profile, library, (SIZE, SIZE)))
-    # Counted for a whole caption, run a token at a time.
-    row_flops["opt_decoder"] //= profile.caption.decoding.max_tokens
+    row_flops = {plan: fact.flops for plan, fact in facts.items()}
+    # The tokens that are read at once are one row of a call, as each that is written is.
+    tokens = library.networks["opt_decoder"].tokens
+    assert tokens is not None
+    row_flops["opt_decoder"] *= (tokens.read + tokens.written) / tokens.written
     # Prompts are mostly in the cache: only what was written is counted, so the language model's share is at least this.
     written = sum(stage.generated_tokens for stage in report.stages)
     rows: list[tuple[str, ...]] = []
@@ -56,7 +60,7 @@ def ceiling(profile: Profile, report: Report) -> tuple[Table, dict[str, float], 
         needed = counted = 0.0
         for plan in (plan for plan in report.plans if plan.stage == stage.stage):
             count = written if plan.plan == "llm" else plan.rows
-            flops = float(row_flops[plan.plan] * count)
+            flops = row_flops[plan.plan] * count
             peak = peaks[precisions[plan.plan]]
             needed, counted = needed + flops / peak, counted + flops
             name = "llm (tokens written)" if plan.plan == "llm" else plan.plan

@@ -22,7 +22,7 @@ from reference import DIFFUSERS_BATCHED, REFERENCE, Made, Peer
 
 from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile
-from counterfactory.engine.estimate.counted import plan_precision
+from counterfactory.engine.estimate.flops import multiplies_integers
 from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.stages.check import verdict
 from counterfactory.engine.suite import read_metadata
@@ -105,7 +105,8 @@ def agreement(bench: Bench, name: str, works: Sequence[Work], made: Made) -> dic
     The latter in f32 for the reference; for another peer only where the engine is timed in int8.
     """
     few, guided = replace(bench, sources=[work.source for work in works]), fully_guided(bench.profile)
-    integers = plan_precision(library_of(guided), "denoiser") == "int8"
+    library = library_of(guided)
+    integers = multiplies_integers(library.graph(library.networks["denoiser"]))
     ways = {"as timed": (guided, INTEGERS if integers else ROUNDED, "")}
     if name == "reference":
         ways["in f32"] = (in_f32(guided), EXACT, "_f32")

@@ -18,20 +18,17 @@ from pathlib import Path
 
 from .config.networks import library_of
 from .config.profile import Profile
-from .errors import CounterfactoryError
-from .estimate.estimate import plan_holding
+from .estimate.estimate import residency_of
 from .estimate.measured import measured_rates, save_rates
 from .language.chat import prompts_of
 from .meter.energy import EnergyMeter, peak_memory_bytes
 from .meter.machine import this_machine
 from .meter.meter import Meter, Progress
 from .meter.metrics_file import MetricsFile
-from .models.library import Library
 from .models.opened import Opened
 from .recipes import STAGES, Recipes, outcome_key
 from .runtime.opening import arithmetic
 from .schedule.overlap import ahead
-from .schedule.residency import Residency
 from .sources.pictures import Pictures
 from .sources.source import Problem, Source
 from .stages import caption, check, edges, paint, rewrite
@@ -172,7 +169,7 @@ class Journey:
             check_batch=profile.check.batch,
             makers={stage: library.digest(stage) for stage in STAGES},
         )
-        models = Opened(library, meter, _residency(profile, library, shards))
+        models = Opened(library, meter, residency_of(profile, library))
         desk = Desk(suite, models, meter, recipes, sources, sources * self.settings.variants)
         return desk, Outcomes(suite, outcome_key(profile, self.settings, recipes.makers))
 
@@ -247,16 +244,6 @@ def _pass(desk: Desk, shard: Shard) -> Outcome | None:
             items, total = (len(shard.sources), desk.sources) if of_sources else (shard.outcome.variants, desk.variants)
             desk.meter.advance(stage, items, total)
     return shard.outcome
-
-
-def _residency(profile: Profile, library: Library, shards: int) -> Residency | None:
-    """Which plans are open when, where the profile's memory does not hold all of them."""
-    if not profile.runtime.memory_gb:
-        return None
-    holding = plan_holding(profile, library, round(profile.runtime.memory_gb * 1e9), shards)
-    if holding.timeline is None:
-        raise CounterfactoryError(holding.problem)
-    return Residency(holding.timeline)
 
 
 def _variant_row(variant: Variant, row: PaintedRow, scores: Mapping[str, float], profile: Profile) -> VariantRow:

@@ -20,8 +20,7 @@ from typing import Any
 from ..config.networks import library_of
 from ..config.profile import Profile
 from ..errors import CounterfactoryError
-from ..estimate.estimate import machine_memory
-from ..estimate.measured import machine
+from ..meter.machine import machine, machine_memory
 from ..report.table import Table
 from ..runtime.onnx_providers import NEEDS, PROVIDERS, find_library
 from ..runtime.opening import PlanState, engines_of

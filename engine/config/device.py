@@ -8,8 +8,6 @@ from pathlib import Path
 
 from ..errors import CounterfactoryError
 
-_GIGA, _TERA = 1e9, 1e12
-
 
 @dataclass(frozen=True)
 class DeviceSettings:
@@ -27,25 +25,20 @@ class DeviceSettings:
         if min(self.tflops, self.memory_gb, self.gb_per_s) <= 0 or not 0 < self.share <= 1:
             raise ValueError("[device] needs tflops, memory_gb and gb_per_s above 0 and a share above 0, at most 1")
 
-    def compute_s(self, flops: float) -> float:
-        """Seconds of so many operations."""
-        return flops / (self.tflops * _TERA * self.share)
-
-    def read_s(self, size: float) -> float:
-        """Seconds of reading so many bytes of the device's memory."""
-        return size / (self.gb_per_s * _GIGA * self.share)
-
 
 @dataclass(frozen=True)
 class PlanFacts:
     """A plan's operations for one row (of a decoder: for one token) and the bytes of its weights on the device.
 
-    `cache_bytes` is what a token takes in a decoder's cache in f16; 0 for what is no decoder.
+    `cache_bytes` is what a token takes in a decoder's cache in f16; 0 for what is no decoder. `graph_bytes` is the
+    size of an OpenVINO graph's description, `integers` whether it multiplies integers of 8 bits.
     """
 
     flops: float
     weight_bytes: int
     cache_bytes: int
+    graph_bytes: int = 0
+    integers: bool = False
 
 
 def load_facts(file: Path) -> dict[str, PlanFacts]:

@@ -12,12 +12,16 @@ hashes, estimates, examines or exports networks goes through this table.
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from ..models.library import Library
 from ..models.network import Network, Networks, Rows, Tokens
 from .profile import Profile
 
 # BLIP-2's queries, which its decoder reads before it writes.
 _QUERIES = 32
+# Of a value in f16.
+_CACHE_SHARE = MappingProxyType({"fp16": 1.0, "q8": 0.5, "q4": 0.25})
 
 
 def networks_of(profile: Profile) -> Networks:
@@ -38,8 +42,17 @@ def networks_of(profile: Profile) -> Networks:
                 files=("opt_embeddings.npy", "opt_tokenizer.json"),
                 optional_files=("opt_tokens.json",),
                 tokens=Tokens(_QUERIES, caption.decoding.max_tokens),
+                # A step reads one cache and writes another.
+                cached_tokens=2 * caption.batch * caption.rows * (_QUERIES + caption.decoding.max_tokens),
             ),
-            Network("llm", "llm", 1 if exllama is None else exllama.rows, {"rewrite": questions}, tokens=question),
+            Network(
+                "llm",
+                "llm",
+                1 if exllama is None else exllama.rows,
+                {"rewrite": questions},
+                tokens=question,
+                cached_tokens=0 if exllama is None else exllama.cache_tokens * _CACHE_SHARE[exllama.cache],
+            ),
             Network(
                 "clip_text",
                 "clip_text",

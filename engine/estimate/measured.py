@@ -22,7 +22,7 @@ from ..errors import CounterfactoryError
 from ..files.fill import fill
 from ..files.writing import make_folder, write_whole
 from ..keys import content_key
-from ..meter.machine import cpu_model
+from ..meter.machine import machine
 
 if TYPE_CHECKING:
     from ..suite.run_record import Report
@@ -86,7 +86,7 @@ def measured_rates(profile: Profile, report: Report, variants: int) -> Rates:
     stages = {
         cost.stage: StageRate((cost.busy_s + cost.idle_s) / cost.made, cost.made)
         for cost in report.stages
-        if cost.made and cost.calls and (fresh or cost.stage != "rewrite")
+        if cost.made and (cost.stage != "rewrite" or (fresh and cost.calls))
     }
     plans = {
         name: PlanRate(sum(u.load_s for u in uses) / sum(u.loads for u in uses), max(u.bytes for u in uses) or None)
@@ -136,11 +136,6 @@ def save_rates(rates: Rates) -> None:
     with suppress(CounterfactoryError):
         make_folder(file.parent)
         write_whole(file, text.encode())
-
-
-def machine() -> str:
-    """This machine, as far as speed goes: CPU model and number of cores."""
-    return f"{cpu_model()}, {os.cpu_count()} cores"
 
 
 def _name(key: str) -> str:

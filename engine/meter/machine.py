@@ -1,8 +1,9 @@
-"""What a run's machine is: its processor, and its NVIDIA GPUs with their driver where there are any."""
+"""What a run's machine is: its processor, its memory, and its NVIDIA GPUs with their driver where there are any."""
 
 from __future__ import annotations
 
 import importlib
+import os
 import platform
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,6 +36,19 @@ def cpu_model() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
+
+
+def machine() -> str:
+    """This machine, as far as speed goes: CPU model and number of cores."""
+    return f"{cpu_model()}, {os.cpu_count()} cores"
+
+
+def machine_memory(limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
+    """Bytes of memory that this process may have: the machine's, or its container's (`limit`) where that is less."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError, ValueError):  # no limit is the word "max"
+        total = min(total, int(limit.read_text()))
+    return total
 
 
 def _gpus(nvml: Callable[[], Any]) -> tuple[tuple[str, ...], str | None]:

@@ -68,7 +68,7 @@ class PlanUse:
     bytes: int
 
 
-def device_hours_per_1k(device_hours: float, accepted: int) -> float | None:
+def device_hours_per_1k(device_hours: float, accepted: float) -> float | None:
     """Hours of devices per 1,000 accepted variants; None where none was accepted."""
     return 1000 * device_hours / accepted if accepted else None
 

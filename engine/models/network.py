@@ -43,7 +43,8 @@ class Network:
     `plan` is the file that is opened (another one than `name` where a profile chooses a form of the network), `batch`
     the rows of its plan, `streams` how many batches go side by side. `rows` says which stages use it and how much.
     `sizes` names the inputs whose last two axes follow the picture, `files` what stands beside the plan and is needed,
-    `optional_files` what counts where an export wrote it. `tokens` is for decoders.
+    `optional_files` what counts where an export wrote it. `tokens` is for decoders,
+    `cached_tokens` how many tokens in f16 the caches of one on a GPU have room for.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Network:
     files: tuple[str, ...] = ()
     optional_files: tuple[str, ...] = ()
     tokens: Tokens | None = None
+    cached_tokens: float = 0.0
 
     def sizes_at(self, picture: tuple[int, int], latents: tuple[int, int]) -> dict[str, tuple[int, int]]:
         """(height, width) of each input of `sizes`, for a picture and its latents of these sizes."""

@@ -39,13 +39,11 @@ class Opened:
         self._library, self._meter, self._residency = library, meter, residency
         # By the networks that a model is made of, and the picture size (height, width) where it depends on one.
         self._models: dict[tuple[tuple[str, ...], _Size | None], Any] = {}
-        self._stage: Stage | None = None
 
     def enter(self, stage: Stage) -> None:
         """A shard has work in this stage: what must make room for the stage's models is closed."""
-        if self._residency is not None and stage != self._stage and stage in self._library.networks.stages:
-            self._stage = stage
-            drops = set(self._residency.enter(stage))
+        if self._residency is not None and stage in self._library.networks.stages:
+            drops = set(self._residency.enter(stage).drop)
             for key in list(self._models):
                 if not drops.isdisjoint(self._library.networks[name].plan for name in key[0]):
                     del self._models[key]

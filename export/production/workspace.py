@@ -12,9 +12,10 @@ from pathlib import Path
 from counterfactory.engine.config.device import PlanFacts
 from counterfactory.engine.config.networks import networks_of
 from counterfactory.engine.config.profile import Profile, plan_facts
-from counterfactory.engine.estimate.estimate import plan_budget, stage_needs
-from counterfactory.engine.estimate.projected import projected_cost
-from counterfactory.engine.schedule.residency import StageNeeds, spare_bytes
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.estimate.estimate import plan_budget
+from counterfactory.engine.estimate.formulas import plan_cost
+from counterfactory.engine.models.network import Network, Networks, Rows
 
 
 @dataclass(frozen=True)
@@ -38,12 +39,22 @@ class Workspace:
         plan = networks[plan].plan if plan in networks else plan
         facts = {name: self._as_exported(name, fact) for name, fact in plan_facts(self.profile).items()}
         facts[plan] = replace(facts.get(plan, PlanFacts(0.0, 0, 0)), weight_bytes=onnx_bytes(graph))
-        stages = stage_needs(self.profile)
         if plan not in networks.plans:
-            stages = [StageNeeds(one.stage, (*one.plans, plan)) for one in stages if one.stage == "paint"]
-        needed = dict.fromkeys(name for stage in stages for name in stage.plans)
-        costs = [projected_cost(self.profile, name, facts[name]) for name in needed]
-        return spare_bytes(plan, stages, costs, plan_budget(round(self.profile.runtime.memory_gb * 1e9)))
+            networks = Networks((*networks, Network(plan, plan, 1, {"paint": Rows()})))
+        budget = plan_budget(round(self.profile.runtime.memory_gb * 1e9))
+        spare = []
+        for stage in networks.stages:
+            needed = networks.of(stage)
+            if plan in {network.plan for network in needed}:
+                together = sum(plan_cost(self.profile, network, facts[network.plan]).bytes for network in needed)
+                spare.append((budget - together) // len(needed))
+                if spare[-1] < 1:
+                    raise CounterfactoryError(
+                        f"stage {stage} has plans of {together:,} bytes together and the device {budget:,} for plans, "
+                        f"which leaves no workspace for {plan}; take smaller batches, smaller pictures or a lower "
+                        "precision in the profile, or a larger device"
+                    )
+        return min(spare)
 
     def _as_exported(self, plan: str, fact: PlanFacts) -> PlanFacts:
         path = self.out / "onnx" / plan / "model.onnx"

@@ -24,15 +24,9 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate import estimate as module
 from counterfactory.engine.estimate import measured as rates
 from counterfactory.engine.estimate import peak
-from counterfactory.engine.estimate.counted import (
-    SHARE_OF_PEAK,
-    item_flops,
-    plan_flops,
-    plan_precision,
-    tokens_per_source,
-)
-from counterfactory.engine.estimate.estimate import Holding, estimate, machine_memory, painted_sizes
+from counterfactory.engine.estimate.estimate import Estimate, Holding, StageEstimate, estimate, painted_sizes
 from counterfactory.engine.estimate.flops import count_flops
+from counterfactory.engine.estimate.formulas import SHARE_OF_PEAK, Reach, item_s, known_facts
 from counterfactory.engine.estimate.measured import (
     PlanRate,
     Rates,
@@ -42,10 +36,11 @@ from counterfactory.engine.estimate.measured import (
     rates_file,
     save_rates,
 )
+from counterfactory.engine.meter.machine import machine_memory
 from counterfactory.engine.meter.meter import PlanUse, StageCost
 from counterfactory.engine.models.network import STAGES
 from counterfactory.engine.runtime.openvino import open_core
-from counterfactory.engine.schedule.residency import PlanCost, StageNeeds, plan_residency
+from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 from counterfactory.engine.sources.source import Source, find_sources
 from counterfactory.engine.suite.run_record import Report, SuiteCosts
 
@@ -66,9 +61,14 @@ def profile(packed_models: Path) -> Profile:
     return replace(load_profile("pocket"), models=ModelPaths(str(packed_models)))
 
 
-@pytest.fixture(scope="module")
-def flops(profile: Profile) -> dict[str, int]:
-    return plan_flops(profile, library_of(profile), (128, 128))
+def counted(profile: Profile, variants: int, peak: float = PEAK, int8_peak: float = PEAK) -> dict[str, float]:
+    """Seconds per item by stage, of pictures of 128 x 128."""
+    reach = Reach(SHARE_OF_PEAK * peak, SHARE_OF_PEAK * int8_peak)
+    return {**item_s(networks_of(profile), known_facts(profile, library_of(profile), (128, 128)), reach, variants)}
+
+
+def of(found: Estimate) -> dict[str, StageEstimate]:
+    return {stage.stage: stage for stage in found.stages}
 
 
 @pytest.fixture
@@ -208,6 +208,7 @@ def test_rates_of_a_run(profile: Profile) -> None:
             spent("read", 0, 0, 0.0, 3.0, calls=0),
             spent("caption", 10, 10, 4.0, 1.0),
             spent("rewrite", 10, 10, 20.0, 0.0),
+            spent("edges", 10, 8, 0.0, 1.0, calls=0),  # found without a network
             spent("paint", 45, 40, 70.0, 10.0),
             spent("check", 45, 0, 0.0, 1.0, calls=0),
         ),
@@ -221,64 +222,20 @@ def test_rates_of_a_run(profile: Profile) -> None:
         suite=SuiteCosts(1, {"core": 1 / 6}, 300.0, None, ()),
     )  # fmt: skip
     found = rates.measured_rates(profile, report, 5)
-    assert found.stages == {"caption": StageRate(0.5, 10), "rewrite": StageRate(2.0, 10), "paint": StageRate(2.0, 40)}
+    assert found.stages == {
+        "caption": StageRate(0.5, 10),
+        "rewrite": StageRate(2.0, 10),
+        "edges": StageRate(0.125, 8),
+        "paint": StageRate(2.0, 40),
+    }
     assert found.plans == {"clip_text": PlanRate(2.0, None), "llm": PlanRate(6.0, 123)}
     assert (found.variants, found.accepted_share) == (5.0, 0.6)
     assert found.profile_key == profile_key(profile)
     again = replace(report, stages=(spent("caption", 10, 2, 4.0, 1.0), *report.stages[2:]))
-    assert rates.measured_rates(profile, again, 5).stages.keys() == {"caption", "paint"}
+    assert rates.measured_rates(profile, again, 5).stages.keys() == {"caption", "edges", "paint"}
 
 
-# Counting
-
-
-def test_operations_of_each_stage_by_hand(profile: Profile) -> None:
-    each = {
-        "blip2_vision": 2,
-        "opt_decoder": 3,
-        "llm": 5,
-        "clip_text": 7,
-        "hint": 110,
-        profile.paint.denoiser: 13,
-        "vae_decoder": 17,
-    }
-    rows = 2 * profile.paint.sampler.steps
-    guided = replace(
-        profile, paint=replace(profile.paint, guidance=replace(profile.paint.guidance, start=0.0, stop=1.0))
-    )
-    found = item_flops(guided, each | {"clip_image": 190}, variants=10)
-    assert found["caption"] == 2 + 3
-    assert found["rewrite"] == 5 * tokens_per_source(profile, 10)
-    assert found["paint"] == pytest.approx(7 + 110 / 10 + 13 * rows + 17)
-    assert found["check"] == pytest.approx(190 * 1.1 + 0.7)
-    plain = replace(guided, paint=replace(guided.paint, guidance=replace(guided.paint.guidance, scale=1.0)))
-    fewer = item_flops(plain, each | {"clip_image": 190}, variants=10)
-    assert found["paint"] - fewer["paint"] == 13 * profile.paint.sampler.steps
-
-
-def test_a_caption_costs_all_its_steps(profile: Profile, flops: dict[str, int]) -> None:
-    decoder = profile.models.path / "opt_decoder.xml"
-
-    def step(new: int, past: int) -> int:
-        lengths = {"inputs_embeds": new, "position_ids": new, "past_keys": past, "past_values": past}
-        return count_flops(decoder, 1, lengths=lengths)
-
-    start = 16 + 1  # the pocket captioner's queries, and the token that begins a caption
-    first, second, last = step(start, 0), step(1, start), step(1, start + 62)
-    tokens = profile.caption.decoding.max_tokens
-    assert tokens == 64
-    assert flops["opt_decoder"] == pytest.approx(first + (tokens - 1) * (second + last) / 2, rel=1e-6)
-
-
-def test_plans_are_counted_at_the_picture_s_size(profile: Profile, flops: dict[str, int]) -> None:
-    library = library_of(profile)
-    wide = plan_flops(profile, library, (128, 256))
-    assert wide["hint"] == 2 * flops["hint"]
-    assert wide["vae_decoder"] == 2 * flops["vae_decoder"]
-    denoiser = profile.paint.denoiser
-    assert 1.9 * flops[denoiser] < wide[denoiser] < 3 * flops[denoiser]
-    assert wide["clip_image"] == flops["clip_image"] > 0
-    assert 1e9 < flops[denoiser] < 2e9
+# The peak
 
 
 def test_the_peak_s_product_is_what_it_is_taken_for(tmp_path: Path) -> None:
@@ -299,14 +256,15 @@ def test_a_peak_of_another_precision_is_refused() -> None:
 # The estimate
 
 
-def test_without_rates_it_is_the_roofline(profile: Profile, flops: dict[str, int], sources: list[Source]) -> None:
+def test_without_rates_it_is_the_roofline(profile: Profile, sources: list[Source]) -> None:
     found = estimate(profile, sources, variants=4)
     assert found.basis == "roofline"
     assert found.size == (128, 128)
-    each = item_flops(profile, flops, 4)
+    each = counted(profile, 4)
+    assert list(of(found)) == list(each) == ["caption", "rewrite", "paint", "check"]
     for stage in found.stages:
         assert stage.items == (3 if stage.stage in ("caption", "rewrite") else 12)
-        assert stage.compute_s == pytest.approx(stage.items * each[stage.stage] / (SHARE_OF_PEAK * PEAK))
+        assert stage.compute_s == pytest.approx(stage.items * each[stage.stage])
     assert found.wall_s == pytest.approx(sum(s.compute_s + s.load_s for s in found.stages))
     assert found.device_hours_per_1k == pytest.approx(found.devices * found.wall_s / 3600 / 12 * 1000)
     assert (found.accepted_share, found.device_hours_per_1k_accepted) == (None, None)
@@ -317,19 +275,17 @@ def test_integers_are_multiplied_at_their_own_peak(
     profile: Profile, sources: list[Source], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forms = {name: replace(profile, paint=replace(profile.paint, denoiser=name)) for name in DENOISERS}
-    assert [plan_precision(library_of(forms[name]), "denoiser") == "int8" for name in DENOISERS] == [False, True]
 
-    def seconds(name: str) -> list[float]:
-        return [stage.compute_s for stage in estimate(forms[name], sources, variants=4).stages]
+    def seconds(name: str) -> dict[str, float]:
+        return {stage.stage: stage.compute_s for stage in estimate(forms[name], sources, variants=4).stages}
 
     even = {name: seconds(name) for name in DENOISERS}
     assert even["denoiser_int8"] == pytest.approx(even["denoiser"])
     monkeypatch.setattr(module, "measure_peak", lambda precision, *_: PEAK * (4 if precision == "int8" else 1))
-    rows = 12 * profile.paint.rows_per_variant
-    saved = rows * plan_flops(forms["denoiser"], library_of(forms["denoiser"]), (128, 128))["denoiser"] * 0.75
     found = seconds("denoiser_int8")
-    assert found[2] == pytest.approx(even["denoiser"][2] - saved / (SHARE_OF_PEAK * PEAK))
-    assert [*found[:2], found[3]] == [*even["denoiser"][:2], even["denoiser"][3]]
+    assert found["paint"] == pytest.approx(12 * counted(forms["denoiser_int8"], 4, int8_peak=4 * PEAK)["paint"])
+    assert found["paint"] < 0.5 * even["denoiser"]["paint"]
+    assert {**found, "paint": 0} == {**even["denoiser"], "paint": 0}
     assert seconds("denoiser") == even["denoiser"]
 
     def refused(precision: str, *_: object) -> float:
@@ -351,26 +307,24 @@ def test_with_rates_nothing_is_counted(
     save_rates(measured(profile))
     found = estimate(profile, sources, variants=5)
     assert found.basis == "measured"
-    assert [stage.compute_s for stage in found.stages] == [3 * 0.25, 3 * 0.5, 15 * 0.75, 15 * 1.0]
-    assert [stage.load_s for stage in found.stages] == [4.0, 2.0, 8.0, 2.0]
+    assert [stage.compute_s for stage in found.stages] == [3 * 0.25, 3 * 0.5, 3 * 0.75, 15 * 1.0, 15 * 1.25]
+    assert [stage.load_s for stage in found.stages] == [4.0, 2.0, 0.0, 8.0, 2.0]
     assert found.device_hours_per_1k_accepted == pytest.approx(found.device_hours_per_1k / 0.8)
     assert found.assumptions == ()
     assert found.peak_flops is None
     more = estimate(profile, sources, variants=10)
-    scale = tokens_per_source(profile, 10) / tokens_per_source(profile, 5)
-    assert scale > 1.2
-    assert more.stages[1].compute_s == pytest.approx(3 * 0.5 * scale)
+    assert profile.rewrite.max_keywords == 6
+    assert more.stages[1].compute_s == pytest.approx(3 * 0.5 * (1 + 3 + 10) / (1 + 3 + 5))
 
 
-def test_a_stage_without_a_rate_is_counted(profile: Profile, flops: dict[str, int], sources: list[Source]) -> None:
+def test_a_stage_without_a_rate_is_counted(profile: Profile, sources: list[Source]) -> None:
     known = measured(profile)
     save_rates(replace(known, stages={"caption": known.stages["caption"]}, plans={"llm": PlanRate(9.0, None)}))
     found = estimate(profile, sources, variants=5)
     assert found.basis == "mixed"
     assert [stage.basis for stage in found.stages] == ["measured", "roofline", "roofline", "roofline"]
     assert found.stages[0].compute_s == 3 * 0.25
-    expected = 15 * item_flops(profile, flops, 5)["paint"] / (SHARE_OF_PEAK * PEAK)
-    assert found.stages[2].compute_s == pytest.approx(expected)
+    assert of(found)["paint"].compute_s == pytest.approx(15 * counted(profile, 5)["paint"])
     llm = next(plan for plan in found.plans if plan.cost.name == "llm")
     assert (llm.cost.load_s, llm.measured_load, llm.measured_bytes) == (9.0, True, False)
     # With its cache, which takes more than the weights and the graph.
@@ -428,15 +382,15 @@ def test_larger_pictures_cost_more(profile: Profile, tmp_path: Path, sources: li
         size = (256, 128) if i == 0 else (128, 128)
         Image.fromarray(np.full((size[1], size[0], 3), i, np.uint8)).save(folder / f"{i}.png")
     mixed, square = estimate(profile, find_sources(folder)[0], 5), estimate(profile, sources, 5)
-    assert mixed.stages[2].compute_s == pytest.approx(square.stages[2].compute_s * 4 / 3)
-    assert mixed.stages[3].compute_s == square.stages[3].compute_s
+    assert of(mixed)["paint"].compute_s == pytest.approx(of(square)["paint"].compute_s * 4 / 3)
+    assert of(mixed)["check"].compute_s == of(square)["check"].compute_s
 
 
 def test_what_is_resident_when(profile: Profile, sources: list[Source]) -> None:
     """Three plans of 4 GB in 9 GB: one stays, the other two make room for each other."""
     stages = [StageNeeds("one", ("a", "b")), StageNeeds("two", ("c", "b"))]
     costs = [PlanCost("a", 4, 1.0), PlanCost("b", 4, 1.0), PlanCost("c", 4, 1.0), PlanCost("hint", 1, 1.0)]
-    holding = Holding(10, plan_residency(stages, costs, 9, shards=3))
+    holding = Holding(10, Residency(stages, costs, 9).timeline(3))
     plans = tuple(module.PlanEstimate(cost, True, cost.name != "b") for cost in costs)
     table = forecast.holding_table(replace(estimate(profile, sources, 5), plans=plans), holding)
     assert table.columns[-2:] == ("one", "two")
@@ -444,7 +398,7 @@ def test_what_is_resident_when(profile: Profile, sources: list[Source]) -> None:
     assert [row[2] for row in table.rows] == ["1.0", "1.0 ~", "1.0", "1.0"]
     assert "some dropped" in forecast.holding_line(holding)
     alternating = [StageNeeds(name, (name,)) for name in "abc"]
-    holding = Holding(10, plan_residency(alternating, costs, 8, shards=100))
+    holding = Holding(10, Residency(alternating, costs, 8).timeline(100))
     cells = [cell for row in forecast.holding_table(replace(estimate(profile, sources, 5), plans=plans), holding).rows
              for cell in row[3:]]  # fmt: skip
     assert sum(int(cell.split()[0]) for cell in cells if cell.endswith(" x")) == 2 + 298 / 2
@@ -463,11 +417,9 @@ def run(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str
 
 
 @pytest.mark.parametrize("known", [False, True])
-def test_the_command_fits_80_columns(
-    known: bool, profile: Profile, street: Street, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_fits_80_columns(known: bool, street: Street, capsys: pytest.CaptureFixture[str]) -> None:
     if known:
-        save_rates(measured(profile))
+        save_rates(measured(load_profile("pocket")))
     status, out, _ = run(capsys, street.root, "--variants", "4000")
     assert status == 0
     assert max(map(len, out.splitlines())) <= 80
@@ -486,11 +438,12 @@ def test_the_command_for_machines(street: Street, capsys: pytest.CaptureFixture[
     assert status == 0
     found = json.loads(out)
     assert (found["sources"], found["variants"], found["basis"]) == (2, 6, "roofline")
-    assert [stage["stage"] for stage in found["stages"]] == list(STAGES)
+    stages = ["caption", "rewrite", "paint", "check"]
+    assert [stage["stage"] for stage in found["stages"]] == stages
     assert found["wall_s"] == pytest.approx(sum(s["compute_s"] + s["load_s"] for s in found["stages"]))
     (holding,) = found["holdings"]
     assert holding["memory_bytes"] == 5 * 10**9
-    assert [step["stage"] for step in holding["first"]] == list(STAGES)
+    assert [step["stage"] for step in holding["first"]] == stages
     assert set(holding["first"][2]["load"]) == {n.plan for n in networks_of(load_profile("pocket")).of("paint")}
 
 

@@ -14,12 +14,12 @@ from conftest import Street
 from counterfactory.engine.config.networks import library_of, networks_of
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.estimate.estimate import plan_holding
+from counterfactory.engine.estimate.estimate import residency_of
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.clip import TextSettings
 from counterfactory.engine.models.opened import Opened
-from counterfactory.engine.schedule.residency import Residency, Step, Timeline
+from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.run_record import Report
@@ -48,10 +48,12 @@ def within(profile: Profile, gigabytes: float) -> Profile:
 
 def tight(profile: Profile) -> float:
     """As little memory as the neediest stage takes, in 10^9 bytes: found with the planner that estimates use."""
-    library = library_of(profile)
 
     def fits(megabytes: int) -> bool:
-        return plan_holding(profile, library, megabytes * 10**6, 2).timeline is not None
+        try:
+            return residency_of(within(profile, megabytes / 1000), library_of(profile)) is not None
+        except CounterfactoryError:
+            return False
 
     return bisect_left(range(1, 100_000), True, key=fits) / 1000 + 0.001
 
@@ -80,9 +82,10 @@ def test_memory_that_no_stage_fits_is_refused_before_anything_is_done(
 def test_what_a_stage_drops_is_closed_and_nothing_else(quick: Profile, denoiser: str) -> None:
     """A plan's name may be another than its network's, and a model of several plans goes with any of them."""
     profile = replace(quick, paint=replace(quick.paint, denoiser=denoiser))
-    first = Step("paint", (), (), (), ("clip_text", "hint", denoiser, "vae_decoder"), 0)
-    then = Step("check", (), (denoiser,), (), ("clip_text", "hint", "vae_decoder"), 0)
-    residency = Residency(Timeline(((replace(first, needs=first.resident), then),), 0.0, 0))
+    painting = ("clip_text", "hint", denoiser, "vae_decoder")
+    costs = [*(PlanCost(plan, 1, 1.0) for plan in ("clip_text", "hint", "vae_decoder")), PlanCost(denoiser, 2, 0.5)]
+    stages = [StageNeeds("paint", painting), StageNeeds("check", ("clip_text", "clip_image"))]
+    residency = Residency(stages, [*costs, PlanCost("clip_image", 2, 1.0)], 5)
     models = Opened(library_of(profile), Meter(lambda _: None), residency)
     models.enter("paint")
     text, plans = models.clip_text(), models.paint_plans(64, 64)

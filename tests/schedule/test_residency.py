@@ -1,25 +1,18 @@
-"""The residency planner against exhaustive search: never over the budget, never a need unmet, never more loading."""
+"""The rule of residency: never over the budget, never a need unmet, and how far it is from exhaustive search."""
 
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
+import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.schedule.residency import (
-    PlanCost,
-    Residency,
-    StageNeeds,
-    Timeline,
-    plan_residency,
-    spare_bytes,
-)
+from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 
-Case = tuple[list[StageNeeds], list[PlanCost], int, int]
+Case = tuple[list[StageNeeds], list[PlanCost], int]
 
 
 def stages_of(*needs: str) -> list[StageNeeds]:
@@ -27,15 +20,8 @@ def stages_of(*needs: str) -> list[StageNeeds]:
     return [StageNeeds(f"s{i}", tuple(plans)) for i, plans in enumerate(needs)]
 
 
-@st.composite
-def cases(draw: st.DrawFn) -> Case:
-    names = "abcd"[: draw(st.integers(1, 4))]
-    costs = [PlanCost(n, draw(st.integers(0, 6)), draw(st.sampled_from([0.0, 0.5, 1.0, 2.5, 7.0]))) for n in names]
-    needs = draw(st.lists(st.sets(st.sampled_from(names)), min_size=1, max_size=4))
-    stages = stages_of(*("".join(sorted(plans)) for plans in needs))
-    least = max(sum(cost.bytes for cost in costs if cost.name in stage.plans) for stage in stages)
-    budget = least + draw(st.integers(0, 12))
-    return stages, costs, budget, draw(st.integers(1, 7))
+def load_s(stages: list[StageNeeds], costs: list[PlanCost], budget: int, shards: int) -> float:
+    return Residency(stages, costs, budget).timeline(shards).load_s
 
 
 def least_load(stages: list[StageNeeds], costs: list[PlanCost], budget: int, shards: int) -> float:
@@ -54,193 +40,117 @@ def least_load(stages: list[StageNeeds], costs: list[PlanCost], budget: int, sha
     return min(spent.values())
 
 
-def farthest_first_load(stages: list[StageNeeds], costs: list[PlanCost], budget: int, shards: int) -> float:
-    """Belady's rule: drop what is needed again last."""
-    by_name = {cost.name: cost for cost in costs}
-    sequence = stages * shards
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    names = "abcd"[: draw(st.integers(1, 4))]
+    costs = [PlanCost(n, draw(st.integers(0, 6)), draw(st.sampled_from([0.0, 0.5, 1.0, 2.5, 7.0]))) for n in names]
+    needs = draw(st.lists(st.sets(st.sampled_from(names)), min_size=1, max_size=4))
+    stages = stages_of(*("".join(sorted(plans)) for plans in needs))
+    least = max(sum(cost.bytes for cost in costs if cost.name in stage.plans) for stage in stages)
+    return stages, costs, least + draw(st.integers(0, 12))
+
+
+@settings(max_examples=200)
+@given(cases(), st.data())
+def test_whatever_stages_a_run_enters_it_fits_and_has_what_they_need(case: Case, data: st.DataObject) -> None:
+    stages, costs, budget = case
+    residency, size = Residency(stages, costs, budget), {cost.name: cost.bytes for cost in costs}
     resident: set[str] = set()
-    total = 0.0
-    for at, stage in enumerate(sequence):
-        new = set(stage.plans) - resident
-        total += sum(by_name[n].load_s for n in new)
-        resident |= new
-
-        def next_use(name: str, at: int = at) -> int:
-            return next((i for i, s in enumerate(sequence[at:]) if name in s.plans), len(sequence))
-
-        while sum(by_name[n].bytes for n in resident) > budget:
-            resident.remove(max(sorted(resident - set(stage.plans)), key=next_use))
-    return total
+    for stage in data.draw(st.lists(st.sampled_from(stages), min_size=1, max_size=12)):
+        step = residency.enter(stage.stage)
+        assert resident.issuperset(step.drop)
+        assert resident.isdisjoint(step.load)
+        resident = (resident - set(step.drop)) | set(step.load)
+        assert resident.issuperset(stage.plans)
+        assert (step.resident, step.needs) == (tuple(sorted(resident)), tuple(sorted(stage.plans)))
+        assert sum(size[name] for name in resident) == step.bytes <= budget
+        room = budget - step.bytes
+        assert all(size[name] > room for name in step.drop), "a plan was dropped for which there was room"
 
 
-def replay(timeline: Timeline, stages: list[StageNeeds], costs: list[PlanCost], budget: int) -> float:
-    """Follow a timeline as a device would and return the seconds of loading."""
-    by_name = {cost.name: cost for cost in costs}
-    resident: set[str] = set()
-    seconds, peak = 0.0, 0
-    for shard in timeline.shards:
-        assert [step.stage for step in shard] == [stage.stage for stage in stages]
-        for step, stage in zip(shard, stages, strict=True):
-            assert resident.issuperset(step.drop)
-            resident -= set(step.drop)
-            assert resident.isdisjoint(step.load)
-            resident |= set(step.load)
-            assert tuple(sorted(resident)) == step.resident
-            assert resident.issuperset(stage.plans)
-            size = sum(by_name[n].bytes for n in resident)
-            assert size == step.bytes <= budget
-            peak = max(peak, size)
-            seconds += sum(by_name[n].load_s for n in step.load)
-    assert peak == timeline.peak_bytes
-    return seconds
+@settings(max_examples=60)
+@given(cases(), st.integers(1, 6))
+def test_a_timeline_is_what_entering_every_stage_of_every_shard_gives(case: Case, shards: int) -> None:
+    stages, costs, budget = case
+    timeline, residency = Residency(stages, costs, budget).timeline(shards), Residency(stages, costs, budget)
+    steps = [tuple(residency.enter(stage.stage) for stage in stages) for _ in range(shards)]
+    assert list(timeline.shards) == steps
+    assert timeline.first == steps[0]
+    assert timeline.steady in steps[1:] or shards == 1
+    seconds = {cost.name: cost.load_s for cost in costs}
+    assert timeline.load_s == pytest.approx(sum(seconds[n] for shard in steps for step in shard for n in step.load))
+    assert timeline.peak_bytes == max(step.bytes for shard in steps for step in shard)
 
 
 @settings(max_examples=100)
-@given(cases())
-def test_no_timeline_loads_less(case: Case) -> None:
-    stages, costs, budget, shards = case
-    timeline = plan_residency(stages, costs, budget, shards)
-    assert len(timeline.shards) == shards
-    loaded = replay(timeline, stages, costs, budget)
-    assert timeline.load_s == pytest.approx(loaded)
-    assert loaded == pytest.approx(least_load(stages, costs, budget, shards))
-    assert loaded <= farthest_first_load(stages, costs, budget, shards) + 1e-9
-    each_time = sum(cost.load_s for stage in stages for cost in costs if cost.name in stage.plans)
-    assert loaded <= shards * each_time + 1e-9
+@given(cases(), st.integers(1, 6))
+def test_nothing_loads_less_where_all_plans_are_alike(case: Case, shards: int) -> None:
+    stages, costs, _ = case
+    alike = [PlanCost(cost.name, 1, 1.0) for cost in costs]
+    least = max(len(stage.plans) for stage in stages)
+    for budget in range(max(least, 1), len(costs) + 1):
+        assert load_s(stages, alike, budget, shards) == least_load(stages, alike, budget, shards)
+
+
+def test_it_is_near_the_optimum_where_plans_differ() -> None:
+    """Seeded cases of up to five plans: together within 2 %, none worse than four times the least."""
+    draw = random.Random(0)
+    ours = least = 0.0
+    for _ in range(600):
+        names = "abcde"[: draw.randint(2, 5)]
+        costs = [PlanCost(name, draw.randint(1, 6), draw.choice([0.5, 1.0, 2.5, 7.0])) for name in names]
+        needs = ["".join(sorted(draw.sample(names, draw.randint(1, len(names))))) for _ in range(draw.randint(2, 4))]
+        stages = stages_of(*needs)
+        budget = max(sum(cost.bytes for cost in costs if cost.name in need) for need in needs) + draw.randint(0, 8)
+        found, best = load_s(stages, costs, budget, 5), least_load(stages, costs, budget, 5)
+        assert best - 1e-9 <= found <= 4 * best + 1e-9
+        ours, least = ours + found, least + best
+    assert ours < 1.02 * least
 
 
 @settings(max_examples=40)
-@given(cases())
-def test_room_for_all_loads_all_once_and_drops_nothing(case: Case) -> None:
-    stages, costs, _, shards = case
-    timeline = plan_residency(stages, costs, sum(cost.bytes for cost in costs), shards)
+@given(cases(), st.integers(1, 6))
+def test_room_for_all_loads_all_once_and_drops_nothing(case: Case, shards: int) -> None:
+    stages, costs, _ = case
+    timeline = Residency(stages, costs, sum(cost.bytes for cost in costs)).timeline(shards)
     steps = [step for shard in timeline.shards for step in shard]
-    used = sorted({name for stage in stages for name in stage.plans})
-    assert sorted(name for step in steps for name in step.load) == used
+    assert sorted(name for step in steps for name in step.load) == sorted({n for s in stages for n in s.plans})
     assert not any(step.drop for step in steps)
 
 
-@settings(max_examples=40)
-@given(cases(), st.data())
-def test_residency_keeps_a_run_within_the_budget(case: Case, data: st.DataObject) -> None:
-    """A run that passes over stages opens less than was planned, and still never too much."""
-    stages, costs, budget, shards = case
-    residency = Residency(plan_residency(stages, costs, budget, shards))
-    size = {cost.name: cost.bytes for cost in costs}
-    is_open: set[str] = set()
-    loads = 0.0
-    passed_over = False
-    for _ in range(shards):
-        for stage in stages:
-            if data.draw(st.integers(0, 3)) == 0:
-                passed_over = True
-                continue
-            drops = residency.enter(stage.stage)
-            assert is_open.issuperset(drops)
-            assert set(drops).isdisjoint(stage.plans)
-            is_open -= set(drops)
-            loads += sum(cost.load_s for cost in costs if cost.name in set(stage.plans) - is_open)
-            is_open |= set(stage.plans)
-            assert sum(size[name] for name in is_open) <= budget
-    if not passed_over:
-        assert loads == pytest.approx(plan_residency(stages, costs, budget, shards).load_s)
-
-
-def test_the_cheapest_cycle_may_span_shards() -> None:
-    """Three equal plans in room for two: whoever keeps one for good misses two a shard.
-
-    Two are loaded at first; after that at best every other of the 2,998 stages finds its plan.
-    """
+def test_the_one_that_is_missed_changes_where_two_of_three_fit() -> None:
+    """Three equal plans in room for two: whoever keeps one for good misses two per shard."""
     costs = [PlanCost(name, 1, 1.0) for name in "abc"]
-    timeline = plan_residency(stages_of("a", "b", "c"), costs, 2, shards=1000)
+    timeline = Residency(stages_of("a", "b", "c"), costs, 2).timeline(1000)
     assert timeline.load_s == 2 + 2998 / 2
-    assert replay(timeline, stages_of("a", "b", "c"), costs, 2) == timeline.load_s
+    assert len(timeline.shards) == 1000
 
 
-def test_thousands_of_shards_follow_one_cycle() -> None:
-    """As many shards as a data set of hundreds of thousands has, on a device that holds half of the plans."""
-    stages = stages_of("ab", "c", "defg", "dh")
-    sizes = {"a": 2, "b": 13, "c": 10, "d": 1, "e": 1, "f": 6, "g": 1, "h": 2}
-    costs = [PlanCost(name, size, 1.0 + size) for name, size in sizes.items()]
-    timeline = plan_residency(stages, costs, 24, shards=5000)
-    replay(timeline, stages, costs, 24)
-    few = {n: plan_residency(stages, costs, 24, shards=n).load_s for n in (40, 41)}
-    assert timeline.load_s == pytest.approx(few[40] + (5000 - 40) * (few[41] - few[40]))
-    assert timeline.steady != timeline.first
-    assert {name for step in timeline.first for name in step.load} == set(sizes)
-
-
-def test_what_is_dear_to_load_stays() -> None:
+def test_among_those_needed_next_the_slow_one_stays() -> None:
     costs = [PlanCost("a", 5, 1.0), PlanCost("b", 5, 30.0), PlanCost("c", 5, 2.0)]
-    steady = plan_residency(stages_of("a", "b", "c"), costs, 10, shards=10).steady
-    assert [step.load for step in steady] == [("a",), (), ("c",)]
-    assert [step.drop for step in steady] == [("c",), (), ("a",)]
-    assert all("b" in step.resident for step in steady)
+    for slow in "ab":
+        each = [PlanCost(cost.name, 5, 30.0 if cost.name == slow else 1.0) for cost in costs]
+        residency = Residency(stages_of("ab", "c"), each, 10)
+        residency.enter("s0")
+        assert residency.enter("s1").resident == (slow, "c")
 
 
-def test_a_stage_too_large_is_named() -> None:
+def test_plans_of_a_stage_that_do_not_fit_are_named() -> None:
     costs = [PlanCost("small", 10, 1.0), PlanCost("denoiser", 7_000, 1.0), PlanCost("decoder", 4_000, 1.0)]
-    stages = [StageNeeds("caption", ("small",)), StageNeeds("paint", ("denoiser", "decoder"))]
-    assert plan_residency(stages, costs, 11_000, 1).peak_bytes == 11_000
-    with pytest.raises(CounterfactoryError) as told:
-        plan_residency(stages, costs, 10_999, 1)
-    for part in ("paint", "denoiser 7,000", "decoder 4,000", "11,000", "10,999", "smaller batches"):
-        assert part in str(told.value)
-    assert "caption" not in str(told.value)
+    stages = [StageNeeds("check", ("small",)), StageNeeds("paint", ("denoiser", "decoder"))]
+    assert Residency(stages, costs, 11_000).timeline(1).peak_bytes == 11_000
+    with pytest.raises(CounterfactoryError, match=r"stage paint needs denoiser 7,000 [+] decoder 4,000 = 11,000 bytes"):
+        Residency(stages, costs, 10_999)
 
 
-@pytest.mark.parametrize(
-    ("stages", "costs", "shards"),
-    [
-        (stages_of("ab"), [PlanCost("a", 1, 1)], 1),
-        (stages_of("a"), [PlanCost("a", 1, 1), PlanCost("a", 2, 1)], 1),
-        (stages_of("a"), [PlanCost("a", 1, 1)], 0),
-        ([], [PlanCost("a", 1, 1)], 1),
-        ([StageNeeds("s", ("a",)), StageNeeds("s", ("a",))], [PlanCost("a", 1, 1)], 1),
-        (stages_of("abcdefghijklmnopqrstu"), [PlanCost(c, 1, 1) for c in "abcdefghijklmnopqrstu"], 1),
-    ],
-)
-def test_nonsense_is_refused(stages: list[StageNeeds], costs: list[PlanCost], shards: int) -> None:
-    with pytest.raises(ValueError, match=r"plan|shard|names"):
-        plan_residency(stages, costs, 100, shards)
+def test_unknown_plans_and_stages_are_refused() -> None:
+    with pytest.raises(KeyError, match="b"):
+        Residency(stages_of("ab"), [PlanCost("a", 1, 1)], 100)
+    with pytest.raises(KeyError, match="s9"):
+        Residency(stages_of("a"), [PlanCost("a", 1, 1)], 100).enter("s9")
 
 
 @pytest.mark.parametrize(("size", "seconds"), [(-1, 1.0), (1, -1.0), (1, math.nan), (1, math.inf)])
 def test_costs_are_numbers(size: int, seconds: float) -> None:
     with pytest.raises(ValueError, match="plan p"):
         PlanCost("p", size, seconds)
-
-
-def test_what_a_stage_leaves_is_shared_evenly_in_the_tightest_stage() -> None:
-    costs = [PlanCost("a", 10, 1.0), PlanCost("b", 20, 1.0), PlanCost("c", 40, 1.0), PlanCost("d", 99, 1.0)]
-    stages = stages_of("ab", "bc", "d")
-    assert spare_bytes("a", stages, costs, 100) == 35
-    assert spare_bytes("b", stages, costs, 100) == 20
-    assert spare_bytes("d", stages, costs, 100) == 1
-    # With that much beyond its cost for every plan, each stage still fits, and no stage of `b` would with more.
-    for extra, fits in ((20, True), (21, False)):
-        more = [PlanCost(one.name, one.bytes + extra * (one.name in "abc"), 1.0) for one in costs]
-        with nullcontext() if fits else pytest.raises(CounterfactoryError, match="stage s1 needs"):
-            plan_residency(stages[:2], more, 100, 1)
-
-
-def test_a_stage_that_leaves_nothing_is_named() -> None:
-    costs = [PlanCost("a", 60, 1.0), PlanCost("b", 40, 1.0)]
-    for budget in (100, 101):
-        with pytest.raises(CounterfactoryError, match=r"stage s0 has plans of 100 bytes .* leaves no workspace for a"):
-            spare_bytes("a", stages_of("ab"), costs, budget)
-    with pytest.raises(CounterfactoryError, match=r"stage s0 needs a 60 [+] b 40 = 100 bytes at once"):
-        spare_bytes("a", stages_of("ab"), costs, 99)
-    with pytest.raises(ValueError, match="needs stages and plans"):
-        spare_bytes("c", stages_of("ab"), costs, 1000)
-    with pytest.raises(ValueError, match="plans without a cost: c"):
-        spare_bytes("a", stages_of("ac"), costs, 1000)
-
-
-def test_residency_ends_with_its_timeline() -> None:
-    residency = Residency(plan_residency(stages_of("a", "b"), [PlanCost("a", 1, 1), PlanCost("b", 1, 1)], 1, 2))
-    assert residency.enter("s1") == ()
-    assert residency.enter("s0") == ("b",)
-    assert residency.enter("s1") == ("a",)
-    with pytest.raises(ValueError, match="at its end"):
-        residency.enter("s0")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,10 @@ from counterfactory.engine.cli import doctor
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config import profile as profile_module
 from counterfactory.engine.config.networks import library_of, networks_of
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.estimate.counted import item_flops, plan_flops
-from counterfactory.engine.estimate.estimate import estimate, plan_holding
-from counterfactory.engine.estimate.projected import project
+from counterfactory.engine.estimate.estimate import estimate
+from counterfactory.engine.estimate.formulas import Reach, item_s, known_facts
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
@@ -290,7 +290,8 @@ def test_plans_know_hed_only_where_it_is_asked_for(quick: Profile) -> None:
     assert "hed" not in networks_of(quick)
     profile = replace(quick, edges=HED)
     assert networks_of(profile).plans.count("hed") == 1
-    holding = plan_holding(profile, library_of(profile), 10**11, 2)
+    found = estimate(profile, 3, 2, memory_bytes=10**11)
+    (holding,) = found.holdings
     assert holding.timeline is not None
     assert {step.stage: "hed" in step.needs for step in holding.timeline.first} == {
         "caption": False,
@@ -299,13 +300,13 @@ def test_plans_know_hed_only_where_it_is_asked_for(quick: Profile) -> None:
         "paint": False,
         "check": False,
     }
-    (named,) = {plan.cost.name: plan.cost for plan in estimate(profile, 3, 2).plans if plan.cost.name == "hed"}.values()
-    assert named.bytes > 0
-    flops = plan_flops(profile, library_of(profile), (128, 128))
-    without = plan_flops(quick, library_of(quick), (128, 128))
-    assert flops.keys() - without.keys() == {"hed"}
-    assert item_flops(profile, flops, 4)["edges"] == flops["hed"]
-    assert item_flops(profile, flops, 4)["paint"] == item_flops(quick, without, 4)["paint"]
+    assert next(plan.cost for plan in found.plans if plan.cost.name == "hed").bytes > 0
+    facts = known_facts(profile, library_of(profile), (128, 128))
+    without = known_facts(quick, library_of(quick), (128, 128))
+    assert facts.keys() - without.keys() == {"hed"}
+    reach = Reach(1e12, 1e12)
+    seconds, before = (item_s(networks_of(p), f, reach, 4) for p, f in ((profile, facts), (quick, without)))
+    assert seconds == {**before, "edges": facts["hed"].flops / 1e12}
 
 
 def test_the_doctor_looks_for_hed(quick: Profile, models: Path) -> None:
@@ -324,10 +325,12 @@ def test_the_doctor_looks_for_hed(quick: Profile, models: Path) -> None:
 def test_hed_is_projected_once_a_source(tmp_path: Path) -> None:
     plain = load_profile("a10g")
     profile = replace(plain, edges=HED)
-    facts = plan_facts(profile)
+    facts = known_facts(profile, library_of(profile), None)
+    stages = {stage.stage: stage.compute_s for stage in estimate(profile, 1, 4).stages}
+    before = {stage.stage: stage.compute_s for stage in estimate(plain, 1, 4).stages}
     assert plain.device is not None
-    assert project(profile, plain.device, facts, 4)["edges"] == plain.device.compute_s(facts["hed"].flops)
-    assert project(plain, plain.device, facts, 4)["edges"] == 0
+    flops = 1e12 * plain.device.tflops * plain.device.share
+    assert stages == {**before, "edges": pytest.approx(facts["hed"].flops / flops)}
     # VGG-16's convolutions by hand, at 512 x 512 and 2 operations a product; side outputs add under a thousandth.
     products, side, before = 0, 512, 3
     for width, depth in zip(hed_export.WIDTHS, hed_export.DEPTHS, strict=True):
@@ -335,8 +338,10 @@ def test_hed_is_projected_once_a_source(tmp_path: Path) -> None:
             products += side * side * 9 * width * (before if i == 0 else width)
         side, before = side // 2, width
     assert facts["hed"].flops == pytest.approx(2 * products, rel=1e-3)
+    rows = [{**asdict(fact), "name": name} for name, fact in facts.items() if name != "hed"]
+    (tmp_path / "facts.json").write_text(json.dumps(rows))
     with pytest.raises(CounterfactoryError, match=r"nothing is known of plan hed; export it"):
-        project(profile, plain.device, {name: fact for name, fact in facts.items() if name != "hed"}, 4)
+        estimate(replace(profile, models=ModelPaths(str(tmp_path))), 1, 4)
 
 
 def test_hed_s_plan_is_exported_for_the_batch_of_its_profile() -> None:

@@ -1,4 +1,4 @@
-"""The projection's arithmetic by hand, and what it refuses."""
+"""The formulas by hand: rows and tokens by the table of networks, products or weights, memory; what they refuse."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import pytest
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config.device import DeviceSettings, PlanFacts, load_facts
-from counterfactory.engine.config.networks import networks_of
+from counterfactory.engine.config.networks import library_of, networks_of
 from counterfactory.engine.config.profile import Profile, load_profile, plan_facts
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import estimate
-from counterfactory.engine.estimate.projected import project, projected_costs
+from counterfactory.engine.estimate.flops import count_flops
+from counterfactory.engine.estimate.formulas import Reach, item_s, known_facts, plan_cost
 from counterfactory.export.production.graph import batches_of
 
 T, G = 1e12, 10**9
-DEVICE = DeviceSettings("GPU", tflops=100, memory_gb=24, gb_per_s=500, share=0.5)  # 50 TFLOP/s, 250 GB/s
+REACH = Reach(50 * T, 100 * T, 250 * G)
 FACTS = {
     "blip2_vision": PlanFacts(1 * T, 2 * G, 0),
     "opt_decoder": PlanFacts(0.01 * T, 10 * G, 100),
@@ -43,33 +44,100 @@ def profile() -> Profile:
     )
 
 
+def seconds(profile: Profile, facts: dict[str, PlanFacts], variants: int, reach: Reach = REACH) -> dict[str, float]:
+    return {**item_s(networks_of(profile), facts, reach, variants)}
+
+
 def test_compute_bound_work_takes_operations_over_the_peak(profile: Profile) -> None:
-    found = project(profile, DEVICE, FACTS, variants=5)
+    found = seconds(profile, FACTS, variants=5)
     assert found["paint"] == pytest.approx((0.1 + 0.5 / 5 + 40 * 1 + 2) / 50)
     assert found["check"] == pytest.approx((0.2 * 1.2 + 0.1 / 5) / 50)
+    assert "edges" not in found
+    plain = replace(profile, paint=replace(profile.paint, guidance=replace(profile.paint.guidance, scale=1.0)))
+    assert found["paint"] - seconds(plain, FACTS, 5)["paint"] == pytest.approx(20 / 50)
+
+
+def test_integers_are_multiplied_at_their_own_peak(profile: Profile) -> None:
+    whole = FACTS | {"denoiser": replace(FACTS["denoiser"], integers=True)}
+    assert seconds(profile, FACTS, 5)["paint"] - seconds(profile, whole, 5)["paint"] == pytest.approx(40 / 100)
 
 
 def test_a_caption_s_tokens_wait_for_the_weights_or_for_the_products(profile: Profile) -> None:
-    read = 10 / 250  # seconds a step, more than 16 rows' 0.16 TFLOP take
+    read = 10 / 250  # seconds per step, more than 16 rows' 0.16 TFLOP take
     prompt = 0.01 * 16 * 32 / 50
-    assert project(profile, DEVICE, FACTS, 5)["caption"] == pytest.approx(1 / 50 + (prompt + 50 * read) / 8)
+    assert seconds(profile, FACTS, 5)["caption"] == pytest.approx(1 / 50 + (prompt + 50 * read) / 8)
     slow = FACTS | {"opt_decoder": PlanFacts(1 * T, 10 * G, 100)}
-    assert project(profile, DEVICE, slow, 5)["caption"] == pytest.approx(1 / 50 + (16 * 32 / 50 + 50 * 16 / 50) / 8)
+    assert seconds(profile, slow, 5)["caption"] == pytest.approx(1 / 50 + (16 * 32 / 50 + 50 * 16 / 50) / 8)
 
 
 def test_questions_are_asked_in_full_batches(profile: Profile) -> None:
     one = 0.02 * 120 / 50 + 40 * (5 / 250) / 32
-    assert project(profile, DEVICE, FACTS, 5)["rewrite"] == pytest.approx((1 + 3 + 5) * one)
-    assert project(profile, DEVICE, FACTS, 10)["rewrite"] == pytest.approx((1 + 3 + 10) * one)
+    assert seconds(profile, FACTS, 5)["rewrite"] == pytest.approx((1 + 3 + 5) * one)
+    assert seconds(profile, FACTS, 10)["rewrite"] == pytest.approx((1 + 3 + 10) * one)
+    # On a CPU products take longer than weights: all tokens cost the same.
+    assert seconds(profile, FACTS, 5, Reach(T, T))["rewrite"] == pytest.approx(9 * 0.02 * 160)
 
 
 def test_plans_hold_their_weights_and_the_language_model_its_cache(profile: Profile) -> None:
-    costs = projected_costs(profile, FACTS)
+    costs = {n.plan: plan_cost(profile, n, FACTS[n.plan]) for n in networks_of(profile)}
     assert costs["denoiser"].bytes == 2.5 * G
     assert profile.llm.exllama is not None
+    assert profile.llm.exllama.cache == "q8"
     assert costs["llm"].bytes == 5 * G + profile.llm.exllama.cache_tokens * 500
     assert costs["opt_decoder"].bytes == 10.5 * G + 2 * 16 * (32 + 50) * 100
     assert costs["opt_decoder"].load_s == pytest.approx(10 / 1.5)
+
+
+def test_on_a_cpu_plans_hold_packed_weights_and_their_graph() -> None:
+    pocket = load_profile("pocket")
+    fact = PlanFacts(0.0, 1000, 0, graph_bytes=10)
+    for precision, factor in (("bf16", 2), ("f32", 3)):
+        profile = replace(pocket, runtime=replace(pocket.runtime, precision=precision))
+        networks = networks_of(profile)
+        try:
+            cost = plan_cost(profile, networks["hint"], fact)
+        except CounterfactoryError:  # bf16 asked of a CPU without it
+            continue
+        assert (cost.bytes, cost.load_s) == (1000 * factor + 600, pytest.approx((1000 * factor + 600) / 1e8))
+        assert plan_cost(profile, networks["llm"], fact).bytes == cost.bytes + 50_000_000
+
+
+# Counting on a CPU
+
+
+def test_a_caption_costs_all_its_steps() -> None:
+    profile = load_profile("pocket")
+    decoder = profile.models.path / "opt_decoder.xml"
+
+    def step(new: int, past: int) -> int:
+        lengths = {"inputs_embeds": new, "position_ids": new, "past_keys": past, "past_values": past}
+        return count_flops(decoder, 1, lengths=lengths)
+
+    start = 16 + 1  # the pocket captioner's queries, and the token that begins a caption
+    first, second, last = step(start, 0), step(1, start), step(1, start + 62)
+    tokens = profile.caption.decoding.max_tokens
+    assert tokens == 64
+    facts = known_facts(profile, library_of(profile), (128, 128))
+    vision = facts["blip2_vision"].flops
+    assert vision == count_flops(profile.models.path / "blip2_vision.xml", 1) > 0
+    caption = seconds(profile, facts, 5, Reach(1.0, 1.0))["caption"]
+    assert caption == pytest.approx(vision + first + (tokens - 1) * (second + last) / 2, rel=1e-6)
+
+
+def test_plans_are_counted_at_the_picture_s_size() -> None:
+    profile = load_profile("pocket")
+    square, wide, unsized = (known_facts(profile, library_of(profile), size) for size in ((128, 128), (128, 256), None))
+    for plan in ("hint", "vae_decoder"):
+        assert wide[plan].flops == 2 * square[plan].flops
+    denoiser = profile.paint.denoiser
+    assert 1.9 * square[denoiser].flops < wide[denoiser].flops < 3 * square[denoiser].flops
+    assert wide["clip_image"].flops == square["clip_image"].flops > 0
+    assert 1e9 < square[denoiser].flops < 2e9
+    assert [plan for plan, fact in square.items() if fact.integers] == [denoiser]
+    assert all(fact.flops == 0 and fact.weight_bytes == square[plan].weight_bytes for plan, fact in unsized.items())
+
+
+# GPUs that are not here
 
 
 @pytest.mark.parametrize("name", ["a10g", "a10g-fast", "lance"])
@@ -108,8 +176,9 @@ def test_facts_that_cannot_be_read_are_refused_by_name(text: str, tmp_path: Path
 
 @pytest.mark.parametrize("change", [{"tflops": 0}, {"share": 0}, {"share": 1.1}, {"gb_per_s": -1}])
 def test_a_device_that_cannot_be_is_refused(change: dict[str, float]) -> None:
+    device = DeviceSettings("GPU", tflops=100, memory_gb=24, gb_per_s=500, share=0.5)
     with pytest.raises(ValueError, match="share"):
-        replace(DEVICE, **change)
+        replace(device, **change)
 
 
 def test_plans_are_exported_for_the_batches_of_their_profile() -> None:

@@ -1,0 +1,166 @@
+"""What a run's networks cost: one table of formulas, for CPUs and for GPUs.
+
+Facts of each plan arrive (operations, weights), counted in the graphs of a CPU's folder or read from an export's
+facts.json, and what the machine is taken to reach. Seconds per row, seconds per item of each stage, and what a loaded
+plan holds follow by arithmetic. Where they do not follow (how much of a peak is reached, how much memory a runtime
+adds) there is a constant here, and `time_assumptions` and `cost_assumptions` say it in words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..config.device import PlanFacts
+from ..config.profile import Profile, plan_facts
+from ..errors import CounterfactoryError
+from ..models.library import Library
+from ..models.network import Network, Networks
+from ..recipes import Stage
+from ..runtime.opening import arithmetic
+from ..schedule.residency import PlanCost
+from .flops import count_flops, flops_per_token, multiplies_integers, output_length, weight_bytes
+
+# Of the measured peak of large matrix products on a CPU. Small networks stay below it, Stable Diffusion's above.
+SHARE_OF_PEAK = 0.3
+# Stages whose items are sources; the others' are variants.
+PER_SOURCE_STAGES: tuple[Stage, ...] = ("caption", "rewrite", "edges")
+
+# On a CPU, memory of a loaded plan over its (fp16) weights: as stored, and packed for the kernels.
+_BYTES_PER_WEIGHT_BYTE = {"bf16": 2, "f32": 3}
+# The runtime keeps a description of every operation; seen were 46 to 85 bytes per byte of the graph's XML.
+_BYTES_PER_GRAPH_BYTE = 60
+_CPU_LLM_CACHE_BYTES = 50_000_000
+_CPU_LOAD_BYTES_PER_S = 1e8
+# On a GPU, what a plan holds beside its weights, over them: activations and workspace of a batch. A decoder's are of a
+# token; the language model's are in its cache.
+_BESIDE_WEIGHTS, _BESIDE_DECODER, _BESIDE_LLM = 0.25, 0.05, 0.0
+_GPU_LOAD_BYTES_PER_S = 1.5e9  # a plan from a local NVMe disk to the device
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What is reached of a machine per second: operations, operations in 8-bit integers, bytes of weights read."""
+
+    flops: float
+    int8_flops: float
+    bytes: float = math.inf  # on a CPU, products take longer than weights
+
+
+def known_facts(profile: Profile, library: Library, size: tuple[int, int] | None) -> dict[str, PlanFacts]:
+    """The facts of a profile's plans, by plan: of an export for a GPU, else counted in the library's graphs.
+
+    Counted for pictures of `size` (height, width in pixels); without it, operations are 0. Raises CounterfactoryError
+    for a plan of which nothing is known, and for a file that is missing or cannot be counted.
+    """
+    if profile.device is None:
+        return {network.plan: _counted(library, network, size) for network in library.networks}
+    facts = plan_facts(profile)
+    for plan in library.networks.plans:
+        if plan not in facts:
+            raise CounterfactoryError(
+                f"nothing is known of plan {plan}; export it, then `python -m counterfactory.export facts --out FOLDER`"
+            )
+    return facts
+
+
+def _counted(library: Library, network: Network, size: tuple[int, int] | None) -> PlanFacts:
+    graph = library.graph(network)
+    return PlanFacts(
+        flops=0.0 if size is None else _flops(library, network, size),
+        weight_bytes=weight_bytes(graph),
+        cache_bytes=0,
+        graph_bytes=graph.stat().st_size if graph.suffix == ".xml" else 0,
+        integers=size is not None and multiplies_integers(graph),
+    )
+
+
+def _flops(library: Library, network: Network, size: tuple[int, int]) -> float:
+    """Operations of one row, of decoders of one token."""
+    graph = library.graph(network)
+    if network.tokens is None:
+        return count_flops(graph, 1, library.sizes(network, *size))
+    if network.name == "llm":
+        return flops_per_token(graph)
+    # The captioner's decoder takes its cache as an input. The queries and the first token are read at once, the others
+    # behind a cache that grows; a step's cost is a straight line over its length, so that the middle stands for all.
+    written = network.tokens.written
+    start = output_length(library.graph(library.networks["blip2_vision"]), "query_embeds", 1) + 1
+
+    def step(new: int, past: int) -> int:
+        lengths = {"inputs_embeds": new, "position_ids": new, "past_keys": past, "past_values": past}
+        return count_flops(graph, 1, lengths=lengths)
+
+    whole = step(start, 0) + (written - 1) * step(1, start + max(0, written - 2) // 2)
+    return whole / (network.tokens.read + written)
+
+
+def row_s(network: Network, fact: PlanFacts, reach: Reach) -> float:
+    """Seconds of one row in a full batch.
+
+    A decoder computes the tokens that it reads at once; for each token that it writes it waits for the products, or for
+    all weights to be read, which the rows of a batch share.
+    """
+    product_s = fact.flops / (reach.int8_flops if fact.integers else reach.flops)
+    if network.tokens is None:
+        return product_s
+    read_s = fact.weight_bytes / reach.bytes / network.batch
+    return network.tokens.read * product_s + network.tokens.written * max(product_s, read_s)
+
+
+def item_s(networks: Networks, facts: Mapping[str, PlanFacts], reach: Reach, variants: int) -> dict[Stage, float]:
+    """Seconds per item of each stage that has networks: a source with `variants` variants, or one of those."""
+    return {
+        stage: sum(n.rows[stage].of_source(variants) * row_s(n, facts[n.plan], reach) for n in networks.of(stage))
+        / (1 if stage in PER_SOURCE_STAGES else variants)
+        for stage in networks.stages
+    }
+
+
+def plan_cost(profile: Profile, network: Network, fact: PlanFacts) -> PlanCost:
+    """What a plan is taken to hold once it is loaded, and the seconds of loading it."""
+    if profile.device is None:
+        loaded = fact.weight_bytes * _BYTES_PER_WEIGHT_BYTE[arithmetic(profile.runtime)]
+        loaded += fact.graph_bytes * _BYTES_PER_GRAPH_BYTE
+        cache = _CPU_LLM_CACHE_BYTES if network.name == "llm" else 0
+        return PlanCost(network.plan, loaded + cache, loaded / _CPU_LOAD_BYTES_PER_S)
+    beside = {"opt_decoder": _BESIDE_DECODER, "llm": _BESIDE_LLM}.get(network.name, _BESIDE_WEIGHTS)
+    held = (1 + beside) * fact.weight_bytes + network.cached_tokens * fact.cache_bytes
+    return PlanCost(network.plan, round(held), fact.weight_bytes / _GPU_LOAD_BYTES_PER_S)
+
+
+def time_assumptions(profile: Profile, networks: Networks, variants: int) -> tuple[str, ...]:
+    """What `item_s` and its use take for granted, in words."""
+    device, llm, rows = profile.device, networks["llm"], profile.caption.rows
+    assert llm.tokens is not None
+    reached = (
+        (f"networks reach {100 * SHARE_OF_PEAK:.0f} % of the peak",)
+        if device is None
+        else (
+            f"a projection: nothing of it was measured on the GPU ({device.name})",
+            f"{100 * device.share:.0f} % of {device.tflops:g} TFLOP/s and of {device.gb_per_s:g} GB/s are reached",
+        )
+    )
+    return (
+        *reached,
+        f"captions have all {profile.caption.decoding.max_tokens} tokens, {rows} row{'s' * (rows > 1)} per image",
+        f"{llm.rows['rewrite'].of_source(variants):,.0f} questions per source, {llm.batch} at once",
+        f"a question reads {llm.tokens.read} tokens beyond the prefix and writes {llm.tokens.written}",
+        "reading, writing and waiting take no time",
+    )
+
+
+def cost_assumptions(profile: Profile) -> tuple[str, ...]:
+    """What `plan_cost` takes for granted, in words."""
+    if profile.device is not None:
+        return (
+            f"a plan takes {1 + _BESIDE_WEIGHTS:g} x its weights (the captioner's decoder {1 + _BESIDE_DECODER:g} x, "
+            f"and two caches), and loads at {_GPU_LOAD_BYTES_PER_S / 1e9:g} GB/s",
+        )
+    factor = _BYTES_PER_WEIGHT_BYTE[arithmetic(profile.runtime)]
+    return (
+        f"~ GB: {factor} x the stored weights and {_BYTES_PER_GRAPH_BYTE} x the graph's XML",
+        f"~ GB of llm: its cache of {_CPU_LLM_CACHE_BYTES / 1e9:.2f} GB as well",
+        f"~ load s: {_CPU_LOAD_BYTES_PER_S / 1e9:g} GB per second, without that cache",
+    )
