@@ -35,7 +35,7 @@ from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite import RewriteSettings, rewrite
 from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task
-from counterfactory.export.llm import write_for_cpu
+from counterfactory.export.language.llm import write_for_cpu
 
 _TASK = Task("objects", "name the main object in the image", (), True)
 _READERS = {"keywords": read_keywords, "alternatives": read_alternatives, "rewrite": read_caption}

@@ -13,7 +13,7 @@ import torch
 
 from counterfactory.engine.errors import CounterfactoryError
 
-from . import llm
+from .language import llm
 from .pocket.pack import STEPS
 from .pocket.packed import gather, put_back
 from .pocket.report import write_report

@@ -62,12 +62,10 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "graphs": set(),
         "precision": {"graphs"},
         "plans": {"precision"},
-        "llama_source": set(),
-        "llama_steps": set(),
-        "llm": {"graphs", "llama_source", "llama_steps"},
-        "pocket": {"graphs", "llama_steps"},
+        "language": {"graphs"},
+        "pocket": {"graphs", "language"},
         "production": {"graphs", "precision", "plans"},
-        "__main__": {"llm", "pocket", "production"},
+        "__main__": {"language", "pocket", "production"},
     },
 }
 

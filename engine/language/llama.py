@@ -1,4 +1,6 @@
-"""A Llama on a CPU whose rows come and go: one compiled graph (export/llama_steps.py), and the rows' keys and values.
+"""A Llama on a CPU whose rows come and go: one compiled graph and the rows' keys and values.
+
+The graph is made by export/language/llama_steps.py.
 
 It takes tokens for any of the rows, a different number for each, and returns the logits after each row's last one. The
 beginning that all prompts share is read once; a row holds only what follows. Everything that a row is made of (the

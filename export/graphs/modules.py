@@ -7,7 +7,8 @@ same wrappers. Shapes: B batch, C latent channels, h x w latent size, H x W pict
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
@@ -162,6 +163,17 @@ class Blip2Vision(nn.Module):
         projected = self.projection(out[:, : queries.shape[1]])
         assert isinstance(projected, torch.Tensor)
         return projected
+
+
+# The open axes of OptDecoder's inputs.
+OPT_AXES: Mapping[str, Mapping[int, str]] = MappingProxyType(
+    {
+        "inputs_embeds": {0: "batch", 1: "tokens"},
+        "position_ids": {0: "batch", 1: "tokens"},
+        "past_keys": {0: "batch", 3: "past"},
+        "past_values": {0: "batch", 3: "past"},
+    }
+)
 
 
 class OptDecoder(nn.Module):

@@ -18,7 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from counterfactory.engine.files.writing import write_whole
 
-from ..llama_steps import LlamaSteps, write_llama
+from ..language.llama_steps import LlamaSteps, write_llama
 from .data import TRAIN
 from .parameters import record
 from .questions import KINDS_OF_QUESTION, Exercise, exercise

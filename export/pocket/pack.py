@@ -109,13 +109,7 @@ def pack_blip2(work: Path, weights: Path) -> None:
         "past_keys": cache,
         "past_values": cache.clone(),
     }
-    axes = {
-        "inputs_embeds": {0: "batch", 1: "tokens"},
-        "position_ids": {0: "batch", 1: "tokens"},
-        "past_keys": {0: "batch", 3: "past"},
-        "past_values": {0: "batch", 3: "past"},
-    }
-    to_ir(modules.OptDecoder(opt), inputs, ["logits", "keys", "values"], weights / "opt_decoder.xml", axes)
+    to_ir(modules.OptDecoder(opt), inputs, ["logits", "keys", "values"], weights / "opt_decoder.xml", modules.OPT_AXES)
     table = opt.get_input_embeddings().weight.detach().float().numpy()
     np.save(weights / "opt_embeddings.npy", table.astype(np.float16))
     (weights / "opt_tokenizer.json").write_text(tokenizer.to_str())

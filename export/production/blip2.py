@@ -164,13 +164,7 @@ def decoder_graph(request: Request) -> Graph:
         "past_values": normal(request.seed + 2, 3, *cache),
         "parents": torch.tensor([1, 1, 0]),
     }
-    axes = {
-        "inputs_embeds": {0: "batch", 1: "tokens"},
-        "position_ids": {0: "batch", 1: "tokens"},
-        "past_keys": {0: "batch", 3: "past"},
-        "past_values": {0: "batch", 3: "past"},
-        "parents": ROWS,
-    }
+    axes = {**modules.OPT_AXES, "parents": ROWS}
     rows = request.batch("opt_decoder")
     steps, pasts = ((1, 5, 8), (0, 5, 24)) if request.small else (_STEP, _PAST)
     past = Shapes(*((rows, cache[0], cache[1], length, cache[3]) for length in pasts))

@@ -12,7 +12,7 @@ from gguf_file import write_gguf
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.export.llama_source import read_llama
+from counterfactory.export.language.llama_source import read_llama
 from counterfactory.export.pocket import llama
 
 TOKENIZER = llama.byte_tokenizer(["a red car on a street", "12 Keywords: none"] * 4, 300)

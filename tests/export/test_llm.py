@@ -15,8 +15,8 @@ from exllama_standin import real_package, write_model
 
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.export import llm
-from counterfactory.export.llm import PACKAGES, Conversion
+from counterfactory.export.language import llm
+from counterfactory.export.language.llm import PACKAGES, Conversion
 
 
 @pytest.fixture(scope="module")

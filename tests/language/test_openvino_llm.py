@@ -34,8 +34,8 @@ from counterfactory.engine.language.request import Prompt, Request
 from counterfactory.engine.language.running_batch import step_width
 from counterfactory.engine.language.token_filter import TokenFilter, Vocabulary, allowed
 from counterfactory.engine.tasks.words import spans
-from counterfactory.export.llama_steps import write_llama
-from counterfactory.export.llm import write_for_cpu
+from counterfactory.export.language.llama_steps import write_llama
+from counterfactory.export.language.llm import write_for_cpu
 from counterfactory.export.pocket import llama
 from counterfactory.export.pocket.restore import restore_llm
 

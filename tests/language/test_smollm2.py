@@ -45,7 +45,7 @@ def smollm2() -> Path | None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file as the folder that a user makes of it."""
     pytest.importorskip("transformers", reason="no transformers: no GGUF file is exported")
-    from counterfactory.export.llm import write_for_cpu
+    from counterfactory.export.language.llm import write_for_cpu
 
     file = smollm2()
     if file is None:

@@ -27,7 +27,7 @@ from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.exllama import existing_model
 
-from .graphs.weights import locate
+from ..graphs.weights import locate
 
 Format = Literal["exl2", "exl3"]
 PACKAGES: dict[Format, str] = {"exl2": "exllamav2", "exl3": "exllamav3"}
