@@ -46,13 +46,15 @@ class Workspace:
         for stage in networks.stages:
             needed = networks.of(stage)
             if plan in {network.plan for network in needed}:
-                together = sum(plan_cost(self.profile, network, facts[network.plan]).bytes for network in needed)
+                costs = [plan_cost(self.profile, network, facts[network.plan]) for network in needed]
+                together = sum(cost.bytes for cost in costs)
                 spare.append((budget - together) // len(needed))
                 if spare[-1] < 1:
+                    listed = " + ".join(f"{cost.name} {cost.bytes:,}" for cost in costs)
                     raise CounterfactoryError(
-                        f"stage {stage} has plans of {together:,} bytes together and the device {budget:,} for plans, "
-                        f"which leaves no workspace for {plan}; take smaller batches, smaller pictures or a lower "
-                        "precision in the profile, or a larger device"
+                        f"stage {stage} needs {listed} = {together:,} bytes at once and the device has {budget:,} for "
+                        f"plans, which leaves no workspace for {plan}; take smaller batches, smaller pictures or a "
+                        "lower precision in the profile, or a larger device"
                     )
         return min(spare)
 

@@ -423,6 +423,9 @@ def test_a_plan_may_take_its_share_of_what_the_device_leaves(tmp_path: Path) -> 
     assert Workspace(profile, tmp_path).of("denoiser", graph) == pytest.approx((0.9 * 24e9 - paint) / 4, abs=4)
     check = 1.25 * 1000 + 1.25 * weights["clip_text"]
     assert Workspace(profile, tmp_path).of("clip_image", graph) == pytest.approx((0.9 * 24e9 - check) / 2, abs=4)
+    # The text encoder is open in both, and painting leaves less to each of its plans.
+    both = paint - 1.25 * weights["clip_text"] + 1.25 * weights["denoiser"]
+    assert Workspace(profile, tmp_path).of("clip_text", graph) == pytest.approx((0.9 * 24e9 - both) / 4, abs=4)
     # What a profile does without would be one more to paint with, and another form of the denoiser stands in its place.
     painting = paint + 1.25 * weights["denoiser"]
     for extra in ("hed", "hint_1"):
@@ -435,7 +438,9 @@ def test_a_plan_may_take_its_share_of_what_the_device_leaves(tmp_path: Path) -> 
     smaller = paint - 1.25 * (weights["hint"] - 4)
     assert Workspace(profile, tmp_path).of("denoiser", graph) == pytest.approx((0.9 * 24e9 - smaller) / 4, abs=4)
     assert Workspace(profile_of(0), tmp_path).of("denoiser", graph) is None
-    with pytest.raises(CounterfactoryError, match=r"stage paint needs clip_text .* denoiser 1,250 .* at once"):
+    with pytest.raises(
+        CounterfactoryError, match=r"stage paint needs clip_text .* denoiser 1,250 .* at once .* no workspace for"
+    ):
         Workspace(profile_of(0.4), tmp_path).of("denoiser", graph)
 
 
