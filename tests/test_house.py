@@ -46,7 +46,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             "config",
         },
         "journey": {
-            *("errors", "recipes", "runtime", "language", "meter", "schedule", "models", "sources", "variant", "tasks"),
+            *("recipes", "runtime", "language", "meter", "schedule", "models", "sources", "variant", "tasks"),
             *("suite", "stages", "config", "estimate"),
         },
         "judging": {"errors", "files", "suite", "stages"},
