@@ -19,7 +19,7 @@ from PIL import Image as Pictures
 
 from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile
-from counterfactory.engine.journey import Journey, JourneySettings, Report
+from counterfactory.engine.journey import Journey, JourneySettings, RunSummary
 from counterfactory.engine.language.opening import open_llm
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.pocket.render import render
@@ -36,7 +36,7 @@ Image = NDArray[np.uint8]
 class Run:
     """A run of the engine: its report, and wall seconds of everything but the loading of models."""
 
-    report: Report
+    report: RunSummary
     seconds: float
 
 
@@ -52,7 +52,7 @@ class Bench:
     def run(self, name: str) -> Run:
         """The whole journey into the new suite `folder`/`name`."""
         gc.collect()
-        reports: list[Report] = []
+        reports: list[RunSummary] = []
 
         def work() -> None:
             with Suite.open(self.folder / name) as suite:

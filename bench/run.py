@@ -28,7 +28,7 @@ from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.estimate.estimate import cpu_precision
 from counterfactory.engine.estimate.formulas import known_facts
 from counterfactory.engine.estimate.peak import measure_peak
-from counterfactory.engine.journey import JourneySettings, Report
+from counterfactory.engine.journey import JourneySettings, RunSummary
 from counterfactory.engine.pocket.world import SIZE
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.tasks.task import builtin_task
@@ -40,7 +40,7 @@ PEERS = ("reference", "diffusers-batched")
 PEER_SOURCES = 8
 
 
-def ceiling(profile: Profile, report: Report) -> tuple[Table, dict[str, float], float]:
+def ceiling(profile: Profile, report: RunSummary) -> tuple[Table, dict[str, float], float]:
     """What share of the measured matrix product each plan and each stage reached, and the whole run without loading."""
     library = library_of(profile)
     facts = known_facts(profile, library, (SIZE, SIZE))

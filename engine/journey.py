@@ -18,31 +18,30 @@ from pathlib import Path
 
 from .config.networks import library_of
 from .config.profile import Profile
+from .config.recording import recipes_of, session_costs, session_facts, variant_row
 from .estimate.estimate import residency_of
 from .estimate.measured import measured_rates, save_rates
 from .language.chat import prompts_of
-from .meter.energy import EnergyMeter, peak_memory_bytes
-from .meter.machine import this_machine
+from .meter.energy import EnergyMeter
 from .meter.meter import Meter, Progress
 from .meter.metrics_file import MetricsFile
+from .models.library import Library
 from .models.opened import Opened
-from .recipes import STAGES, Recipes, outcome_key
-from .runtime.opening import arithmetic
+from .recipes import STAGES, outcome_key
 from .schedule.overlap import ahead
 from .sources.pictures import Pictures
 from .sources.source import Problem, Source
 from .stages import caption, check, edges, paint, rewrite
 from .stages.desk import Desk
 from .stages.rewrite import Rewritten
-from .suite import PaintedRow, Suite, VariantRow
+from .suite import PaintedRow, Suite
 from .suite.outcome import Outcome, Outcomes
-from .suite.run_record import Report, Standing
-from .suite.session import Costs, SessionFacts
+from .suite.run_record import RunSummary, Standing
 from .suite.variant_row import Dropped
 from .tasks.settings import JourneySettings
 from .variant import Variant
 
-__all__ = ["Journey", "JourneySettings", "Progress", "Report"]
+__all__ = ["Journey", "JourneySettings", "Progress", "RunSummary"]
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,9 @@ class Shard:
 
 @dataclass
 class Tally:
-    """What the shards so far came to."""
+    """What the shards so far came to, of a run over `sources`."""
 
+    sources: int
     accepted: int = 0
     rejected: int = 0
     dropped: list[Dropped] = field(default_factory=list)
@@ -71,6 +71,17 @@ class Tally:
         self.dropped += outcome.dropped
         self.shortfalls += outcome.shortfalls
         self.problems += problems
+
+    def standing(self, profile: Profile) -> Standing:
+        """What the suite has come to, by the profile's thresholds."""
+        return Standing(
+            sources=self.sources - len(self.problems),
+            accepted=self.accepted,
+            rejected=self.rejected,
+            dropped=tuple(self.dropped),
+            shortfalls=tuple(self.shortfalls),
+            check=asdict(profile.check),
+        )
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,7 @@ class Journey:
         suite: Suite,
         on_progress: Callable[[Progress], None] | None = None,
         metrics: Path | None = None,
-    ) -> Report:
+    ) -> RunSummary:
         """Bring the suite to what the settings ask for and return what it took.
 
         `metrics` is a file that is kept up to date with the costs so far (see `MetricsFile`). Sources whose file has
@@ -96,24 +107,28 @@ class Journey:
         energy = EnergyMeter()
         stream = self._metrics_file(suite, metrics, energy)
         meter = Meter(on_progress or (lambda _: None), stream.write if stream else None)
-        size, tally = self.profile.shard_sources, Tally()
+        size, library = self.profile.shard_sources, library_of(self.profile)
         shards = [sources[start : start + size] for start in range(0, len(sources), size)]
         with _final_metrics(stream, meter):
-            desk, outcomes = self._open(suite, meter, len(sources), len(shards))
-            with suite.session(self._facts(desk), lambda: self._costs(meter, energy)) as session:
-                self._travel(desk, outcomes, shards, tally)
-                record = session.finish(self._standing(desk, tally), tally.problems)
-        report = Report.of(record, stream.problem if stream else None)
+            desk = self._open(suite, library, meter, len(sources))
+            facts = session_facts(self.profile, self.settings, desk.recipes, library)
+            with suite.session(facts, lambda: session_costs(self.profile, meter, energy)) as session:
+                tally = self._travel(desk, shards)
+                record = session.finish(tally.standing(self.profile), tally.problems)
+        report = RunSummary.of(record, stream.problem if stream else None)
         save_rates(measured_rates(self.profile, report, self.settings.variants))
         return report
 
-    def _travel(self, desk: Desk, outcomes: Outcomes, shards: Sequence[Sequence[Source]], tally: Tally) -> None:
+    def _travel(self, desk: Desk, shards: Sequence[Sequence[Source]]) -> Tally:
         """Take every shard to its outcome, and the suite to its table."""
+        tally = Tally(desk.sources)
+        outcomes = Outcomes(desk.suite, outcome_key(self.profile, self.settings, desk.recipes.makers))
         for shard in _read(desk.meter, ahead(shards, lambda some: self.look(desk, outcomes, some), depth=1)):
             outcome = _pass(desk, shard) or self.step(desk, outcomes, shard)
             desk.meter.verdicts(outcome.accepted, outcome.rejected)
             tally.add(outcome, shard.pictures.problems)
         desk.suite.write_metadata(outcomes.rows(shards))
+        return tally
 
     def look(self, desk: Desk, outcomes: Outcomes, sources: Sequence[Source]) -> Shard:
         """A shard that is finished, or else the pictures that its captions need; runs beside the shard before it."""
@@ -143,7 +158,7 @@ class Journey:
     ) -> Outcome:
         """Keep what a shard came to."""
         kept = [variant for variant in rewritten.variants if variant in scores]
-        table = [_variant_row(variant, painted[variant], scores[variant], self.profile) for variant in kept]
+        table = [variant_row(variant, painted[variant], scores[variant], self.profile) for variant in kept]
         accepted = sum(row.accepted for row in table)
         outcome = Outcome(
             accepted=accepted,
@@ -156,22 +171,11 @@ class Journey:
         outcomes.keep(shard.sources, outcome, table, finished=not shard.pictures.problems)
         return outcome
 
-    def _open(self, suite: Suite, meter: Meter, sources: int, shards: int) -> tuple[Desk, Outcomes]:
-        """What the stages work with, and the outcomes of finished shards; no network is opened yet."""
-        profile, library = self.profile, library_of(self.profile)
-        recipes = Recipes(
-            image=profile.image,
-            caption=profile.caption,
-            sampling=profile.llm.sampling,
-            edges=profile.edges,
-            paint=profile.paint,
-            text=profile.text,
-            check_batch=profile.check.batch,
-            makers={stage: library.digest(stage) for stage in STAGES},
-        )
-        models = Opened(library, meter, residency_of(profile, library))
-        desk = Desk(suite, models, meter, recipes, sources, sources * self.settings.variants)
-        return desk, Outcomes(suite, outcome_key(profile, self.settings, recipes.makers))
+    def _open(self, suite: Suite, library: Library, meter: Meter, sources: int) -> Desk:
+        """What the stages work with; no network is opened yet."""
+        recipes = recipes_of(self.profile, library)
+        models = Opened(library, meter, residency_of(self.profile, library))
+        return Desk(suite, models, meter, recipes, sources, sources * self.settings.variants)
 
     def _metrics_file(self, suite: Suite, path: Path | None, energy: EnergyMeter) -> MetricsFile | None:
         if path is None:
@@ -179,39 +183,6 @@ class Journey:
         runtime = self.profile.runtime
         earlier = suite.read_run().costs.device_hours.get(runtime.unit, 0.0)
         return MetricsFile(path, devices=runtime.devices, energy=energy, earlier_device_hours=earlier)
-
-    def _facts(self, desk: Desk) -> SessionFacts:
-        return SessionFacts(
-            profile=asdict(self.profile),
-            settings=asdict(self.settings),
-            models={str(stage): maker for stage, maker in desk.recipes.makers.items()},
-            precision=arithmetic(self.profile.runtime),
-            versions=library_of(self.profile).releases(),
-            machine=this_machine(),
-        )
-
-    def _costs(self, meter: Meter, energy: EnergyMeter) -> Costs:
-        runtime, stages = self.profile.runtime, meter.costs()
-        return Costs(
-            wall_s=round(meter.elapsed_s, 3),
-            devices=runtime.devices,
-            device=runtime.unit,
-            painted=sum(cost.made for cost in stages if cost.stage == "paint"),
-            peak_memory_bytes=peak_memory_bytes(),
-            energy_j=energy.joules(),
-            stages=stages,
-            plans=meter.plans(),
-        )
-
-    def _standing(self, desk: Desk, tally: Tally) -> Standing:
-        return Standing(
-            sources=desk.sources - len(tally.problems),
-            accepted=tally.accepted,
-            rejected=tally.rejected,
-            dropped=tuple(tally.dropped),
-            shortfalls=tuple(tally.shortfalls),
-            check=asdict(self.profile.check),
-        )
 
 
 @contextmanager
@@ -244,28 +215,3 @@ def _pass(desk: Desk, shard: Shard) -> Outcome | None:
             items, total = (len(shard.sources), desk.sources) if of_sources else (shard.outcome.variants, desk.variants)
             desk.meter.advance(stage, items, total)
     return shard.outcome
-
-
-def _variant_row(variant: Variant, row: PaintedRow, scores: Mapping[str, float], profile: Profile) -> VariantRow:
-    """A variant's row of the table; its verdict follows from the stored scores and the profile's thresholds."""
-    guidance = profile.paint.guidance
-    return VariantRow(
-        file_name=row.image.path,
-        sha256=row.image.sha256,
-        source=variant.source.name,
-        label=variant.source.label,
-        mask=None if row.mask is None else row.mask.path,
-        caption=variant.caption,
-        edited_caption=variant.edited_caption,
-        edits=variant.edits,
-        variant=variant.index,
-        seed=variant.seed,
-        steps=profile.paint.sampler.steps,
-        guidance_scale=guidance.scale,
-        guidance_start=guidance.start,
-        guidance_stop=guidance.stop,
-        scores=scores,
-        reason=check.verdict(scores, profile.check),
-        source_key=variant.source.key,
-        variant_key=variant.key,
-    )

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 FOR_GPUS = {*(ROOT / "kernels" / "gpu").glob("*.py"), *(ROOT / "engine" / "language").glob("exllama*.py")}
 MAY_IMPORT = {
     "kernels": {"kernels"},
-    "engine": {"kernels", "engine"},
+    "engine": {},
     "export": {"kernels", "engine", "export"},
 }
 # Rooms, low to high, each with those that it imports. A file that lies loose is a room of its own.

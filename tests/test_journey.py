@@ -19,7 +19,7 @@ from PIL import Image
 
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.journey import Journey, JourneySettings, Progress, Report
+from counterfactory.engine.journey import Journey, JourneySettings, Progress, RunSummary
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.sources.source import Source, find_sources
@@ -65,7 +65,7 @@ def travel(
     sources: Sequence[Source],
     path: Path,
     on_progress: Callable[[Progress], None] | None = None,
-) -> Report:
+) -> RunSummary:
     with Suite.open(path) as suite:
         return Journey(profile, settings).run(sources, suite, on_progress)
 
@@ -77,13 +77,13 @@ def contents(path: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def finished(streets: Path, quick: Profile, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
+def finished(streets: Path, quick: Profile, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSummary]:
     """An uninterrupted run."""
     path = tmp_path_factory.mktemp("suite") / "whole"
     return path, travel(quick, SETTINGS, find_sources(streets)[0], path)
 
 
-def test_a_suite_is_complete(finished: tuple[Path, Report], streets: Path) -> None:
+def test_a_suite_is_complete(finished: tuple[Path, RunSummary], streets: Path) -> None:
     path, report = finished
     rows = read_metadata(path)
     assert report.sources == 6
@@ -105,14 +105,14 @@ def test_a_suite_is_complete(finished: tuple[Path, Report], streets: Path) -> No
 
 @pytest.mark.parametrize(("shard", "backward"), [(1, False), (4, False), (100, True)])
 def test_shards_and_order_leave_the_bytes_alone(
-    finished: tuple[Path, Report], streets: Path, quick: Profile, tmp_path: Path, shard: int, backward: bool
+    finished: tuple[Path, RunSummary], streets: Path, quick: Profile, tmp_path: Path, shard: int, backward: bool
 ) -> None:
     sources = find_sources(streets)[0]
     travel(replace(quick, shard_sources=shard), SETTINGS, sources[::-1] if backward else sources, tmp_path / "other")
     assert contents(tmp_path / "other") == contents(finished[0])
 
 
-def test_nothing_is_done_twice(finished: tuple[Path, Report], streets: Path, quick: Profile) -> None:
+def test_nothing_is_done_twice(finished: tuple[Path, RunSummary], streets: Path, quick: Profile) -> None:
     path, first = finished
     before = contents(path)
     report = travel(quick, SETTINGS, find_sources(streets)[0], path)
@@ -126,7 +126,7 @@ def test_nothing_is_done_twice(finished: tuple[Path, Report], streets: Path, qui
 
 
 def test_changes_reuse_what_they_leave_as_it_was(
-    finished: tuple[Path, Report], streets: Path, quick: Profile, tmp_path: Path
+    finished: tuple[Path, RunSummary], streets: Path, quick: Profile, tmp_path: Path
 ) -> None:
     """More variants, another threshold, another paint setting: no model opens that has nothing to do."""
     sources = find_sources(streets)[0][:3]
@@ -151,7 +151,7 @@ def test_changes_reuse_what_they_leave_as_it_was(
 
 
 def test_a_damaged_picture_is_painted_again(
-    finished: tuple[Path, Report], streets: Path, quick: Profile, tmp_path: Path
+    finished: tuple[Path, RunSummary], streets: Path, quick: Profile, tmp_path: Path
 ) -> None:
     sources = find_sources(streets)[0][:2]
     travel(quick, SETTINGS, sources, tmp_path / "s")
@@ -201,7 +201,7 @@ travel(profile, SETTINGS, find_sources(Path(sys.argv[1]))[0], Path(sys.argv[2]),
 
 
 def test_killed_at_any_moment_the_suite_comes_out_the_same(
-    finished: tuple[Path, Report], streets: Path, packed_models: Path, tmp_path: Path
+    finished: tuple[Path, RunSummary], streets: Path, packed_models: Path, tmp_path: Path
 ) -> None:
     """SIGKILL at random points, ten times and more, then once to the end."""
     path = tmp_path / "killed"

@@ -18,7 +18,7 @@ from PIL import Image
 
 from ..config.profile import load_profile
 from ..edit import EDIT_TYPES
-from ..journey import Journey, JourneySettings, Report
+from ..journey import Journey, JourneySettings, RunSummary
 from ..judging.confusion import confusion_matrix
 from ..judging.evaluate import Evaluation, Score, evaluate_labels, evaluate_masks
 from ..pocket.judges import Classifier, Segmenter
@@ -102,7 +102,7 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     )
 
 
-def _text(report: Report, results: ModelResults, table: Table, variants: int) -> ReportText:
+def _text(report: RunSummary, results: ModelResults, table: Table, variants: int) -> ReportText:
     before, after = (side.score.value for side in (results.classifier.originals, results.classifier.variants))
     miou_before, miou_after = (side.score.value for side in (results.segmenter.originals, results.segmenter.variants))
     return ReportText(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..report.table import Table
 
 if TYPE_CHECKING:
-    from ..journey import Report
+    from ..journey import RunSummary
     from ..judging.evaluate import Evaluation
     from ..judging.recheck import Recheck
     from ..meter.meter import StageCost
@@ -21,7 +21,7 @@ _TELLING_S = 0.05  # less reads as 0.0
 _PREFIXES = ("", "k", "M", "G", "T")
 
 
-def cost_line(report: Report) -> str:
+def cost_line(report: RunSummary) -> str:
     """What a thousand accepted images cost, loading and waiting included: by all sessions over the suite, and of it by
     this one. Sessions on other kinds of device are named beside.
     """
@@ -39,7 +39,7 @@ def cost_line(report: Report) -> str:
     return f"cost       {total} per 1,000 accepted in {report.suite.sessions} sessions; this one {own:.{decimals}f}"
 
 
-def time_lines(report: Report) -> list[str]:
+def time_lines(report: RunSummary) -> list[str]:
     """How long this session and all of them took, where there were several: the cost says it where there was one."""
     if report.suite.sessions == 1:
         return []
@@ -47,7 +47,7 @@ def time_lines(report: Report) -> list[str]:
     return [f"spent      {duration(report.suite.wall_s)}, {duration(report.wall_s)} in this session ({loading})"]
 
 
-def cost_table(report: Report) -> Table:
+def cost_table(report: RunSummary) -> Table:
     """Where the time went: a row per stage, and one for what passed outside of all; the rows add up to the wall time.
 
     Seconds are of wall time: loading models, busy inside them, and idle otherwise; they add up to more where work
@@ -85,7 +85,7 @@ def _total_row(stages: Sequence[StageCost], rest: float) -> tuple[str, ...]:
     )
 
 
-def use_line(report: Report) -> str:
+def use_line(report: RunSummary) -> str:
     """What the run took besides time: memory at its peak, energy where the machine measures it, tokens per variant."""
     parts = [f"{memory(report.peak_memory_bytes)} of memory at the peak"]
     if report.energy_j is not None:
@@ -95,7 +95,7 @@ def use_line(report: Report) -> str:
     return f"took       {', '.join(parts)}"
 
 
-def count_line(report: Report) -> str:
+def count_line(report: RunSummary) -> str:
     """What became of the variants."""
     parts = [f"{report.accepted} of {report.variants} accepted"]
     if report.rejected:
@@ -107,14 +107,14 @@ def count_line(report: Report) -> str:
     return f"variants   {', '.join(parts)}; {report.sources} sources"
 
 
-def shortfall_lines(report: Report) -> list[str]:
+def shortfall_lines(report: RunSummary) -> list[str]:
     """Sources that have fewer variants than were asked for: the first few by name, the others by number."""
     shown = [f"fewer      {problem.name}: {problem.reason}" for problem in report.shortfalls[:_SHOWN]]
     rest = len(report.shortfalls) - len(shown)
     return shown + ([f"fewer      and {rest} more sources, all in run.json"] if rest else [])
 
 
-def as_data(report: Report) -> dict[str, Any]:
+def as_data(report: RunSummary) -> dict[str, Any]:
     """The report in JSON's own types."""
     return {
         **asdict(report),

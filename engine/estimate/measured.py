@@ -25,7 +25,7 @@ from ..keys import content_key
 from ..meter.machine import machine
 
 if TYPE_CHECKING:
-    from ..suite.run_record import Report
+    from ..suite.run_record import RunSummary
 
 _VERSION = 1
 # A rate of fewer items than this gives way to any newer one; one of more only to a run of as many.
@@ -76,7 +76,7 @@ class Rates:
     accepted_share: float | None = None
 
 
-def measured_rates(profile: Profile, report: Report, variants: int) -> Rates:
+def measured_rates(profile: Profile, report: RunSummary, variants: int) -> Rates:
     """What a run measured that was asked for `variants` variants per source.
 
     Rewriting is rated only by a run that found no caption on record: it cannot be told how many of a source's answers

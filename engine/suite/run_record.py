@@ -214,7 +214,7 @@ def write_run(suite: Path, record: RunRecord) -> None:
 
 
 @dataclass(frozen=True)
-class Report:
+class RunSummary:
     """What a run did.
 
     `variants` are those of the suite as it stands, of which `painted` were made by this run and `reused` by earlier
@@ -244,7 +244,7 @@ class Report:
     metrics_problem: str | None = None
 
     @classmethod
-    def of(cls, record: RunRecord, metrics_problem: str | None = None) -> Report:
+    def of(cls, record: RunRecord, metrics_problem: str | None = None) -> RunSummary:
         """The report of the last session of a record, which has just finished."""
         session, standing = record.sessions[-1], record.standing
         if standing is None:

@@ -23,7 +23,7 @@ from counterfactory.engine.cli.run_text import (
 )
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.meter.meter import StageCost
-from counterfactory.engine.suite.run_record import Report, SuiteCosts
+from counterfactory.engine.suite.run_record import RunSummary, SuiteCosts
 
 
 def stage(name: str, load_s: float = 0.0, busy_s: float = 0.0, idle_s: float = 0.0, **changes: Any) -> StageCost:
@@ -35,7 +35,7 @@ def stage(name: str, load_s: float = 0.0, busy_s: float = 0.0, idle_s: float = 0
     )
 
 
-def report(*stages: StageCost, **changes: Any) -> Report:
+def report(*stages: StageCost, **changes: Any) -> RunSummary:
     """A run of two cores that painted 120 variants."""
     counts = {"sources": 24, "variants": 120, "accepted": 100, "rejected": 20, "painted": 120, "dropped": 0}
     costs = {
@@ -47,7 +47,7 @@ def report(*stages: StageCost, **changes: Any) -> Report:
     rest: dict[str, Any] = {"reused": 0, "problems": (), "shortfalls": (), "plans": (), "energy_j": None}
     values = {**counts, **costs, **rest, **changes}
     alone = SuiteCosts(1, {"core": 2 * values["wall_s"] / 3600}, values["wall_s"], None, ())
-    return Report(stages=stages, **({"suite": alone} | values))
+    return RunSummary(stages=stages, **({"suite": alone} | values))
 
 
 def test_the_cost_names_device_hours_and_all_loading() -> None:

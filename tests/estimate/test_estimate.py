@@ -42,7 +42,7 @@ from counterfactory.engine.models.network import STAGES
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 from counterfactory.engine.sources.source import Source, find_sources
-from counterfactory.engine.suite.run_record import Report, SuiteCosts
+from counterfactory.engine.suite.run_record import RunSummary, SuiteCosts
 
 PEAK = 1e12
 DENOISERS = ("denoiser", "denoiser_int8")
@@ -202,7 +202,7 @@ def spent(stage: str, items: int, made: int, busy_s: float, idle_s: float, calls
 
 
 def test_rates_of_a_run(profile: Profile) -> None:
-    report = Report(
+    report = RunSummary(
         sources=10, variants=45, accepted=30, rejected=15, dropped=0, painted=40, reused=5, problems=(), shortfalls=(),
         stages=(
             spent("read", 0, 0, 0.0, 3.0, calls=0),

@@ -22,7 +22,7 @@ from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.suite import Suite
-from counterfactory.engine.suite.run_record import Report
+from counterfactory.engine.suite.run_record import RunSummary
 from counterfactory.engine.tasks.task import builtin_task
 
 SETTINGS = JourneySettings(builtin_task("classification"), variants=1, edits=(1, 1), seed=0)
@@ -36,7 +36,7 @@ def quick(packed_models: Path) -> Profile:
     return replace(profile, shard_sources=1, paint=paint)
 
 
-def travel(profile: Profile, street: Street, path: Path) -> tuple[Report, bytes]:
+def travel(profile: Profile, street: Street, path: Path) -> tuple[RunSummary, bytes]:
     with Suite.open(path) as suite:
         report = Journey(profile, SETTINGS).run(find_sources(street.root)[0][:2], suite)
     return report, (path / "metadata.parquet").read_bytes()

@@ -38,7 +38,7 @@ from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.stages import edges as edges_stage
 from counterfactory.engine.stages.edges import DetectorSettings, HedSettings, edge_maps
 from counterfactory.engine.suite import Suite
-from counterfactory.engine.suite.run_record import Report
+from counterfactory.engine.suite.run_record import RunSummary
 from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.export.production import hed as hed_export
 from counterfactory.export.production.artefact import Asked, export_graph
@@ -215,7 +215,7 @@ def test_settings_that_go_with_no_detector_are_refused_by_table_and_key(
 # A run.
 
 
-def travel(profile: Profile, street: Street, path: Path) -> tuple[Report, dict[str, bytes]]:
+def travel(profile: Profile, street: Street, path: Path) -> tuple[RunSummary, dict[str, bytes]]:
     """The report of a run and its pictures."""
     with Suite.open(path) as suite:
         report = Journey(profile, SETTINGS).run(find_sources(street.root)[0], suite)

@@ -19,7 +19,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.machine import Machine, this_machine
 from counterfactory.engine.sources.source import Problem
 from counterfactory.engine.suite import RunRecord, Suite, read_run
-from counterfactory.engine.suite.run_record import Report, Standing, SuiteCosts
+from counterfactory.engine.suite.run_record import RunSummary, Standing, SuiteCosts
 from counterfactory.engine.suite.session import Costs
 from counterfactory.engine.suite.variant_row import Dropped
 
@@ -78,7 +78,7 @@ def test_three_sessions_add_up(tmp_path: Path) -> None:
         "paint": (8, 14.0, 40),
         "read": (0, 7.0, 20),
     }
-    report = Report.of(record)
+    report = RunSummary.of(record)
     assert report.device_hours_per_1k_accepted == pytest.approx(2 * 123 / 3.6 / 5)
     assert report.session_device_hours_per_1k_accepted == pytest.approx(2 * 3 / 3.6 / 5)
     assert (report.painted, report.reused, report.wall_s) == (0, 6, 3.0)
