@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 FOR_GPUS = {*(ROOT / "kernels" / "gpu").glob("*.py"), *(ROOT / "engine" / "language").glob("exllama*.py")}
 MAY_IMPORT = {
     "kernels": {"kernels"},
-    "engine": {},
+    "engine": {"kernels", "engine"},
     "export": {"kernels", "engine", "export"},
 }
 # Rooms, low to high, each with those that it imports. A file that lies loose is a room of its own.
@@ -27,7 +27,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "keys": set(),
         "recipes": {"keys"},
         "files": {"errors"},
-        "runtime": {"errors", "files", "keys"},
+        "runtime": {"errors", "keys", "files"},
         "language": {"errors", "keys", "runtime"},
         "meter": {"errors"},
         "schedule": {"errors"},
@@ -37,24 +37,27 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "tasks": {"errors", "edit", "keys", "files", "language"},
         "suite": {"errors", "edit", "recipes", "files", "meter", "sources"},
         "stages": {
-            *("errors", "edit", "keys", "recipes", "language", "meter", "schedule", "models", "sources", "variant"),
-            *("tasks", "suite"),
+            *("errors", "edit", "keys", "recipes", "language", "meter", "schedule", "models"),
+            *("sources", "variant", "tasks", "suite"),
         },
-        "config": {"errors", "files", "runtime", "language", "models", "sources", "suite", "stages"},
+        "config": {
+            *("errors", "recipes", "files", "runtime", "language", "meter", "models", "sources"),
+            *("variant", "tasks", "suite", "stages"),
+        },
         "estimate": {
-            *("errors", "keys", "recipes", "files", "runtime", "meter", "schedule", "models", "sources", "suite"),
-            "config",
+            *("errors", "keys", "recipes", "files", "runtime", "meter", "schedule"),
+            *("models", "sources", "suite", "config"),
         },
         "journey": {
-            *("recipes", "runtime", "language", "meter", "schedule", "models", "sources", "variant", "tasks"),
+            *("recipes", "language", "meter", "schedule", "models", "sources", "variant", "tasks"),
             *("suite", "stages", "config", "estimate"),
         },
         "judging": {"errors", "files", "suite", "stages"},
         "report": {"errors", "edit", "files", "meter", "models", "sources", "suite", "stages", "config"},
         "pocket": {"errors", "runtime"},
         "cli": {
-            *("errors", "edit", "runtime", "meter", "schedule", "sources", "tasks", "suite", "stages", "config"),
-            *("estimate", "journey", "judging", "report", "pocket"),
+            *("errors", "edit", "runtime", "meter", "schedule", "sources", "tasks", "suite", "stages"),
+            *("config", "estimate", "journey", "judging", "report", "pocket"),
         },
         "__main__": {"cli"},
     },
