@@ -480,7 +480,9 @@ def test_a_device_without_room_is_said_and_the_graph_is_kept(tmp_path: Path) -> 
     (row,) = export_graph(mixing, tmp_path, asked, random=True)
     assert not row.compiled
     assert row.why.startswith("stage paint needs")
-    assert "the device has 2,700,000,000 for plans; take smaller batches" in row.why
+    assert (
+        "the device has 2,700,000,000 for plans, which leaves no workspace for mixing; take smaller batches" in row.why
+    )
     assert not list((tmp_path / "plans").glob("*.plan"))
     assert (tmp_path / "onnx" / "mixing" / "manifest.json").is_file()
 
