@@ -114,3 +114,8 @@ def test_noise_is_standard_normal() -> None:
     noise = generator("k", "noise").standard_normal(40_000)
     assert abs(noise.mean()) < 0.02
     assert abs(noise.std() - 1) < 0.02
+
+
+def test_the_error_names_what_was_given() -> None:
+    with pytest.raises(TypeError, match=r"takes plain data, got bytes: hash a file's content, not its path$"):
+        content_key(b"bytes")

@@ -104,6 +104,28 @@ def test_what_names_the_noise_stays_for_ever() -> None:
     assert recipes.choice_key("s", "task", 3) == content_key("rewrite", "s", "task", 3)
 
 
+def test_what_names_recorded_results_stays_for_ever() -> None:
+    """Another form of these keys would find nothing of what suites have on record."""
+    made_by = ("maker of edges", "maker of paint")
+    assert RECIPES.caption_key("0a") == content_key("caption", "0a", "image", "caption", "maker of caption")
+    assert RECIPES.answer_key("q", "r") == content_key("rewrite", "q", "r", "maker of rewrite", "greedy")
+    assert RECIPES.picture_key("0b") == content_key("paint", "0b", "image", "edges", "paint", "text", made_by)
+    assert RECIPES.scores_key("0c", "0d", "one", "other") == content_key(
+        "check", "0c", "0d", "image", "one", "other", "text", 8, "maker of check"
+    )
+    assert recipes.shard_key(["a"]) == content_key("shard", ["a"])
+
+
+def test_the_number_of_a_stage_s_code_is_in_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    def named() -> list[str]:
+        return [maker_key("paint", [], "", {}), recipes.outcome_key("profile", "settings", {})]
+
+    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1)
+    before = named()
+    monkeypatch.setattr(recipes, "code_of", lambda stage: 2)
+    assert not set(before) & set(named())
+
+
 def test_another_release_of_a_library_is_another_maker() -> None:
     names = {"openvino": "2026.4.1"}
     assert maker_key("paint", ["a"], "bf16", names) != maker_key("paint", ["a"], "bf16", {"openvino": "2026.4.2"})

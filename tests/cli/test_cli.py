@@ -22,12 +22,6 @@ from counterfactory.engine.suite import RunRecord, Suite, read_metadata, read_ru
 from counterfactory.engine.suite.session import SessionRecord
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the tests' runs measure does not become this machine's rates."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 def run(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
     try:
         status = main([str(arg) for arg in args])

@@ -11,19 +11,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from clocks import Clock
 from rich.console import Console
 
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.report.table import Table
-
-
-class Clock:
-    """A clock that goes on when it is told to."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def made(

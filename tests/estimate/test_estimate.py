@@ -50,8 +50,7 @@ DENOISERS = ("denoiser", "denoiser_int8")
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache folder, and a peak that is known."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    """The test's own, still empty cache of rates, and a peak that is known."""
     monkeypatch.setattr(module, "measure_peak", lambda *_: PEAK)
     return tmp_path / "cache" / "counterfactory" / "rates.json"
 

@@ -15,7 +15,7 @@ from variant_rows import variant_row
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.confusion import accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
-from counterfactory.engine.judging.evaluate import evaluate_labels, evaluate_masks
+from counterfactory.engine.judging.evaluate import Evaluation, Score, Side, evaluate_labels, evaluate_masks
 from counterfactory.engine.suite import VariantRow
 
 # A busy machine must not fail a property.
@@ -195,3 +195,72 @@ def test_what_does_not_fit_is_refused() -> None:
         confusion_matrix(np.zeros((2, 2), np.uint8), np.zeros((2, 3), np.uint8), 2)
     with pytest.raises(CounterfactoryError, match="answered class 7; there are 2"):
         confusion_matrix(np.zeros(3, np.uint8), np.full(3, 7, np.uint8), 2)
+
+
+def test_counts_and_names_of_masks() -> None:
+    rows = [row("a", None), row("a", None), row("b", None), row("c", None, verdict="rejected")]
+    counts = [np.array([[3, 1], [0, 4]], np.int64)] * 4
+    result = evaluate_masks(rows, counts, {"a": counts[0]}, ("sky", "road"))
+    assert (result.measure, result.sources, result.excluded) == ("miou", 2, 1)
+    assert result.variants.score == Score(3, pytest.approx((3 / 4 + 4 / 5) / 2))
+    assert result.originals.score.count == 1
+    grouped = evaluate_masks([row("a", None, ("time", "night"))] * 2, counts[:2], {}, ("sky", "road"))
+    assert grouped.by_edit_type["time"].count == grouped.by_edit_value["time: night"].count == 2
+
+
+def test_measures_of_classes_that_never_occur_divide_by_nothing() -> None:
+    counts = np.array([[2, 1, 0], [0, 0, 0], [0, 0, 0]], np.int64)
+    with np.errstate(all="raise"):
+        assert np.isnan(row_normalised(counts)[1:]).all()
+        assert np.isnan(iou(counts)[2])
+        assert iou(counts)[:2].tolist() == [2 / 3, 0.0]
+
+
+def test_an_evaluation_as_json() -> None:
+    side = Side(Score(2, 0.5), {"car": 0.5}, ((0.5, None),))
+    as_json = {"score": {"count": 2, "value": 0.5}, "by_class": {"car": 0.5}, "confusion": [[0.5, None]]}
+    found = Evaluation(
+        measure="accuracy",
+        classes=("car", "bus"),
+        originals=side,
+        variants=side,
+        by_edit_type={"time": Score(1, None)},
+        by_edit_value={"time: night": Score(1, 1.0)},
+        sources=3,
+        all_fail=0.25,
+        none_fail=0.75,
+        excluded=4,
+    ).to_json()
+    assert found == {
+        "measure": "accuracy",
+        "classes": ["car", "bus"],
+        "originals": as_json,
+        "variants": as_json,
+        "by_edit_type": {"time": {"count": 1, "value": None}},
+        "by_edit_value": {"time: night": {"count": 1, "value": 1.0}},
+        "sources": 3,
+        "all_fail": 0.25,
+        "none_fail": 0.75,
+        "excluded": 4,
+    }
+    assert evaluate_labels([], [], {}).measure == "accuracy"
+
+
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ([0, 2], "the model answered class 2; there are 2 classes, 0 to 1"),
+        ([-1, 3], "the model answered class 3; there are 2 classes, 0 to 1"),
+        ([-1, 1], "the model answered class -1; there are 2 classes, 0 to 1"),
+    ],
+)
+def test_answers_of_no_class_are_named(answers: list[int], message: str) -> None:
+    with pytest.raises(CounterfactoryError, match=f"^{message}$"):
+        confusion_matrix(np.zeros(2, np.int64), np.array(answers), 2)
+
+
+def test_the_error_for_a_missing_label_says_what_to_do() -> None:
+    with pytest.raises(
+        CounterfactoryError, match=r"has none; give labels to the sources \(class folders or --labels\) or "
+    ):
+        evaluate_labels([row("a", None)], ["car"], {})

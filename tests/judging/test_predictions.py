@@ -64,3 +64,16 @@ def test_originals_are_named_with_or_without_suffix(original: str) -> None:
 def test_a_variant_without_answer_is_refused() -> None:
     with pytest.raises(CounterfactoryError, match=r"1 of 2 variants have no prediction, .* images/bus/1/a\.png"):
         match_predictions({"images/bus/1/b.png": "bus"}, ROWS)
+
+
+def test_a_source_s_own_name_may_look_like_a_suffix() -> None:
+    rows = [variant_row(file_name="v.png", source="bus/1.5", label="bus")]
+    assert match_predictions({"v.png": "bus", "bus/1.5": "car"}, rows)[1] == {"bus/1.5": ("bus", "car")}
+
+
+def test_errors_say_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(CounterfactoryError, match=r"; name variants as in metadata\.parquet's file_name$"):
+        match_predictions({}, ROWS)
+    (tmp_path / "p.csv").write_text("image,prediction\n")
+    with pytest.raises(CounterfactoryError, match=r"holds no predictions; write the columns image and prediction$"):
+        load_predictions(tmp_path / "p.csv")

@@ -12,22 +12,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from clocks import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfactory.engine.meter import energy
 from counterfactory.engine.meter.energy import EnergyMeter, peak_memory_bytes
 from counterfactory.engine.meter.meter import Meter, Progress, Work, device_hours_per_1k
-
-
-class Clock:
-    """A clock that goes on when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def made() -> tuple[Meter, Clock, list[Progress]]:

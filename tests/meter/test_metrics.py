@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from clocks import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,16 +25,6 @@ from counterfactory.engine.meter.metrics_file import MetricsFile, as_record
 from counterfactory.engine.meter.prometheus import prometheus_text
 
 Labels = frozenset[tuple[str, str]]
-
-
-class Clock:
-    """A clock that goes on when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 50.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @dataclass

@@ -272,7 +272,11 @@ def test_guidance() -> None:
         ({"steps": -3}, "takes 1 to 250 steps, got -3"),
         ({"steps": 251}, "takes 1 to 250 steps, got 251"),
         ({"steps": 1, "spacing": "linspace"}, "ddim with linspace spacing takes 2 to 250 steps, got 1"),
-        ({"prediction": "epsilon"}, "zero_snr needs prediction v_prediction, got epsilon"),
+        (
+            {"prediction": "epsilon"},
+            "^sampler zero_snr needs prediction v_prediction, got epsilon: "
+            "where there is no signal, the noise alone does not determine the picture$",
+        ),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], message: str) -> None:
@@ -295,7 +299,10 @@ def test_calls_that_make_no_sense_are_refused() -> None:
     for i in (-1, 3):
         with pytest.raises(ValueError, match=f"has steps 0 to 2, got step {i}"):
             sampler.step(i, x, x, sampler.start)
-    with pytest.raises(ValueError, match="step 1 needs 2 arrays of history, got 0"):
+    with pytest.raises(
+        ValueError,
+        match=r"step 1 needs 2 arrays of history, got 0: pass what the step before returned, or `start` to step 0$",
+    ):
         sampler.step(1, x1, x1, sampler.start)
     with pytest.raises(ValueError, match="step 0 needs 0 arrays of history, got 2"):
         sampler.step(0, x, x, h1)

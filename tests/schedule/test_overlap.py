@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.schedule.overlap import Behind, ahead
+from counterfactory.engine.schedule.overlap import Behind, ahead, behind, in_chunks
 
 PATIENCE_S = 20  # how long a test waits for what must come; nothing is timed
 
@@ -149,6 +149,50 @@ def test_ahead_closed_early_begins_nothing_more_and_leaves_no_thread(leave: str)
     assert count <= 2 + 1 + 4
     assert not [t for t in threading.enumerate() if t.name.startswith("ahead")]
     assert len(begun) == count
+
+
+def test_ahead_closed_early_drops_the_loads_that_have_not_begun() -> None:
+    begun = []
+
+    def load(i: int) -> None:
+        begun.append(i)
+        time.sleep(0.05)
+
+    with closing(ahead(range(9), load, depth=6)) as line:
+        next(line)
+    assert 1 <= len(begun) <= 3, "one was done, one under way, and one may have begun in between"
+
+
+def test_ahead_loads_one_at_a_time_unless_told_otherwise() -> None:
+    loading: list[int] = []
+
+    def load(i: int) -> int:
+        loading.append(i)
+        time.sleep(0.005)
+        return len(loading), loading.remove(i)  # type: ignore[return-value, func-returns-value]
+
+    assert [found for _, (found, _) in ahead(range(6), load, depth=4)] == [1] * 6  # type: ignore[misc]
+
+
+def test_ahead_asks_no_more_of_items_that_failed() -> None:
+    class Items:
+        asked = 0
+
+        def __iter__(self) -> Items:
+            return self
+
+        def __next__(self) -> int:
+            self.asked += 1
+            if self.asked == 2:
+                raise OSError("the second is broken")
+            return self.asked
+
+    items = Items()
+    line = ahead(items, str, depth=4)
+    assert next(line) == (1, "1")
+    with pytest.raises(OSError, match="the second is broken"):
+        next(line)
+    assert items.asked == 2
 
 
 @pytest.fixture
@@ -415,3 +459,85 @@ def test_behind_is_used_within_its_block() -> None:
         writer.put(0)
     with pytest.raises(ValueError, match="at least 1"):
         Behind(print, depth=0)
+
+
+def test_an_interrupt_while_the_writer_starts_leaves_no_thread() -> None:
+    writer: Behind[int] = Behind(print, depth=1)
+    start = writer._thread.start
+
+    def interrupted() -> None:
+        start()
+        raise KeyboardInterrupt
+
+    writer._thread.start = interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt), writer:
+        raise AssertionError("the block was entered")
+    writer._thread.join(PATIENCE_S)
+    assert not writer._thread.is_alive()
+    with pytest.raises(RuntimeError, match=r"^put outside of the `with` block of a writer$"):
+        writer.put(0)
+
+
+def test_the_writer_does_not_keep_an_ending_process() -> None:
+    assert Behind(print, depth=1)._thread.daemon
+
+
+def test_threads_have_names() -> None:
+    """What a debugger or a stack dump shows."""
+    names: list[str] = []
+    with Behind[int](lambda _: names.append(threading.current_thread().name), depth=1) as writer:
+        writer.put(0)
+    list(ahead([0], lambda _: names.append(threading.current_thread().name), depth=1))
+    assert names == ["behind", "ahead_0"]
+
+
+@given(st.integers(0, 9), st.integers(1, 3))
+def test_behind_gives_what_was_written_in_order(count: int, depth: int) -> None:
+    drawn, written = [], []
+
+    def items() -> Iterator[int]:
+        for i in range(count):
+            drawn.append(i)
+            yield i
+            assert len(drawn) - len(written) <= depth + 1
+
+    def write(item: int) -> str:
+        assert threading.current_thread().name == "behind"
+        written.append(item)
+        return f"wrote {item}"
+
+    assert list(behind(items(), write, depth)) == [f"wrote {i}" for i in range(count)]
+    assert written == list(range(count))
+
+
+def test_behind_writes_what_was_drawn_before_an_error() -> None:
+    written: list[int] = []
+
+    def items() -> Iterator[int]:
+        yield from range(3)
+        raise OSError("no more")
+
+    with pytest.raises(OSError, match="no more"):
+        list(behind(items(), written.append, 5))
+    assert written == [0, 1, 2]
+    with pytest.raises(ValueError, match="disk"):
+        list(behind(range(3), lambda _: (_ for _ in ()).throw(ValueError("disk")), 1))
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "chunks"), [(0, 3, []), (2, 3, [[0, 1]]), (3, 3, [[0, 1, 2]]), (4, 3, [[0, 1, 2], [3]])]
+)
+def test_chunks(count: int, size: int, chunks: list[list[int]]) -> None:
+    drawn = []
+
+    def items() -> Iterator[int]:
+        for i in range(count):
+            drawn.append(i)
+            yield i
+
+    parts = in_chunks(items(), size)
+    assert drawn == []
+    for chunk in chunks:
+        assert next(parts) == chunk
+        assert drawn == list(range(chunk[-1] + 1))
+    assert list(parts) == []

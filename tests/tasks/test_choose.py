@@ -109,3 +109,24 @@ def test_edits_stand_in_the_order_of_the_choices() -> None:
 def test_edits_that_are_no_range_from_one_upward_are_refused(edits: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match=f"at least 1 upward, got {edits[0]} to {edits[1]}"):
         choose_edits([Choice("time", "night", ("dawn",))], 1, edits, "key")
+
+
+def test_each_variant_has_chances_of_its_own() -> None:
+    """Were all variants of a source drawn by the same numbers, all would have as many edits."""
+    choices = [Choice(f"t{i}", f"k{i}", ("a", "b", "c")) for i in range(5)]
+    sizes = [{len(edits) for edits in choose_edits(choices, 8, (1, 4), key)} for key in KEYS]
+    assert min(map(len, sizes)) >= 2
+
+
+def test_among_types_used_as_often_the_keyword_used_least_is_next() -> None:
+    """An edit of this very variant counts once, like one of a variant before."""
+    alternatives = ("a", "b", "c", "d", "e", "f")
+    choices = [Choice(type_, type_ + k, alternatives) for type_, k in (("colour", "0"), ("colour", "1"), ("time", ""))]
+    seen = 0
+    for key in range(300):
+        first, second = choose_edits(choices, 2, (1, 2), str(key))
+        # Time once, so colour is first; then both were used once, and the other colour's keyword never.
+        if [edit.type for edit in first] == ["time"] and len(second) == 2:
+            assert [edit.type for edit in second] == ["colour", "colour"]
+            seen += 1
+    assert seen > 3

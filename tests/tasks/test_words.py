@@ -64,6 +64,12 @@ def test_a_keyword_is_found_where_it_stands_free() -> None:
     assert drop_overlapping("red-car", [("colour", "red"), ("other", "car")]) == [("colour", "red"), ("other", "car")]
     assert drop_overlapping("red car", [("colour", "car"), ("other", "red")]) == [("other", "red"), ("colour", "car")]
     assert drop_overlapping("car car", [("colour", "car"), ("other", "CAR"), ("other", "car")]) == [("colour", "car")]
+    assert drop_overlapping("red car", [("colour", "red"), ("colour", "Red"), ("other", "car")]) == [
+        ("colour", "red"),
+        ("other", "car"),
+    ]
+    touching = [("colour", "red!"), ("other", "?car")]
+    assert drop_overlapping("red!?car", touching) == drop_overlapping("red!?car", touching[::-1]) == touching
     assert drop_overlapping("a.c abc", [("colour", "b"), ("other", "a.c"), ("time", "missing")]) == [("other", "a.c")]
 
 
