@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -13,9 +14,12 @@ from session_records import costs, session_facts
 
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.models import opened
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle, sample_scene
 from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before any test imports OpenVINO
+from counterfactory.engine.runtime.opening import plan_file
+from counterfactory.engine.runtime.session import RuntimeSettings, Session
 from counterfactory.engine.suite import Painted, RunRecord, Suite, VariantRow, mask_path
 from counterfactory.engine.suite.run_record import Standing
 from counterfactory.engine.suite.session import SessionRecord
@@ -55,6 +59,44 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def packed_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All embedded models in one folder, the masters that the wheel leaves out among them; not to be written to."""
     return gather(tmp_path_factory.mktemp("packed"))
+
+
+@pytest.fixture(scope="session")
+def opened_plans() -> dict[object, Session]:
+    """Networks that tests have opened so far."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def shared_plans(opened_plans: dict[object, Session]) -> Iterator[None]:
+    """Networks are compiled once for all runs of the module, and of other modules that ask for this.
+
+    What a run counts as loading stays in place, and takes no time. Not for tests of opening and closing networks.
+    """
+    really = opened.open_plan
+
+    def open_once(
+        folder: Path,
+        plan: str,
+        runtime: RuntimeSettings,
+        batch: int,
+        sizes: Mapping[str, tuple[int, int]] | None = None,
+        streams: int = 1,
+    ) -> Session:
+        key = (
+            plan_file(folder, plan, runtime.backend).resolve(),
+            runtime,
+            batch,
+            tuple(sorted((sizes or {}).items())),
+            streams,
+        )
+        if key not in opened_plans:
+            opened_plans[key] = really(folder, plan, runtime, batch, sizes, streams)
+        return opened_plans[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opened, "open_plan", open_once)
+        yield
 
 
 @pytest.fixture

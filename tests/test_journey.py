@@ -27,6 +27,8 @@ from counterfactory.engine.suite import Suite, read_metadata, read_run
 from counterfactory.engine.tasks.interventions import parse_interventions
 from counterfactory.engine.tasks.task import builtin_task
 
+pytestmark = pytest.mark.usefixtures("shared_plans")
+
 ROOT = Path(__file__).parents[1]
 SETTINGS = JourneySettings(builtin_task("segmentation"), variants=2, edits=(1, 2), seed=3)
 
@@ -77,7 +79,9 @@ def contents(path: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def finished(streets: Path, quick: Profile, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunSummary]:
+def finished(
+    streets: Path, quick: Profile, shared_plans: None, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, RunSummary]:
     """An uninterrupted run."""
     path = tmp_path_factory.mktemp("suite") / "whole"
     return path, travel(quick, SETTINGS, find_sources(streets)[0], path)

@@ -21,6 +21,8 @@ from counterfactory.engine.journey import Journey
 from counterfactory.engine.suite import RunRecord, Suite, read_metadata, read_run
 from counterfactory.engine.suite.session import SessionRecord
 
+pytestmark = pytest.mark.usefixtures("shared_plans")
+
 
 def run(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
     try:

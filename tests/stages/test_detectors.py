@@ -46,6 +46,8 @@ from counterfactory.export.production.graph import Request, batches_of
 from counterfactory.kernels.canny import CannySettings
 from counterfactory.kernels.edges import EdgeSettings, canny_edges
 
+pytestmark = pytest.mark.usefixtures("shared_plans")
+
 CANNY = DetectorSettings("canny", canny=CannySettings(100, 200))
 HED = DetectorSettings("hed", hed=HedSettings(batch=2))
 SMALL = Request(small=True)
