@@ -83,14 +83,9 @@ def shared_plans(opened_plans: dict[object, Session]) -> Iterator[None]:
         sizes: Mapping[str, tuple[int, int]] | None = None,
         streams: int = 1,
     ) -> Session:
-        key = (
-            plan_file(folder, plan, runtime.backend).resolve(),
-            runtime,
-            batch,
-            tuple(sorted((sizes or {}).items())),
-            streams,
-        )
-        if key not in opened_plans:
+        file = plan_file(folder, plan, runtime.backend)
+        key = (file.resolve(), runtime, batch, tuple(sorted((sizes or {}).items())), streams)
+        if key not in opened_plans or not file.is_file():
             opened_plans[key] = really(folder, plan, runtime, batch, sizes, streams)
         return opened_plans[key]
 
