@@ -23,6 +23,7 @@ from .estimate.estimate import residency_of
 from .estimate.measured import measured_rates, save_rates
 from .language.chat import prompts_of
 from .meter.energy import EnergyMeter
+from .meter.memory import memory_of
 from .meter.meter import Meter, Progress
 from .meter.metrics_file import MetricsFile
 from .models.library import Library
@@ -106,7 +107,8 @@ class Journey:
         """
         energy = EnergyMeter()
         stream = self._metrics_file(suite, metrics, energy)
-        meter = Meter(on_progress or (lambda _: None), stream.write if stream else None)
+        taken = memory_of(self.profile.runtime)
+        meter = Meter(on_progress or (lambda _: None), stream.write if stream else None, memory=taken)
         size, library = self.profile.shard_sources, library_of(self.profile)
         shards = [sources[start : start + size] for start in range(0, len(sources), size)]
         with _final_metrics(stream, meter):

@@ -100,6 +100,9 @@ class Memory:
     def cudaFreeHost(self, ptr: int) -> tuple[Error]:  # noqa: N802
         return self._free("host", ptr)
 
+    def cudaMemGetInfo(self) -> tuple[Error, int, int]:  # noqa: N802
+        return Error.cudaSuccess, self.limit - self.bytes_of("device"), self.limit
+
     def cudaMemcpyAsync(self, dst: int, src: int, count: int, kind: Kind, stream: int) -> tuple[Error]:  # noqa: N802
         source, target = kind.value
         if not (self.inside(source, src, count) and self.inside(target, dst, count)):

@@ -29,7 +29,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "files": {"errors"},
         "runtime": {"errors", "keys", "files"},
         "language": {"errors", "keys", "runtime"},
-        "meter": {"errors"},
+        "meter": {"errors", "runtime"},
         "schedule": {"errors"},
         "models": {"errors", "keys", "recipes", "runtime", "language", "meter", "schedule"},
         "sources": {"errors", "recipes", "files", "schedule"},

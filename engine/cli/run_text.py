@@ -87,12 +87,13 @@ def _total_row(stages: Sequence[StageCost], rest: float) -> tuple[str, ...]:
 
 def use_line(report: RunSummary) -> str:
     """What the run took besides time: memory at its peak, energy where the machine measures it, tokens per variant."""
-    parts = [f"{memory(report.peak_memory_bytes)} of memory at the peak"]
+    of = "GPU memory" if report.device == "GPU" else "memory"
+    parts = [f"{memory(report.peak_memory_bytes)} of {of} at the peak"] if report.peak_memory_bytes else []
     if report.energy_j is not None:
         parts.append(f"{energy(report.energy_j)} of energy")
     if report.tokens_per_variant is not None:
         parts.append(f"{figure(report.tokens_per_variant)} tokens per variant")
-    return f"took       {', '.join(parts)}"
+    return f"took       {', '.join(parts) or 'nothing that was measured'}"
 
 
 def count_line(report: RunSummary) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from ..meter.energy import EnergyMeter, peak_memory_bytes
+from ..meter.energy import EnergyMeter
 from ..meter.machine import this_machine
 from ..meter.meter import Meter
 from ..models.library import Library
@@ -78,7 +78,7 @@ def session_costs(profile: Profile, meter: Meter, energy: EnergyMeter) -> Costs:
         devices=profile.runtime.devices,
         device=profile.runtime.unit,
         painted=sum(cost.made for cost in stages if cost.stage == "paint"),
-        peak_memory_bytes=peak_memory_bytes(),
+        peak_memory_bytes=meter.peak_memory_bytes,
         energy_j=energy.joules(),
         stages=stages,
         plans=meter.plans(),

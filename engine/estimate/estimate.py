@@ -203,10 +203,16 @@ def _plans(profile: Profile, library: Library, rates: Rates | None) -> tuple[Pla
     facts = known_facts(profile, library, size=None)
     plans = []
     for network in library.networks:
-        cost, known = plan_cost(profile, network, facts[network.plan]), measured.get(network.plan)
+        fact, known = facts[network.plan], measured.get(network.plan)
+        cost = plan_cost(profile, network, fact)
+        seen = None if known is None else known.bytes
+        if profile.runtime.on_gpu and seen is not None:
+            # What is seen while a plan is loaded leaves out what its first batches take: it can add, never save. Less
+            # than the weights is another memory's.
+            seen = max(seen, cost.bytes) if seen >= fact.weight_bytes else None
         if known is not None:
-            cost = PlanCost(cost.name, cost.bytes if known.bytes is None else known.bytes, known.load_s)
-        plans.append(PlanEstimate(cost, known is not None and known.bytes is not None, known is not None))
+            cost = PlanCost(cost.name, cost.bytes if seen is None else seen, known.load_s)
+        plans.append(PlanEstimate(cost, seen is not None, known is not None))
     return tuple(plans)
 
 

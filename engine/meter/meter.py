@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock, RLock
 
-from .energy import resident_memory_bytes
+from .memory import Memory, ProcessMemory
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class StageCost:
 class PlanUse:
     """What a plan did in a stage so far, in the same terms.
 
-    It was loaded `loads` times there; `bytes` is what the process's memory grew by then, at most.
+    It was loaded `loads` times there; `bytes` is what the memory that it was loaded into grew by then,
+    at most; 0 where that cannot be told.
     """
 
     plan: str
@@ -127,8 +128,8 @@ class _Stage:
 class Meter:
     """Counts for one run; tells `on_progress` of every advance and `on_change` of everything but single batches.
 
-    `clock` gives seconds. Both listeners are called one at a time and may read the meter; they should not wait for
-    a thread that counts.
+    `clock` gives seconds, `memory` is what plans are loaded into, this process's without it. Both listeners are called
+    one at a time and may read the meter; they should not wait for a thread that counts.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class Meter:
         on_progress: Callable[[Progress], None],
         on_change: Callable[[Meter], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        memory: Memory | None = None,
     ) -> None:
         self.current = "start"  # the stage that is open, or that was open last
         self.accepted = 0
@@ -143,6 +145,7 @@ class Meter:
         self._on_progress = on_progress
         self._on_change = on_change or (lambda _: None)
         self._clock = clock
+        self._memory = memory or ProcessMemory()
         self._began = clock()
         self._lock = RLock()
         self._stages: dict[str, _Stage] = {}
@@ -156,6 +159,7 @@ class Meter:
             counts.items += items
             counts.made += made
             counts.total = total
+            self._memory.taken()  # a device's peak is the most that was read
             self._on_progress(Progress(stage, counts.items, total))
             self._on_change(self)
 
@@ -179,13 +183,13 @@ class Meter:
     def loading(self, plan: str) -> Iterator[None]:
         """Time spent inside is loading of `plan`, on the account of the current stage. Loadings do not nest.
 
-        What the process's memory grows by meanwhile is taken for the plan's.
+        What the memory grows by meanwhile is taken for the plan's.
         """
-        stage, since, before = self.current, self._clock(), resident_memory_bytes()
+        stage, since, before = self.current, self._clock(), self._memory.taken()
         try:
             yield
         finally:
-            grown = resident_memory_bytes() - before
+            grown = self._memory.taken() - before
             with self._lock:
                 self._of(stage)
                 loads = self._loads.setdefault((stage, plan), _Loads())
@@ -256,6 +260,11 @@ class Meter:
     def elapsed_s(self) -> float:
         """Seconds since the meter was made."""
         return self._clock() - self._began
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        """The most memory that was taken so far, of the process or of the GPU; 0 where that cannot be told."""
+        return self._memory.peak()
 
     def device_hours(self, devices: int) -> float:
         """Hours that `devices` (cores, on a CPU) were held so far, loading and idling included."""

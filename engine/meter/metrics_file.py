@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
-from .energy import EnergyMeter, peak_memory_bytes
+from .energy import EnergyMeter
 from .meter import Meter, device_hours_per_1k
 
 _PROMETHEUS = ".prom"
@@ -101,7 +101,7 @@ def as_record(
         "devices": devices,
         "device_hours": hours,
         "device_hours_per_1k": device_hours_per_1k(earlier_device_hours + hours, meter.accepted),
-        "peak_memory_bytes": peak_memory_bytes(),
+        "peak_memory_bytes": meter.peak_memory_bytes,
         "energy_j": energy_j,
     }
 

@@ -52,7 +52,7 @@ _RUN = {
     "devices": _Family("devices", "gauge", "Devices held; on a CPU its cores."),
     "device_hours": _Family("device_hours_total", "counter", "Devices held times wall time, in hours."),
     "device_hours_per_1k": _Family("device_hours_per_1000_accepted", "gauge", "Hours held per 1,000 accepted."),
-    "peak_memory_bytes": _Family("peak_memory_bytes", "gauge", "The most memory that was ever resident."),
+    "peak_memory_bytes": _Family("peak_memory_bytes", "gauge", "The most memory taken, of the process or the GPU."),
     "energy_j": _Family("energy_joules_total", "counter", "Energy that the machine took since the run began."),
 }
 _VERDICTS = _Family("variants_total", "counter", "Variants by verdict.")

@@ -126,13 +126,25 @@ def load_runtime() -> Any:
 def call(runtime: Any, name: str, *arguments: Any) -> Any:
     """One call of the CUDA runtime: its value, if it has one. Raises CounterfactoryError with CUDA's reason."""
     error, *values = getattr(runtime, name)(*arguments)
+    check(runtime, name, error)
+    return values[0] if values else None
+
+
+def check(runtime: Any, name: str, error: Any) -> None:
+    """Raise CounterfactoryError with CUDA's reason unless the call `name` succeeded."""
     if error != runtime.cudaError_t.cudaSuccess:
         # Both of these answer (status, text).
         code, text = runtime.cudaGetErrorName(error)[1].decode(), runtime.cudaGetErrorString(error)[1].decode()
         raise CounterfactoryError(
             f"CUDA's {name} failed with {code}: {text}; see `nvidia-smi` for the driver, the device and its free memory"
         )
-    return values[0] if values else None
+
+
+def memory(runtime: Any) -> tuple[int, int]:
+    """Free bytes and all bytes of device 0. Raises CounterfactoryError where there is no device."""
+    error, free, total = runtime.cudaMemGetInfo()
+    check(runtime, "cudaMemGetInfo", error)
+    return int(free), int(total)
 
 
 def capability(runtime: Any) -> str:

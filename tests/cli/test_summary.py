@@ -50,6 +50,12 @@ def report(*stages: StageCost, **changes: Any) -> RunSummary:
     return RunSummary(stages=stages, **({"suite": alone} | values))
 
 
+def test_memory_is_of_the_device() -> None:
+    assert use_line(report()).startswith("took       1.5 GB of memory at the peak")
+    assert use_line(report(device="GPU")).startswith("took       1.5 GB of GPU memory at the peak")
+    assert use_line(report(device="GPU", peak_memory_bytes=0, energy_j=5.0)).startswith("took       5")
+
+
 def test_the_cost_names_device_hours_and_all_loading() -> None:
     line = cost_line(report(stage("caption", load_s=2, busy_s=100), stage("paint", load_s=4, busy_s=254)))
     assert line.split("  ")[-1].strip() == "2 core-hours per 1,000 accepted images (6 min 0 s, loading 6.0 s)"

@@ -16,6 +16,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.estimate.flops import count_flops
 from counterfactory.engine.estimate.formulas import Reach, item_s, known_facts, plan_cost
+from counterfactory.engine.estimate.measured import PlanRate, Rates, profile_key, save_rates
 from counterfactory.export.production.graph import batches_of
 
 T, G = 1e12, 10**9
@@ -86,6 +87,28 @@ def test_plans_hold_their_weights_and_the_language_model_its_cache(profile: Prof
     assert costs["llm"].bytes == 5 * G + profile.llm.exllama.cache_tokens * 500
     assert costs["opt_decoder"].bytes == 10.5 * G + 2 * 16 * (32 + 50) * 100
     assert costs["opt_decoder"].load_s == pytest.approx(10 / 1.5)
+
+
+def test_bytes_seen_on_a_gpu_can_add_and_never_save(profile: Profile) -> None:
+    """Less than the weights is another memory's figure; anything else leaves out what the first batches take."""
+
+    def found() -> dict[str, tuple[int, bool]]:
+        return {plan.cost.name: (plan.cost.bytes, plan.measured_bytes) for plan in estimate(profile, 64, 5).plans}
+
+    projected, facts = found(), known_facts(profile, library_of(profile), None)
+    weights = {name: fact.weight_bytes for name, fact in facts.items()}
+    seen = {
+        "denoiser": weights["denoiser"] - 1,
+        "hint": weights["hint"],
+        "clip_text": projected["clip_text"][0] + 7,
+        "llm": 300_000_000,
+    }
+    assert weights["denoiser"] > 10**9
+    save_rates(Rates(profile_key(profile), {}, {name: PlanRate(3.0, taken) for name, taken in seen.items()}))
+    assert found() == projected | {
+        "hint": (projected["hint"][0], True),
+        "clip_text": (seen["clip_text"], True),
+    }
 
 
 def test_on_a_cpu_plans_hold_packed_weights_and_their_graph() -> None:

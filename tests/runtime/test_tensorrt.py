@@ -405,6 +405,7 @@ def test_cuda_takes_every_call_that_a_session_makes(cuda_runtime: Any, tmp_path:
 
     memory = Listening()
     cuda.capability(memory)
+    cuda.memory(memory)
     graph = onnx.load(str(pair_graph(tmp_path / "pair.onnx")))
     graph.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "batch"
     onnx.save(graph, str(tmp_path / "pair.onnx"))
