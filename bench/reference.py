@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from diffusers import DDIMScheduler, StableDiffusionControlNetPipeline, UniPCMultistepScheduler
+from diffusers import DDIMScheduler, LCMScheduler, StableDiffusionControlNetPipeline, UniPCMultistepScheduler
 from journeys import Call, Image, Work
 from measure import with_masters
 from numpy.typing import NDArray
@@ -252,7 +252,9 @@ class Peer:
 
 
 def scheduler_of(settings: SamplerSettings) -> Any:
-    """diffusers' scheduler of the engine's sampler settings."""
+    """diffusers' scheduler of the engine's sampler settings. LCM's draws the noise of later steps by itself: at the
+    same cost its pictures are others than the engine's.
+    """
     schedule: dict[str, Any] = {
         "beta_start": 0.00085,
         "beta_end": 0.012,
@@ -262,6 +264,8 @@ def scheduler_of(settings: SamplerSettings) -> Any:
         "timestep_spacing": settings.spacing,
         "rescale_betas_zero_snr": settings.zero_snr,
     }
+    if settings.kind == "lcm":
+        return LCMScheduler(**schedule)
     if settings.kind == "ddim":
         return DDIMScheduler(**schedule, clip_sample=False)
     return UniPCMultistepScheduler(**schedule)

@@ -28,7 +28,7 @@ COUNTS = 3
 class StepWeights:
     """Weights of one step. `clean`: of (latents, output), giving the predicted clean latents. `correct`: of (last
     latents, newest prediction, earlier ones); empty where the latents stand as they are. `advance`: of (latents,
-    newest prediction, earlier one).
+    newest prediction, earlier one). Steps that add fresh noise have it in the earlier prediction's place, `history[1]`.
     """
 
     clean: tuple[float, ...]
@@ -101,7 +101,8 @@ def guided_step(
     """A batch's step: new latents [R, ...] and new history [3, R, ...], all float32.
 
     `conditional` and `unconditional` [R, ...] are the network's outputs; the latter is not looked at in rows without
-    guidance, nor `history` [3, R, ...] where a row has none yet. Raises ValueError where shapes or dtypes differ.
+    guidance, nor `history` [3, R, ...] where a row has none yet. Rows whose step adds noise bring it as their
+    `history[1]`. Raises ValueError where shapes or dtypes differ.
     """
     check_rows(table, {"latents": latents, "conditional": conditional, "unconditional": unconditional}, history)
     stepped, kept = np.empty_like(latents), np.empty_like(history)

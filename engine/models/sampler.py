@@ -1,16 +1,19 @@
 """The sampler: turns noise and a network's predictions into latents, as maths on arrays.
 
-A frozen `Sampler` is made from its settings and holds the timesteps and every step's weights. A step of either solver
-is a weighted sum of the latents, the network's output, and a few earlier results (`History`). So `step` is a pure
-function, element by element: rows of a batch may be at different steps, and a row stepped alone equals the same row
-stepped in a stack, bit for bit.
+A frozen `Sampler` is made from its settings and holds the timesteps and every step's weights. A step of any kind is a
+weighted sum of the latents, the network's output, and a few earlier results (`History`) or fresh noise. So `step` is a
+pure function, element by element: rows of a batch may be at different steps, and a row stepped alone equals the same
+row stepped in a stack, bit for bit.
 
 - DDIM, Song et al. 2020 (arXiv 2010.02502), eq. 12 with sigma 0.
 - UniPC, Zhao et al. 2023 (arXiv 2302.04867), algorithms 1 and 2: order 2, B2(h), data prediction, last step of order 1.
+- LCM, Luo et al. 2023 (arXiv 2310.04378), algorithm 3: for weights distilled to predict the picture in a few steps.
+  Each starts from the last prediction under noise drawn anew.
 - Timestep spacings and zero terminal SNR, Lin et al. 2023 (arXiv 2305.08891), table 2 and algorithm 1.
 
-DDIM is the order-1 predictor of the same family, so both run through the same step. The noise schedule is that of
-Stable Diffusion 1.5. How outputs are computed and how latents become images is not known here.
+DDIM is the order-1 predictor of UniPC's family, and LCM's noise is a third term of that sum, so all run through the
+same step. The noise schedule is that of Stable Diffusion 1.5. How outputs are computed, where noise is drawn from and
+how latents become images is not known here.
 """
 
 from __future__ import annotations
@@ -29,13 +32,18 @@ _TRAIN_STEPS = 1000
 _BETA_START, _BETA_END = 0.00085, 0.012
 _LEADING_OFFSET = 1  # Stable Diffusion's `steps_offset`: "leading" never asks for timestep 0
 _MAX_STEPS = 250  # beyond it "leading" would bunch up its integer timesteps far from the noise
+# LCMs were distilled on every twentieth timestep only: 19, 39, ... 999.
+_LCM_TIMESTEPS = 50
+# Of the boundary condition that leaves latents at timestep 0 as they are: the spread of the data, and what timesteps
+# are multiplied by.
+_LCM_SIGMA_DATA, _LCM_TIMESTEP_SCALING = 0.5, 10.0
 # UniPC works on log SNR, so a terminal SNR of zero is this small number instead, as in diffusers.
 _LEAST_SIGNAL_POWER = 2.0**-24
-_MEMORY = {"ddim": 0, "unipc": 3}  # arrays of history that a step can use
+_MEMORY = {"ddim": 0, "unipc": 3, "lcm": 0}  # arrays of history that a step can use
 _CHOICES = {
-    "kind": ("ddim", "unipc"),
+    "kind": ("ddim", "unipc", "lcm"),
     "prediction": ("epsilon", "v_prediction"),
-    "spacing": ("leading", "trailing", "linspace"),
+    "spacing": ("leading", "trailing", "linspace", "lcm"),
 }
 
 
@@ -43,14 +51,15 @@ _CHOICES = {
 class SamplerSettings:
     """How latents are denoised. All but `kind` and `steps` must be as in the network's training.
 
-    `prediction`: what the network's output means. `spacing`: which timesteps are visited; "trailing" starts at pure
-    noise, as zero SNR needs. `zero_snr`: whether the schedule was rescaled to end in pure noise.
+    `kind` "lcm" is for weights that were distilled for it, and they for it alone. `prediction`: what the network's
+    output means. `spacing`: which timesteps are visited; "trailing" starts at pure noise, as zero SNR needs, and "lcm"
+    stays on those of the distillation. `zero_snr`: whether the schedule was rescaled to end in pure noise.
     """
 
-    kind: Literal["ddim", "unipc"]
+    kind: Literal["ddim", "unipc", "lcm"]
     steps: int
     prediction: Literal["epsilon", "v_prediction"]
-    spacing: Literal["leading", "trailing", "linspace"]
+    spacing: Literal["leading", "trailing", "linspace", "lcm"]
     zero_snr: bool
 
     def __post_init__(self) -> None:
@@ -58,9 +67,15 @@ class SamplerSettings:
             if getattr(self, name) not in choices:
                 raise ValueError(f"sampler {name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
         least = 2 if (self.kind, self.spacing) == ("ddim", "linspace") else 1  # one step would start at timestep 0
-        if not least <= self.steps <= _MAX_STEPS:
+        most = _LCM_TIMESTEPS if self.kind == "lcm" else _MAX_STEPS
+        if (self.kind == "lcm") != (self.spacing == "lcm"):
             raise ValueError(
-                f"sampler {self.kind} with {self.spacing} spacing takes {least} to {_MAX_STEPS} steps, got {self.steps}"
+                f"sampler {self.kind} with {self.spacing} spacing: lcm weights know only the timesteps of their "
+                'distillation, so kind "lcm" goes with spacing "lcm", and no other kind does'
+            )
+        if not least <= self.steps <= most:
+            raise ValueError(
+                f"sampler {self.kind} with {self.spacing} spacing takes {least} to {most} steps, got {self.steps}"
             )
         if self.zero_snr and self.prediction == "epsilon":
             raise ValueError(
@@ -89,22 +104,31 @@ class Sampler:
         object.__setattr__(self, "timesteps", timesteps)
         object.__setattr__(self, "_steps", _steps(self.settings, timesteps))
 
-    def step(self, i: int, latents: Floats, model_output: Floats, history: History) -> tuple[Floats, History]:
+    def step(
+        self, i: int, latents: Floats, model_output: Floats, history: History, noise: Floats | None = None
+    ) -> tuple[Floats, History]:
         """Take step `i` (0 first): new latents, and the history for step i + 1.
 
         `latents` and `model_output` are float32 of one shape: a row, or a stack of rows that are all at step `i`, with
-        a history of the same shape. Nothing is changed in place. Raises ValueError for a step that does not exist,
-        differing shapes, another dtype, or a history of the wrong length.
+        a history of the same shape, and standard normal `noise` of it where the step adds some (`adds_noise`). Nothing
+        is changed in place. Raises ValueError for a step that does not exist, differing shapes, another dtype, a
+        history of the wrong length, or noise that is missing or has no use.
         """
-        self._check(i, latents, model_output, history)
+        self._check(i, latents, model_output, history, noise)
+        if noise is not None:
+            history = (latents, noise)
         stepped, known = guided_step.step(self._steps[i], latents, model_output, history)
         return stepped, known[: _MEMORY[self.settings.kind]]
+
+    def adds_noise(self, i: int) -> bool:
+        """Whether step `i` takes fresh noise: every one of LCM's but the last."""
+        return self.settings.kind == "lcm" and i < self.settings.steps - 1
 
     def weights(self, i: int) -> StepWeights:
         """The weights of step `i`, for batches whose rows stand at different steps."""
         return self._steps[i]
 
-    def _check(self, i: int, latents: Floats, model_output: Floats, history: History) -> None:
+    def _check(self, i: int, latents: Floats, model_output: Floats, history: History, noise: Floats | None) -> None:
         if not 0 <= i < self.settings.steps:
             raise ValueError(f"sampler has steps 0 to {self.settings.steps - 1}, got step {i}")
         expected = min(i + 1, _MEMORY[self.settings.kind]) if i else 0
@@ -113,7 +137,11 @@ class Sampler:
                 f"{self.settings.kind} step {i} needs {expected} arrays of history, got {len(history)}: "
                 "pass what the step before returned, or `start` to step 0"
             )
-        for name, array in (("latents", latents), ("model_output", model_output), *(("history", h) for h in history)):
+        if self.adds_noise(i) != (noise is not None):
+            needs, got = ("fresh noise", "none") if noise is None else ("no noise", "some")
+            raise ValueError(f"{self.settings.kind} step {i} needs {needs}, got {got}: ask `adds_noise` of each step")
+        known = [("history", array) for array in history] + ([] if noise is None else [("noise", noise)])
+        for name, array in (("latents", latents), ("model_output", model_output), *known):
             if array.shape != latents.shape or array.dtype != np.float32:
                 raise ValueError(
                     f"sampler {name} must be float32 {list(latents.shape)}, got {array.dtype} {list(array.shape)}"
@@ -133,6 +161,9 @@ def _signal_power(zero_snr: bool) -> NDArray[np.float64]:
 
 def _timesteps(settings: SamplerSettings) -> NDArray[np.int64]:
     """The timesteps, int64 [steps], descending. UniPC's spacing includes the noiseless end point, DDIM's does not."""
+    if settings.spacing == "lcm":
+        distilled = np.arange(_LCM_TIMESTEPS, 0, -1, dtype=np.int64) * (_TRAIN_STEPS // _LCM_TIMESTEPS) - 1
+        return distilled[np.arange(settings.steps) * _LCM_TIMESTEPS // settings.steps]
     points = settings.steps + (settings.kind == "unipc")
     if settings.spacing == "linspace":
         spaced: NDArray[np.generic] = np.linspace(0, _TRAIN_STEPS - 1, points).round()[::-1]
@@ -158,15 +189,18 @@ def _steps(settings: SamplerSettings, timesteps: NDArray[np.int64]) -> tuple[Ste
     multistep = settings.kind == "unipc"
     steps = []
     for i, (now, after) in enumerate(pairwise(levels)):
+        if settings.prediction == "v_prediction":
+            clean = now.signal, -now.noise
+        else:
+            clean = 1 / now.signal, -now.noise / now.signal
+        if settings.kind == "lcm":
+            steps.append(StepWeights(clean, (), _consistency(int(timesteps[i]), after)))
+            continue
         last = i == settings.steps - 1
         earlier = levels[i - 1] if multistep and i > 0 and not last else None
         correct: tuple[float, ...] = ()
         if earlier is not None:  # the last step ends at its prediction, whatever the latents
             correct = _corrector(levels[i - 2] if i > 1 else None, earlier, now)
-        if settings.prediction == "v_prediction":
-            clean = now.signal, -now.noise
-        else:
-            clean = 1 / now.signal, -now.noise / now.signal
         steps.append(StepWeights(clean, correct, _predictor(earlier, now, after)))
     return tuple(steps)
 
@@ -182,6 +216,18 @@ class _Level:
     def log_snr(self) -> float:
         """Half the log of the signal-to-noise ratio, lambda in the papers."""
         return float(np.log(self.signal) - np.log(self.noise))
+
+
+def _consistency(timestep: int, after: _Level) -> tuple[float, ...]:
+    """Weights of (latents, prediction now, fresh noise) that lead to `after`; of the first two where it is noiseless.
+
+    The picture is taken from both latents and prediction by c_skip and c_out (Luo et al. 2023, section 4.1), so that
+    nothing changes at timestep 0.
+    """
+    scaled, power = _LCM_TIMESTEP_SCALING * timestep, _LCM_SIGMA_DATA**2
+    skip, out = power / (scaled**2 + power), scaled / (scaled**2 + power) ** 0.5
+    mixed = after.signal * skip, after.signal * out
+    return (*mixed, after.noise) if after.noise else mixed
 
 
 def _predictor(earlier: _Level | None, now: _Level, after: _Level) -> tuple[float, ...]:

@@ -1,9 +1,10 @@
 """Paints variants: the edited caption over the source's edges.
 
-Every variant starts from noise of its own key and goes through the sampler's steps. A guided step asks the denoiser
-for two rows, with and without the text, and combines them by classifier-free guidance (Ho & Salimans 2022,
-arXiv 2207.12598, eq. 6); guidance counts most on part of the way only (Kynkäänniemi et al. 2024, arXiv 2404.07724),
-and a step without it asks for one. Rows of many variants share a batch; nothing of one enters another.
+Every variant starts from noise of its own key and goes through the sampler's steps; steps that add noise draw it from
+that key too. A guided step asks the denoiser for two rows, with and without the text, and combines them by
+classifier-free guidance (Ho & Salimans 2022, arXiv 2207.12598, eq. 6); guidance counts most on part of the way only
+(Kynkäänniemi et al. 2024, arXiv 2404.07724), and a step without it asks for one. Rows of many variants share a batch;
+nothing of one enters another.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from .text_states import TextStates
 Floats = NDArray[np.float32]
 Shape = tuple[int, int, int]
 
+# Guidance is in the weights of an LCM (Luo et al. 2023, section 4.2); LCM-LoRA's authors go up to 2 on top.
+_MAX_LCM_SCALE = 2.0
 # Batches of pictures that may wait to be written.
 _BEHIND = 2
 
@@ -87,6 +90,11 @@ class PaintSettings:
             raise ValueError(f"[paint] needs batches of at least 1, got {self.batch} and {self.decode_batch}")
         if self.streams < 1:
             raise ValueError(f"[paint] streams starts at 1, got {self.streams}")
+        if self.sampler.kind == "lcm" and self.guidance.scale > _MAX_LCM_SCALE:
+            raise ValueError(
+                f"[paint.guidance] scale with an lcm sampler is 1 (none) to {_MAX_LCM_SCALE:g}, got "
+                f"{self.guidance.scale:g}: such weights were distilled with guidance in them"
+            )
         if self.control_scale < 0:
             raise ValueError(f"[paint] control_scale cannot be negative, got {self.control_scale}")
 
@@ -208,15 +216,20 @@ def _denoise(
     job: PaintJob, negative: Floats, sampler: Sampler, settings: PaintSettings
 ) -> Job[DenoiserRow, Floats, Floats]:
     """One variant's way from noise to latents [C, h, w]; each row is a group of its own."""
-    noise = generator(job.key, "noise").standard_normal(job.plans.latent_shape, np.float32)
-    latents, history = noise * np.float32(sampler.initial_scale), sampler.start
+    latents, history = _noise(job, "noise") * np.float32(sampler.initial_scale), sampler.start
     for i, timestep in enumerate(sampler.timesteps.tolist()):
         guided = settings.guidance.guides(i, len(sampler.timesteps))
         texts = [job.text, negative] if guided else [job.text]
         outputs = yield [[DenoiserRow(latents, timestep, text, job.hint, settings.control_scale)] for text in texts]
         output = guide(outputs[0][0], outputs[1][0], settings.guidance.scale) if guided else outputs[0][0]
-        latents, history = sampler.step(i, latents, output, history)
+        # Keyed by the step, so that an interrupted or reordered run draws the same.
+        fresh = _noise(job, f"lcm {i}") if sampler.adds_noise(i) else None
+        latents, history = sampler.step(i, latents, output, history, fresh)
     return latents
+
+
+def _noise(job: PaintJob, purpose: str) -> Floats:
+    return generator(job.key, purpose).standard_normal(job.plans.latent_shape, np.float32)
 
 
 def _shape(latents: Floats) -> Shape:

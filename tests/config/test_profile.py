@@ -164,6 +164,17 @@ def test_every_profile_that_comes_along_loads() -> None:
         assert load_profile(name).name == name
 
 
+def test_few_step_weights_are_sampled_where_they_were_distilled() -> None:
+    """LCM-LoRA knows the timesteps of diffusers' LCMScheduler, and has guidance in its weights."""
+    from counterfactory.engine.config.profile import load_profile
+    from counterfactory.engine.models.sampler import Sampler
+
+    paint = load_profile("a10g-fast").paint
+    assert paint.sampler.kind == "lcm"
+    assert Sampler(paint.sampler).timesteps.tolist() == [999, 759, 499, 259]
+    assert paint.rows_per_variant == 4
+
+
 def test_an_unknown_profile_lists_those_there_are(tmp_path: Path) -> None:
     from counterfactory.engine.config.profile import load_profile
 

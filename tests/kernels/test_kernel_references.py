@@ -140,24 +140,31 @@ def test_other_arrays_are_refused(call: Callable[[], Any]) -> None:
         call()
 
 
-def trajectory(kind: Literal["ddim", "unipc"], steps: int) -> tuple[sampling.Sampler, list[guided_step.StepWeights]]:
-    sampler = sampling.Sampler(sampling.SamplerSettings(kind, steps, "epsilon", "leading", False))
+Kind = Literal["ddim", "unipc", "lcm"]
+
+
+def trajectory(kind: Kind, steps: int) -> tuple[sampling.Sampler, list[guided_step.StepWeights]]:
+    spacing: Literal["leading", "lcm"] = "lcm" if kind == "lcm" else "leading"
+    sampler = sampling.Sampler(sampling.SamplerSettings(kind, steps, "epsilon", spacing, False))
     return sampler, [sampler.weights(i) for i in range(steps)]
 
 
 def test_a_batch_steps_as_the_samplers_do_alone() -> None:
-    """Rows of two samplers, step counts and guidances in one batch: each as the engine has it, bit for bit."""
+    """Rows of three samplers, step counts and guidances in one batch: each as the engine has it, bit for bit."""
     rng = np.random.default_rng(0)
-    kinds: list[tuple[Literal["ddim", "unipc"], int]] = [("unipc", 6), ("unipc", 4), ("ddim", 5), ("unipc", 1)]
+    kinds: list[tuple[Kind, int]] = [("unipc", 6), ("unipc", 4), ("ddim", 5), ("unipc", 1), ("lcm", 4)]
     rows = [trajectory(*kind) for kind in kinds]
     shape = (4, 5, 7)
-    latents = rng.standard_normal((4, *shape), np.float32)
-    history = np.full((3, 4, *shape), np.nan, np.float32)
+    latents = rng.standard_normal((5, *shape), np.float32)
+    history = np.full((3, 5, *shape), np.nan, np.float32)
     alone: list[tuple[Any, Any]] = [(row.copy(), ()) for row in latents]
     for i in range(6):
         on = [row for row, (_, weights) in enumerate(rows) if i < len(weights)]
         conditional, unconditional = rng.standard_normal((2, len(on), *shape), np.float32)
         scales = [7.5 if (row + i) % 2 else None for row in on]
+        noise = {row: rng.standard_normal(shape, np.float32) for row in on if rows[row][0].adds_noise(i)}
+        for row, added in noise.items():
+            history[1, row] = added
         table = guided_step.pack([(rows[row][1][i], scale) for row, scale in zip(on, scales, strict=True)])
         found, kept = guided_step.guided_step(table, latents[on], conditional, unconditional, history[:, on])
         latents[on], history[:, on] = found, kept
@@ -165,7 +172,7 @@ def test_a_batch_steps_as_the_samplers_do_alone() -> None:
             output = conditional[at]
             if scale is not None:
                 output = unconditional[at] + np.float32(scale) * (output - unconditional[at])
-            alone[row] = rows[row][0].step(i, alone[row][0], output, alone[row][1])
+            alone[row] = rows[row][0].step(i, alone[row][0], output, alone[row][1], noise.get(row))
             assert np.array_equal(latents[row], alone[row][0])
 
 

@@ -221,15 +221,17 @@ def test_rows_at_any_step_are_the_samplers(interpreted: Interpreted) -> None:
     """A batch of variants from noise to latents through the kernel alone, each as the engine's sampler has it, bit
     for bit: other samplers, step counts and guidance, histories that begin as NaN, a last block that is not full.
     """
-    kinds: list[tuple[Literal["ddim", "unipc"], int]] = [("unipc", 5), ("unipc", 3), ("ddim", 4)]
+    kinds: list[tuple[Literal["ddim", "unipc", "lcm"], int]] = [("unipc", 5), ("unipc", 3), ("ddim", 4), ("lcm", 3)]
     samplers = [
-        sampling.Sampler(sampling.SamplerSettings(kind, steps, "v_prediction", "trailing", True))
+        sampling.Sampler(
+            sampling.SamplerSettings(kind, steps, "v_prediction", "lcm" if kind == "lcm" else "trailing", True)
+        )
         for kind, steps in kinds
     ]
     rng = np.random.default_rng(3)
     shape = (4, 17, 23)
-    latents = rng.standard_normal((3, *shape), np.float32)
-    history = np.full((3, 3, *shape), np.nan, np.float32)
+    latents = rng.standard_normal((4, *shape), np.float32)
+    history = np.full((3, 4, *shape), np.nan, np.float32)
     alone: list[tuple[Any, Any]] = [(row.copy(), ()) for row in latents]
     for i in range(5):
         on = [row for row, (_, steps) in enumerate(kinds) if i < steps]
@@ -238,6 +240,9 @@ def test_rows_at_any_step_are_the_samplers(interpreted: Interpreted) -> None:
         for at, scale in enumerate(scales):
             if scale is None:
                 unconditional[at] = np.nan
+        noise = {row: rng.standard_normal(shape, np.float32) for row in on if samplers[row].adds_noise(i)}
+        for row, added in noise.items():
+            history[1, row] = added
         table = guided_step.pack([(weights_of(samplers[r])[i], s) for r, s in zip(on, scales, strict=True)])
         arrays = latents[on], conditional, unconditional, history[:, on]
         found, kept = interpreted("guided_step", "guided_step", table.weights, table.counts, *arrays)
@@ -249,7 +254,7 @@ def test_rows_at_any_step_are_the_samplers(interpreted: Interpreted) -> None:
             output = conditional[at]
             if scale:
                 output = unconditional[at] + np.float32(scale) * (conditional[at] - unconditional[at])
-            alone[row] = samplers[row].step(i, alone[row][0], output, alone[row][1])
+            alone[row] = samplers[row].step(i, alone[row][0], output, alone[row][1], noise.get(row))
             assert np.array_equal(latents[row], alone[row][0])
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from diffusers import DDIMScheduler, UniPCMultistepScheduler
+from diffusers import DDIMScheduler, LCMScheduler, UniPCMultistepScheduler
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from counterfactory.engine.models.sampler import Sampler, SamplerSettings
+from counterfactory.kernels import guided_step
 from counterfactory.kernels.guided_step import guide
 
 Floats = NDArray[np.float32]
@@ -30,7 +31,8 @@ SCHEDULE: dict[str, Any] = {
 KINDS = ("ddim", "unipc")
 MODELS = (("epsilon", False), ("v_prediction", False), ("v_prediction", True))  # prediction, zero_snr
 SPACINGS = ("leading", "trailing", "linspace")
-WAYS = [SamplerSettings(k, 4, p, s, z) for k, (p, z), s in itertools.product(KINDS, MODELS, SPACINGS)]  # type: ignore[arg-type]
+LCM = [SamplerSettings("lcm", 4, p, "lcm", z) for p, z in MODELS]  # type: ignore[arg-type]
+WAYS = [SamplerSettings(k, 4, p, s, z) for k, (p, z), s in itertools.product(KINDS, MODELS, SPACINGS)] + LCM  # type: ignore[arg-type]
 
 
 def noise(seed: int, shape: tuple[int, ...] = SHAPE) -> Floats:
@@ -45,11 +47,16 @@ def network(latents: Floats, timestep: int) -> Floats:
     return np.asarray(output, np.float32)
 
 
+def fresh(sampler: Sampler, i: int, shape: tuple[int, ...] = SHAPE) -> Floats | None:
+    """The noise that step `i` adds, the same whenever it is asked for."""
+    return noise(1000 + i, shape) if sampler.adds_noise(i) else None
+
+
 def trajectory(sampler: Sampler, latents: Floats, model: Callable[[Floats, int], Floats] = network) -> list[Floats]:
     history = sampler.start
     path = [latents]
     for i, timestep in enumerate(sampler.timesteps.tolist()):
-        latents, history = sampler.step(i, latents, model(latents, timestep), history)
+        latents, history = sampler.step(i, latents, model(latents, timestep), history, fresh(sampler, i))
         path.append(latents)
     return path
 
@@ -102,6 +109,70 @@ def test_whole_trajectories_equal_diffusers(way: SamplerSettings) -> None:
         assert ours.dtype == np.float32
         error = float(np.abs(ours - theirs).max() / np.abs(theirs).max())
         assert error < 1e-5, f"after step {i}"
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 8, 50])
+@pytest.mark.parametrize("way", LCM, ids=str)
+def test_whole_lcm_trajectories_equal_diffusers(
+    monkeypatch: pytest.MonkeyPatch, way: SamplerSettings, steps: int
+) -> None:
+    """In float64, where nothing but the formulas counts, both given the same noise; and in float32 as the engine does.
+
+    diffusers sums up its schedule in float32: it is given the exact one.
+    """
+    sampler = Sampler(replace(way, steps=steps))
+    drawn = iter(range(steps))
+    monkeypatch.setattr(
+        "diffusers.schedulers.scheduling_lcm.randn_tensor",
+        lambda shape, dtype, **_: torch.from_numpy(noise(1000 + next(drawn), tuple(shape))).to(dtype),
+    )
+    scheduler = LCMScheduler(**SCHEDULE, prediction_type=way.prediction, rescale_betas_zero_snr=way.zero_snr)
+    scheduler.alphas_cumprod = torch.tensor(signal_power(way.zero_snr), dtype=torch.float64)
+    scheduler.set_timesteps(steps)
+    assert sampler.timesteps.tolist() == scheduler.timesteps.tolist()
+    expected = found = noise(3).astype(np.float64)
+    engine, history = noise(3), sampler.start
+    for i, timestep in enumerate(scheduler.timesteps):
+        output = network(expected.astype(np.float32), int(timestep)).astype(np.float64)
+        weights, new = sampler.weights(i), fresh(sampler, i)
+        expected = scheduler.step(
+            torch.from_numpy(output), int(timestep), torch.from_numpy(expected), return_dict=False
+        )[0].numpy()
+        known = () if new is None else (found, new.astype(np.float64))
+        found = guided_step.step(weights, found, output, known)[0]  # type: ignore[arg-type]
+        assert found.dtype == expected.dtype == np.float64
+        assert np.abs(found - expected).max() < 1e-10 * np.abs(expected).max(), f"after step {i}"
+        engine, history = sampler.step(i, engine, output.astype(np.float32), history, new)
+        assert history == ()
+        assert np.abs(engine - expected).max() < 1e-5 * np.abs(expected).max(), f"after step {i}"
+    assert len(list(drawn)) == 1, "noise is drawn for every step but the last"
+    assert np.std(expected) > 0.05, "a vanished reference would prove nothing"
+
+
+def test_lcm_stays_on_the_timesteps_of_its_distillation() -> None:
+    def timesteps(steps: int) -> list[int]:
+        found = Sampler(SamplerSettings("lcm", steps, "epsilon", "lcm", False)).timesteps
+        assert found.dtype == np.int64
+        return found.tolist()
+
+    assert timesteps(4) == [999, 759, 499, 259]
+    assert timesteps(50) == list(range(999, 0, -20))
+    for steps in range(1, 51):
+        scheduler = LCMScheduler(**SCHEDULE)
+        scheduler.set_timesteps(steps)
+        assert timesteps(steps) == scheduler.timesteps.tolist()
+        assert set(timesteps(steps)) <= set(range(19, 1000, 20))
+
+
+def test_lcm_turns_no_noise_of_its_own_into_a_picture() -> None:
+    """What fresh noise is given moves the latents of every step but the last, and those of a step before no more."""
+    sampler = Sampler(SamplerSettings("lcm", 3, "epsilon", "lcm", False))
+    x, one, other = noise(1), noise(2), noise(3)
+    for i in range(2):
+        a, b = (sampler.step(i, x, x, (), given)[0] for given in (one, other))
+        level = (1 - signal_power(False)[sampler.timesteps[i + 1]]) ** 0.5
+        np.testing.assert_allclose(a - b, level * (one - other), atol=1e-5)
+    assert not sampler.adds_noise(2)
 
 
 @pytest.mark.parametrize("spacing", SPACINGS)
@@ -190,13 +261,15 @@ def test_a_row_alone_equals_the_row_in_a_stack(
 ) -> None:
     sampler = Sampler(replace(way, steps=steps))
     latents, outputs = noise(seed, (rows, *shape)), noise(seed + 100, (steps, rows, *shape))
+    added = [fresh(sampler, i, (rows, *shape)) for i in range(steps)]
     together, history = latents, sampler.start
     for i in range(steps):
-        together, history = sampler.step(i, together, outputs[i], history)
+        together, history = sampler.step(i, together, outputs[i], history, added[i])
     for row in range(rows):
         alone, own = latents[row], sampler.start
         for i in range(steps):
-            alone, own = sampler.step(i, alone, outputs[i, row], own)
+            new = added[i]
+            alone, own = sampler.step(i, alone, outputs[i, row], own, None if new is None else new[row])
         assert alone.tobytes() == together[row].tobytes()
 
 
@@ -220,18 +293,21 @@ def test_a_step_changes_nothing_in_place(way: SamplerSettings) -> None:
     history = sampler.start
     for i, timestep in enumerate(sampler.timesteps.tolist()):
         output = network(latents, timestep)
-        before = [a.tobytes() for a in (latents, output, *history)]
-        new, later = sampler.step(i, latents, output, history)
-        assert [a.tobytes() for a in (latents, output, *history)] == before
+        added = fresh(sampler, i)
+        given = [latents, output, *history] + ([] if added is None else [added])
+        before = [a.tobytes() for a in given]
+        new, later = sampler.step(i, latents, output, history, added)
+        assert [a.tobytes() for a in given] == before
         latents, history = new, later
     with pytest.raises(ValueError, match="read-only"):
         sampler.timesteps[0] = 1
 
 
 @pytest.mark.parametrize("steps", [1, 2, 20, 250])
-@pytest.mark.parametrize("kind", KINDS)
-def test_zero_terminal_snr_stays_finite(kind: Any, steps: int) -> None:
-    sampler = Sampler(SamplerSettings(kind, steps, "v_prediction", "trailing", True))
+@pytest.mark.parametrize(("kind", "spacing"), [("ddim", "trailing"), ("unipc", "trailing"), ("lcm", "lcm")])
+def test_zero_terminal_snr_stays_finite(kind: Any, spacing: Any, steps: int) -> None:
+    steps = min(steps, 50) if kind == "lcm" else steps
+    sampler = Sampler(SamplerSettings(kind, steps, "v_prediction", spacing, True))
     assert sampler.timesteps[0] == 999
     with np.errstate(all="raise", under="ignore"):
         path = trajectory(sampler, noise(1))
@@ -265,9 +341,9 @@ def test_guidance() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"kind": "euler"}, "kind must be one of ddim, unipc, got 'euler'"),
+        ({"kind": "euler"}, "kind must be one of ddim, unipc, lcm, got 'euler'"),
         ({"prediction": "sample"}, "prediction must be one of epsilon, v_prediction, got 'sample'"),
-        ({"spacing": "karras"}, "spacing must be one of leading, trailing, linspace, got 'karras'"),
+        ({"spacing": "karras"}, "spacing must be one of leading, trailing, linspace, lcm, got 'karras'"),
         ({"steps": 0}, "takes 1 to 250 steps, got 0"),
         ({"steps": -3}, "takes 1 to 250 steps, got -3"),
         ({"steps": 251}, "takes 1 to 250 steps, got 251"),
@@ -277,6 +353,9 @@ def test_guidance() -> None:
             "^sampler zero_snr needs prediction v_prediction, got epsilon: "
             "where there is no signal, the noise alone does not determine the picture$",
         ),
+        ({"kind": "lcm"}, 'lcm with trailing spacing: .* kind "lcm" goes with spacing "lcm"'),
+        ({"spacing": "lcm"}, "ddim with lcm spacing: .* and no other kind does"),
+        ({"kind": "lcm", "spacing": "lcm", "steps": 51}, "lcm with lcm spacing takes 1 to 50 steps, got 51"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], message: str) -> None:
@@ -312,6 +391,15 @@ def test_calls_that_make_no_sense_are_refused() -> None:
         sampler.step(0, np.asarray(x, np.float64), x, sampler.start)
     with pytest.raises(ValueError, match="history must be float32"):
         sampler.step(1, x1[0], x1[0], h1)
+    with pytest.raises(ValueError, match="unipc step 0 needs no noise, got some"):
+        sampler.step(0, x, x, sampler.start, x)
+    lcm = Sampler(LCM[0])
+    with pytest.raises(ValueError, match="lcm step 0 needs fresh noise, got none"):
+        lcm.step(0, x, x, lcm.start)
+    with pytest.raises(ValueError, match="lcm step 3 needs no noise, got some"):
+        lcm.step(3, x, x, lcm.start, x)
+    with pytest.raises(ValueError, match=r"noise must be float32 \[2, 4, 8, 8\], got float32 \[4, 8, 8\]"):
+        lcm.step(0, x, x, lcm.start, x[0])
 
 
 def test_samplers_of_equal_settings_are_equal() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 import torch
-from diffusers import DDIMScheduler, StableDiffusionControlNetPipeline, UniPCMultistepScheduler
+from diffusers import DDIMScheduler, LCMScheduler, StableDiffusionControlNetPipeline, UniPCMultistepScheduler
 from numpy.typing import NDArray
 from tiny_networks import FACTOR, TOKENS, WIDTH, TinyPainter, tiny_painter
 
@@ -27,6 +29,7 @@ SIZES = ((32, 32), (32, 48))  # height, width
 # steps divide 1000.
 UNIPC = SamplerSettings("unipc", 3, "v_prediction", "trailing", True)
 DDIM = SamplerSettings("ddim", 4, "epsilon", "leading", False)
+LCM = SamplerSettings("lcm", 4, "epsilon", "lcm", False)
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,8 @@ CASES = {
     "ddim, guided all the way": Case(DDIM, GuidanceSettings(3.0, 0.0, 1.0), (True, True, True, True)),
     "ddim, guided on the second half": Case(DDIM, GuidanceSettings(3.0, 0.5, 1.0), (False, False, True, True)),
     "ddim, not guided": Case(DDIM, GuidanceSettings(1.0, 0.0, 1.0), (False, False, False, False)),
+    "lcm, not guided": Case(LCM, GuidanceSettings(1.0, 0.0, 1.0), (False, False, False, False)),
+    "lcm, guided on the first half": Case(LCM, GuidanceSettings(2.0, 0.0, 0.5), (True, True, False, False)),
 }
 CONTROL_SCALE = 1.4
 
@@ -109,9 +114,9 @@ def painted(
     return dict(found)
 
 
-def noise_of(key: str, shape: tuple[int, ...]) -> Floats:
+def noise_of(key: str, shape: tuple[int, ...], purpose: str = "noise") -> Floats:
     """Standard normal numbers of the counter-based generator whose key is the SHA-256 of the variant's."""
-    philox = np.random.Philox(key=int.from_bytes(hashlib.sha256(f"{key}/noise".encode()).digest()[:16], "little"))
+    philox = np.random.Philox(key=int.from_bytes(hashlib.sha256(f"{key}/{purpose}".encode()).digest()[:16], "little"))
     return np.random.Generator(philox).standard_normal(shape, np.float32)
 
 
@@ -127,6 +132,8 @@ def scheduler_of(sampler: SamplerSettings) -> Any:
     }
     if sampler.kind == "ddim":
         return DDIMScheduler(**common, clip_sample=False)
+    if sampler.kind == "lcm":
+        return LCMScheduler(**common)
     return UniPCMultistepScheduler(**common)
 
 
@@ -138,9 +145,12 @@ def reference(
     negative: Floats = NEGATIVE,
     control_scale: float = CONTROL_SCALE,
     noise: str | None = None,
+    fresh: str | None = None,
 ) -> Image:
-    """The picture that diffusers' pipeline makes. It combines two rows at every step: a step that is not guided is one
-    at a scale beside 1, which leaves the row with the text within the last bit or two of a float32.
+    """The picture that diffusers' pipeline makes. `noise` and `fresh` name other keys than the order's, of the first
+    noise and of that which LCM adds, which its scheduler is handed where it draws. The pipeline combines two rows at
+    every step: a step that is not guided is one at a scale beside 1, which leaves the row with the text within the
+    last bit or two of a float32.
     """
     beside_one = float(np.nextafter(1, 2))
     scales = [case.guidance.scale if guided else beside_one for guided in case.guided]
@@ -164,7 +174,12 @@ def reference(
     pipeline.set_progress_bar_config(disable=True)
     height, width = order.edges.shape
     latents = noise_of(noise or order.key, (1, 4, height // FACTOR, width // FACTOR))
-    with torch.no_grad():
+    added = count()
+
+    def drawn(shape: Sequence[int], **_: Any) -> torch.Tensor:
+        return torch.from_numpy(noise_of(fresh or order.key, tuple(shape), f"lcm {next(added)}"))
+
+    with torch.no_grad(), patch("diffusers.schedulers.scheduling_lcm.randn_tensor", drawn):
         (picture,) = pipeline(
             image=torch.from_numpy(order.edges[None, None].astype(np.float32) / 255),
             prompt_embeds=torch.from_numpy(order.text[None]),
@@ -218,6 +233,8 @@ def test_the_reference_shows_all_that_painting_could_get_wrong(painter: TinyPain
         "edges": reference(painter, replace(one, edges=np.zeros_like(one.edges)), case),
         "control scale": reference(painter, one, case, control_scale=1.0),
     }
+    if case.sampler.kind == "lcm":
+        moved["noise of later steps"] = reference(painter, one, case, fresh=other.key)
     if any(case.guided):
         moved |= {
             "negative prompt": reference(painter, one, case, negative=text_states(98)),
@@ -240,8 +257,9 @@ def test_a_job_may_want_its_own_number_of_steps(painter: TinyPainter, plans: dic
         assert_same_picture(found[place], reference(painter, wanted[place], own))
 
 
-def test_a_picture_is_the_same_whatever_it_is_painted_with(plans: dict[tuple[int, int], PaintPlans]) -> None:
-    settings = settings_of(CASES["unipc, guided in the middle"])
+@pytest.mark.parametrize("case", ["unipc, guided in the middle", "lcm, guided on the first half"])
+def test_a_picture_is_the_same_whatever_it_is_painted_with(plans: dict[tuple[int, int], PaintPlans], case: str) -> None:
+    settings = settings_of(CASES[case])
     found = painted(plans, orders(), settings)
     alone = [painted(plans, [order], settings)[0] for order in orders()]
     backward = painted(plans, orders()[::-1], settings)
@@ -298,6 +316,10 @@ def test_guidance_that_makes_no_sense_is_refused(scale: float, start: float, sto
         ({"batch": 0}, "batches of at least 1, got 0 and 2"),
         ({"decode_batch": 0}, "batches of at least 1, got 3 and 0"),
         ({"streams": 0}, "streams starts at 1, got 0"),
+        (
+            {"sampler": LCM, "guidance": GuidanceSettings(2.5, 0.0, 1.0)},
+            r"scale with an lcm sampler is 1 \(none\) to 2, got 2.5: such weights were distilled with guidance",
+        ),
         ({"control_scale": -0.1}, "control_scale cannot be negative, got -0.1"),
     ],
 )
