@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,12 +36,21 @@ _WITHOUT = ("xdist", "warnings", "cacheprovider")
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a mutant that survives is no fault: it is in `file`, where `line` becomes `mutant`."""
+    """Why mutants that survive are no fault: where `line` becomes `mutant` in `file`.
 
-    file: str
+    Without a file it is said of all files, and both are patterns: `mutant` may refer to the groups of `line`.
+    """
+
+    why: str
     line: str
     mutant: str
-    why: str
+    file: str | None = None
+
+    def covers(self, survivor: Survivor) -> bool:
+        """Whether it speaks of this survivor."""
+        if self.file is not None:
+            return (self.file, self.line, self.mutant) == (survivor.file, survivor.line, survivor.mutant)
+        return re.fullmatch(f"{self.line}\n{self.mutant}", f"{survivor.line}\n{survivor.mutant}") is not None
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,7 @@ def main(argv: Sequence[str]) -> int:
         chosen = [file for file in files if not argv or file in argv]
         if chosen:
             outcomes += _mutate(chosen, tests)
-    return _report(outcomes, [Reason(**row) for row in table.get("survivors", [])])
+    return _report(outcomes, [Reason(**row) for row in table["reasons"]])
 
 
 def _mutate(files: Sequence[str], tests: Sequence[str]) -> list[Outcome]:
@@ -117,9 +127,10 @@ def _copy_tree(files: Sequence[str], tests: Sequence[str]) -> None:
         "process_isolation": "forkserver",  # the process that forks has opened no network and started no thread
         "use_git_change_detection": False,
         "track_dependencies": False,
-        # Seconds of a core: twice the multiplier times the constant and what the tests take.
-        "timeout_constant": 3.0,
-        "timeout_multiplier": 2.0,
+        # Seconds of the clock, times the multiplier and beside the tests' own: fixtures take time too, and a machine
+        # that does other things as well must not count as a kill.
+        "timeout_constant": 10.0,
+        "timeout_multiplier": 3.0,
     }
     # JSON's strings, numbers and lists are TOML's too.
     lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
@@ -157,16 +168,14 @@ def _survivor(file: str, name: str, code: int | None) -> Survivor:
 
 def _report(outcomes: Sequence[Outcome], reasons: Sequence[Reason]) -> int:
     survivors = [survivor for outcome in outcomes for survivor in outcome.survivors]
-    found = {(s.file, s.line, s.mutant) for s in survivors}
-    known = {(r.file, r.line, r.mutant) for r in reasons}
-    unexplained = [s for s in survivors if (s.file, s.line, s.mutant) not in known]
+    unexplained = [survivor for survivor in survivors if not any(reason.covers(survivor) for reason in reasons)]
     for survivor in unexplained:
         print(f"\nsurvived: {survivor.name}" + ("" if survivor.tested else " (no test comes here)"))
         print(f"    - {survivor.line}\n    + {survivor.mutant}")
     files = {outcome.file for outcome in outcomes}
-    for file, line, mutant in sorted(known - found):
-        if file in files:
-            print(f"\nno longer survives, take it out of tests/mutants.toml: {file}:\n    - {line}\n    + {mutant}")
+    for reason in reasons:
+        if reason.file in files and not any(reason.covers(survivor) for survivor in survivors):
+            print(f"\nno longer survives, take it out of tests/mutants.toml: {reason.file}\n    + {reason.mutant}")
     total = sum(outcome.mutants for outcome in outcomes)
     killed = total - len(survivors)
     print(f"\n{len(survivors)} survivors, {len(survivors) - len(unexplained)} of them with a reason")

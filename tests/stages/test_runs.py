@@ -5,6 +5,7 @@ made again, and a picture that is missing costs no other anything.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,7 @@ def test_captions_are_each_source_s_own_and_recorded(sources: list[Source], tmp_
         assert first.networks.entered == ["caption"] * 2
         assert first.made("caption") == 7
         assert first.done("caption") == (9, 7)  # two were asked for twice
+        assert first.desk.meter.current == "caption"
     with tiny_run(tmp_path / "suite", sources) as second:
         assert caption.run(second.desk, sources, second.pictures, CAPTION) == found
         assert (second.networks.opened, second.networks.entered) == ([], [])
@@ -109,6 +111,7 @@ def test_a_picture_that_cannot_be_read_has_no_caption_and_costs_no_other(sources
         (["a red bus"], "a red bus"),
         (["a red bus ."], "a red bus ."),
         (["a red bus .", "a street"], "a red bus. a street."),
+        (["exit X", "the way. "], "exit X. the way."),
         (["a bus.", "a bus", "a street. ", " .", "a bus ."], "a bus. a street."),
     ],
 )
@@ -135,7 +138,12 @@ def test_caption_settings_that_make_no_sense_are_refused(batch: int, texts: int,
 # Rewriting.
 
 REWRITE = RewriteSettings(("colour", "time"), 2, 2, 2, 120, verbatim=False)
-ANSWERS = {"Changes: ": '"a blue bus"', "Types: ": '[["colour","red"]]', "Words: ": '["blue","green"]'}
+ANSWERS = {
+    "Changes: red -> blue": '"a blue bus"',
+    "Changes: red -> green": '"a green tree"',
+    "Types: ": '[["colour","red"]]',
+    "Words: ": '["blue","green"]',
+}
 
 
 def test_variants_are_split_into_those_to_paint_and_those_to_drop(sources: list[Source], tmp_path: Path) -> None:
@@ -147,7 +155,8 @@ def test_variants_are_split_into_those_to_paint_and_those_to_drop(sources: list[
         assert [v.source for v in found.variants] == sources[:2]
         assert [v.edits[0].alternative for v in found.variants] == ["blue", "blue"]
         assert [(v.source, v.edits[0].alternative) for v in found.dropped] == [(s, "green") for s in sources[:2]]
-        assert all("lacks 'green'" in (v.dropped or "") for v in found.dropped)
+        assert all("changes 'bus'" in (v.dropped or "") for v in found.dropped)
+        assert {v.edited_caption for v in found.variants + found.dropped} == {"a blue bus", "a green tree"}
         assert [(p.name, "no words" in p.reason) for p in found.shortfalls] == [(sources[2].name, True)]
         assert [len(call) for call in first.networks.calls["llm"]] == [1, 1, 2], "equal questions are asked once"
         assert first.networks.entered == ["rewrite"] * 3
@@ -158,6 +167,10 @@ def test_variants_are_split_into_those_to_paint_and_those_to_drop(sources: list[
         (use,) = first.desk.meter.plans()
         assert (use.plan, use.stage, use.rows, use.fill) == ("llm", "rewrite", 4, None)
         assert 0 <= use.busy_s < 60
+        assert first.desk.meter.current == "rewrite"
+        for question, (request, *_) in zip(("keywords", "alternatives"), first.networks.calls["llm"], strict=False):
+            key = first.desk.recipes.answer_key(question, request.content)
+            assert first.desk.suite.ledger.get("rewrite", [key]), "an answer is recorded under its question"
     with tiny_run(tmp_path / "suite", sources) as second:
         assert rewrite.run(second.desk, captions, REWRITE, asked_for, prompts_of("pocket")) == found
         assert second.networks.opened == []
@@ -188,10 +201,17 @@ def test_each_source_has_its_own_edges(settings: DetectorSettings, sources: list
             np.testing.assert_array_equal(edge_map, alone)
         assert run.networks.entered == ["edges"]
         assert run.done("edges") == (6, 7)  # one was not needed, one cannot be read
+        assert run.desk.meter.current == "edges"
         assert run.made("edges") == 5
         if settings.hed:
             assert [len(call) for call in run.networks.calls["hed"]] == [2, 1, 1, 1]
             assert run.networks.opened == ["hed 32 32", "hed 32 48", "hed 48 32"]
+
+
+def test_a_network_of_edges_may_take_one_picture_at_a_time() -> None:
+    assert HedSettings(1).batch == 1
+    with pytest.raises(ValueError, match="batch must be at least 1, got 0"):
+        HedSettings(0)
 
 
 def test_edges_that_nobody_needs_are_not_looked_for(sources: list[Source], tmp_path: Path) -> None:
@@ -251,6 +271,7 @@ def test_every_variant_gets_its_own_picture_and_mask(
             np.testing.assert_array_equal(np.asarray(_opened(tmp_path / "suite" / row.mask.path)), mask)
         assert first.networks.entered == ["paint"]
         assert first.done("paint") == (8, 8)
+        assert first.desk.meter.current == "paint"
         assert first.made("paint") == 8
         texts = [text for call in first.networks.calls["clip_text"] for text in call]
         assert sorted(texts) == ["edited 0", "edited 1", "edited 2", "nothing"], "a text is encoded once"
@@ -317,11 +338,17 @@ def test_every_picture_is_scored_against_its_own_source_and_captions(
         assert [len(call) for call in first.networks.calls["clip_image"]] == [IMAGE_BATCH] * 6
         assert first.made("check") == 6
         assert first.done("check") == (6, 7)
+        assert first.desk.meter.current == "check"
     with tiny_run(tmp_path / "suite", sources, variants=7) as second:
         known = {variant: row for variant, row in painted.items() if variant in found}
         assert check.run(second.desk, known, second.pictures, CHECK) == found
         assert check.run(second.desk, {}, second.pictures, CHECK) == {}
         assert (second.networks.opened, second.networks.entered) == ([], [])
+        for changed in ({"caption": "another"}, {"edited_caption": "another"}):
+            other = {replace(v, **changed): row for v, row in list(known.items())[:1]}
+            assert check.run(second.desk, other, second.pictures, CHECK).keys() == other.keys()
+        assert second.made("check") == 2, "a picture is scored anew for other words"
+        second.networks.opened.clear()
         # None can be read: nothing is opened, nothing is scored.
         gone = {variant: row for variant, row in painted.items() if variant.source == sources[3]}
         assert check.run(second.desk, gone, second.pictures, CHECK) == {}
