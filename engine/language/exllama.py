@@ -16,6 +16,7 @@ question in other company may, rarely, get another answer.
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -66,6 +67,10 @@ class Package(Protocol):
         """A job that generates up to `room` tokens of `answer` after `tokens`, int64 [1, K]; `common` are arguments
         that both packages take.
         """
+        ...
+
+    def unload(self, loaded: Loaded) -> None:
+        """Give back the weights, and what the generator holds outside of Python's own memory."""
         ...
 
     def skip_draw(self, numbers: random.Random) -> None:
@@ -165,6 +170,20 @@ class Decoder:
         """End all jobs."""
         self._generator.clear_queue()
 
+    def close(self) -> None:
+        """Give everything back to the device; the decoder cannot be used afterwards.
+
+        Model, cache and generator refer to each other, so that without the collector none would go. What torch has
+        freed it keeps for itself, where no plan could have it.
+        """
+        import torch
+
+        self.clear()
+        self._package.unload(self._loaded)
+        del self._loaded, self._generator
+        gc.collect()
+        torch.cuda.empty_cache()
+
 
 @dataclass
 class _Row:
@@ -221,6 +240,10 @@ class ExllamaLlm:
         finally:
             self.decoder.clear()
         return [answers[name] for name in range(len(requests))]
+
+    def close(self) -> None:
+        """Give the GPU's memory back; no question can be asked afterwards."""
+        self.decoder.close()
 
     def _rows(self, requests: Sequence[Request]) -> Iterator[_Row]:
         """The requests' rows in order, their grammars compiled in a thread beside the caller's."""

@@ -80,6 +80,10 @@ class ExLlamaV2:
         filters = [filter_class()(loaded.model, loaded.tokenizer, answer)]
         return ExLlamaV2DynamicJob(tokens, room, gen_settings=self.sampling(), filters=filters, **common)
 
+    def unload(self, loaded: Loaded) -> None:
+        """The weights; threads of filters end with the generator."""
+        loaded.model.unload()
+
     def skip_draw(self, numbers: random.Random) -> None:
         """One number per token."""
         numbers.random()

@@ -64,6 +64,11 @@ class ExLlamaV3:
         filters = [answer_filter(loaded.tokenizer, answer.grammar.pattern, answer.text)]
         return exllamav3.Job(tokens, room, sampler=self.sampler(), filters=filters, **common)
 
+    def unload(self, loaded: Loaded) -> None:
+        """The generator's pinned memory, then the weights and with them the cache's tensors."""
+        loaded.generator.close()
+        loaded.model.unload()
+
     def skip_draw(self, numbers: random.Random) -> None:
         """As its own loop draws once per token."""
         numbers.randint(0, (1 << 32) - 1)

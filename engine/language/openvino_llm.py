@@ -54,6 +54,10 @@ class OpenVinoLlm:
         give_back_freed()  # caches, masks and texts of hundreds of rows
         return [answers[name] for name in range(len(requests))]
 
+    def close(self) -> None:
+        """Drop the caches that are kept; the network goes with the last reference to this."""
+        self._beginnings.clear()
+
     def _by_beginning(self, requests: Sequence[Request]) -> dict[tuple[int, ...], list[EncodedRequest]]:
         """The requests by the tokens that are read once for all of them."""
         encoded: dict[str, list[int]] = {}

@@ -69,3 +69,7 @@ class Llm(Protocol):
     def generate(self, requests: Sequence[Request]) -> list[str]:
         """One answer a request, in order. An answer that was cut off is returned as it stands."""
         ...
+
+    def close(self) -> None:
+        """Give back all memory, on the device too, at once. Nothing is asked of it afterwards."""
+        ...

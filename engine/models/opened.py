@@ -30,6 +30,7 @@ from .library import Library
 
 _Model = TypeVar("_Model")
 _Size = tuple[int, int]
+_LLM = ("llm",)
 
 
 class Opened:
@@ -46,7 +47,9 @@ class Opened:
             drops = set(self._residency.enter(stage).drop)
             for key in list(self._models):
                 if not drops.isdisjoint(self._library.networks[name].plan for name in key[0]):
-                    del self._models[key]
+                    model = self._models.pop(key)
+                    if key[0] == _LLM:
+                        cast(Llm, model).close()
 
     def blip2(self) -> Blip2:
         """The captioner."""
@@ -54,7 +57,7 @@ class Opened:
 
     def llm(self) -> Llm:
         """The rewriting model."""
-        return self._once(("llm",), self._open_llm)
+        return self._once(_LLM, self._open_llm)
 
     def clip_text(self) -> ClipText:
         """The text encoder, the same for conditions and checks."""

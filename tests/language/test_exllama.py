@@ -5,14 +5,16 @@ Unchecked here: the networks' arithmetic, the compiled kernels, and anything of 
 
 from __future__ import annotations
 
+import gc
 import inspect
 import random
 import sys
 import unittest.mock
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -23,6 +25,8 @@ pytest.importorskip("llguidance", reason="no llguidance: the language models for
 import torch
 from exllama_standin import Forward, drawn, real_package, scores, write_model
 
+from counterfactory.engine.config.networks import library_of
+from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.exllama import Decoder, ExllamaLlm, Loaded, Package, open_exllama
@@ -39,6 +43,9 @@ from counterfactory.engine.language.grammar import (
 from counterfactory.engine.language.request import Prompt, Request
 from counterfactory.engine.language.settings import ExllamaSettings
 from counterfactory.engine.language.token_filter import TokenFilter, allowed, read_vocabulary
+from counterfactory.engine.meter.meter import Meter
+from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 
 SETTINGS = ExllamaSettings(rows=4, cache="fp16", cache_tokens=16 * 256, temperature=0.0, top_p=0.85, seed=0)
 TASK = "classify the vehicle in the image"
@@ -248,6 +255,62 @@ def test_what_is_missing_is_named(package: Package, folder: Path, gpu: None, mon
     monkeypatch.setitem(sys.modules, package.name, None)
     with pytest.raises(CounterfactoryError, match=rf"needs {package.name} \(.*pip install 'counterfactory\[cuda\]'"):
         open_exllama(package, folder)
+
+
+@pytest.mark.parametrize("name", ["exllamav2", "exllamav3"])
+def test_a_dropped_model_gives_everything_back(
+    name: Literal["exllamav2", "exllamav3"],
+    request: pytest.FixtureRequest,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the journey's own way to drop it, Python's collector resting: all of it is gone when the next stage begins,
+    and torch was asked for what it keeps.
+    """
+    package, done = request.getfixturevalue(name), list[str]()
+    model = package.ExLlamaV2 if name == "exllamav2" else package.Model
+    unload = model.unload
+
+    def load_v2(self: Any, cache: Any) -> None:
+        self.cache_map = dict.fromkeys(range(self.config.num_hidden_layers), "cpu")
+        cache.update_cache_tensors()
+        self.forward_chunk = Forward()
+
+    def load_v3(self: Any) -> None:
+        for layer in self.get_cache_layers():
+            for one in layer.cache_layers:
+                one.alloc(torch.device("cpu"))
+
+    def unloaded(self: Any) -> None:
+        unload(self)
+        done.append("unloaded")
+
+    monkeypatch.setattr(model, *(("load_autosplit", load_v2) if name == "exllamav2" else ("load", load_v3)))
+    monkeypatch.setattr(model, "unload", unloaded)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append("emptied"))
+    library = library_of(load_profile("a10g"))
+    library = replace(library, llm=replace(library.llm, backend=name, model=str(folder), exllama=SETTINGS))
+    costs = [PlanCost(plan, 1, 1.0) for plan in library.networks.plans]
+    needs = [StageNeeds("caption", ("blip2_vision", "opt_decoder")), StageNeeds("rewrite", ("llm",))]
+    models = Opened(library, Meter(lambda _: None), Residency(needs, costs, 2))
+    models.enter("rewrite")
+    llm = models.llm()
+    assert isinstance(llm, ExllamaLlm)
+    if name == "exllamav2":
+        assert llm.generate(requests(5))
+    loaded = llm.decoder._loaded
+    cache = loaded.generator.cache
+    tensor = cache.key_states[0] if name == "exllamav2" else next(iter(cache.layers.values())).k
+    held = [weakref.ref(one) for one in (loaded.generator, loaded.model, cache, tensor)]
+    assert tensor.nbytes > 0
+    del llm, loaded, cache, tensor
+    gc.disable()
+    try:
+        models.enter("caption")
+    finally:
+        gc.enable()
+    assert [one() is None for one in held] == [True] * 4
+    assert done == ["unloaded", "emptied"]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: what is said without one goes unchecked")
