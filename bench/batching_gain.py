@@ -42,10 +42,10 @@ def main() -> None:
     worst = max(int(np.abs(pictures["one"][i].astype(int) - pictures["many"][i]).max()) for i in pictures["one"])
     assert worst <= 2, f"pictures differ by {worst} levels"
     count = len(many.jobs)
-    print(f"one variant a call   {count / ratio.baseline_s:.2f} images/s")
-    print(f"batch of {batched.paint.batch:2}          {count / ratio.candidate_s:.2f} images/s")
+    print(f"one variant a call   {count / ratio.baseline.wall_s:.2f} images/s")
+    print(f"batch of {batched.paint.batch:2}          {count / ratio.candidate.wall_s:.2f} images/s")
     print(f"ratio                {ratio}; pictures differ by at most {worst} of 255 levels")
-    finish("batching_gain", ratio, images_per_s=count / ratio.candidate_s, largest_difference=worst)
+    finish("batching_gain", ratio, images_per_s=count / ratio.candidate.wall_s, largest_difference=worst)
 
 
 if __name__ == "__main__":

@@ -180,13 +180,14 @@ def agree(name: str, precision: str, found: Array, wanted: Array) -> None:
 
 
 def compared(
-    peer: Diffusers, engines: Mapping[str, Callable[[], Array]], run: Callable[[], Array], rounds: int
-) -> Iterator[tuple[str, Ratio]]:
+    peer: Diffusers, engines: Mapping[PeakPrecision, Callable[[], Array]], run: Callable[[], Array], rounds: int
+) -> Iterator[tuple[PeakPrecision, Ratio]]:
     """The ratio of every engine's step to the peer's, by engine."""
     name = "diffusers fp32" if peer.dtype == torch.float32 else "diffusers bf16"
     for precision, engine in engines.items():
         ratio = compare(run, engine, rounds)
-        print(f"engine {precision} against {name}: {ratio}; {ratio.candidate_s:.3f} s against {ratio.baseline_s:.3f} s")
+        took = f"{ratio.candidate.wall_s:.3f} s against {ratio.baseline.wall_s:.3f} s"
+        print(f"engine {precision} against {name}: {ratio}; {took}")
         yield precision, ratio
 
 
@@ -247,7 +248,7 @@ def run_bench(asked: argparse.Namespace) -> None:
     shares = {}
     for precision in precisions:
         best = max(peaks[precision])  # before and after: what the machine can do when it can
-        taken = min(ratios[peer_name, precision].candidate_s for peer_name in ("fp32", "bf16"))
+        taken = min(ratios[peer_name, precision].candidate.wall_s for peer_name in ("fp32", "bf16"))
         shares[precision] = flops / taken / best
         print(
             f"{precision}: {flops / 1e12:.3f} TFLOP at {flops / taken / 1e12:.3f} TFLOP/s, "
@@ -258,7 +259,7 @@ def run_bench(asked: argparse.Namespace) -> None:
         for (peer_name, precision), ratio in ratios.items()
         if (peer_name, precision) != ("fp32", "bf16")
     }
-    seconds = {f"seconds_{precision}": ratios["bf16", precision].candidate_s for precision in precisions}
+    seconds = {f"seconds_{precision}": ratios["bf16", precision].candidate.wall_s for precision in precisions}
     shared = {"ceiling_share_int8": shares["int8"]} if asked.int8 else {}
     finish(
         f"denoise_compiled {size} {side}x{side} batch {asked.batch}",

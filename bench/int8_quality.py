@@ -92,7 +92,7 @@ def main() -> None:
     fact = known_facts(candidate, library_of(candidate), (SIZE, SIZE))[asked.denoiser]
     precision = "int8" if fact.integers else cpu_precision(profile)
     peak = measure_peak(precision, profile.runtime.threads)
-    share = 8 * 4 * profile.paint.rows_per_variant * fact.flops / peak / ratio.candidate_s
+    share = 8 * 4 * profile.paint.rows_per_variant * fact.flops / peak / ratio.candidate.wall_s
     print(f"denoising is {share:.0%} of this machine's matrix product: {peak / 1e12:.3f} TFLOP/s in {precision}")
     finish("int8_quality", ratio, share, **told)
     lost = [name for name, difference in told["points"].items() if difference["points"] < -_ALLOWED]

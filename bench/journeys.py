@@ -13,13 +13,14 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from measure import seconds, with_masters
+from measure import Spent, spent, with_masters
 from numpy.typing import NDArray
 from PIL import Image as Pictures
 
 from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.journey import Journey, JourneySettings, RunSummary
+from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.opening import open_llm
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.pocket.render import render
@@ -34,10 +35,12 @@ Image = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the engine: its report, and wall seconds of everything but the loading of models."""
+    """A run of the engine: its report, and what everything but the loading of models took on the wall; the seconds of
+    cores are with loading.
+    """
 
     report: RunSummary
-    seconds: float
+    spent: Spent
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,8 @@ class Bench:
             with Suite.open(self.folder / name) as suite:
                 reports.append(Journey(self.profile, self.settings).run(self.sources, suite))
 
-        wall = seconds(work)
-        return Run(reports[0], wall - reports[0].models_load_s)
+        took = spent(work)
+        return Run(reports[0], replace(took, wall_s=took.wall_s - reports[0].models_load_s))
 
 
 @dataclass(frozen=True)
@@ -98,7 +101,7 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
     profile, settings = bench.profile, bench.settings
     captions = {row.source: row.caption for row in read_metadata(bench.folder / name)}
     llm = open_llm(library_of(profile).llm_path, profile.llm, profile.runtime)
-    works = []
+    prompts, works = prompts_of(profile.llm.style), []
     for source in [source for source in bench.sources if source.name in captions][:most]:
         calls: list[Call] = []
 
@@ -108,7 +111,7 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
             return answers
 
         texts = [captions[source.name]]
-        (rewritten,) = rewrite([source], texts, profile.rewrite, settings, ask)
+        (rewritten,) = rewrite([source], texts, profile.rewrite, settings, ask, prompts)
         standing = tuple(v for v in rewritten.variants if v.dropped is None)
         works.append(Work(source, captions[source.name], tuple(calls), standing))
     return works

@@ -91,6 +91,7 @@ def main() -> None:
         model = OpenVinoLlm(exported(asked.model, Path(made)), precision=resolve_precision("auto"), threads=0)
     settings = RewriteSettings(STREET_TYPES, 3, 3, 3, 320, verbatim=not asked.free)
     given, valid, faults = Counter[str](), Counter[str](), Counter[str]()
+    prompts = prompts_of(asked.style)
 
     def ask(question: str, requests: Sequence[Request]) -> list[str]:
         answers = model.generate(requests)
@@ -113,9 +114,9 @@ def main() -> None:
             for i, (_, label) in enumerate(part)
         ]
         wanted = JourneySettings(_TASK, asked.variants, (1, 2), 0)
-        for made in rewrite(sources, [caption for caption, _ in part], settings, wanted, ask, prompts_of(asked.style)):
-            variants += len(made.variants)
-            for variant in made.variants:
+        for answered in rewrite(sources, [caption for caption, _ in part], settings, wanted, ask, prompts):
+            variants += len(answered.variants)
+            for variant in answered.variants:
                 kept += variant.dropped is None
                 if variant.dropped:
                     faults[" ".join(variant.dropped.split()[:4])] += 1

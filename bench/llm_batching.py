@@ -9,12 +9,11 @@ is batched over one at a time, `constrained_share` constrained over unconstraine
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from measure import Ratio, finish
+from measure import Rounds, Spent, finish, keep_quiet, now, ratio_of
 from tokenizers import Tokenizer
 
 from counterfactory.engine.config.profile import load_profile
@@ -31,16 +30,16 @@ from counterfactory.engine.tasks.words import spans
 
 @dataclass(frozen=True)
 class Speed:
-    """Answers, their tokens, and the seconds that they took."""
+    """Answers, their tokens, and what they took."""
 
     answers: list[str]
     tokens: int
-    seconds: float
+    spent: Spent
 
     @property
-    def tokens_per_s(self) -> float:
+    def per_token(self) -> Spent:
         """What is compared."""
-        return self.tokens / self.seconds
+        return self.spent / self.tokens
 
 
 def questions(first: int, count: int) -> list[Request]:
@@ -61,11 +60,11 @@ def questions(first: int, count: int) -> list[Request]:
 
 def constrained(llm: Llm, tokenizer: Tokenizer, requests: Sequence[Request], at_once: int) -> Speed:
     """Answers, `at_once` requests a call; each with the token that closes it."""
-    began = time.perf_counter()
+    began = now()
     answers: list[str] = []
     for start in range(0, len(requests), at_once):
         answers += llm.generate(requests[start : start + at_once])
-    return Speed(answers, sum(lengths(tokenizer, answers)), time.perf_counter() - began)
+    return Speed(answers, sum(lengths(tokenizer, answers)), now() - began)
 
 
 def lengths(tokenizer: Tokenizer, answers: Sequence[str]) -> list[int]:
@@ -76,9 +75,9 @@ def lengths(tokenizer: Tokenizer, answers: Sequence[str]) -> list[int]:
 def unconstrained(llm: Llm, requests: Sequence[Request], wanted: Sequence[int]) -> Speed:
     """Any text, of as many tokens as `wanted` unless the model ends it before."""
     free = [Request(r.prompt, Grammar(r"(?:.|\n)*", length - 1)) for r, length in zip(requests, wanted, strict=True)]
-    before, began = llm.usage, time.perf_counter()
+    before, began = llm.usage, now()
     answers = llm.generate(free)
-    return Speed(answers, (llm.usage - before).generated_tokens, time.perf_counter() - began)
+    return Speed(answers, (llm.usage - before).generated_tokens, now() - began)
 
 
 def main() -> None:
@@ -91,11 +90,11 @@ def main() -> None:
     models = profile.models.path
     llm = open_llm(models / profile.llm.model, profile.llm, profile.runtime)
     tokenizer = Tokenizer.from_file(str(models / profile.llm.model / "tokenizer.json"))
-    gains: list[float] = []
-    shares: list[float] = []
-    last = None
     wanted = [1] * asked.questions
-    for i in range(asked.rounds + 1):
+
+    def answer(i: int) -> tuple[Speed, Speed, Speed]:
+        """Batched, without a grammar, one by one."""
+        nonlocal wanted
         # Every call meets scenes of its own: no cache holds their prompts or grammars, as in a run.
         mine, alone, free = (questions((3 * i + k) * asked.questions, asked.questions) for k in range(3))
         # Each goes first in every other round, and text without a grammar is as long as the answers before it.
@@ -106,23 +105,24 @@ def main() -> None:
         wanted = lengths(tokenizer, batched.answers)
         single = constrained(llm, tokenizer, alone, 1)
         assert llm.generate(alone) == single.answers, "answers depend on the batch"
-        if i:  # the first round warms up
-            gains.append(batched.tokens_per_s / single.tokens_per_s)
-            shares.append(batched.tokens_per_s / unbound.tokens_per_s)
-        last = (batched, unbound, single)
-    assert last is not None
+        return batched, unbound, single
+
+    answer(0)  # warms up
+    rounds = keep_quiet(lambda i: answer(i + 1), asked.rounds)
+    ratio, bound = (
+        ratio_of(Rounds(tuple((r[k].per_token, r[0].per_token) for r in rounds.results), rounds.kept, rounds.asked))
+        for k in (2, 1)
+    )
     names = ("constrained, batched", "free, batched", "constrained, one by one")
-    for name, speed in zip(names, last, strict=True):
-        print(f"{name:24} {speed.tokens_per_s:8.0f} tokens/s ({speed.tokens} tokens)")
-    ratio = Ratio(tuple(gains), last[-1].seconds, last[0].seconds)
-    share = float(np.median(shares))
+    for name, per_token in zip(names, (ratio.candidate, bound.baseline, ratio.baseline), strict=True):
+        print(f"{name:24} {1 / per_token.wall_s:8.0f} tokens/s")
     print(f"batched against one by one {ratio}")
-    print(f"constrained against unconstrained {share:.2f} ({min(shares):.2f} to {max(shares):.2f})")
+    print(f"constrained against unconstrained {bound}")
     finish(
         "llm_batching",
         ratio,
-        constrained_share=share,
-        tokens_per_s=last[0].tokens_per_s,
+        constrained_share=bound.median,
+        tokens_per_s=1 / ratio.candidate.wall_s,
     )
 
 

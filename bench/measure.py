@@ -1,4 +1,9 @@
-"""What every bench shares: interleaved timing, the machine's name, and the JSON object that ends its output."""
+"""What every bench shares: timing by turns on an idle machine, the machine's name, and the JSON object that ends it.
+
+Other work on the machine slows the two sides of a comparison unequally: a fixed team of threads waits for its slowest,
+independent streams do not. So each round stands between two runs of one matrix product, and where these say that the
+machine was busy the round does not count.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,22 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import numpy as np
 
 from counterfactory.engine.config.profile import ModelPaths, Profile
-from counterfactory.engine.runtime.openvino import resolve_precision
+from counterfactory.engine.runtime.openvino import open_core, resolve_precision
+from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.export.pocket.packed import gather
+
+T = TypeVar("T")
+# How far a round's matrix products may be from the fastest, and their threads from having all cores.
+TOLERANCE = 0.1
+_SIDE, _IN_A_ROW = 1024, 32
 
 
 def with_masters(profile: Profile) -> Profile:
@@ -27,44 +40,216 @@ def with_masters(profile: Profile) -> Profile:
 
 
 @dataclass(frozen=True)
+class Spent:
+    """Seconds of something: on the wall, and of cores, all threads of this process together."""
+
+    wall_s: float
+    cpu_s: float
+
+    def __sub__(self, other: Spent) -> Spent:
+        return Spent(self.wall_s - other.wall_s, self.cpu_s - other.cpu_s)
+
+    def __truediv__(self, count: float) -> Spent:
+        return Spent(self.wall_s / count, self.cpu_s / count)
+
+
+Clock = Callable[[], Spent]
+
+
+def now() -> Spent:
+    """Readings of the clocks; differences of two mean something."""
+    return Spent(time.perf_counter(), time.process_time())
+
+
+def spent(work: Callable[[], object], clock: Clock = now) -> Spent:
+    """What one call takes."""
+    began = clock()
+    work()
+    return clock() - began
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    return spent(work).wall_s
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """The fixed matrix product, once: its wall time, and the share that it got of the cores that it asked for."""
+
+    wall_s: float
+    share: float
+
+
+Yardstick = Callable[[], Bracket]
+
+
+def available_cores() -> int:
+    """Cores that this process may use, by its affinity and its control group's quota."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = Path("/sys/fs/cgroup/cpu.max")
+    if quota.exists():
+        most, period = quota.read_text().split()
+        if most != "max":
+            cores = min(cores, max(1, int(most) // int(period)))
+    return cores
+
+
+def open_yardstick() -> Yardstick:
+    """The fixed matrix product, float32 on all cores, some 0.2 s long.
+
+    By OpenVINO, which takes the number of threads that it is told whatever the environment says, and which most of
+    what is measured runs on.
+    """
+    cores = available_cores()
+    random = np.random.default_rng(0)
+    weights = ov.opset13.constant((random.standard_normal((_SIDE, _SIDE)) / _SIDE**0.5).astype(np.float32))
+    states = parameter = ov.opset13.parameter([_SIDE, _SIDE], np.float32, "states")
+    for _ in range(_IN_A_ROW):
+        states = ov.opset13.matmul(states, weights, False, True)
+    config = {"INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": cores}
+    request = open_core().compile_model(ov.Model([states], [parameter]), "CPU", config).create_infer_request()
+    request.set_input_tensor(ov.Tensor(np.full((_SIDE, _SIDE), 0.5, np.float32)))
+    request.infer()  # the first run allocates
+
+    def product() -> Bracket:
+        took = spent(request.infer)
+        return Bracket(took.wall_s, took.cpu_s / took.wall_s / cores)
+
+    return product
+
+
+def quiet(brackets: Sequence[Bracket]) -> list[bool]:
+    """Whether the machine was idle beside each bracket.
+
+    The fastest of them says what the machine can do. That alone would not show other work that lasts as long as the
+    bench: the product's threads then wait for cores all the time, and get less than they asked for.
+    """
+    fastest = min(bracket.wall_s for bracket in brackets)
+    return [b.wall_s <= (1 + TOLERANCE) * fastest and b.share >= 1 - TOLERANCE for b in brackets]
+
+
+@dataclass(frozen=True)
+class Rounds(Generic[T]):
+    """What rounds on an idle machine gave, the numbers of these rounds, and how many rounds there were in all."""
+
+    results: tuple[T, ...]
+    kept: tuple[int, ...]
+    asked: int
+
+
+def keep_quiet(work: Callable[[int], T], rounds: int, yardstick: Yardstick | None = None) -> Rounds[T]:
+    """Results of `work(i)` for `rounds` rounds but those beside which the machine was busy.
+
+    Before the first round, between rounds and after the last the fixed matrix product is timed; a round is kept when
+    the products on both its sides say idle. Raises SystemExit when fewer than half of the rounds are left.
+    """
+    product = yardstick or open_yardstick()
+    brackets, results = [product()], []
+    for i in range(rounds):
+        results.append(work(i))
+        brackets.append(product())
+    idle = quiet(brackets)
+    kept = tuple(i for i in range(rounds) if idle[i] and idle[i + 1])
+    busy = rounds - len(kept)
+    if 2 * len(kept) < rounds or not kept:
+        raise SystemExit(
+            f"cannot tell: the machine was busy in {busy} of {rounds} rounds; run again on an idle machine "
+            f"(beside them a fixed matrix product took {min(b.wall_s for b in brackets):.3f} to "
+            f"{max(b.wall_s for b in brackets):.3f} s and got {min(b.share for b in brackets):.0%} to "
+            f"{max(b.share for b in brackets):.0%} of the cores)"
+        )
+    return Rounds(tuple(results[i] for i in kept), kept, rounds)
+
+
+def figures_of(values: Sequence[float], asked: int) -> dict[str, Any]:
+    """What the JSON line says of ratios, one per round that counts, of `asked` rounds."""
+    return {
+        "ratio": statistics.median(values),
+        "ratio_min": min(values),
+        "ratio_max": max(values),
+        "rounds": asked,
+        "rounds_dropped": asked - len(values),
+    }
+
+
+@dataclass(frozen=True)
 class Ratio:
-    """How many times as fast the candidate was as the baseline: one value a round, and the seconds behind them."""
+    """How many times as fast the candidate was as the baseline: one value per round that counts, and medians of what
+    each side took. `asked` is the number of rounds, those that were dropped included.
+    """
 
     values: tuple[float, ...]
-    baseline_s: float
-    candidate_s: float
+    baseline: Spent
+    candidate: Spent
+    asked: int
+    kept: tuple[int, ...]
 
     @property
     def median(self) -> float:
         return statistics.median(self.values)
 
+    @property
+    def dropped(self) -> int:
+        """Rounds that do not count because the machine was busy."""
+        return self.asked - len(self.values)
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What the JSON line says of it."""
+        return figures_of(self.values, self.asked) | {
+            "baseline_s": self.baseline.wall_s,
+            "baseline_cpu_s": self.baseline.cpu_s,
+            "candidate_s": self.candidate.wall_s,
+            "candidate_cpu_s": self.candidate.cpu_s,
+        }
+
     def __str__(self) -> str:
-        return f"{self.median:.2f}x ({min(self.values):.2f} to {max(self.values):.2f}, {len(self.values)} rounds)"
+        dropped = f", {self.dropped} more dropped: busy machine" if self.dropped else ""
+        cores = f"{self.baseline.cpu_s:.3g} against {self.candidate.cpu_s:.3g} CPU-seconds"
+        spread = f"{min(self.values):.2f} to {max(self.values):.2f}"
+        return f"{self.median:.2f}x ({spread}, {len(self.values)} rounds{dropped}; {cores})"
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """Wall time of one call."""
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+def compare(
+    baseline: Callable[[], object],
+    candidate: Callable[[], object],
+    rounds: int,
+    warm: bool = True,
+    yardstick: Yardstick | None = None,
+    clock: Clock = now,
+) -> Ratio:
+    """Time both by turns, `rounds` times each, after one untimed call each (`warm`).
 
+    Who goes first alternates; rounds on a busy machine do not count: see `keep_quiet`. A side that returns a `Spent`
+    has measured itself, as those do that leave something out or count per variant.
+    """
 
-def compare(baseline: Callable[[], object], candidate: Callable[[], object], rounds: int, warm: bool = True) -> Ratio:
-    """Time both by turns, `rounds` times each, in alternating order, after one untimed call each (`warm`)."""
+    def side(work: Callable[[], object]) -> Spent:
+        results: list[object] = []
+        took = spent(lambda: results.append(work()), clock)
+        return results[0] if isinstance(results[0], Spent) else took
+
+    def both(i: int) -> tuple[Spent, Spent]:
+        if i % 2:
+            second = side(candidate)
+            return side(baseline), second
+        return side(baseline), side(candidate)
+
     if warm:
         baseline()
         candidate()
-    pairs: list[tuple[float, float]] = []
-    for i in range(rounds):
-        if i % 2:
-            second = seconds(candidate)
-            first = seconds(baseline)
-        else:
-            first = seconds(baseline)
-            second = seconds(candidate)
-        pairs.append((first, second))
-    medians = (statistics.median(side) for side in zip(*pairs, strict=True))
-    return Ratio(tuple(a / b for a, b in pairs), *medians)
+    return ratio_of(keep_quiet(both, rounds, yardstick))
+
+
+def ratio_of(rounds: Rounds[tuple[Spent, Spent]]) -> Ratio:
+    """The ratio of (baseline, candidate) round by round."""
+    values = tuple(a.wall_s / b.wall_s for a, b in rounds.results)
+    baseline, candidate = (
+        Spent(statistics.median(s.wall_s for s in side), statistics.median(s.cpu_s for s in side))
+        for side in zip(*rounds.results, strict=True)
+    )
+    return Ratio(values, baseline, candidate, rounds.asked, rounds.kept)
 
 
 def machine() -> str:
@@ -76,11 +261,11 @@ def machine() -> str:
     return f"{name}, {os.cpu_count()} cores, {resolve_precision('auto')}"
 
 
-def finish(claim: str, ratio: Ratio | None, ceiling_share: float | None = None, **more: Any) -> None:
+def finish(claim: str, compared: Ratio | None, ceiling_share: float | None = None, **more: Any) -> None:
     """Print the line that ends every bench: one JSON object."""
     row: dict[str, Any] = {"claim": claim}
-    if ratio is not None:
-        row |= {"ratio": ratio.median, "ratio_min": min(ratio.values), "ratio_max": max(ratio.values)}
+    if compared is not None:
+        row |= compared.figures
     if ceiling_share is not None:
         row["ceiling_share"] = ceiling_share
     row |= {"machine": machine(), **more}

@@ -50,7 +50,7 @@ def digests(suite: Path) -> dict[str, str]:
 def pictures(suite: Path) -> dict[tuple[str, int], NDArray[np.float64]]:
     """By source and variant."""
     rows = read_metadata(suite)
-    return {(r.source, r.variant): np.float64(cv2.imread(str(suite / r.file_name))) for r in rows}
+    return {(r.source, r.variant): np.asarray(cv2.imread(str(suite / r.file_name)), np.float64) for r in rows}
 
 
 def psnr(a: Path, b: Path) -> float | None:

@@ -7,13 +7,14 @@ over a session that answers at once: what is left is the host's time per row, an
 from __future__ import annotations
 
 import argparse
+import statistics
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from measure import Ratio, finish
+from measure import figures_of, finish, keep_quiet
 from streets import set_up
 
 from counterfactory.engine.config.profile import load_profile
@@ -46,16 +47,18 @@ def main() -> None:
     profile = load_profile("pocket")
     easel = set_up(profile, asked.sources, asked.variants)
     easel.meter.current = "paint"
-    shares = []
-    for i in range(asked.rounds + 1):
+
+    def paint_once(_: int) -> float:
+        """Wall time over time inside sessions."""
         before = sum(plan.busy_s for plan in easel.meter.plans())
         began = time.perf_counter()
         list(paint(easel.jobs, easel.negative, profile.paint))
         wall = time.perf_counter() - began
-        busy = sum(plan.busy_s for plan in easel.meter.plans()) - before
-        if i:  # the first one warms up
-            shares.append(wall / busy)
-    real = Ratio(tuple(shares), wall, busy)
+        return wall / (sum(plan.busy_s for plan in easel.meter.plans()) - before)
+
+    paint_once(-1)  # warms up
+    shares = keep_quiet(paint_once, asked.rounds).results
+    real = statistics.median(shares)
     job = easel.jobs[0]
     batch, shape = profile.paint.batch, job.plans.latent_shape
     work = Work()
@@ -73,12 +76,18 @@ def main() -> None:
     host = time.perf_counter() - began
     rows = asked.scheduled * profile.paint.rows_per_variant
     assert work.rows == rows, "rows were lost or made twice"
-    print(f"painting {len(easel.jobs)} variants: wall time over time inside sessions {real}")
+    spread = f"{min(shares):.3f} to {max(shares):.3f}, {len(shares)} of {asked.rounds} rounds"
+    print(f"painting {len(easel.jobs)} variants: wall time over time inside sessions {real:.3f} ({spread})")
     print(f"{asked.scheduled} variants over instant plans: {1e6 * host / rows:.0f} us of host time per row")
     print(f"fill {work.fill:.2%} ({work.rows} rows in {work.calls} batches of {batch})")
-    print(f"host time outside sessions {1 - 1 / real.median:.2%} of the wall time")
+    print(f"host time outside sessions {1 - 1 / real:.2%} of the wall time")
     finish(
-        "scheduler_overhead", real, fill=work.fill, host_share=1 - 1 / real.median, host_us_per_row=1e6 * host / rows
+        "scheduler_overhead",
+        None,
+        **figures_of(shares, asked.rounds),
+        fill=work.fill,
+        host_share=1 - 1 / real,
+        host_us_per_row=1e6 * host / rows,
     )
 
 

@@ -27,7 +27,7 @@ import torch
 from denoise_compiled import Array, apart, default_cache, export_sd15, quantise_once
 from diffusers import StableDiffusionControlNetPipeline, UniPCMultistepScheduler
 from diffusers.utils import logging
-from measure import Ratio, finish
+from measure import Ratio, Spent, compare, finish, keep_quiet, spent
 
 from counterfactory.engine.estimate.flops import count_flops
 from counterfactory.engine.estimate.peak import PeakPrecision, measure_peak
@@ -253,38 +253,44 @@ def run_bench(asked: Options) -> None:
         print(f"diffusers is timed for {peer_steps} steps and its steps' time extrapolated to {asked.steps}")
         more["peer_extrapolated_from_steps"] = peer_steps
 
-    ours: list[float] = []
-    theirs: list[float] = []
+    def paint_ours() -> Spent:
+        return spent(lambda: engine(some, negative, settings)) / len(some)
+
+    def paint_theirs() -> Spent:
+        assert pipeline is not None
+        found: list[tuple[float, float]] = []
+        made = some if pipeline.batched else some[:1]
+        took = spent(lambda: found.append(pipeline(made, negative, peer_steps)[1:]))
+        stepping, finishing = found[0]
+        whole = stepping * asked.steps / peer_steps + finishing
+        # The steps that were not taken would have used cores as those that were.
+        return Spent(whole, took.cpu_s * whole / took.wall_s) / len(made)
+
     before = engine.rows()
     denoised = replace(engine.work["denoiser"])
-    for i in range(asked.rounds):
-        for side in (0, 1) if i % 2 else (1, 0):
-            if side == 0:
-                began = time.perf_counter()
-                engine(some, negative, settings)
-                ours.append((time.perf_counter() - began) / len(some))
-            elif pipeline:
-                _, stepping, finishing = pipeline(some if pipeline.batched else some[:1], negative, peer_steps)
-                made = len(some) if pipeline.batched else 1
-                theirs.append((stepping * asked.steps / peer_steps + finishing) / made)
+    ratio: Ratio | None = None
+    if pipeline:
+        ratio = compare(paint_theirs, paint_ours, asked.rounds, warm=False)  # both have painted, to be compared
+        taken = ratio.candidate.wall_s
+    else:
+        alone = keep_quiet(lambda _: paint_ours().wall_s, asked.rounds)
+        taken = statistics.median(alone.results)
+        more |= {"rounds": alone.asked, "rounds_dropped": alone.asked - len(alone.results)}
     peak = max(peak, measure_peak(precision, asked.threads))
 
     rows = {name: count - before[name] for name, count in engine.rows().items()}
     flops = engine.flops(rows) / (asked.rounds * len(some))
     work = engine.work["denoiser"]
     fill = (work.rows - denoised.rows) / (work.capacity - denoised.capacity)
-    taken = statistics.median(ours)
     share = flops / taken / peak
     print(
         f"engine, {precision}: {taken:.2f} s an image of {settings.sampler.steps} steps, "
         f"{rows['denoiser'] / asked.rounds / len(some):.0f} rows each, "
         f"batches {fill:.1%} full; {flops / 1e12:.1f} TFLOP, {share:.1%} of the {peak / 1e12:.3f} TFLOP/s ceiling"
     )
-    ratio = None
-    if theirs:
-        ratio = Ratio(tuple(b / a for a, b in zip(ours, theirs, strict=True)), statistics.median(theirs), taken)
-        print(f"engine against {asked.against}: {ratio}; {ratio.baseline_s:.2f} s an image there")
-        more["peer_seconds_per_image"] = ratio.baseline_s
+    if ratio:
+        print(f"engine against {asked.against}: {ratio}; {ratio.baseline.wall_s:.2f} s an image there")
+        more["peer_seconds_per_image"] = ratio.baseline.wall_s
     finish(
         f"sd15 {asked.side}x{asked.side} {settings.sampler.steps} steps guided {asked.guidance[0]:g}.."
         f"{asked.guidance[1]:g} in {precision} against {asked.steps} of {asked.against}",
@@ -292,7 +298,6 @@ def run_bench(asked: Options) -> None:
         share,
         seconds_per_image=taken,
         fill=fill,
-        rounds=asked.rounds,
         **more,
     )
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from journeys import Bench, Image, Run, Work, fully_guided, in_f32, pictures_of, unquantised, work_of
-from measure import Ratio, seconds
+from measure import Ratio, Spent, compare, seconds, spent
 from reference import DIFFUSERS_BATCHED, REFERENCE, Made, Peer
 
 from counterfactory.engine.config.networks import library_of
@@ -64,39 +64,34 @@ def against(bench: Bench, name: str, most: int, rounds: int, compiled: bool) -> 
         raise SystemExit(f"no variant of {name} passes the checks, so there is nothing to count")
     print(f"peer       {name}: {accepted} accepted of {len(works)} sources' {len(made[0].pictures)} variants")
     print(f"           loaded in {load_s:.1f} s; its first run took {warm_s:.1f} s and is not counted")
-    runs, peer_s = by_turns(bench, peer, works, rounds)
-    stages = ", ".join(f"{stage} {spent:.1f}" for stage, spent in made[0].seconds.items())
+    ratio, runs = by_turns(bench, peer, works, accepted, rounds)
+    stages = ", ".join(f"{stage} {took:.1f}" for stage, took in made[0].seconds.items())
     print(f"           seconds by stage, first run: {stages}; {made[0].tokens:,} tokens written")
-    each = [spent / accepted for spent in peer_s]
-    ours = [run.seconds / run.report.accepted for run in runs]
-    values = tuple(a / b for a, b in zip(each, ours, strict=True))
-    ratio = Ratio(values, statistics.median(each), statistics.median(ours))
     told |= {
         "peer": name,
         "peer_accepted": accepted,
-        "peer_s_per_accepted": ratio.baseline_s,
-        "engine_s_per_accepted": ratio.candidate_s,
+        "peer_s_per_accepted": ratio.baseline.wall_s,
+        "engine_s_per_accepted": ratio.candidate.wall_s,
         "peer_load_s": load_s,
         "engine_load_s": statistics.median(run.report.models_load_s for run in runs),
     }
     return ratio, runs, told
 
 
-def by_turns(bench: Bench, peer: Peer, works: Sequence[Work], rounds: int) -> tuple[list[Run], list[float]]:
-    """The engine's runs and the peer's seconds; who goes first alternates."""
+def by_turns(bench: Bench, peer: Peer, works: Sequence[Work], accepted: int, rounds: int) -> tuple[Ratio, list[Run]]:
+    """The ratio of seconds per accepted variant, of which the peer makes `accepted`, and the engine's runs in it."""
     runs: list[Run] = []
-    peer_s: list[float] = []
-    for i in range(rounds):
 
-        def engine(name: str = f"round{i}") -> None:
-            runs.append(bench.run(name))
+    def engine() -> Spent:
+        runs.append(bench.run(f"round{len(runs)}"))
+        return runs[-1].spent / runs[-1].report.accepted
 
-        def other() -> None:
-            peer_s.append(seconds(lambda: peer.run(works, bench.folder / "peer")))
+    def other() -> Spent:
+        return spent(lambda: peer.run(works, bench.folder / "peer")) / accepted
 
-        for turn in (other, engine) if i % 2 else (engine, other):
-            turn()
-    return runs, peer_s
+    # Both have run once: the suite "first", and the peer's outputs that were compared with it.
+    ratio = compare(other, engine, rounds, warm=False)
+    return ratio, [runs[i] for i in ratio.kept]
 
 
 def agreement(bench: Bench, name: str, works: Sequence[Work], made: Made) -> dict[str, float]:
@@ -118,9 +113,9 @@ def agreement(bench: Bench, name: str, works: Sequence[Work], made: Made) -> dic
         replace(few, profile=profile).run(suite)
         reached = compared(bench.folder / suite, made, bound, f"{name}, engine {told}")
         found |= {f"{key}{suffix}": value for key, value in reached.items()}
-    answers = [answer == call.answer for call, answer in made.answers]
-    found["answers_equal"] = float(np.mean(answers))
-    equal = f"{found['answers_equal']:.0%} of its {len(answers)} answers, written without a grammar"
+    equals = [answer == call.answer for call, answer in made.answers]
+    found["answers_equal"] = sum(equals) / len(equals)
+    equal = f"{found['answers_equal']:.0%} of its {len(equals)} answers, written without a grammar"
     print(f"agreement  {equal}, are the engine's")
     return found
 
@@ -130,7 +125,7 @@ def compared(suite: Path, made: Made, bound: Bound, told: str) -> dict[str, floa
     captions = {row.source_key: row.caption for row in read_metadata(suite)}
     both = [(captions[key], said) for key, said in made.captions.items() if key in captions]
     # Two phrasings of one fact are equally likely to the captioner, and rounding decides between them.
-    equal = float(np.mean([read_facts(ours) == read_facts(theirs) for ours, theirs in both] or [0.0]))
+    equal = float(np.mean([float(read_facts(ours) == read_facts(theirs)) for ours, theirs in both] or [0.0]))
     painted = pictures_of(suite)
     decibel = [psnr(painted[key], picture) for key, picture in made.pictures.items() if key in painted] or [0.0]
     mean = float(np.mean(decibel))

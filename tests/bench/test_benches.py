@@ -1,0 +1,35 @@
+"""Every bench still imports what it names and answers to --help; what they measure is not run here."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+# What benches share; the others are programs.
+SHARED = {"journeys", "judging", "measure", "reference", "streets", "versus"}
+MODULES = sorted(path.stem for path in BENCH.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_it_imports_and_says_how_to_call_it(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = importlib.import_module(name)
+    assert Path(str(module.__file__)).parent == BENCH, f"another module {name} is in the way"
+    if name in SHARED:
+        assert not hasattr(module, "main")
+        return
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        module.main()
+    assert ended.value.code == 0
+    assert f"usage: {name}.py" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", sorted(set(MODULES) - SHARED))
+def test_the_readme_lists_it(name: str) -> None:
+    assert f"`{name}.py`" in (BENCH / "README.md").read_text()

@@ -1,0 +1,180 @@
+"""Comparisons on a machine that does other things as well: a simulated one, and (slow) this one under a load."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from measure import TOLERANCE, Bracket, Ratio, Spent, compare, figures_of, finish, keep_quiet, quiet, seconds
+
+CORES = 2
+RUN = Path(__file__).parents[2] / "bench" / "run.py"
+
+
+@dataclass
+class Machine:
+    """Two cores with a clock of their own; `loaded` says at which seconds another process burns one of them.
+
+    Streams lose a quarter of the machine to it then, a fixed team of threads waits for its slower half, and the
+    matrix product is such a team.
+    """
+
+    loaded: Callable[[float], bool]
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+    # What the machine does at the same load, faster or slower than the first time.
+    speed: float = 1.0
+
+    def now(self) -> Spent:
+        return Spent(self.wall_s, self.cpu_s)
+
+    def work(self, idle_s: float, slowed: float) -> None:
+        wall = idle_s / self.speed * (slowed if self.loaded(self.wall_s) else 1)
+        self.wall_s += wall
+        self.cpu_s += CORES * idle_s
+
+    def team(self) -> None:
+        self.work(8.0, slowed=3.0)
+
+    def streams(self) -> None:
+        self.work(2.0, slowed=4 / 3)
+
+    def product(self) -> Bracket:
+        before = self.now()
+        self.work(0.1, slowed=2.0)
+        took = self.now() - before
+        return Bracket(took.wall_s, took.cpu_s / took.wall_s / CORES)
+
+
+def measured(machine: Machine, rounds: int) -> Ratio:
+    return compare(machine.team, machine.streams, rounds, yardstick=machine.product, clock=machine.now)
+
+
+def test_a_quiet_machine_keeps_every_round() -> None:
+    ratio = measured(Machine(lambda _: False), 5)
+    assert ratio.values == pytest.approx([4.0] * 5)
+    assert (ratio.asked, ratio.dropped, ratio.kept) == (5, 0, (0, 1, 2, 3, 4))
+    assert (ratio.baseline.wall_s, ratio.candidate.wall_s) == pytest.approx((8, 2))
+    assert (ratio.baseline.cpu_s, ratio.candidate.cpu_s) == pytest.approx((16, 4))
+
+
+def test_load_beside_some_rounds_does_not_move_the_ratio() -> None:
+    """Of eight rounds the last four are loaded: their ratio would be nine."""
+    machine = Machine(lambda wall: wall > 10 + 4 * 10.1 + 0.05)
+    ratio = measured(machine, 8)
+    assert 4 / 1.15 < ratio.median < 4 * 1.15
+    assert ratio.kept == (0, 1, 2, 3)
+    assert ratio.dropped == 4
+    assert "4 more dropped: busy machine" in str(ratio)
+
+
+@pytest.mark.parametrize("loaded", [lambda _: True, lambda wall: wall > 20], ids=["all the time", "most of it"])
+def test_it_says_that_it_cannot_tell(loaded: Callable[[float], bool]) -> None:
+    """Also under a load that never ends, beside which every product takes as long as the fastest."""
+    with pytest.raises(SystemExit, match=r"cannot tell: the machine was busy in [67] of 7 rounds; run again"):
+        measured(Machine(loaded), 7)
+
+
+def test_a_machine_that_slows_down_is_noticed() -> None:
+    """Without another process: the cores are all there, and do less."""
+    machine = Machine(lambda _: False)
+    taken = []
+
+    def throttled(i: int) -> float:
+        machine.speed = 1.0 if i < 3 else 0.8
+        machine.team()
+        taken.append(i)
+        return machine.wall_s
+
+    rounds = keep_quiet(throttled, 4, machine.product)
+    assert taken == [0, 1, 2, 3]
+    assert rounds.kept == (0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "share", "idle"),
+    [
+        (1.0, 1.0, True),
+        (1 + TOLERANCE - 0.001, 1.0, True),
+        (1 + TOLERANCE + 0.001, 1.0, False),
+        (1.0, 1 - TOLERANCE + 0.001, True),
+        (1.0, 1 - TOLERANCE - 0.001, False),
+    ],
+)
+def test_a_tenth_decides(wall_s: float, share: float, idle: bool) -> None:
+    assert quiet([Bracket(1.0, 1.0), Bracket(wall_s, share)]) == [True, idle]
+
+
+def test_who_goes_first_alternates_and_sides_may_measure_themselves() -> None:
+    called: list[str] = []
+
+    def side(name: str, wall_s: float) -> Callable[[], Spent]:
+        def work() -> Spent:
+            called.append(name)
+            return Spent(wall_s, 1.0)
+
+        return work
+
+    idle = Machine(lambda _: False).product
+    ratio = compare(side("a", 6.0), side("b", 2.0), 3, warm=False, yardstick=idle)
+    assert "".join(called) == "abbaab"
+    assert ratio.values == (3.0, 3.0, 3.0)
+
+
+def test_the_json_line_has_seconds_of_cores_and_dropped_rounds(capsys: pytest.CaptureFixture[str]) -> None:
+    finish("a claim", Ratio((2.0, 3.0), Spent(6, 12), Spent(3, 3), asked=3, kept=(0, 2)))
+    row = json.loads(capsys.readouterr().out)
+    wanted = {"ratio": 2.5, "ratio_min": 2, "ratio_max": 3, "rounds": 3, "rounds_dropped": 1}
+    wanted |= {"baseline_s": 6, "baseline_cpu_s": 12, "candidate_s": 3, "candidate_cpu_s": 3}
+    assert row.items() >= wanted.items()
+
+
+def test_a_bench_may_bring_ratios_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    finish("a claim", None, **figures_of([1.0, 1.2, 1.1], 4))
+    row = json.loads(capsys.readouterr().out)
+    assert (row["ratio"], row["ratio_max"], row["rounds"], row["rounds_dropped"]) == (1.1, 1.2, 4, 1)
+
+
+@pytest.mark.slow
+def test_the_whole_bench_under_a_load_agrees_or_cannot_tell(tmp_path: Path) -> None:
+    """One core burnt by another process for as long as it takes."""
+
+    def bench(name: str) -> subprocess.CompletedProcess[str]:
+        arguments = "--against diffusers-batched --sources 4 --peer-sources 2 --variants 2 --rounds 3"
+        command = [sys.executable, str(RUN), *arguments.split(), "--json", str(tmp_path / name)]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    idle = bench("idle")
+    if idle.returncode:
+        assert "cannot tell: the machine was busy" in idle.stderr
+        pytest.skip("other work is on this machine, so that what its idle ratio is went unchecked")
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as burner:
+        try:
+            loaded = bench("loaded")
+        finally:
+            burner.kill()
+    if loaded.returncode:
+        assert "cannot tell: the machine was busy" in loaded.stderr
+    else:
+        a, b = (json.loads((tmp_path / name).read_text())["ratio"] for name in ("idle", "loaded"))
+        assert a / 1.15 < b < a * 1.15
+
+
+@pytest.mark.slow
+def test_the_real_product_notices_a_load() -> None:
+    """As many burning processes as cores take half of every core."""
+    code = "while True: pass"
+    burners = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(os.cpu_count() or 1)]
+    try:
+        with pytest.raises(SystemExit, match="cannot tell"):
+            keep_quiet(lambda _: seconds(lambda: None), 2)
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
