@@ -31,7 +31,7 @@ Pixels = NDArray[np.uint8]
 
 TEXT_BATCH, IMAGE_BATCH = 3, 2
 IMAGE = ImageSettings(short_side=32, multiple=16, max_long_side=48)
-SIZES = ((32, 32), (32, 48), (48, 32))  # height, width of the sources, in turn
+SIZES = ((32, 32), (32, 48), (96, 64))  # height, width of the sources, in turn; the last is painted at 48 x 32
 
 
 def numbers(name: str, *shape: int) -> Floats:
