@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from ..estimate.estimate import OTHER_SHARE
 from ..report.table import Table
 from .run_text import duration, figure
 
@@ -29,10 +30,17 @@ def cost_lines(estimate: Estimate) -> list[str]:
         f"{figure(estimate.device_hours_per_1k)} per 1,000 variants",
     ]
     if estimate.device_hours_per_1k_accepted is not None and estimate.accepted_share is not None:
+        condition = "if again {} are" if estimate.accepted_measured else "if {} are, which is assumed"
         lines.append(
             f"           {figure(estimate.device_hours_per_1k_accepted)} per 1,000 accepted, "
-            f"if again {100 * estimate.accepted_share:.0f} % of those asked for are"
+            + condition.format(f"{100 * estimate.accepted_share:.0f} % of those asked for")
         )
+    if (other := _at_other_share(estimate)) is not None:
+        lines += [
+            f"           with {100 * OTHER_SHARE:.0f} % of the data sheet reached: {duration(other.wall_s)}, "
+            f"{figure(other.device_hours_per_1k)} per 1,000",
+            f"           variants, {figure(other.device_hours_per_1k_accepted)} per 1,000 accepted",
+        ]
     lines.append(f"from       {_BASIS[estimate.basis]}")
     if estimate.peak_flops is not None and estimate.size is not None:
         lines.append(
@@ -112,8 +120,22 @@ def as_data(estimate: Estimate) -> dict[str, Any]:
         "device_hours_per_1k_accepted": estimate.device_hours_per_1k_accepted,
         "basis": estimate.basis,
     }
+    if (other := _at_other_share(estimate)) is not None:
+        data["other_share"] = {
+            "share": other.share,
+            "wall_s": other.wall_s,
+            "device_hours_per_1k": other.device_hours_per_1k,
+            "device_hours_per_1k_accepted": other.device_hours_per_1k_accepted,
+        }
     data["holdings"] = [_holding_data(holding) for holding in estimate.holdings]
     return data
+
+
+def _at_other_share(estimate: Estimate) -> Estimate | None:
+    """The estimate at the second utilisation; None where nothing of it follows from a data sheet."""
+    if estimate.share is None or estimate.basis == "measured":
+        return None
+    return estimate.at(OTHER_SHARE)
 
 
 def _holding_data(holding: Holding) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from ..errors import CounterfactoryError
 @dataclass(frozen=True)
 class DeviceSettings:
     """A GPU by its data sheet: `tflops` dense f16 with f32 accumulation, memory in 10^9 bytes, its speed in 10^9 bytes
-    a second; `share` of both is assumed to be reached.
+    a second; `share` of both is assumed to be reached, and `accepted` of the variants to be accepted by the checks.
     """
 
     name: str
@@ -20,10 +20,14 @@ class DeviceSettings:
     memory_gb: float
     gb_per_s: float
     share: float
+    accepted: float
 
     def __post_init__(self) -> None:
-        if min(self.tflops, self.memory_gb, self.gb_per_s) <= 0 or not 0 < self.share <= 1:
-            raise ValueError("[device] needs tflops, memory_gb and gb_per_s above 0 and a share above 0, at most 1")
+        if min(self.tflops, self.memory_gb, self.gb_per_s) <= 0:
+            raise ValueError("[device] needs tflops, memory_gb and gb_per_s above 0")
+        for name in ("share", "accepted"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"[device] {name} is above 0 and at most 1, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)

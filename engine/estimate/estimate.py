@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from PIL import Image
@@ -41,6 +41,8 @@ from .measured import Rates, load_rates
 from .peak import PeakPrecision, measure_peak
 
 GPU_BYTES = 24 * 10**9
+# A second share of a GPU's data sheet that projections state beside the profile's.
+OTHER_SHARE = 0.6
 # The rest is for pictures, intermediate results and the runtime itself.
 SHARE_FOR_PLANS = 0.9
 # Smaller products and fewer runs than a bench takes: near enough, and done in a second or two.
@@ -82,9 +84,11 @@ class Holding:
 class Estimate:
     """What a run of so many sources and variants is expected to cost; see `estimate`.
 
-    `holdings` are of this machine's memory (or the one asked about) first. `accepted_share` is accepted variants over
-    those asked for when that was last measured. `size` is the pictures' (height, width) that operations are counted
-    at, `peak_flops` the measured peak; both None where neither was needed.
+    `holdings` are of this machine's memory (or the one asked about) first. `accepted_share` is accepted variants
+    over those asked for when that was last measured, else as the profile assumes for a GPU. `share` is how much of
+    a GPU's data sheet the stages on the roofline are taken to reach, None on a CPU. `size` is the pictures'
+    (height, width) that operations are counted at, `peak_flops` the measured peak; both None where neither was
+    needed.
     """
 
     sources: int
@@ -95,9 +99,23 @@ class Estimate:
     plans: tuple[PlanEstimate, ...]
     holdings: tuple[Holding, ...]
     accepted_share: float | None
+    accepted_measured: bool
+    share: float | None
     size: tuple[int, int] | None
     peak_flops: float | None
     assumptions: tuple[str, ...]
+
+    def at(self, share: float) -> Estimate:
+        """The same run if this share of the GPU's data sheet were reached: products, and reading of weights, are as
+        much faster; loading, and what was measured, stay.
+        """
+        assert self.share is not None, "a CPU has no data sheet"
+        faster = share / self.share
+        stages = [
+            stage if stage.basis == "measured" else replace(stage, compute_s=stage.compute_s / faster)
+            for stage in self.stages
+        ]
+        return replace(self, share=share, stages=tuple(stages))
 
     @property
     def wall_s(self) -> float:
@@ -152,6 +170,10 @@ def estimate(
         assumptions += time_assumptions(profile, library.networks, variants)
     if not all(plan.measured_bytes and plan.measured_load for plan in plans):
         assumptions += cost_assumptions(profile)
+    accepted = None if rates is None else rates.accepted_share
+    accepted_measured = accepted is not None
+    if accepted is None and profile.device is not None:
+        accepted = profile.device.accepted
     return Estimate(
         sources=count,
         variants=count * variants,
@@ -160,7 +182,9 @@ def estimate(
         stages=_stages(seconds, here.timeline, plans, count, variants),
         plans=plans,
         holdings=(here,) if named else (here, _holding(library.networks, plans, GPU_BYTES, shards)),
-        accepted_share=None if rates is None else rates.accepted_share,
+        accepted_share=accepted,
+        accepted_measured=accepted_measured,
+        share=None if profile.device is None else profile.device.share,
         size=size,
         peak_flops=peak,
         assumptions=assumptions,

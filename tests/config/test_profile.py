@@ -164,6 +164,14 @@ def test_every_profile_that_comes_along_loads() -> None:
         assert load_profile(name).name == name
 
 
+def test_half_of_the_production_steps_are_guided() -> None:
+    from counterfactory.engine.config.profile import load_profile
+
+    paint = load_profile("a10g").paint
+    assert [i for i in range(20) if paint.guidance.guides(i, paint.sampler.steps)] == list(range(5, 15))
+    assert paint.rows_per_variant == 30
+
+
 def test_few_step_weights_are_sampled_where_they_were_distilled() -> None:
     """LCM-LoRA knows the timesteps of diffusers' LCMScheduler, and has guidance in its weights."""
     from counterfactory.engine.config.profile import load_profile

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from counterfactory.engine.cli import estimate_text as forecast
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config.device import DeviceSettings, PlanFacts, load_facts
 from counterfactory.engine.config.networks import library_of, networks_of
@@ -51,16 +52,16 @@ def seconds(profile: Profile, facts: dict[str, PlanFacts], variants: int, reach:
 
 def test_compute_bound_work_takes_operations_over_the_peak(profile: Profile) -> None:
     found = seconds(profile, FACTS, variants=5)
-    assert found["paint"] == pytest.approx((0.1 + 0.5 / 5 + 40 * 1 + 2) / 50)
+    assert found["paint"] == pytest.approx((0.1 + 0.5 / 5 + 30 * 1 + 2) / 50)
     assert found["check"] == pytest.approx((0.2 * 1.2 + 0.1 / 5) / 50)
     assert "edges" not in found
     plain = replace(profile, paint=replace(profile.paint, guidance=replace(profile.paint.guidance, scale=1.0)))
-    assert found["paint"] - seconds(plain, FACTS, 5)["paint"] == pytest.approx(20 / 50)
+    assert found["paint"] - seconds(plain, FACTS, 5)["paint"] == pytest.approx(10 / 50)
 
 
 def test_integers_are_multiplied_at_their_own_peak(profile: Profile) -> None:
     whole = FACTS | {"denoiser": replace(FACTS["denoiser"], integers=True)}
-    assert seconds(profile, FACTS, 5)["paint"] - seconds(profile, whole, 5)["paint"] == pytest.approx(40 / 100)
+    assert seconds(profile, FACTS, 5)["paint"] - seconds(profile, whole, 5)["paint"] == pytest.approx(30 / 100)
 
 
 def test_a_caption_s_tokens_wait_for_the_weights_or_for_the_products(profile: Profile) -> None:
@@ -182,6 +183,25 @@ def test_few_steps_cost_less() -> None:
     assert fast < 0.5 * slow
 
 
+def test_a_projection_says_what_an_accepted_variant_costs_at_two_utilisations() -> None:
+    profile = load_profile("a10g")
+    assert profile.device is not None
+    found = estimate(profile, 25_000, 5)
+    assert (found.share, found.accepted_share, found.accepted_measured) == (0.5, 0.9, False)
+    assert found.device_hours_per_1k_accepted == pytest.approx(found.device_hours_per_1k / 0.9)
+    # Reaching more is the same as a profile that assumes more, and loading is no faster.
+    faster = replace(profile, device=replace(profile.device, share=0.6))
+    assert found.at(0.6).wall_s == pytest.approx(estimate(faster, 25_000, 5).wall_s)
+    assert [stage.load_s for stage in found.at(0.6).stages] == [stage.load_s for stage in found.stages]
+    data, text = forecast.as_data(found), "\n".join(forecast.cost_lines(found))
+    assert data["other_share"]["device_hours_per_1k_accepted"] == found.at(0.6).device_hours_per_1k_accepted
+    assert "per 1,000 accepted, if 90 % of those asked for are, which is assumed" in text
+    assert "with 60 % of the data sheet reached" in text
+    measured = replace(found, stages=tuple(replace(stage, basis="measured") for stage in found.stages))
+    assert measured.at(0.6).wall_s == measured.wall_s
+    assert "other_share" not in forecast.as_data(measured)
+
+
 def test_the_command_takes_a_number_of_sources(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", "--profile", "a10g", "--sources", "25000", "--variants", "5", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -197,10 +217,12 @@ def test_facts_that_cannot_be_read_are_refused_by_name(text: str, tmp_path: Path
         load_facts(tmp_path / "facts.json")
 
 
-@pytest.mark.parametrize("change", [{"tflops": 0}, {"share": 0}, {"share": 1.1}, {"gb_per_s": -1}])
+@pytest.mark.parametrize(
+    "change", [{"tflops": 0}, {"gb_per_s": -1}, {"share": 0}, {"share": 1.1}, {"accepted": 0}, {"accepted": 1.1}]
+)
 def test_a_device_that_cannot_be_is_refused(change: dict[str, float]) -> None:
-    device = DeviceSettings("GPU", tflops=100, memory_gb=24, gb_per_s=500, share=0.5)
-    with pytest.raises(ValueError, match="share"):
+    device = DeviceSettings("GPU", tflops=100, memory_gb=24, gb_per_s=500, share=0.5, accepted=0.9)
+    with pytest.raises(ValueError, match=next(iter(change))):
         replace(device, **change)
 
 
