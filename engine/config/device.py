@@ -35,7 +35,8 @@ class PlanFacts:
     """A plan's operations for one row (of a decoder: for one token) and the bytes of its weights on the device.
 
     `cache_bytes` is what a token takes in a decoder's cache in f16; 0 for what is no decoder. `graph_bytes` is the
-    size of an OpenVINO graph's description, `integers` whether it multiplies integers of 8 bits.
+    size of an OpenVINO graph's description, `integers` whether it multiplies integers of 8 bits. `held_bytes` is what
+    the plan's compiler says that it takes on a GPU, weights and scratch memory; None where it was not asked.
     """
 
     flops: float
@@ -43,6 +44,7 @@ class PlanFacts:
     cache_bytes: int
     graph_bytes: int = 0
     integers: bool = False
+    held_bytes: int | None = None
 
 
 def load_facts(file: Path) -> dict[str, PlanFacts]:

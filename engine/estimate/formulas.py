@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..config.device import PlanFacts
 from ..config.profile import Profile, plan_facts
@@ -33,8 +33,8 @@ _BYTES_PER_WEIGHT_BYTE = {"bf16": 2, "f32": 3}
 _BYTES_PER_GRAPH_BYTE = 60
 _CPU_LLM_CACHE_BYTES = 50_000_000
 _CPU_LOAD_BYTES_PER_S = 1e8
-# On a GPU, what a plan holds beside its weights, over them: activations and workspace of a batch. A decoder's are of a
-# token; the language model's are in its cache.
+# On a GPU, what a plan is taken to hold beside its weights, over them, until it is compiled and its compiler says what:
+# activations and workspace of a batch. A decoder's are of a token; the language model's are in its cache.
 _BESIDE_WEIGHTS, _BESIDE_DECODER, _BESIDE_LLM = 0.25, 0.05, 0.0
 _GPU_LOAD_BYTES_PER_S = 1.5e9  # a plan from a local NVMe disk to the device
 
@@ -62,7 +62,7 @@ def known_facts(profile: Profile, library: Library, size: tuple[int, int] | None
             raise CounterfactoryError(
                 f"nothing is known of plan {plan}; export it, then `python -m counterfactory.export facts --out FOLDER`"
             )
-    return facts
+    return {plan: replace(fact, held_bytes=library.held_bytes(plan)) for plan, fact in facts.items()}
 
 
 def _counted(library: Library, network: Network, size: tuple[int, int] | None) -> PlanFacts:
@@ -125,9 +125,12 @@ def plan_cost(profile: Profile, network: Network, fact: PlanFacts) -> PlanCost:
         loaded += fact.graph_bytes * _BYTES_PER_GRAPH_BYTE
         cache = _CPU_LLM_CACHE_BYTES if network.name == "llm" else 0
         return PlanCost(network.plan, loaded + cache, loaded / _CPU_LOAD_BYTES_PER_S)
+    caches = network.cached_tokens * fact.cache_bytes
+    load_s = fact.weight_bytes / _GPU_LOAD_BYTES_PER_S
+    if fact.held_bytes is not None:
+        return PlanCost(network.plan, round(fact.held_bytes + caches), load_s)
     beside = {"opt_decoder": _BESIDE_DECODER, "llm": _BESIDE_LLM}.get(network.name, _BESIDE_WEIGHTS)
-    held = (1 + beside) * fact.weight_bytes + network.cached_tokens * fact.cache_bytes
-    return PlanCost(network.plan, round(held), fact.weight_bytes / _GPU_LOAD_BYTES_PER_S)
+    return PlanCost(network.plan, round((1 + beside) * fact.weight_bytes + caches), load_s)
 
 
 def time_assumptions(profile: Profile, networks: Networks, variants: int) -> tuple[str, ...]:
@@ -155,8 +158,9 @@ def cost_assumptions(profile: Profile) -> tuple[str, ...]:
     """What `plan_cost` takes for granted, in words."""
     if profile.device is not None:
         return (
-            f"a plan takes {1 + _BESIDE_WEIGHTS:g} x its weights (the captioner's decoder {1 + _BESIDE_DECODER:g} x, "
-            f"and two caches), and loads at {_GPU_LOAD_BYTES_PER_S / 1e9:g} GB/s",
+            f"a plan that is not compiled takes {1 + _BESIDE_WEIGHTS:g} x its weights (the captioner's decoder "
+            f"{1 + _BESIDE_DECODER:g} x, and two caches), a compiled one what its compiler says; plans load at "
+            f"{_GPU_LOAD_BYTES_PER_S / 1e9:g} GB/s",
         )
     factor = _BYTES_PER_WEIGHT_BYTE[arithmetic(profile.runtime)]
     return (

@@ -11,11 +11,13 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..errors import CounterfactoryError
 from ..keys import file_digest
 from ..language.opening import model_digest
 from ..language.settings import LLAMA_GRAPH, LlmSettings
 from ..recipes import STAGES, Stage, maker_key
 from ..runtime.opening import PlanState, arithmetic, existing, plan_digest, plan_file, plan_state
+from ..runtime.plans import read_key
 from ..runtime.releases import releases
 from ..runtime.session import RuntimeSettings
 from .network import Network, Networks
@@ -66,6 +68,15 @@ class Library:
         if network.name == "llm":
             return ("found", "") if self.llm_path.exists() else ("missing", str(self.llm_path))
         return plan_state(self.folder, network.plan, self.runtime.backend)
+
+    def held_bytes(self, plan: str) -> int | None:
+        """What a plan for a GPU takes there by its compiler's account, without caches; None where there is none."""
+        if self.runtime.backend != "tensorrt":
+            return None
+        try:
+            return read_key(plan_file(self.folder, plan, "tensorrt")).held_bytes
+        except CounterfactoryError:  # not compiled, or damaged, which whoever opens it says
+            return None
 
     def digest(self, stage: Stage) -> str:
         """A key of the content of the files that a stage uses, the precision they run in, and what runs them.

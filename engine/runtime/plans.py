@@ -56,7 +56,8 @@ class PlanKey:
 
     `onnx_sha256` is the graph's content (`onnx_digest`), `library` the compiler and its release, "tensorrt_rtx
     1.7.1.116", `device` the compute capability, "SM86", `plan_sha256` the plan's own bytes, `seconds` what it took,
-    `workspace_bytes` the scratch memory that its layers were allowed, None for all there is.
+    `workspace_bytes` the scratch memory that its layers were allowed, None for all there is. `weights_bytes` and
+    `scratch_bytes` are what it takes on the device by its compiler's own account; None where that gave none.
     """
 
     onnx_sha256: str
@@ -67,6 +68,15 @@ class PlanKey:
     plan_sha256: str
     seconds: float
     workspace_bytes: int | None = None
+    weights_bytes: int | None = None
+    scratch_bytes: int | None = None
+
+    @property
+    def held_bytes(self) -> int | None:
+        """Weights and scratch memory on the device; None where the compiler gave no account of them."""
+        if self.weights_bytes is None or self.scratch_bytes is None:
+            return None
+        return self.weights_bytes + self.scratch_bytes
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,9 @@ def read_key(plan: Path) -> PlanKey:
     try:
         fields = json.loads(file.read_text())
         key = PlanKey(shapes=read_shapes(fields.pop("shapes")), **fields)
+        counts = (key.workspace_bytes, key.weights_bytes, key.scratch_bytes)
+        if not all(count is None or (isinstance(count, int) and count >= 0) for count in counts):
+            raise ValueError("a field that counts bytes is no count")
         texts = (key.onnx_sha256, key.precision, key.library, key.device, key.plan_sha256)
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("a field that names something is no text")

@@ -157,16 +157,30 @@ def open_session(
     library = load_library(made_by.partition(" ")[0])
     runtime = cuda.load_runtime()
     wanted = PlanRequirements(onnx_sha256, None, library_name(library), cuda.capability(runtime))
-    require_fresh(path, wanted)
+    key = require_fresh(path, wanted)
+    if key.held_bytes is not None:
+        _require_room(runtime, path, key.held_bytes, "for weights and scratch memory")
     log = listen(library)
     loader = library.Runtime(log)
     engine = loader.deserialize_cuda_engine(path.read_bytes())
     if engine is None:
         raise CounterfactoryError(f"plan {path} cannot be loaded: {last_heard(log)}; {REBUILD}")
+    _require_room(runtime, path, engine.device_memory_size_v2, "for scratch memory beside its weights")
     context, ran = _context(library, engine, path)
     if context is None:
         raise CounterfactoryError(f"plan {path} cannot be made ready: {last_heard(log)}; free memory on the device")
     return bind(path.stem, library, context, Cuda(runtime), batch, sizes or {}, ran, (log, loader, engine))
+
+
+def _require_room(runtime: Any, path: Path, nbytes: int, what: str) -> None:
+    """Refuse what the device has no room for now, before a library fails somewhere inside."""
+    free, total = cuda.memory(runtime)
+    if nbytes > free:
+        raise CounterfactoryError(
+            f"plan {path} needs {nbytes:,} bytes {what}, and {free:,} of the device's {total:,} are free; lower "
+            "[runtime] memory_gb so that fewer plans stay open, end other programs on the GPU, or build the plan for "
+            "smaller batches"
+        )
 
 
 def bind(

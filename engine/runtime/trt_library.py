@@ -39,16 +39,19 @@ def library_name(library: Any) -> str:
 
 
 def listen(library: Any) -> Any:
-    """A logger of `library` that keeps errors and warnings in its list `heard` and prints nothing."""
+    """A logger of `library` that prints nothing: errors and warnings are in its list `heard`, its notes in `noted`."""
 
     class Listener(library.ILogger):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.heard: list[str] = []
+            self.noted: list[str] = []
 
         def log(self, severity: Any, message: str) -> None:
             if severity in (library.ILogger.INTERNAL_ERROR, library.ILogger.ERROR, library.ILogger.WARNING):
                 self.heard.append(message.strip())
+            elif severity == library.ILogger.INFO:
+                self.noted.append(message.strip())
 
     return Listener()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -114,6 +114,8 @@ def build_plan(
         sha256(content).hexdigest(),
         round(seconds, 3),
         workspace_bytes,
+        _stated_bytes(log.noted, "Total Weights Memory"),
+        _stated_bytes(log.noted, "Total Activation Memory"),
     )
     write_key(plan_path, key)
     return PlanReport(
@@ -123,6 +125,12 @@ def build_plan(
         tuple(_fp32_nodes(network)),
         key.library,
     )
+
+
+def _stated_bytes(notes: Sequence[str], what: str) -> int | None:
+    """The bytes that a compiler states of a plan under that name, the last time that it does; None if it never does."""
+    found = [match for note in notes if (match := re.search(rf"{what}: (\d+) bytes", note))]
+    return int(found[-1].group(1)) if found else None
 
 
 def _parsed(compiler: Any, builder: Any, onnx_path: Path, log: Any) -> Any:

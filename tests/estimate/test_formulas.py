@@ -18,6 +18,7 @@ from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.estimate.flops import count_flops
 from counterfactory.engine.estimate.formulas import Reach, item_s, known_facts, plan_cost
 from counterfactory.engine.estimate.measured import PlanRate, Rates, profile_key, save_rates
+from counterfactory.engine.runtime.plans import PlanKey, write_key
 from counterfactory.export.production.graph import batches_of
 
 T, G = 1e12, 10**9
@@ -88,6 +89,24 @@ def test_plans_hold_their_weights_and_the_language_model_its_cache(profile: Prof
     assert costs["llm"].bytes == 5 * G + profile.llm.exllama.cache_tokens * 500
     assert costs["opt_decoder"].bytes == 10.5 * G + 2 * 16 * (32 + 50) * 100
     assert costs["opt_decoder"].load_s == pytest.approx(10 / 1.5)
+
+
+def test_a_compiled_plan_holds_what_its_compiler_says(profile: Profile, tmp_path: Path) -> None:
+    """Weights and scratch memory of its key, and the cache beside them; a plan without a key is still guessed."""
+    (tmp_path / "plans").mkdir()
+    for name in ("denoiser", "opt_decoder"):
+        (tmp_path / "plans" / f"{name}.plan").write_bytes(b"plan")
+        key = PlanKey("a" * 64, {}, "fp16", "tensorrt 11.0", "SM86", "b" * 64, 1.0, None, 2 * G, 3 * G)
+        write_key(tmp_path / "plans" / f"{name}.plan", key)
+    compiled = replace(profile, models=replace(profile.models, folder=str(tmp_path)))
+    before = {plan.cost.name: plan.cost for plan in estimate(profile, 64, 5, 100 * G).plans}
+    after = {plan.cost.name: plan.cost for plan in estimate(compiled, 64, 5, 100 * G).plans}
+    cache = round(networks_of(profile)["opt_decoder"].cached_tokens * plan_facts(profile)["opt_decoder"].cache_bytes)
+    assert cache > G
+    assert after == before | {
+        "denoiser": replace(before["denoiser"], bytes=5 * G),
+        "opt_decoder": replace(before["opt_decoder"], bytes=5 * G + cache),
+    }
 
 
 def test_bytes_seen_on_a_gpu_can_add_and_never_save(profile: Profile) -> None:

@@ -21,6 +21,7 @@ from small_graphs import mixing_graph, pair_graph, picture_graph, unknown_graph
 from stand_in_gpu import Context, Engine, Library, Memory
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.keys import file_digest
 from counterfactory.engine.runtime import cuda, tensorrt
 from counterfactory.engine.runtime.plans import PlanKey, Shapes, onnx_digest, read_key, write_key
 from counterfactory.engine.runtime.trt_library import library_name, load_library
@@ -66,6 +67,37 @@ def test_a_small_graph_becomes_a_plan_for_the_a10g(rtx: Any, tmp_path: Path, pro
     assert (key.device, key.precision, key.library) == ("SM86", "fp16", report.library)
     assert (dict(key.shapes), key.onnx_sha256) == (profile, onnx_digest(graph))
     assert not list(plan.parent.glob("*.tmp"))
+
+
+def test_a_key_has_what_the_compiler_says_of_memory(rtx: Any, tmp_path: Path) -> None:
+    """More rows take more scratch memory and no more weights."""
+    keys = []
+    for profile in (STATIC, DYNAMIC):
+        build_plan(picture_graph(tmp_path / "model.onnx"), tmp_path / "p.plan", profile, library="tensorrt_rtx")
+        keys.append(read_key(tmp_path / "p.plan"))
+    few, many = keys
+    weights = sum(
+        onnx.numpy_helper.to_array(one).nbytes for one in onnx.load(tmp_path / "model.onnx").graph.initializer
+    )
+    assert few.weights_bytes == many.weights_bytes
+    assert weights <= (few.weights_bytes or 0) < 2 * weights + 65536
+    assert (few.scratch_bytes or 0) >= 4 * 4 * 16 * 16 * 2
+    assert (many.scratch_bytes or 0) > (few.scratch_bytes or 0)
+    assert few.held_bytes == (few.weights_bytes or 0) + (few.scratch_bytes or 0)
+
+
+def test_a_compiler_that_says_nothing_of_memory_leaves_it_unknown() -> None:
+    assert (
+        plans._stated_bytes(["Total Activation Memory: 5 bytes", "Total Activation Memory: 7 bytes"], "Total Acti")
+        is None
+    )
+    assert (
+        plans._stated_bytes(
+            ["x Total Activation Memory: 5 bytes", "Total Activation Memory: 7 bytes"], "Total Activation Memory"
+        )
+        == 7
+    )
+    assert plans._stated_bytes([], "Total Weights Memory") is None
 
 
 def test_the_compiler_is_told_shapes_target_and_workspace(rtx: Any) -> None:
@@ -238,6 +270,42 @@ def test_a_plan_is_refused_before_it_is_loaded(plan: Path, monkeypatch: pytest.M
     assert "SM86" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("weights", "scratch", "engines", "said"),
+    [
+        (700, 301, 0, r"needs 1,001 bytes for weights and scratch memory, and 1,000 of the device's 1,000 are free"),
+        (None, None, 1001, "needs 1,001 bytes for scratch memory beside its weights, and 1,000"),
+        (700, 300, 1000, "reached the context"),
+    ],
+    ids=["by the key", "by the engine", "fits"],
+)
+def test_a_plan_without_room_is_refused_before_its_library_fails(
+    weights: int | None, scratch: int | None, engines: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class ILogger:
+        pass
+
+    class Runtime:
+        def __init__(self, log: Any) -> None:
+            pass
+
+        def deserialize_cuda_engine(self, plan: bytes) -> Any:
+            def create_execution_context() -> None:
+                raise CounterfactoryError("reached the context")
+
+            return SimpleNamespace(device_memory_size_v2=engines, create_execution_context=create_execution_context)
+
+    library = SimpleNamespace(__name__="tensorrt", __version__="11.0", ILogger=ILogger, Runtime=Runtime)
+    monkeypatch.setitem(sys.modules, "tensorrt", library)  # type: ignore[arg-type]
+    monkeypatch.setattr(cuda, "load_runtime", lambda: Memory(limit=1000))
+    path = tmp_path / "picture.plan"
+    path.write_bytes(b"plan")
+    key = PlanKey("a" * 64, STATIC, "fp16", "tensorrt 11.0", "SM86", file_digest(path), 1.0, None, weights, scratch)
+    write_key(path, key)
+    with pytest.raises(CounterfactoryError, match=said):
+        tensorrt.open_session(path, batch=4)
+
+
 def test_without_a_gpu_a_plan_is_an_error(rtx: Any, cuda_runtime: Any, tmp_path: Path) -> None:
     build_plan(pair_graph(tmp_path / "pair.onnx"), tmp_path / "p.plan", PAIR)
     with pytest.raises(CounterfactoryError, match="CUDA's cudaDeviceGetAttribute failed with cudaError"):
@@ -333,10 +401,10 @@ def test_the_stand_ins_methods_are_the_librarys(name: str) -> None:
             least = {parameters(one) for one in overloads}
             assert count in least or (method == "create_execution_context" and count == 0), f"{method}: {documented}"
     for real, attributes in (
-        (library.ICudaEngine, ["num_io_tensors"]),
+        (library.ICudaEngine, ["num_io_tensors", "device_memory_size_v2"]),
         (library.IExecutionContext, ["engine"]),
         (library.TensorIOMode, ["INPUT", "OUTPUT"]),
-        (library.ILogger, ["INTERNAL_ERROR", "ERROR", "WARNING"]),
+        (library.ILogger, ["INTERNAL_ERROR", "ERROR", "WARNING", "INFO"]),
         (library.Runtime, ["deserialize_cuda_engine"]),
     ):
         for attribute in attributes:
