@@ -8,7 +8,10 @@ the batches; what this loop adds is what only we know, the grammar:
 - a long forced run amid an answer is read in the same way: the row leaves the batch and comes back as a prompt. Reading
   it passes over the weights once for one row, a decoding step about as long once for all rows; so it pays when more
   tokens are forced than there are rows;
-- an answer that is closed leaves at once, without a step for its end token.
+- an answer that is closed leaves at once, without a step for its end token;
+- the generator reserves pages of its cache for all that a job may write, so a job may write what is likely, not the
+  longest answer there is: else pages run out at half of the rows. The few that reach it go on as another prompt, with
+  room for all of the answer, so that nothing is cut off that would not be anyway.
 
 Answers depend on prompt, grammar, settings and seed. Batches of other sizes round otherwise, so that on a GPU the same
 question in other company may, rarely, get another answer.
@@ -199,6 +202,12 @@ class _Row:
     def room(self) -> int:
         return self.request.max_tokens - len(self.answer.tokens)
 
+    @property
+    def reserved(self) -> int:
+        """Tokens that its job may write: up to the likely length of an answer, and past it all there is room for."""
+        likely = self.request.likely_tokens - len(self.answer.tokens)
+        return min(likely, self.room) if likely > 0 else self.room
+
     def follow_forced(self) -> None:
         """Take what is forced, as far as there is room for it."""
         while self.room > 0 and not self.answer.closed and (forced := self.answer.forced()):
@@ -278,7 +287,7 @@ class ExllamaLlm:
             self._end(row, open_rows, answers)
             return
         tokens = [*row.prompt, *row.answer.tokens]
-        row.job = self.decoder.enqueue(tokens, row.answer.clone(), row.room, row.seed, row.name)
+        row.job = self.decoder.enqueue(tokens, row.answer.clone(), row.reserved, row.seed, row.name)
         open_rows[row.name] = row
 
     def _step(self, open_rows: dict[int, _Row], answers: dict[int, str]) -> None:
@@ -291,7 +300,10 @@ class ExllamaLlm:
             if "token_ids" in result:
                 for token in result["token_ids"].flatten().tolist():
                     row.answer.accept(token)
-            if result["eos"]:
+            if result["eos"] and result["eos_reason"] == "max_new_tokens":
+                row.follow_forced()
+                self._start(row, open_rows, answers)
+            elif result["eos"]:
                 self._end(row, open_rows, answers)
             elif row.answer.closed:
                 self.decoder.cancel(row.job)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from .grammar import Grammar
+
+# English in a Llama's tokens takes about four bytes a token, and lists in JSON less.
+_BYTES_PER_TOKEN = 2.5
+# Limits on an answer's length are several times what answers have: this is a text of over 700 characters.
+_MOST_LIKELY = 192
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,13 @@ class Request:
     def max_tokens(self) -> int:
         """Enough for the bytes that the grammar gives room for, were each a token of its own, and for the end."""
         return self.grammar.longest_bytes + 1
+
+    @property
+    def likely_tokens(self) -> int:
+        """What nearly every answer keeps within, at most `max_tokens`: for runtimes that reserve memory by it, and then
+        have to give the few longer answers more.
+        """
+        return min(self.max_tokens, _MOST_LIKELY, math.ceil(self.grammar.longest_bytes / _BYTES_PER_TOKEN) + 1)
 
 
 @dataclass(frozen=True)

@@ -215,6 +215,57 @@ def test_random_numbers_belong_to_places_in_the_answer(opened: Opener) -> None:
     assert llm.generate(asked) == slow
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("likely", [1, 3, 8])
+def test_an_answer_longer_than_is_likely_goes_on_and_is_the_same(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch, likely: int, temperature: float
+) -> None:
+    asked = requests(15)
+    settings = ExllamaSettings(4, "fp16", 16 * 256, temperature, 0.85, seed=3)
+    whole = opened(settings)[0].generate(asked)
+    rooms: list[int] = []
+    enqueue = Decoder.enqueue
+
+    def counted(self: Decoder, tokens: Any, answer: Any, room: int, *rest: Any) -> Any:
+        rooms.append(room)
+        return enqueue(self, tokens, answer, room, *rest)
+
+    monkeypatch.setattr(Decoder, "enqueue", counted)
+    monkeypatch.setattr(Request, "likely_tokens", likely)
+    llm, _ = opened(settings)
+    assert llm.generate(asked) == whole
+    assert any(room <= likely for room in rooms)
+    assert any(room > likely for room in rooms), "some answer has to be longer than is likely"
+    # Questions whose answers are forced throughout are no jobs at all.
+    assert len(rooms) <= 6 * len(asked)
+
+
+def test_as_many_rows_as_asked_for_find_pages(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rewriting at the production profile's rows and cache: prompts of 290 tokens, 256 of them shared, and answers that
+    may have 400 characters, of two bytes each.
+    """
+    profile = load_profile("a10g")
+    assert profile.llm.exllama is not None
+    settings = replace(profile.llm.exllama, cache="fp16", temperature=0.0)
+    called = Forward.__call__
+
+    def briefly(self: Forward, *args: Any, **kwargs: Any) -> Any:
+        self.fails = len(self.steps) == 3  # whole answers would take minutes
+        return called(self, *args, **kwargs)
+
+    monkeypatch.setattr(Forward, "__call__", briefly)
+    llm, forward = opened(settings)
+    shared = "<s>" + "x" * 255
+    asked = [
+        Request(Prompt(shared, "", f"{i:034d}"), text_grammar(profile.rewrite.max_chars_caption, "é"))
+        for i in range(2 * settings.rows)
+    ]
+    assert {len(llm.decoder.encode(request.prompt.text)) for request in asked} == {290}
+    with pytest.raises(CounterfactoryError, match="failed on 64 requests"):
+        llm.generate(asked)
+    assert max(forward.steps) == settings.rows == 32
+
+
 def test_a_failing_runtime_is_an_error_and_leaves_no_jobs(opened: Opener) -> None:
     llm, forward = opened()
     asked = requests(6)
