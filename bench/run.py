@@ -18,19 +18,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ceiling import ceiling, refuse_without_device
 from journeys import Bench, Run, render_sources
 from measure import Ratio, finish
 
 from counterfactory.engine.cli.run_text import cost_line, cost_table, count_line, use_line
 from counterfactory.engine.cli.terminal import Terminal
-from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile, load_profile
-from counterfactory.engine.estimate.estimate import cpu_precision
-from counterfactory.engine.estimate.formulas import known_facts
-from counterfactory.engine.estimate.peak import measure_peak
-from counterfactory.engine.journey import JourneySettings, RunSummary
-from counterfactory.engine.pocket.world import SIZE
-from counterfactory.engine.report.table import Table
+from counterfactory.engine.journey import JourneySettings
 from counterfactory.engine.tasks.task import builtin_task
 
 # DILLEMA, arXiv 2502.04378.
@@ -38,45 +33,6 @@ PAPER = "0.768 GPU-hours per 1,000 images on one A10G (24 GB): ImageNet-1K, 125,
 PEERS = ("reference", "diffusers-batched")
 # Peers take so many sources unless told otherwise: a round of the reference then takes about as long as a tea.
 PEER_SOURCES = 8
-
-
-def ceiling(profile: Profile, report: RunSummary) -> tuple[Table, dict[str, float], float]:
-    """What share of the measured matrix product each plan and each stage reached, and the whole run without loading."""
-    library = library_of(profile)
-    facts = known_facts(profile, library, (SIZE, SIZE))
-    precisions = {plan: "int8" if fact.integers else cpu_precision(profile) for plan, fact in facts.items()}
-    peaks = {precision: measure_peak(precision, profile.runtime.threads) for precision in set(precisions.values())}
-    row_flops = {plan: fact.flops for plan, fact in facts.items()}
-    # The tokens that are read at once are one row of a call, as each that is written is.
-    tokens = library.networks["opt_decoder"].tokens
-    assert tokens is not None
-    row_flops["opt_decoder"] *= (tokens.read + tokens.written) / tokens.written
-    # Prompts are mostly in the cache: only what was written is counted, so the language model's share is at least this.
-    written = sum(stage.generated_tokens for stage in report.stages)
-    rows: list[tuple[str, ...]] = []
-    shares: dict[str, float] = {}
-    least_s = 0.0
-    for stage in report.stages:
-        needed = counted = 0.0
-        for plan in (plan for plan in report.plans if plan.stage == stage.stage):
-            count = written if plan.plan == "llm" else plan.rows
-            flops = row_flops[plan.plan] * count
-            peak = peaks[precisions[plan.plan]]
-            needed, counted = needed + flops / peak, counted + flops
-            name = "llm (tokens written)" if plan.plan == "llm" else plan.plan
-            rows.append((f"  {name}", f"{count:,}", *_shared(flops, flops / peak, plan.busy_s)))
-        spent = stage.wall_s - stage.load_s
-        shares[stage.stage] = needed / spent if spent > 0 else 0.0
-        rows.append((f"{stage.stage}, idle included", "", *_shared(counted, needed, spent)))
-        least_s += needed
-    told = ", ".join(f"{peak / 1e12:.3f} TFLOP/s in {precision}" for precision, peak in sorted(peaks.items()))
-    title = f"Of this machine's matrix products: {told}, each network of its own"
-    table = Table(title, ("stage", "rows", "s", "GFLOP", "% of peak"), tuple(rows))
-    return table, shares, least_s / (report.wall_s - report.models_load_s)
-
-
-def _shared(flops: float, needed_s: float, spent_s: float) -> tuple[str, str, str]:
-    return f"{spent_s:.2f}", f"{flops / 1e9:.1f}", f"{100 * needed_s / spent_s:.1f}" if spent_s > 0 else "-"
 
 
 def show(profile: Profile, run: Run) -> dict[str, Any]:
@@ -99,6 +55,7 @@ def show(profile: Profile, run: Run) -> dict[str, Any]:
         "ceiling_share": whole,
         "accepted": report.accepted,
         "accepted_per_hour": 3600 * report.accepted / report.wall_s,
+        "device": report.device,
         "device_hours_per_1k": report.device_hours_per_1k_accepted,
         "load_s": report.models_load_s,
         "wall_s": report.wall_s,
@@ -127,6 +84,12 @@ def main() -> None:
         main_sd15(asked.against, asked.rounds)
         return
     profile = load_profile(asked.profile)
+    if asked.against and profile.runtime.backend != "openvino":
+        raise SystemExit(
+            f"--against {asked.against} runs the pocket networks on a CPU, and profile {profile.name} runs on "
+            f"{profile.runtime.backend}: no ratio would mean anything; leave it out to measure the engine alone"
+        )
+    refuse_without_device(profile)
     settings = JourneySettings(builtin_task("classification"), variants=asked.variants, edits=(1, 3), seed=0)
     ratio: Ratio | None = None
     with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import cv2
@@ -26,6 +28,7 @@ from counterfactory.export.production.artefact import Asked
 from counterfactory.export.production.command import export_one, graphs_of
 from counterfactory.export.production.graph import Request
 
+ROOT = Path(__file__).parents[1]
 SMALL = Request(small=True)
 # What a10g.toml says otherwise, by table: a CPU, the language model that comes with us, pictures of the small networks.
 CHANGES = {
@@ -117,6 +120,18 @@ def test_it_is_the_profile_that_decides(profile: Path, photographs: Path, tmp_pa
     assert generate(profile, photographs, tmp_path / "one") == generate(other, photographs, tmp_path / "two") == 0
     for a, b in zip(pictures(tmp_path / "one"), pictures(tmp_path / "two"), strict=True):
         assert not np.array_equal(a, b)
+
+
+def test_the_bench_of_a_whole_run_takes_it(profile: Path, tmp_path: Path) -> None:
+    """bench/run.py with a profile that is not the pocket's: its ceiling is counted in the networks of the profile."""
+    command = [sys.executable, "bench/run.py", "--profile", str(profile), "--sources", "2", "--variants", "1"]
+    subprocess.run([*command, "--json", str(tmp_path / "row.json")], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    row = json.loads((tmp_path / "row.json").read_text())
+    assert (row["device"], row["accepted"] > 0) == ("core", True)
+    assert 0 < row["ceiling_share"] < 1
+    assert row["device_hours_per_1k"] > 0
+    assert row["cpu_s"] > 0
+    assert {stage["stage"] for stage in row["stages"] if stage["ceiling_share"] > 0} >= {"caption", "rewrite", "paint"}
 
 
 def test_a_cpu_is_held_by_its_cores_and_needs_no_device(profile: Path) -> None:

@@ -1,0 +1,81 @@
+"""The ceiling of a run on a GPU: refused in time where there is none, and its arithmetic on the figures of a box."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from ceiling import ceiling, measure_product, refuse_without_device
+from run import main
+from session_records import costs, stage_cost
+
+from counterfactory.engine.config.profile import Profile, load_profile, plan_facts
+from counterfactory.engine.meter.meter import PlanUse
+from counterfactory.engine.suite.run_record import RunSummary, SuiteCosts
+
+
+@pytest.fixture
+def a10g() -> Profile:
+    return load_profile("a10g")
+
+
+def report_of_painting(rows: int, busy_s: float) -> RunSummary:
+    """A run that painted for `busy_s` seconds and did nothing else."""
+    stage = stage_cost("paint", wall_s=busy_s + 1.0, load_s=1.0, busy_s=busy_s, idle_s=0.0, generated_tokens=0)
+    plan = PlanUse("denoiser", "paint", 2, rows, 1.0, busy_s, 1.0, 1, 1000)
+    counts = dict.fromkeys(("sources", "variants", "accepted", "rejected", "dropped", "painted", "reused"), 4)
+    taken = costs(stages=(stage,), plans=(plan,), wall_s=busy_s + 1.0, devices=1, device="GPU")
+    return RunSummary(
+        **counts,
+        problems=(),
+        shortfalls=(),
+        stages=taken.stages,
+        plans=taken.plans,
+        wall_s=taken.wall_s,
+        devices=1,
+        device="GPU",
+        peak_memory_bytes=0,
+        energy_j=None,
+        suite=SuiteCosts.of((taken,)),
+    )
+
+
+def test_shares_on_a_gpu_are_of_the_product_measured_there(a10g: Profile) -> None:
+    """Eight rows in as many seconds as they take at 50 TFLOP/s, of which the device is said to do 100."""
+    flops = 8 * plan_facts(a10g)["denoiser"].flops
+    asked: list[set[str]] = []
+
+    def measured(profile: Profile, precisions: set[str]) -> dict[str, float]:
+        asked.append(precisions)
+        return {"f16": 100e12}
+
+    table, shares, whole = ceiling(a10g, report_of_painting(8, flops / 50e12), measured)
+    assert asked == [{"f16"}]
+    assert (shares["paint"], whole) == pytest.approx((0.5, 0.5))
+    assert "100.000 TFLOP/s in f16" in table.title
+
+
+def test_a_gpu_profile_is_refused_before_its_run(
+    a10g: Profile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("a GPU is here, so that what is said without one went unchecked")
+    monkeypatch.setattr(sys, "argv", ["run.py", "--profile", "a10g"])
+    with pytest.raises(SystemExit, match=r"profile a10g runs on a GPU, and torch .* sees none; run it on the box"):
+        main()
+    refuse_without_device(load_profile("pocket"))
+
+
+def test_peers_are_of_the_pocket_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["run.py", "--profile", "a10g", "--against", "diffusers-batched"])
+    with pytest.raises(SystemExit, match="runs the pocket networks on a CPU, and profile a10g runs on tensorrt"):
+        main()
+
+
+def test_the_product_of_torch_counts_operations() -> None:
+    """The GPU's code on a CPU: between a hundredth and a thousand TFLOP/s, whatever else the machine does."""
+    assert 1e8 < measure_product("cpu", sides=(256,), rounds=3) < 1e15
+    with pytest.raises(ValueError, match="start at 1"):
+        measure_product("cpu", sides=())
