@@ -12,7 +12,7 @@ from hypothesis import settings
 from PIL import Image
 from session_records import costs, session_facts
 
-from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.models import opened
 from counterfactory.engine.pocket.render import render
@@ -59,6 +59,14 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def packed_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All embedded models in one folder, the masters that the wheel leaves out among them; not to be written to."""
     return gather(tmp_path_factory.mktemp("packed"))
+
+
+def quick_profile(models: Path, steps: int = 2, batch: int = 2) -> Profile:
+    """The pocket profile over the networks in `models`, in few steps and small batches; its denoiser opens fast."""
+    pocket = load_profile("pocket")
+    sampler = replace(pocket.paint.sampler, steps=steps)
+    paint = replace(pocket.paint, denoiser="denoiser", sampler=sampler, batch=batch, decode_batch=2)
+    return replace(pocket, models=ModelPaths(str(models)), paint=paint)
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import quick_profile
 from PIL import Image
 
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
+from counterfactory.engine.config.profile import ModelPaths, Profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.journey import Journey, JourneySettings, Progress, RunSummary
 from counterfactory.engine.pocket.render import render
@@ -48,17 +49,9 @@ def streets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def quick_profile(models: Path) -> Profile:
-    """The pocket profile in few steps and small batches, so that a batch ends often; its denoiser opens fast."""
-    profile = replace(load_profile("pocket"), models=ModelPaths(str(models)))
-    sampler = replace(profile.paint.sampler, steps=3)
-    paint = replace(profile.paint, denoiser="denoiser", sampler=sampler, batch=4, decode_batch=2)
-    return replace(profile, paint=paint)
-
-
 @pytest.fixture(scope="module")
 def quick(packed_models: Path) -> Profile:
-    return quick_profile(packed_models)
+    return quick_profile(packed_models, steps=3, batch=4)
 
 
 def travel(
@@ -199,7 +192,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from test_journey import SETTINGS, travel, quick_profile, replace, find_sources
-profile = replace(quick_profile(Path(sys.argv[3])), shard_sources=2)
+profile = replace(quick_profile(Path(sys.argv[3]), 3, 4), shard_sources=2)
 travel(profile, SETTINGS, find_sources(Path(sys.argv[1]))[0], Path(sys.argv[2]), lambda p: print(p, flush=True))
 """
 

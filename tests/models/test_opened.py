@@ -9,10 +9,10 @@ from subprocess import run
 from sys import executable
 
 import pytest
-from conftest import Street
+from conftest import Street, quick_profile
 
 from counterfactory.engine.config.networks import library_of, networks_of
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
+from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import residency_of
 from counterfactory.engine.journey import Journey, JourneySettings
@@ -30,10 +30,7 @@ SETTINGS = JourneySettings(builtin_task("classification"), variants=1, edits=(1,
 
 @pytest.fixture
 def quick(packed_models: Path) -> Profile:
-    profile = replace(load_profile("pocket"), models=ModelPaths(str(packed_models)))
-    sampler = replace(profile.paint.sampler, steps=2)
-    paint = replace(profile.paint, denoiser="denoiser", sampler=sampler, batch=2, decode_batch=2)
-    return replace(profile, shard_sources=1, paint=paint)
+    return replace(quick_profile(packed_models), shard_sources=1)
 
 
 def travel(profile: Profile, street: Street, path: Path) -> tuple[RunSummary, bytes]:

@@ -14,7 +14,7 @@ import numpy as np
 import openvino as ov
 import pytest
 import torch
-from conftest import MadeSuite, Street
+from conftest import MadeSuite, Street, quick_profile
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -83,12 +83,8 @@ def models(exported: Path, packed_models: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quick(models: Path) -> Profile:
-    """The pocket profile over that folder, in two steps, with the denoiser that opens fastest."""
-    profile = load_profile("pocket")
-    paint = replace(
-        profile.paint, denoiser="denoiser", sampler=replace(profile.paint.sampler, steps=2), batch=2, decode_batch=2
-    )
-    return replace(profile, models=ModelPaths(str(models)), paint=paint)
+    """The pocket profile over that folder."""
+    return quick_profile(models)
 
 
 def by_torch(pictures: Pixels) -> NDArray[Any]:
