@@ -16,12 +16,21 @@ from types import MappingProxyType
 
 from ..models.library import Library
 from ..models.network import Network, Networks, Rows, Tokens
+from ..stages.caption import CaptionSettings
 from .profile import Profile
 
 # BLIP-2's queries, which its decoder reads before it writes.
 _QUERIES = 32
 # Of a value in f16.
 _CACHE_SHARE = MappingProxyType({"fp16": 1.0, "q8": 0.5, "q4": 0.25})
+
+
+def _cached_tokens(caption: CaptionSettings) -> int:
+    """Room for the captioner's caches: a step reads one and writes another, in memory that grows by sixteenths of the
+    most that the plan permits (a longest step after a longest cache).
+    """
+    start, written = _QUERIES + caption.prompt_tokens, caption.decoding.max_tokens
+    return 2 * caption.batch * caption.rows * (start + written - 1 + -(-(2 * start + written - 1) // 16))
 
 
 def networks_of(profile: Profile) -> Networks:
@@ -42,8 +51,7 @@ def networks_of(profile: Profile) -> Networks:
                 files=("opt_embeddings.npy", "opt_tokenizer.json"),
                 optional_files=("opt_tokens.json",),
                 tokens=Tokens(_QUERIES, caption.decoding.max_tokens),
-                # A step reads one cache and writes another.
-                cached_tokens=2 * caption.batch * caption.rows * (_QUERIES + caption.decoding.max_tokens),
+                cached_tokens=_cached_tokens(caption),
             ),
             Network(
                 "llm",

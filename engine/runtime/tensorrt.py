@@ -1,8 +1,9 @@
 """Plans on a GPU through TensorRT or its sibling TensorRT-RTX, whichever compiled them.
 
 A plan and its key give a session with the contract of session.py. Memory on the device and pinned memory on the host
-are allocated once, for the largest shapes. A plan of static shapes is bound once and recorded as one CUDA graph. A plan
-of dynamic shapes is queued call by call, and an output that the caller holds is fed again where it lies.
+are allocated once, for the largest shapes, but for outputs that are held, whose memory grows with them. A plan of
+static shapes is bound once and recorded as one CUDA graph. A plan of dynamic shapes is queued call by call, and an
+output that the caller holds is fed again where it lies.
 
 Compiled, not run: plans were compiled for SM86, but nobody has run this on a GPU. Tests run it over a stand-in for the
 device's memory and hold every call against the installed packages.
@@ -26,6 +27,9 @@ from .places import DeviceArray, Place
 from .plans import REBUILD, PlanRequirements, read_key, require_fresh
 from .session import Port, Signature
 from .trt_library import last_heard, library_name, listen, load_library
+
+# Sizes that memory for a held output has: a growing cache moves this often at most while it first grows.
+_ROOMS = 16
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class TensorRtSession:
         self._check(feeds, hold)
         for name, place in self._inputs.items():
             self._put(place, feeds[name])
-        held = {name: self._idle[name].pop() if self._idle.get(name) else self._room(name) for name in hold}
+        held = {name: self._room(name, tuple(self._context.get_tensor_shape(name))) for name in hold}
         if not self.static:
             for name, place in self._outputs.items():
                 self._bind(name, held[name] if name in held else place.device(place.largest))
@@ -131,9 +135,20 @@ class TensorRtSession:
         if not self._context.set_tensor_address(name, buffer.pointer):
             raise CounterfactoryError(f"plan {self.name} refuses the memory of {name}; {REBUILD}")
 
-    def _room(self, name: str) -> Buffer:
-        place = self._outputs[name]
-        return self._cuda.allocate(place.nbytes(place.largest))
+    def _room(self, name: str, shape: tuple[int, ...]) -> Buffer:
+        """Room for a held output of `shape`; what it needs, up to the next of `_ROOMS`, not the most that it could be.
+
+        The most that a profile permits is of a longest step after a longest cache, which no caption comes to.
+        """
+        place, idle = self._outputs[name], self._idle.get(name, [])
+        needed, most = place.nbytes(shape), place.nbytes(place.largest)
+        while idle:
+            buffer = idle.pop()
+            if buffer.nbytes >= needed:
+                return buffer
+            del buffer  # too small: given back before there is a larger one
+        room = -(-most // _ROOMS)
+        return self._cuda.allocate(min(-(-needed // max(room, 1)) * room, most))
 
     def _kept(self, place: Place, shape: tuple[int, ...], buffer: Buffer) -> DeviceArray:
         kept = DeviceArray(shape, place.dtype, buffer, self._cuda)

@@ -39,6 +39,11 @@ class CaptionSettings:
         """Rows of the decoder that an image takes."""
         return self.texts * self.decoding.beams
 
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens that a caption goes on after at most: the one that begins texts, and one per byte of the prefix."""
+        return 1 + len(self.prefix.encode())
+
 
 def keys(desk: Desk, sources: Sequence[Source]) -> dict[Source, str]:
     """The content keys of sources' captions."""

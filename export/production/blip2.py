@@ -78,8 +78,6 @@ OPT: Mapping[str, Mapping[str, Any]] = {
     },
 }
 _TINY = {"hidden_size": 32, "num_attention_heads": 2, "num_hidden_layers": 2}
-# Rows of a plan may hold 1 to 64 new tokens (32 queries, then the prompt) after at most 192.
-_STEP, _PAST = (1, 33, 64), (0, 32, 192)
 
 
 def config_of(request: Request) -> Blip2Config:
@@ -166,7 +164,9 @@ def decoder_graph(request: Request) -> Graph:
     }
     axes = {**modules.OPT_AXES, "parents": ROWS}
     rows = request.batch("opt_decoder")
-    steps, pasts = ((1, 5, 8), (0, 5, 24)) if request.small else (_STEP, _PAST)
+    # What is read at once are the queries and the prompt; what is cached by the last step, those and the caption.
+    start, length = QUERIES + request.prompt_tokens, QUERIES + request.prompt_tokens + request.caption_tokens - 1
+    steps, pasts = ((1, 5, 8), (0, 5, 24)) if request.small else ((1, start, start), (0, min(start, length), length))
     past = Shapes(*((rows, cache[0], cache[1], length, cache[3]) for length in pasts))
     plan = {
         "inputs_embeds": Shapes(*((rows, length, width) for length in steps)),

@@ -212,6 +212,8 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
         tiny_vae=asked.random_tiny_vae,
         hint_channels=asked.hint_channels,
         batches={**batches, **_batches(asked.batch, batches)},
+        prompt_tokens=profile.caption.prompt_tokens,
+        caption_tokens=profile.caption.decoding.max_tokens,
     )
 
 

@@ -90,7 +90,9 @@ class Request:
     Without `sources`, weights are random, seeded by `seed`: `small` networks of the same classes, or the real sizes.
     `captioner` is "2.7b" or "6.7b" and `caption_side` 224 or 364, both for random weights only. `height` and `width`
     are of the pictures to paint, in pixels; `controls` the number of ControlNets; `tiny_vae` takes the small decoder.
-    `hint_channels` is 1 where hints are grey (Canny, HED, depth), whatever the ControlNet was trained with, else 3.
+    `prompt_tokens` are what a caption goes on after at most, its first token included, and `caption_tokens` those of
+    the caption; both bound the captioner's cache. `hint_channels` is 1 where hints are grey (Canny, HED, depth),
+    whatever the ControlNet was trained with, else 3.
     """
 
     sources: Sources | None = None
@@ -104,6 +106,8 @@ class Request:
     tiny_vae: bool = False
     hint_channels: int = 1
     batches: Mapping[str, int] = field(default_factory=lambda: batches_of(load_profile("a10g")))
+    prompt_tokens: int = 1
+    caption_tokens: int = 50
 
     def __post_init__(self) -> None:
         if self.small and self.sources is not None:

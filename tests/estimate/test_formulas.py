@@ -87,7 +87,7 @@ def test_plans_hold_their_weights_and_the_language_model_its_cache(profile: Prof
     assert profile.llm.exllama is not None
     assert profile.llm.exllama.cache == "q8"
     assert costs["llm"].bytes == 5 * G + profile.llm.exllama.cache_tokens * 500
-    assert costs["opt_decoder"].bytes == 10.5 * G + 2 * 16 * (32 + 50) * 100
+    assert costs["opt_decoder"].bytes == 10.5 * G + 2 * 16 * (33 + 49 + 8) * 100
     assert costs["opt_decoder"].load_s == pytest.approx(10 / 1.5)
 
 

@@ -581,10 +581,23 @@ def test_plans_take_the_batches_and_sizes_that_are_asked_for() -> None:
     assert request.batch("hed") == 3
     assert request.batch("denoiser") == 16
     assert request.picture == (768, 512)
+    assert (request.prompt_tokens, request.caption_tokens) == (1, 50)
+    lance = command._request(parsed("--out", "x", "--random"), load_profile("lance"))
+    assert (lance.prompt_tokens, lance.caption_tokens) == (1 + len("a photo of"), 100)
     shapes = blip2.decoder_graph(SMALL).plan
     assert shapes["parents"].is_static
     assert shapes["past_keys"].bounds(3)[0] == 0
     assert {shape.bounds(0) for shape in shapes.values()} == {(2, 2, 2)}
+
+
+def test_the_captioners_cache_is_as_long_as_its_captions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries and prompt at once, and room for them and the caption: no longer, at full size 1 MB per row and token."""
+    opt = blip2.build_opt(SMALL)
+    monkeypatch.setattr(blip2, "build_opt", lambda request: opt)
+    plan = blip2.decoder_graph(Request(prompt_tokens=5, caption_tokens=20)).plan
+    assert plan["inputs_embeds"].bounds(1) == (1, 37, 37)
+    assert plan["position_ids"].bounds(1) == (1, 37, 37)
+    assert plan["past_keys"].bounds(3) == plan["past_values"].bounds(3) == (0, 37, 56)
 
 
 # --- the real classes, small, all the way ---
