@@ -116,8 +116,13 @@ def existing_model(folder: Path, package: str) -> Path:
 
 
 def _check_gpu(package: str) -> None:
-    import torch
-
+    try:
+        import torch
+    except ImportError as error:
+        raise CounterfactoryError(
+            f"{package} needs torch ({error}); install it as docs/a10g.md says, "
+            'or decode on the CPU with [llm] backend = "openvino"'
+        ) from error
     if not torch.cuda.is_available():
         raise CounterfactoryError(
             f"{package} needs an NVIDIA GPU and torch {torch.__version__} sees none; install torch's CUDA build and a "
