@@ -364,6 +364,13 @@ def test_a_dropped_model_gives_everything_back(
     assert done == ["unloaded", "emptied"]
 
 
+@PACKAGES
+def test_without_torch_it_is_said(package: Package, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(CounterfactoryError, match=rf"{package.name} needs torch \(.*install it as docs/a10g.md says"):
+        open_exllama(package, folder)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: what is said without one goes unchecked")
 @PACKAGES
 def test_without_a_gpu_it_is_said(package: Package, folder: Path) -> None:
