@@ -117,9 +117,9 @@ class Journey:
             with suite.session(facts, lambda: session_costs(self.profile, meter, energy)) as session:
                 tally = self._travel(desk, shards)
                 record = session.finish(tally.standing(self.profile), tally.problems)
-        report = RunSummary.of(record, stream.problem if stream else None)
-        save_rates(measured_rates(self.profile, report, self.settings.variants))
-        return report
+        summary = RunSummary.of(record, stream.problem if stream else None)
+        save_rates(measured_rates(self.profile, summary, self.settings.variants))
+        return summary
 
     def _travel(self, desk: Desk, shards: Sequence[Sequence[Source]]) -> Tally:
         """Take every shard to its outcome, and the suite to its table."""
