@@ -19,6 +19,7 @@ from ..language.request import Llm
 from ..language.tokenizer import load_tokenizer
 from ..meter.meter import Meter
 from ..recipes import Stage
+from ..runtime.cuda import Cuda, open_device
 from ..runtime.opening import existing, open_plan
 from ..schedule.residency import Residency
 from .batching import Batched
@@ -40,6 +41,7 @@ class Opened:
         self._library, self._meter, self._residency = library, meter, residency
         # By the networks that a model is made of, and the picture size (height, width) where it depends on one.
         self._models: dict[tuple[tuple[str, ...], _Size | None], Any] = {}
+        self._shared_device: Cuda | None = None
 
     def enter(self, stage: Stage) -> None:
         """A shard has work in this stage: what must make room for the stage's models is closed."""
@@ -89,8 +91,16 @@ class Opened:
         library, network = self._library, self._library.networks[name]
         sizes = library.sizes(network, *size)
         with self._meter.loading(network.plan):
-            session = open_plan(library.folder, network.plan, library.runtime, network.batch, sizes, network.streams)
+            session = open_plan(
+                library.folder, network.plan, library.runtime, network.batch, sizes, network.streams, self._device
+            )
         return Batched(session, lambda: self._meter.work(self._meter.current, network.plan), network.streams)
+
+    def _device(self) -> Cuda:
+        """The GPU that plans share, from when the first of them is opened."""
+        if self._shared_device is None:
+            self._shared_device = open_device()
+        return self._shared_device
 
     def _open_blip2(self) -> Blip2:
         table = np.load(self._library.existing("opt_embeddings.npy")).astype(np.float32)

@@ -112,6 +112,11 @@ class Cuda:
         return call(self.runtime, name, *arguments)
 
 
+def open_device() -> Cuda:
+    """The device, for sessions to share. Raises CounterfactoryError when there is none, or no runtime for it."""
+    return Cuda(load_runtime())
+
+
 def load_runtime() -> Any:
     """The module cuda.bindings.runtime. Raises CounterfactoryError when it is not installed."""
     try:

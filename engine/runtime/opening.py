@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from ..errors import CounterfactoryError
 from ..keys import file_digest
+from .cuda import Cuda, open_device
 from .openvino import open_session, resolve_precision
 from .plans import PlanRequirements, Shapes, find_mismatches, onnx_digest, read_key, read_shapes
 from .session import Backend, RuntimeSettings, Session
@@ -41,10 +42,12 @@ def open_plan(
     batch: int,
     sizes: Mapping[str, tuple[int, int]] | None = None,
     streams: int = 1,
+    device: Callable[[], Cuda] = open_device,
 ) -> Session:
     """Open a plan for a batch, and for the last two axes that `sizes` names. Raises CounterfactoryError, see there.
 
-    With OpenVINO `streams` runs at a time share the cores; elsewhere there is one.
+    With OpenVINO `streams` runs at a time share the cores; elsewhere there is one. Plans for a GPU are loaded
+    to `device`; those of one device queue their work in one line and may be fed what another of them holds.
     """
     file = plan_file(folder, plan, runtime.backend)
     if runtime.backend == "openvino":
@@ -69,7 +72,7 @@ def open_plan(
         )
     from . import tensorrt
 
-    return tensorrt.open_session(file, batch=batch, sizes=sizes, onnx_sha256=_exported(folder, plan))
+    return tensorrt.open_session(file, batch=batch, sizes=sizes, onnx_sha256=_exported(folder, plan), device=device)
 
 
 def engines_of(folder: Path) -> Path:

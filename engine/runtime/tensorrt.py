@@ -162,8 +162,9 @@ def open_session(
     batch: int,
     sizes: Mapping[str, tuple[int, int]] | None = None,
     onnx_sha256: str | None = None,
+    device: Callable[[], Cuda] = cuda.open_device,
 ) -> TensorRtSession:
-    """Load the plan `path` for batches of `batch`, and of the last two axes that `sizes` names.
+    """Load the plan `path` to `device` for batches of `batch`, and of the last two axes that `sizes` names.
 
     The library that made the plan runs it. Raises CounterfactoryError when the plan is missing, stale (`onnx_sha256`
     is the content of the graph it should be of) or of other shapes, or the library or the GPU is missing.
@@ -184,7 +185,7 @@ def open_session(
     context, ran = _context(library, engine, path)
     if context is None:
         raise CounterfactoryError(f"plan {path} cannot be made ready: {last_heard(log)}; free memory on the device")
-    return bind(path.stem, library, context, Cuda(runtime), batch, sizes or {}, ran, (log, loader, engine))
+    return bind(path.stem, library, context, device(), batch, sizes or {}, ran, (log, loader, engine))
 
 
 def _require_room(runtime: Any, path: Path, nbytes: int, what: str) -> None:

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from subprocess import run
 from sys import executable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from conftest import Street, quick_profile
@@ -17,8 +19,10 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import residency_of
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.meter.meter import Meter
+from counterfactory.engine.models import opened
 from counterfactory.engine.models.clip import TextSettings
 from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.suite import Suite
@@ -90,6 +94,32 @@ def test_what_a_stage_drops_is_closed_and_nothing_else(quick: Profile, denoiser:
     models.enter("check")
     assert models.clip_text() is text
     assert models.paint_plans(64, 64) is not plans
+
+
+def test_plans_are_opened_on_one_device(quick: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made when a plan first asks for it: those of a CPU never do."""
+    made: list[object] = []
+    devices: list[object] = []
+    session = SimpleNamespace(signature=Signature((Port("x", (2, 3), "float32"),), ()))
+
+    def open_device() -> object:
+        made.append(object())
+        return made[-1]
+
+    def open_plan(*arguments: Any) -> Any:
+        if arguments[1] != "hint":
+            devices.append(arguments[-1]())
+        return session
+
+    monkeypatch.setattr(opened, "open_device", open_device)
+    monkeypatch.setattr(opened, "open_plan", open_plan)
+    models = Opened(library_of(quick), Meter(lambda _: None))
+    models._open("hint")
+    assert made == []
+    models.clip_text()
+    models.clip_image()
+    assert devices == made * 2
+    assert len(made) == 1
 
 
 def test_the_text_encoder_of_checks_does_not_follow_the_painter_s_batch(quick: Profile) -> None:

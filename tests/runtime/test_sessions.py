@@ -306,6 +306,28 @@ def test_what_another_session_holds_is_refused(holding: Runtime) -> None:
         other.run(decoder_feeds(0, 2, held))
 
 
+def test_sessions_of_one_device_take_what_another_holds(networks: Networks) -> None:
+    memory = Memory()
+    device = Cuda(memory)
+    shapes = {"x": Shapes.static(ROWS, 4, 6, 5), "bias": Shapes.static(ROWS, 8)}
+    one, other = (
+        tensorrt_sessions.bind(
+            "picture",
+            Library(),
+            Engine(networks.picture_onnx, shapes, memory).create_execution_context(),
+            device,
+            ROWS,
+            {},
+        )
+        for _ in range(2)
+    )
+    plain = one.run(picture_feeds(0))["mean"]
+    held = one.run(picture_feeds(0), hold=["mean"])["mean"]
+    again = picture_feeds(1)
+    found = other.run(again | {"bias": held})["y"]
+    np.testing.assert_array_equal(found, one.run(again | {"bias": plain})["y"])
+
+
 @pytest.mark.parametrize("opener", [over_openvino, over_onnxruntime], ids=["openvino", "onnxruntime"])
 def test_files_that_are_missing_or_no_models_are_refused(
     opener: Callable[[Networks], Runtime], networks: Networks, tmp_path: Path
