@@ -8,7 +8,7 @@ the batches; what this loop adds is what only we know, the grammar:
 - a long forced run amid an answer is read in the same way: the row leaves the batch and comes back as a prompt. Reading
   it passes over the weights once for one row, a decoding step about as long once for all rows; so it pays when more
   tokens are forced than there are rows;
-- an answer that is closed leaves at once, without a step for its end token;
+- an answer of which only forced tokens are left takes them without the network, and leaves at once;
 - the generator reserves pages of its cache for all that a job may write, so a job may write what is likely, not the
   longest answer there is: else pages run out at half of the rows. The few that reach it go on as another prompt, with
   room for all of the answer, so that nothing is cut off that would not be anyway.
@@ -200,7 +200,7 @@ class _Row:
     prompt: list[int]
     answer: TokenFilter
     seed: int
-    given: int = 0  # tokens of the answer that were read with the prompt
+    given: int = 0  # tokens of the answer that were forced and not generated
     job: Any = None
 
     @property
@@ -212,6 +212,15 @@ class _Row:
         """Tokens that its job may write: up to the likely length of an answer, and past it all there is room for."""
         likely = self.request.likely_tokens - len(self.answer.tokens)
         return min(likely, self.room) if likely > 0 else self.room
+
+    @property
+    def decided(self) -> bool:
+        """Whether the grammar leaves one way to the end of the answer."""
+        rest = self.answer.clone()
+        while not rest.closed and (forced := rest.forced()):
+            for token in forced:
+                rest.accept(token)
+        return rest.closed
 
     def follow_forced(self) -> None:
         """Take what is forced, as far as there is room for it."""
@@ -225,7 +234,7 @@ class _Row:
 class ExllamaLlm:
     """A quantised language model on a GPU. `usage` counts the tokens of all calls so far.
 
-    Tokens that were forced and read with a prompt count as prompt tokens.
+    Tokens that were forced and not generated count as prompt tokens.
     """
 
     decoder: Decoder
@@ -313,12 +322,17 @@ class ExllamaLlm:
             elif row.answer.closed:
                 self.decoder.cancel(row.job)
                 self._end(row, open_rows, answers)
-            elif "token_ids" in result and len(row.answer.forced()) > min(len(open_rows), self.settings.rows):
+            elif "token_ids" in result and self._skips(row, open_rows):
                 # The new job first: a generator without any job puts its pages in order.
                 left = row.job
                 row.follow_forced()
                 self._start(row, open_rows, answers)
                 self.decoder.cancel(left)
+
+    def _skips(self, row: _Row, open_rows: dict[int, _Row]) -> bool:
+        """Whether what is forced next costs less outside of the batch: nothing at the end, a pass if it is long."""
+        forced = row.answer.forced()
+        return bool(forced) and (len(forced) > min(len(open_rows), self.settings.rows) or row.decided)
 
     def _end(self, row: _Row, open_rows: dict[int, _Row], answers: dict[int, str]) -> None:
         open_rows.pop(row.name, None)

@@ -29,7 +29,7 @@ from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.chat import prompts_of
-from counterfactory.engine.language.exllama import Decoder, ExllamaLlm, Loaded, Package, open_exllama
+from counterfactory.engine.language.exllama import Decoder, ExllamaLlm, Loaded, Package, _Row, open_exllama
 from counterfactory.engine.language.exllamav2 import ExLlamaV2, filter_class
 from counterfactory.engine.language.exllamav3 import ExLlamaV3, answer_filter
 from counterfactory.engine.language.grammar import (
@@ -187,6 +187,22 @@ def test_a_long_forced_run_is_read_and_not_generated(opened: Opener) -> None:
     assert llm.generate([request]) == [answer.text]
     assert forward.steps == [1] * steps
     assert steps < len(answer.tokens) / 2
+
+
+def test_nothing_is_generated_after_the_last_choice(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left then is shorter than the rows that decode, so that no pass would pay for it, and none is made."""
+    asked = [
+        Request(Prompt("", "", f"<s>{i}.\n"), edited_grammar("a car.", [("car", other)]))
+        for i, other in enumerate(("bus", "van", "cab", "jeep"))
+    ]
+    llm, forward = opened()
+    answers = llm.generate(asked)
+    assert answers == [slow_answer(request, llm) for request in asked]
+    assert llm.usage.generated_tokens == sum(forward.steps)
+    monkeypatch.setattr(_Row, "decided", False)
+    llm, stepwise = opened()
+    assert llm.generate(asked) == answers
+    assert sum(forward.steps) <= sum(stepwise.steps) - 3
 
 
 def test_company_and_order_change_nothing(opened: Opener) -> None:
