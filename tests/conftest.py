@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 from PIL import Image
 from session_records import costs, session_facts
+from stand_in_cuda import OPENED
 
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.edit import Edit
@@ -54,6 +55,16 @@ class MadeSuite:
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What tests measure of this machine under all their load is nobody's estimate."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(autouse=True)
+def no_fault_of_a_driver() -> Iterator[None]:
+    """What a stand-in for a GPU's driver put on record and no test looked at, such as in a finaliser, is a failure."""
+    yield
+    faults = [fault for memory in OPENED if not memory.expected for fault in memory.faults]
+    for memory in OPENED:
+        memory.faults.clear()
+    assert not faults
 
 
 @pytest.fixture(scope="session")

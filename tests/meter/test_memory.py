@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from stand_in_gpu import Error, Memory
+from stand_in_cuda import Error, Memory
 
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from stand_in_gpu import Context, Engine, Library, Memory
+from stand_in_cuda import Memory
+from stand_in_gpu import Context, Engine, Library
 from torch import nn
 from torch.nn import functional as F
 

@@ -18,7 +18,8 @@ import numpy as np
 import onnx
 import pytest
 from small_graphs import mixing_graph, pair_graph, picture_graph, unknown_graph
-from stand_in_gpu import Context, Engine, Library, Memory
+from stand_in_cuda import Memory
+from stand_in_gpu import Context, Engine, Library
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import file_digest
@@ -494,12 +495,9 @@ def test_cuda_takes_every_call_that_a_session_makes(cuda_runtime: Any, tmp_path:
         assert parameters(getattr(cuda_runtime, name).__doc__) == len(real), name
         with pytest.raises(CounterfactoryError, match=f"CUDA's {name} failed with cudaError"):
             cuda.call(cuda_runtime, name, *real)
-    assert methods(Memory).keys() - {"put", "bytes_of", "inside"} <= calls.keys() | {
-        "cudaGetErrorName",
-        "cudaGetErrorString",
-        "cudaStreamDestroy",
-        "cudaGraphExecDestroy",
-    }
+    for name, count in methods(Memory).items():
+        if name.startswith("cuda"):
+            assert parameters(getattr(cuda_runtime, name).__doc__) == count, name
 
 
 def _real(runtime: Any, value: Any) -> Any:
