@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,10 @@ from counterfactory.engine.runtime.trt_library import last_heard, library_name, 
 
 from ..precision.half import ISLAND
 from .checks import check_profile
+from .writing import write_plan
 
 __all__ = ["PlanReport", "Shapes", "build_plan"]
 
-# Fused attention as compiled kernels are named in a plan's bytes.
-_FUSED_ATTENTION = re.compile(rb"_gemm_mha_v2_0x[0-9a-f]{32}")
 # Layers that compute on what they are given; all others move, shape or convert it.
 _ARITHMETIC = (
     "ACTIVATION",
@@ -82,7 +80,8 @@ def build_plan(
     scratch memory of the plan's layers. `timing_cache` is a file that TensorRT keeps its measurements of kernels in;
     TensorRT-RTX measures none when it compiles, and makes no such file. Raises CounterfactoryError for shapes that
     do not suit the graph, a graph that the library cannot read or compile, and a target that it cannot compile for; a
-    plan from before is then left as it was.
+    plan from before is then left as it was. The plan is written as it is made, and the graph's weights are mapped by
+    the parser: memory holds the weights once.
     """
     digest = onnx_digest(onnx_path)
     check_profile(onnx_path, shapes)
@@ -97,21 +96,22 @@ def build_plan(
     timings = timing_cache if compiler.__name__ == "tensorrt" else None
     if timings is not None:
         _take_timings(config, timings)
-    plan = builder.build_serialized_network(network, config)
-    if plan is None:
-        raise CounterfactoryError(f"{library_name(compiler)} cannot compile {onnx_path}: {last_heard(log)}")
+    written = write_plan(
+        compiler,
+        plan_path,
+        lambda writer: builder.build_serialized_network_to_stream(network, config, writer),
+        lambda: f"{library_name(compiler)} cannot compile {onnx_path}: {last_heard(log)}",
+    )
     seconds = time.perf_counter() - began
     if timings is not None:
-        _write(timings, memoryview(config.get_timing_cache().serialize()))
-    content = memoryview(plan)
-    _write(plan_path, content)
+        write_whole(timings, memoryview(config.get_timing_cache().serialize()))
     key = PlanKey(
         digest,
         dict(shapes),
         _precision(network),
         library_name(compiler),
         target.upper(),
-        sha256(content).hexdigest(),
+        written.sha256,
         round(seconds, 3),
         workspace_bytes,
         _stated_bytes(log.noted, "Total Weights Memory"),
@@ -120,8 +120,8 @@ def build_plan(
     write_key(plan_path, key)
     return PlanReport(
         seconds,
-        content.nbytes,
-        len(set(_FUSED_ATTENTION.findall(content))),
+        written.plan_bytes,
+        written.fused_attention,
         tuple(_fp32_nodes(network)),
         key.library,
     )
@@ -190,11 +190,6 @@ def _take_timings(config: Any, file: Path) -> None:
     # Another device's measurements would be believed if mismatches were ignored.
     if not config.set_timing_cache(config.create_timing_cache(known), False):
         raise CounterfactoryError(f"the timing cache {file} is of another device or release; remove it")
-
-
-def _write(path: Path, content: memoryview) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, content)
 
 
 def _layers(network: Any) -> Iterator[tuple[str, Any]]:

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.meter.energy import peak_memory_bytes
 from counterfactory.engine.runtime.plans import Shapes
 from counterfactory.engine.runtime.session import Array
 
@@ -33,6 +32,7 @@ from ..precision.islands import find_islands, half_error, worst_error, write_hal
 from ..precision.stored import Stored, fold_transposes
 from .graph import Graph
 from .manifest import Parity, describe, write_manifest
+from .peak import PeakMemory
 from .workspace import Workspace, onnx_bytes
 
 Precision = Literal["fp32", "fp16"]
@@ -58,7 +58,8 @@ class Asked:
 class Row:
     """A line of export.json. `parity_error` of a compiled graph is that of its ONNX; `why` says what is missing.
 
-    `workspace_bytes` is the scratch memory that the plan may take, None where that is not bounded.
+    `workspace_bytes` is the scratch memory that the plan may take, None where that is not bounded. `peak_memory_bytes`
+    is what the export held up to then at its peak, mapped files left out.
     """
 
     name: str
@@ -96,6 +97,18 @@ def export_graph(
     disk while it runs. Raises CounterfactoryError when the float32 graph itself is not what the module computes:
     nothing made of it could be trusted.
     """
+    with PeakMemory() as peak:
+        return _export_graph(build, out, asked, random, painting, peak)
+
+
+def _export_graph(
+    build: Callable[[], Graph],
+    out: Path,
+    asked: Asked,
+    random: bool,
+    painting: Callable[[], Painting] | None,
+    peak: PeakMemory,
+) -> list[Row]:
     work = out / "work"
     traced = _trace(build, work)
     main = _write(traced, out / "onnx" / traced.name, asked, work)
@@ -122,7 +135,7 @@ def export_graph(
         built = (
             _NOT_ASKED if not asked.plans else _compile(artefact.path, out / "plans" / f"{name}.plan", traced, asked)
         )
-        rows.append(_row(name, traced, artefact, built, random))
+        rows.append(_row(name, traced, artefact, built, random, peak.bytes))
     return rows
 
 
@@ -253,7 +266,7 @@ def _compile(path: Path, plan: Path, traced: _Traced, asked: Asked) -> _Built:
     )
 
 
-def _row(name: str, traced: _Traced, artefact: _Artefact, built: _Built, random: bool) -> Row:
+def _row(name: str, traced: _Traced, artefact: _Artefact, built: _Built, random: bool, peak_bytes: int) -> Row:
     return Row(
         name=name,
         parameters=traced.parameters,
@@ -271,5 +284,5 @@ def _row(name: str, traced: _Traced, artefact: _Artefact, built: _Built, random:
         fp32_layers=built.fp32_layers,
         library=built.library,
         random=random,
-        peak_memory_bytes=peak_memory_bytes(),
+        peak_memory_bytes=peak_bytes,
     )

@@ -6,10 +6,13 @@ the stand-in's methods and the session's calls are compared here with the instal
 
 from __future__ import annotations
 
+import gc
 import inspect
 import re
+import resource
 import sys
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +31,9 @@ from counterfactory.engine.runtime.plans import PlanKey, Shapes, onnx_digest, re
 from counterfactory.engine.runtime.trt_library import library_name, load_library
 from counterfactory.export.plans import tensorrt as plans
 from counterfactory.export.plans.tensorrt import build_plan
+from counterfactory.export.plans.writing import write_plan
 from counterfactory.export.precision.half import ISLAND
+from counterfactory.export.production.peak import PeakMemory
 
 STATIC = {"x": Shapes.static(4, 4, 16, 16)}
 DYNAMIC = {"x": Shapes((1, 4, 16, 16), (4, 4, 16, 16), (8, 4, 16, 16))}
@@ -196,6 +201,73 @@ def test_a_plan_that_fails_leaves_the_one_before_it(rtx: Any, tmp_path: Path) ->
     with pytest.raises(CounterfactoryError):
         build_plan(graph, plan, {"a": Shapes.static(2, 8)})
     assert (plan.read_bytes(), read_key(plan)) == before
+
+
+class Pieces:
+    """A library whose plans come in pieces."""
+
+    class IStreamWriter:
+        pass
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces = pieces
+
+    def build(self, writer: Any) -> bool:
+        return all(writer.write(piece) == len(piece) for piece in self.pieces)
+
+
+def test_a_plan_in_pieces_is_that_plan_whole(tmp_path: Path) -> None:
+    """Names of kernels that begin in one piece and end in another are found once, whatever the pieces."""
+    names = [b"_gemm_mha_v2_0x" + bytes(f"{i:032x}", "ascii") for i in (1, 2, 10, 1)]
+    whole = b"-".join([b"weights" * 20, *names, b"more" * 9])
+    for length in (1, 7, 46, 47, 48, 300, len(whole)):
+        library = Pieces(*(whole[i : i + length] for i in range(0, len(whole), length)))
+        found = write_plan(library, tmp_path / "p.plan", library.build, str)
+        assert (tmp_path / "p.plan").read_bytes() == whole
+        assert (found.plan_bytes, found.sha256) == (len(whole), sha256(whole).hexdigest())
+        assert found.fused_attention == 3, length
+
+
+def test_a_plan_that_is_half_written_leaves_the_one_before_it(tmp_path: Path) -> None:
+    plan, library = tmp_path / "p.plan", Pieces(bytes(20_000), bytes(20_000))
+    plan.write_bytes(b"before")
+    with pytest.raises(CounterfactoryError, match="the compiler fell over"):
+        write_plan(library, plan, lambda writer: library.build(writer) and False, lambda: "the compiler fell over")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, limits[1]))
+    try:
+        with pytest.raises(CounterfactoryError, match=r"cannot write .*p\.plan: file too large"):
+            write_plan(library, plan, library.build, lambda: "the compiler's guess")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert plan.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [plan]
+
+
+def chain(path: Path, layers: int) -> Path:
+    """A graph of products with matrices of 8 MB, which lie beside it."""
+    one = np.random.default_rng(0).standard_normal((2048, 2048), np.float32).astype(np.float16)
+    weights = [onnx.numpy_helper.from_array(np.roll(one, i), f"w{i}") for i in range(layers)]
+    nodes = [onnx.helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"]) for i in range(layers)]
+    kind = onnx.TensorProto.FLOAT16
+    ports = [[onnx.helper.make_tensor_value_info(name, kind, ["rows", 2048])] for name in ("x0", f"x{layers}")]
+    graph = onnx.helper.make_graph(nodes, "chain", *ports, weights)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=10)
+    onnx.save(model, str(path), save_as_external_data=True, location=f"{path.name}.data")
+    return path
+
+
+def test_weights_are_in_memory_once_while_they_are_compiled(rtx: Any, tmp_path: Path) -> None:
+    """The compiler's own copy grows with the weights; neither the parser's nor the plan's does."""
+    peaks = []
+    for layers in (10, 26):
+        graph = chain(tmp_path / f"{layers}.onnx", layers)
+        gc.collect()
+        with PeakMemory() as peak:
+            before = peak.bytes
+            build_plan(graph, tmp_path / "p.plan", {"x0": Shapes((1, 2048), (16, 2048), (16, 2048))})
+        peaks.append(peak.bytes - before)
+    assert peaks[1] - peaks[0] < 1.5 * 16 * 2048 * 2048 * 2
 
 
 def test_no_timings_are_kept_where_none_are_taken(rtx: Any, tmp_path: Path) -> None:
@@ -418,7 +490,9 @@ def test_the_stand_ins_methods_are_the_librarys(name: str) -> None:
 def test_what_compiles_is_called_as_the_library_has_it(name: str) -> None:
     library = pytest.importorskip(name, reason=f"{name} is not installed: that it takes our calls goes unchecked")
     for owner, names in {
-        "Builder": "create_network create_builder_config create_optimization_profile build_serialized_network",
+        "Builder": "create_network create_builder_config create_optimization_profile "
+        "build_serialized_network_to_stream",
+        "IStreamWriter": "write",
         "NetworkDefinitionCreationFlag": "STRONGLY_TYPED",
         "INetworkDefinition": "get_flag num_layers get_layer",
         "ILayer": "metadata type name num_outputs get_output get_input",
