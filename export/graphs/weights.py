@@ -17,6 +17,13 @@ from torch import nn
 from counterfactory.engine.errors import CounterfactoryError
 
 _PINNED = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})(?:/(?P<file>[\w.-]+(?:/[\w.-]+)*))?")
+# What holds all of a network's weights, in the order in which it is looked for; in parts, NAME.index.json lists them.
+_WHOLE = (
+    "model.safetensors",
+    "diffusion_pytorch_model.safetensors",
+    "pytorch_model.bin",
+    "diffusion_pytorch_model.bin",
+)
 _TYPES = ("*.json", "*.txt", "*.safetensors", "*.pth", "*.model")
 _NORMS = (nn.GroupNorm, nn.LayerNorm, nn.BatchNorm2d)
 _PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
@@ -91,8 +98,9 @@ def digest(module: nn.Module) -> str:
 def tensors(source: Path, prefixes: Sequence[str] = ("",)) -> dict[str, torch.Tensor]:
     """The tensors of a checkpoint whose names begin with one of `prefixes`, in float32.
 
-    A folder of .safetensors, or one such file, is read tensor by tensor, so that a part of a large checkpoint costs
-    that part's memory; a .pth file is mapped. Raises CounterfactoryError where there is none or nothing matches.
+    .safetensors are read tensor by tensor, so that a part of a large checkpoint costs that part's memory; .bin and .pth
+    files are mapped. Of a folder's files those are read that transformers and diffusers would read, never a variant of
+    another precision that lies beside them. Raises CounterfactoryError where there is none or nothing matches.
     """
     found = {name: tensor.float() for name, tensor in _read(source, tuple(prefixes))}
     if not found:
@@ -100,13 +108,36 @@ def tensors(source: Path, prefixes: Sequence[str] = ("",)) -> dict[str, torch.Te
     return found
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """The files of a folder's weights, by the names that transformers and diffusers know: one file, or an index's.
+
+    Raises CounterfactoryError where there is none, and where an index names files that are missing.
+    """
+    for name in _WHOLE:
+        if (folder / name).is_file():
+            return [folder / name]
+        index = folder / f"{name}.index.json"
+        if index.is_file():
+            try:
+                named = {folder / file for file in json.loads(index.read_text())["weight_map"].values()}
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise CounterfactoryError(f"{index} is no index of weights: {error!r}") from error
+            if missing := sorted(file.name for file in named if not file.is_file()):
+                raise CounterfactoryError(f"folder {folder} lacks {', '.join(missing)}, which {index.name} names")
+            return sorted(named)
+    found = sorted(folder.glob("*.safetensors"))
+    if len(found) != 1:
+        raise CounterfactoryError(
+            f"folder {folder} has no {_WHOLE[0]}, nor an index of its parts, and {len(found)} other .safetensors; "
+            "name the folder of a whole checkpoint, or one file"
+        )
+    return found
+
+
 def _read(source: Path, prefixes: tuple[str, ...]) -> Iterator[tuple[str, torch.Tensor]]:
-    files = sorted(source.glob("*.safetensors")) if source.is_dir() else [source]
-    if not files:
-        raise CounterfactoryError(f"folder {source} has no .safetensors; convert the checkpoint with safetensors")
-    for file in files:
+    for file in weight_files(source) if source.is_dir() else [source]:
         try:
-            yield from _mapped(file, prefixes) if file.suffix == ".pth" else _safetensors(file, prefixes)
+            yield from _safetensors(file, prefixes) if file.suffix == ".safetensors" else _mapped(file, prefixes)
         except (OSError, SafetensorError, pickle.UnpicklingError) as error:
             raise CounterfactoryError(f"weights file {file} cannot be read: {error}") from error
 

@@ -70,8 +70,20 @@ def build(request: Request) -> CLIPModel:
         fill(clip, request.seed)
     else:
         folder = locate(request.sources.named("clip"), ("*.json", "*.safetensors", "*.txt"))
-        clip = CLIPModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        try:
+            clip = CLIPModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+        except (OSError, ValueError, RuntimeError) as error:
+            said = str(error).strip().splitlines()[0]
+            raise CounterfactoryError(f"{folder} cannot be read as a CLIP model: {said}") from error
     return clip.eval().requires_grad_(False)
+
+
+def text_width(request: Request) -> int:
+    """Width of the states that condition the denoiser: of the CLIP that is named, else of ViT-L/14."""
+    if request.sources is None or request.sources.clip is None:
+        return int((SMALL if request.small else VIT_L_14)["text_config"]["hidden_size"])
+    folder = locate(request.sources.clip, ("config.json",))
+    return int(CLIPConfig.from_pretrained(folder, local_files_only=True).text_config.hidden_size)
 
 
 def text_graph(request: Request) -> Graph:

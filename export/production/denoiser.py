@@ -7,7 +7,6 @@ do, 1.4 and 1.5 and what was made of them; LoRAs are merged into the UNet before
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from ..graphs import modules
 from ..graphs.weights import locate
 from .clip import SMALL as SMALL_CLIP
+from .clip import text_width
 from .graph import PICTURE, ROWS, Graph, Request, normal, static
 from .lora import merge_lora
 
@@ -82,11 +82,12 @@ def build_unet(request: Request) -> UNet2DConditionModel:
     """The UNet that is asked for, LoRAs merged. Raises CounterfactoryError for another architecture."""
     if request.sources is None:
         return random_unet(request.seed, request.small)
-    unet = _loaded(UNet2DConditionModel, request.sources.named("diffusion"), "unet")
-    if unet.config.cross_attention_dim != 768 or unet.config.in_channels != 4:
+    unet = load_part(UNet2DConditionModel, request.sources.named("diffusion"), "unet")
+    width, channels = text_width(request), SD15["in_channels"]
+    if unet.config.cross_attention_dim != width or unet.config.in_channels != channels:
         raise CounterfactoryError(
             f"the UNet of {request.sources.diffusion} reads text of width {unet.config.cross_attention_dim} and "
-            f"{unet.config.in_channels} channels; Stable Diffusion 1.x has 768 and 4"
+            f"{unet.config.in_channels} channels; Stable Diffusion 1.x with its CLIP has {width} and {channels}"
         )
     for lora in request.sources.loras:
         file, _, weight = lora.partition(":")
@@ -99,7 +100,12 @@ def build_controlnets(request: Request) -> list[ControlNetModel]:
     if request.sources is None:
         return [random_controlnet(request.seed + 1 + i, request.small) for i in range(request.controls)]
     request.sources.named("controlnets")
-    return [_frozen(_loaded(ControlNetModel, source, "controlnet")) for source in request.sources.controlnets]
+    return [_controlnet(source) for source in request.sources.controlnets]
+
+
+def _controlnet(source: str) -> ControlNetModel:
+    found: ControlNetModel = _frozen(load_part(ControlNetModel, source, "controlnet"))
+    return found
 
 
 def hint_graph(request: Request, index: int = 0) -> Graph:
@@ -108,7 +114,7 @@ def hint_graph(request: Request, index: int = 0) -> Graph:
         controlnet = random_controlnet(request.seed + 1 + index, request.small)
     else:
         request.sources.named("controlnets")
-        controlnet = _frozen(_loaded(ControlNetModel, request.sources.controlnets[index], "controlnet"))
+        controlnet = _controlnet(request.sources.controlnets[index])
     height, width = request.picture
     shape = (2, request.hint_channels, *request.example)
     inputs = {"hint": torch.rand(shape, generator=torch.Generator().manual_seed(request.seed))}
@@ -119,11 +125,21 @@ def hint_graph(request: Request, index: int = 0) -> Graph:
 
 
 def example_inputs(
-    rows: int, size: tuple[int, int], *, controls: int = 1, small: bool = False, seed: int = 15
+    rows: int,
+    size: tuple[int, int],
+    *,
+    controls: int = 1,
+    small: bool = False,
+    config: Mapping[str, Any] | None = None,
+    seed: int = 15,
 ) -> dict[str, torch.Tensor]:
-    """Seeded inputs of the denoiser for latents of `size`, by name and in order."""
-    width, tokens = (SMALL["cross_attention_dim"], SMALL_TOKENS) if small else (SD15["cross_attention_dim"], TOKENS)
-    hint = (SMALL if small else SD15)["block_out_channels"][0]
+    """Seeded inputs of the denoiser for latents of `size`, by name and in order; of a UNet of `config`, if given."""
+    config = config or (SMALL if small else SD15)
+    width, hint, tokens = (
+        config["cross_attention_dim"],
+        config["block_out_channels"][0],
+        SMALL_TOKENS if small else TOKENS,
+    )
     several = (controls,) if controls > 1 else ()
     return {
         "latents": normal(seed, rows, 4, *size),
@@ -137,10 +153,12 @@ def example_inputs(
 def denoiser_graph(request: Request) -> Graph:
     """The fused step; see modules.FusedDenoiser, also for what several ControlNets change."""
     unet, controlnets = build_unet(request), build_controlnets(request)
+    for source, controlnet in zip(request.sources.controlnets if request.sources else (), controlnets, strict=False):
+        _check_suits(unet, controlnet, source)
     count, factor = len(controlnets), SMALL_FACTOR if request.small else FACTOR
     size = (request.picture[0] // factor, request.picture[1] // factor)
     example = (request.example[0] // factor, request.example[1] // factor)
-    inputs = example_inputs(2, example, controls=count, small=request.small)
+    inputs = example_inputs(2, example, controls=count, small=request.small, config=unet.config)
     axes = {name: PICTURE if name == "latents" else ROWS for name in inputs}
     axes["hint_embedding"] = {0: "batch", 3: "height", 4: "width"} if count > 1 else PICTURE
     sizes = {name: (*inputs[name].shape[1:-2], *size) for name in ("latents", "hint_embedding")}
@@ -148,12 +166,33 @@ def denoiser_graph(request: Request) -> Graph:
     return Graph("denoiser", modules.FusedDenoiser(unet, *controlnets), inputs, ("prediction",), axes, plan)
 
 
-def _loaded(kind: Any, source: str, part: str) -> Any:
+def _check_suits(unet: UNet2DConditionModel, controlnet: ControlNetModel, source: str) -> None:
+    """Raise CounterfactoryError unless what the ControlNet adds is what the UNet takes."""
+    for key in ("cross_attention_dim", "block_out_channels", "layers_per_block"):
+        theirs, ours = (tuple(v) if isinstance(v, list) else v for v in (controlnet.config[key], unet.config[key]))
+        if theirs != ours:
+            raise CounterfactoryError(
+                f"ControlNet {source} has {key} {theirs} and the UNet {ours}: name one made for it"
+            )
+
+
+def load_part(kind: Any, source: str, part: str) -> Any:
+    """The network of diffusers' class `kind` in float32, from its own folder or from `part` of a pipeline's.
+
+    Where weights lie in fp16 alone (NAME.fp16.safetensors), those are taken. Raises CounterfactoryError for a folder
+    of something else.
+    """
     folder = locate(source)
     folder = folder / part if (folder / part).is_dir() else folder
     if not (folder / "config.json").is_file():
         raise CounterfactoryError(f"{folder} has no config.json: name the diffusers folder of a {kind.__name__}")
-    return kind.from_pretrained(Path(folder), torch_dtype=torch.float32, local_files_only=True)
+    names = [file.name for file in folder.glob("diffusion_pytorch_model*")]
+    variant = "fp16" if names and all(".fp16" in name for name in names) else None
+    try:
+        return kind.from_pretrained(folder, torch_dtype=torch.float32, local_files_only=True, variant=variant)
+    except (OSError, ValueError, RuntimeError) as error:
+        said = str(error).strip().splitlines()[0]
+        raise CounterfactoryError(f"{folder} cannot be read as a {kind.__name__}: {said}") from error
 
 
 def _frozen(module: Any) -> Any:

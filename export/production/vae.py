@@ -11,11 +11,9 @@ import torch
 from diffusers import AutoencoderKL, AutoencoderTiny
 from torch import nn
 
-from counterfactory.engine.errors import CounterfactoryError
-
 from ..graphs import modules
-from ..graphs.weights import fill, locate
-from .denoiser import FACTOR, SMALL_FACTOR
+from ..graphs.weights import fill
+from .denoiser import FACTOR, SMALL_FACTOR, load_part
 from .graph import PICTURE, Graph, Request, normal, static
 
 # stable-diffusion-v1-5's vae/config.json.
@@ -72,13 +70,9 @@ def build(request: Request) -> AutoencoderKL | AutoencoderTiny:
         tiny = AutoencoderTiny(**(_SMALL_TINY if request.small else TINY))
         fill(tiny, request.seed + 2)
         return tiny.eval().requires_grad_(False)
-    named = sources.tiny_vae or sources.named("diffusion")
-    folder = locate(named)
-    folder = folder / "vae" if (folder / "vae").is_dir() else folder
-    if not (folder / "config.json").is_file():
-        raise CounterfactoryError(f"{folder} has no config.json: name the diffusers folder of an autoencoder")
     kind = AutoencoderTiny if sources.tiny_vae else AutoencoderKL
-    return kind.from_pretrained(folder, torch_dtype=torch.float32, local_files_only=True).eval().requires_grad_(False)
+    loaded: AutoencoderKL | AutoencoderTiny = load_part(kind, sources.tiny_vae or sources.named("diffusion"), "vae")
+    return loaded.eval().requires_grad_(False)
 
 
 def decoder_graph(request: Request) -> Graph:

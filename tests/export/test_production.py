@@ -222,7 +222,7 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"\xff" * 64)
     with pytest.raises(CounterfactoryError, match=r"model\.safetensors cannot be read"):
         tensors(tmp_path)
-    with pytest.raises(CounterfactoryError, match=r"has no \.safetensors"):
+    with pytest.raises(CounterfactoryError, match=r"has no model\.safetensors, nor an index of its parts"):
         tensors(tmp_path.parent)
 
 
@@ -257,10 +257,7 @@ def test_diffusers_and_transformers_folders_are_read(tmp_path: Path) -> None:
     assert digest(vae.build(request)) == digest(autoencoder)
     assert digest(clip.build(request)) == digest(towers)
     assert [digest(one) for one in denoiser.build_controlnets(request)] == [digest(controlnet)]
-    with pytest.raises(
-        CounterfactoryError, match=r"reads text of width 32 and 4 channels; Stable Diffusion 1\.x has 768"
-    ):
-        denoiser.build_unet(request)
+    assert digest(denoiser.build_unet(request)) == digest(unet)
     with pytest.raises(CounterfactoryError, match="no weights of hed were named: say --hed"):
         hed.build(request)
     with pytest.raises(CounterfactoryError, match=r"has no config\.json"):

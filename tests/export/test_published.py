@@ -1,0 +1,411 @@
+"""Checkpoints as they are published: their own config.json, files in parts, in other precisions and under old names.
+
+`published/` has the config.json of each repository that docs/a10g.md names. The real classes are made from them with
+their widths and depths cut, saved, and given the config back as it was published; what lies beside the weights in those
+repositories lies beside them here, with other numbers in it, so that a wrong file shows. The export command reads the
+folders, and what it makes of them is held against what the real classes compute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from diffusers import AutoencoderKL, AutoencoderTiny, ControlNetModel, UNet2DConditionModel
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import Blip2Config, Blip2ForConditionalGeneration, CLIPConfig, CLIPModel
+
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.export.graphs.parity import assert_parity, relative_error
+from counterfactory.export.graphs.weights import fill, tensors, weight_files
+from counterfactory.export.precision.cpu import OnnxCpu
+from counterfactory.export.production import blip2, clip, command, denoiser, hed
+from counterfactory.export.production.graph import Graph, Request
+from counterfactory.export.production.small_words import clip_tokenizer
+
+CONFIGS = Path(__file__).with_name("published")
+_LAYERS = {"num_attention_heads": 4, "num_hidden_layers": 2}
+_TOWER = {**_LAYERS, "hidden_size": 64, "intermediate_size": 96}
+# What is cut of each config; the rest is as published.
+CUT: Mapping[str, Mapping[str, Any]] = {
+    "blip2-opt-6.7b-coco": {
+        "text_config": {**_LAYERS, "hidden_size": 64, "word_embed_proj_dim": 64, "ffn_dim": 96},
+        "vision_config": _TOWER,
+        "qformer_config": {**_TOWER, "hidden_size": 48, "encoder_hidden_size": 64},
+    },
+    "clip-vit-large-patch14": {
+        "text_config": {**_TOWER, "projection_dim": 32},
+        "vision_config": {**_TOWER, "projection_dim": 32},
+        "projection_dim": 32,
+    },
+    "stable-diffusion-v1-5.unet": {"block_out_channels": [32, 32, 64, 64], "cross_attention_dim": 64},
+    "control_v11p_sd15_canny": {"block_out_channels": [32, 32, 64, 64], "cross_attention_dim": 64},
+    "stable-diffusion-v1-5.vae": {"block_out_channels": [32, 32, 32, 32]},
+    "taesd": {"decoder_block_out_channels": [16] * 4, "encoder_block_out_channels": [16] * 4},
+}
+_OF_TRANSFORMERS = {CLIPModel: CLIPConfig, Blip2ForConditionalGeneration: Blip2Config}
+
+
+def published(name: str) -> dict[str, Any]:
+    """A published config, cut."""
+    found: dict[str, Any] = json.loads((CONFIGS / f"{name}.json").read_text())
+    for key, value in CUT[name].items():
+        found[key] = {**found[key], **value} if isinstance(value, dict) else value
+    return found
+
+
+def made(kind: Any, name: str, seed: int) -> Any:
+    """The real class of a published config, with weights."""
+    config = published(name)
+    config_of = _OF_TRANSFORMERS.get(kind)
+    module = kind(config_of.from_dict(config)) if config_of else kind.from_config(config)
+    fill(module, seed)
+    return module.eval()
+
+
+def saved(kind: Any, name: str, folder: Path, seed: int, *, dtype: torch.dtype = torch.float32, **how: Any) -> None:
+    """Save the real class as its repository has it: `how` is of save_pretrained."""
+    made(kind, name, seed).to(dtype).save_pretrained(folder, **how)
+    (folder / "config.json").write_text(json.dumps(published(name), indent=2))
+
+
+def loaded(kind: Any, folder: Path) -> Any:
+    """By the real class's own reading, in float32."""
+    dtype = {"dtype" if kind in _OF_TRANSFORMERS else "torch_dtype": torch.float32}
+    return kind.from_pretrained(folder, local_files_only=True, **dtype).eval().requires_grad_(False)
+
+
+@dataclass(frozen=True)
+class Hub:
+    """The folders."""
+
+    root: Path
+
+    def __getitem__(self, name: str) -> Path:
+        return self.root / name
+
+    @property
+    def said(self) -> list[str]:
+        """What the command is told of them."""
+        flags = {"--blip2": "blip2", "--clip": "clip", "--diffusion": "sd", "--controlnet": "canny"}
+        return [word for flag, name in flags.items() for word in (flag, str(self[name]))]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Hub:
+    root = tmp_path_factory.mktemp("hub")
+    torch.manual_seed(0)
+    # BLIP-2: shards in bf16, one of them with a table that older versions saved; a variant in shards beside them.
+    folder = root / "blip2"
+    saved(Blip2ForConditionalGeneration, "blip2-opt-6.7b-coco", folder, 1, dtype=torch.bfloat16, max_shard_size="3MB")
+    index = json.loads((folder / "model.safetensors.index.json").read_text())
+    table = "vision_model.embeddings.position_ids"
+    save_file({table: torch.arange(677)[None]}, folder / "model-00000-of-00009.safetensors")
+    index["weight_map"][table] = "model-00000-of-00009.safetensors"
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    other = load_file(folder / sorted(set(index["weight_map"].values()))[-1])
+    save_file({name: tensor + 1 for name, tensor in other.items()}, folder / "model.fp16-00001-of-00001.safetensors")
+    clip_tokenizer(50304, 77).save(str(folder / "tokenizer.json"))
+    # CLIP: one file, with tables of positions; a .bin beside it.
+    folder = root / "clip"
+    saved(CLIPModel, "clip-vit-large-patch14", folder, 2)
+    whole = load_file(folder / "model.safetensors")
+    tables = {
+        f"{tower}_model.embeddings.position_ids": torch.arange(n)[None] for tower, n in (("text", 77), ("vision", 257))
+    }
+    save_file({**whole, **tables}, folder / "model.safetensors", {"format": "pt"})
+    torch.save({name: tensor + 1 for name, tensor in whole.items()}, folder / "pytorch_model.bin")
+    clip_tokenizer(49408, 77).save(str(folder / "tokenizer.json"))
+    # The pipeline: fp16 and non-EMA files beside those in float32, and .bin beside all.
+    for kind, part, seed in ((UNet2DConditionModel, "unet", 3), (AutoencoderKL, "vae", 4)):
+        name, folder = f"stable-diffusion-v1-5.{part}", root / "sd" / part
+        for variant in ("fp16", "non_ema"):
+            saved(kind, name, folder, 90, dtype=torch.float16, variant=variant)
+        saved(kind, name, folder, 91, safe_serialization=False)
+        saved(kind, name, folder, seed)
+    # Its autoencoder names the parts of attention as diffusers did in 2022.
+    file = root / "sd" / "vae" / "diffusion_pytorch_model.safetensors"
+    old = {"to_q.": "query.", "to_k.": "key.", "to_v.": "value.", "to_out.0.": "proj_attn."}
+    renamed = load_file(file)
+    for new, before in old.items():
+        renamed = {name.replace(f"attentions.0.{new}", f"attentions.0.{before}"): t for name, t in renamed.items()}
+    assert sum("proj_attn" in name for name in renamed) == 4
+    save_file(renamed, file, {"format": "pt"})
+    saved(ControlNetModel, "control_v11p_sd15_canny", root / "canny", 92, dtype=torch.float16, variant="fp16")
+    saved(ControlNetModel, "control_v11p_sd15_canny", root / "canny", 5, max_shard_size="2MB")
+    saved(AutoencoderTiny, "taesd", root / "taesd", 6)
+    save_file({"3.weight": torch.ones(64)}, root / "taesd" / "taesd_decoder.safetensors")
+    return Hub(root)
+
+
+def parsed(*said: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    command.add_command(parser.add_subparsers())
+    return parser.parse_args(["a10g", "--out", "x", *said])
+
+
+def request_of(*said: str) -> Request:
+    """The request that the command makes of its arguments."""
+    return command._request(parsed(*said), load_profile("a10g"))
+
+
+def computed(graph: Graph) -> tuple[torch.Tensor, ...]:
+    with torch.no_grad():
+        found = graph.module(*graph.inputs.values())
+    return found if isinstance(found, tuple) else (found,)
+
+
+def seen(pixels: torch.Tensor) -> torch.Tensor:
+    """Pixels in -1..1 as CLIP and BLIP-2 are shown them."""
+    mean, std = (torch.tensor(values)[:, None, None] for values in (clip.MEAN, clip.STD))
+    return ((pixels + 1) / 2 - mean) / std
+
+
+def test_blip2_in_bf16_shards(hub: Hub) -> None:
+    """Its picture's embeddings, read by its language model, as the whole model reads them."""
+    request, whole = request_of(*hub.said), loaded(Blip2ForConditionalGeneration, hub["blip2"])
+    graph = command.graphs_of(request)["blip2_vision"]()
+    (queries,) = computed(graph)
+    pixels = seen(graph.inputs["pixel_values"])
+    assert pixels.shape == (2, 3, 364, 364)
+    opt = blip2.build_opt(request)
+    words = torch.tensor([[2, 102, 50118, 9]] * 2)
+    ids = torch.cat([torch.full((2, 32), 50265), words], 1)
+    with torch.no_grad():
+        found = opt(inputs_embeds=torch.cat([queries, opt.get_input_embeddings()(words)], 1)).logits[:, 32:]
+        wanted = whole(pixel_values=pixels, input_ids=ids, attention_mask=torch.ones_like(ids)).logits[:, 32:]
+    assert_parity(found, wanted, "f32")
+    plan = command.graphs_of(request)["opt_decoder"]().plan
+    assert plan["inputs_embeds"].bounds(2) == (64, 64, 64)
+
+
+def test_clip_whose_config_names_another_end_of_texts(hub: Hub) -> None:
+    """Its `eos_token_id` is 2, and transformers then reads where the highest token is."""
+    request, whole = request_of(*hub.said), loaded(CLIPModel, hub["clip"])
+    assert whole.config.text_config.eos_token_id == 2
+    text, image = (command.graphs_of(request)[name]() for name in ("clip_text", "clip_image"))
+    states, text_embeds = computed(text)
+    (image_embeds,) = computed(image)
+    ids = text.inputs["input_ids"]
+    with torch.no_grad():
+        wanted = whole(input_ids=ids, pixel_values=seen(image.inputs["pixel_values"]))
+    assert_parity(text_embeds, wanted.text_embeds, "f32")
+    assert_parity(image_embeds, wanted.image_embeds, "f32")
+    assert_parity(states, wanted.text_model_output.last_hidden_state, "f32")
+
+
+def test_the_pipelines_networks_are_those_without_a_variant(hub: Hub) -> None:
+    request = request_of(*hub.said)
+    fused, hint, decoder = (command.graphs_of(request)[name]() for name in ("denoiser", "hint", "vae_decoder"))
+    unet, controlnet = loaded(UNet2DConditionModel, hub["sd"] / "unet"), loaded(ControlNetModel, hub["canny"])
+    autoencoder = loaded(AutoencoderKL, hub["sd"] / "vae")
+    grey = hint.inputs["hint"][:, :, :128, :192]
+    with torch.no_grad():
+        embedded = hint.module(grey)
+        row = {name: value[..., :16, :24] if value.ndim == 4 else value for name, value in fused.inputs.items()}
+        found = fused.module(row["latents"], row["timestep"], row["text"], embedded, row["control_scale"])
+        call = (row["latents"], row["timestep"], row["text"])
+        down, mid = controlnet(*call, controlnet_cond=grey.repeat(1, 3, 1, 1), return_dict=False)
+        residuals = {"down_block_additional_residuals": down, "mid_block_additional_residual": mid}
+        wanted = unet(*call, **residuals, return_dict=False)[0]
+        alone = unet(*call, return_dict=False)[0]
+        latents = decoder.inputs["latents"][..., :16, :24]
+        pixels = decoder.module(latents)
+    assert_parity(found, wanted, "f32")
+    assert relative_error(alone, wanted) > 1e-3, "the ControlNet does nothing, so that this proves nothing"
+    with torch.no_grad():
+        assert_parity(pixels, autoencoder.decode(latents / 0.18215, return_dict=False)[0], "f32")
+
+
+def test_what_lies_in_fp16_alone_is_read(tmp_path: Path, hub: Hub) -> None:
+    saved(UNet2DConditionModel, "stable-diffusion-v1-5.unet", tmp_path, 7, dtype=torch.float16, variant="fp16")
+    unet = denoiser.load_part(UNet2DConditionModel, str(tmp_path), "unet")
+    wanted = made(UNet2DConditionModel, "stable-diffusion-v1-5.unet", 7).half().state_dict()
+    assert unet.dtype == torch.float32
+    assert all(torch.equal(tensor.half(), wanted[name]) for name, tensor in unet.state_dict().items())
+    for file in tmp_path.glob("*.safetensors"):
+        file.unlink()
+    with pytest.raises(CounterfactoryError, match=r"cannot be read as a UNet2DConditionModel: .* no file named"):
+        denoiser.load_part(UNet2DConditionModel, str(tmp_path), "unet")
+
+
+def test_networks_that_do_not_belong_together_are_refused(tmp_path: Path, hub: Hub) -> None:
+    wide = {**published("control_v11p_sd15_canny"), "block_out_channels": [32, 64, 64, 64]}
+    ControlNetModel.from_config(wide).save_pretrained(tmp_path / "canny")
+    said = [*hub.said[:-1], str(tmp_path / "canny")]
+    with pytest.raises(CounterfactoryError, match=r"canny has block_out_channels \(32, 64, 64, 64\) and the UNet"):
+        command.graphs_of(request_of(*said))["denoiser"]()
+    without_clip = ["--diffusion", str(hub["sd"]), "--controlnet", str(hub["canny"])]
+    with pytest.raises(CounterfactoryError, match=r"reads text of width 64 .* with its CLIP has 768 and 4"):
+        command.graphs_of(request_of(*without_clip))["denoiser"]()
+
+
+def test_taesd_in_place_of_the_pipelines_decoder(hub: Hub) -> None:
+    graph = command.graphs_of(request_of(*hub.said, "--tiny-vae", str(hub["taesd"])))["vae_decoder"]()
+    (pixels,) = computed(graph)
+    tiny = loaded(AutoencoderTiny, hub["taesd"])
+    with torch.no_grad():
+        # TAESD takes latents as the denoiser knows them.
+        wanted = tiny.decode(graph.inputs["latents"], return_dict=False)[0]
+    assert pixels.shape == (2, 3, 256, 384)
+    assert_parity(pixels, wanted, "f32")
+
+
+# --- which files are the weights ---
+
+
+def checkpoint(folder: Path, *names: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, name in enumerate(names):
+        save_file({"weight": torch.full((2,), float(i))}, folder / name)
+
+
+def test_an_index_says_which_files_belong_together(tmp_path: Path) -> None:
+    parts = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    checkpoint(tmp_path, *parts, "model.fp16-00001-of-00001.safetensors", "model-00003-of-00003.safetensors")
+    with pytest.raises(CounterfactoryError, match=r"nor an index of its parts, and 4 other \.safetensors"):
+        weight_files(tmp_path)
+    index = {"weight_map": dict(zip("ab", parts, strict=True))}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert [file.name for file in weight_files(tmp_path)] == parts
+    (tmp_path / parts[1]).unlink()
+    with pytest.raises(CounterfactoryError, match=rf"lacks {parts[1]}, which model\.safetensors\.index\.json names"):
+        weight_files(tmp_path)
+    (tmp_path / "model.safetensors.index.json").write_text("[]")
+    with pytest.raises(CounterfactoryError, match="is no index of weights"):
+        weight_files(tmp_path)
+    checkpoint(tmp_path, "model.safetensors")
+    assert [file.name for file in weight_files(tmp_path)] == ["model.safetensors"]
+
+
+def test_weights_in_bin_files_are_read_where_there_are_no_others(tmp_path: Path) -> None:
+    torch.save({"a.weight": torch.ones(2)}, tmp_path / "pytorch_model-00001-of-00002.bin")
+    torch.save({"b.weight": torch.ones(3)}, tmp_path / "pytorch_model-00002-of-00002.bin")
+    index = {
+        "weight_map": {f"{name}.weight": f"pytorch_model-0000{i}-of-00002.bin" for i, name in ((1, "a"), (2, "b"))}
+    }
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    assert {name: len(tensor) for name, tensor in tensors(tmp_path).items()} == {"a.weight": 2, "b.weight": 3}
+    save_file({"a.weight": torch.zeros(5)}, tmp_path / "model.safetensors")
+    assert {name: len(tensor) for name, tensor in tensors(tmp_path).items()} == {"a.weight": 5}
+
+
+# --- LoRAs of a whole UNet, by both namings ---
+
+# The layers that LCM-LoRA changes, by what their names end in.
+_ADAPTED = ("to_q", "to_k", "to_v", "to_out.0", "proj_in", "proj_out", "ff.net.0.proj", "ff.net.2", "conv1", "conv2")
+_ADAPTED += ("conv_shortcut", "downsamplers.0.conv", "upsamplers.0.conv", "time_emb_proj")
+
+
+def deltas(unet: nn.Module) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Down and up of rank 4 in fp16 for each layer that LCM-LoRA changes."""
+    random, found = torch.Generator().manual_seed(8), {}
+    for name, layer in unet.named_modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d) and name.endswith(_ADAPTED):
+            out, *rest = layer.weight.shape
+            down = torch.randn(4, *rest, generator=random) * 0.1
+            up = torch.randn(out, 4, *[1] * (len(rest) - 1), generator=random) * 0.1
+            found[name] = down.half(), up.half()
+    return found
+
+
+def in_kohyas_names(pairs: Mapping[str, tuple[torch.Tensor, torch.Tensor]], alpha: float) -> dict[str, torch.Tensor]:
+    named: dict[str, torch.Tensor] = {}
+    for name, (down, up) in pairs.items():
+        flat = f"lora_unet_{name.replace('.', '_')}"
+        named |= {f"{flat}.lora_down.weight": down, f"{flat}.lora_up.weight": up, f"{flat}.alpha": torch.tensor(alpha)}
+    return named
+
+
+@pytest.mark.parametrize("naming", ["kohya", "peft"])
+def test_a_lora_of_the_whole_unet_is_merged(hub: Hub, tmp_path: Path, naming: str) -> None:
+    unet = loaded(UNet2DConditionModel, hub["sd"] / "unet")
+    pairs, named = deltas(unet), dict[str, torch.Tensor]()
+    for name, (down, up) in pairs.items():
+        if naming == "kohya":  # alpha 2 of rank 4
+            flat = f"lora_unet_{name.replace('.', '_')}"
+            named |= {
+                f"{flat}.lora_down.weight": down,
+                f"{flat}.lora_up.weight": up,
+                f"{flat}.alpha": torch.tensor(2.0),
+            }
+        else:
+            named |= {f"unet.{name}.lora_A.weight": down, f"unet.{name}.lora_B.weight": up}
+    save_file(named, tmp_path / "pytorch_lora_weights.safetensors")
+    lora = f"{tmp_path / 'pytorch_lora_weights.safetensors'}:0.5"
+    merged = denoiser.build_unet(request_of(*hub.said, "--lora", lora)).state_dict()
+    scale = 0.5 * (0.5 if naming == "kohya" else 1.0)
+    assert len(pairs) > 200
+    before = unet.state_dict()
+    assert merged.keys() == before.keys()
+    for name, weight in before.items():
+        down, up = pairs.get(name.removesuffix(".weight"), (None, None)) if name.endswith(".weight") else (None, None)
+        if down is None or up is None:
+            assert torch.equal(merged[name], weight), name
+            continue
+        delta = (up.float().flatten(1) @ down.float().flatten(1)).reshape(weight.shape)
+        np.testing.assert_allclose(merged[name], weight + scale * delta, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+# --- the command ---
+
+
+def exported(said: list[str], out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The rows of export.json, of graphs made in this process."""
+    monkeypatch.setattr(command, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
+    heard: list[str] = []
+    asked = parsed(*said, "--threads", "1", "--islands", "timestep,normalisation")
+    asked.out = out
+    assert command.run(asked, heard.append) == 0, heard
+    return {row["name"]: row for row in json.loads((out / "export.json").read_text())}
+
+
+def test_the_command_exports_published_folders(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = exported([*hub.said, "--only", "clip_text"], tmp_path, monkeypatch)
+    assert not rows["clip_text"]["random"]
+    whole = loaded(CLIPModel, hub["clip"])
+    ids = torch.randint(0, 49406, (3, 77), generator=torch.Generator().manual_seed(1))
+    ids[0, 9:], ids[1, 30:], ids[2, 76:] = 49407, 49407, 49407
+    found = OnnxCpu(tmp_path / "onnx" / "clip_text" / "model.onnx").run({"input_ids": ids.numpy()})
+    with torch.no_grad():
+        wanted = whole.text_model(input_ids=ids)
+        pooled = nn.functional.normalize(whole.text_projection(wanted.pooler_output), dim=-1)
+    assert_parity(found["states"], wanted.last_hidden_state, "fp16")
+    assert_parity(found["text_embeds"], pooled, "fp16")
+    assert (tmp_path / "clip_tokenizer.json").is_file()
+
+
+@pytest.mark.slow
+def test_the_command_exports_every_published_network(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unet, controlnet = loaded(UNet2DConditionModel, hub["sd"] / "unet"), loaded(ControlNetModel, hub["canny"])
+    pairs, layers = deltas(unet), dict(unet.named_modules())
+    save_file(in_kohyas_names(pairs, alpha=4.0), tmp_path / "lcm.safetensors")
+    for name, (down, up) in pairs.items():
+        weight = layers[name].get_parameter("weight")
+        weight += (up.float().flatten(1) @ down.float().flatten(1)).reshape(weight.shape)
+    torch.save(hed.Hed().state_dict(), tmp_path / "ControlNetHED.pth")
+    said = [*hub.said, "--hed", str(tmp_path / "ControlNetHED.pth"), "--tiny-vae", str(hub["taesd"])]
+    rows = exported([*said, "--lora", str(tmp_path / "lcm.safetensors")], tmp_path / "out", monkeypatch)
+    names = {"blip2_vision", "opt_decoder", "clip_text", "hint", "denoiser", "vae_decoder", "clip_image", "hed"}
+    assert rows.keys() == names
+    feeds = denoiser.example_inputs(2, (8, 16), config=unet.config, seed=3)
+    feeds["hint_embedding"] = hint = torch.randn(2, 32, 8, 16)
+    controlnet.controlnet_cond_embedding = nn.Identity()
+    call = (feeds["latents"], feeds["timestep"], feeds["text"])
+    with torch.no_grad():
+        down, mid = controlnet(*call, controlnet_cond=hint, return_dict=False)
+        residuals = {"down_block_additional_residuals": down, "mid_block_additional_residual": mid}
+        wanted = unet(*call, **residuals, return_dict=False)[0]
+    made = OnnxCpu(tmp_path / "out" / "onnx" / "denoiser" / "model.onnx")
+    found = made.run({name: tensor.numpy() for name, tensor in feeds.items()})
+    assert_parity(found["prediction"], wanted, "fp16")
