@@ -58,14 +58,16 @@ def stage_table(estimate: Estimate) -> Table:
             f"{stage.items:,}",
             figure(stage.items / stage.compute_s if stage.compute_s else None),
             f"{stage.compute_s:,.1f}",
+            f"{stage.moved_s:,.1f}",
             f"{stage.load_s:,.1f}",
             stage.basis,
         )
         for stage in estimate.stages
     ]
-    compute_s, load_s = (sum(getattr(stage, name) for stage in estimate.stages) for name in ("compute_s", "load_s"))
-    rows.append(("total", "-", "-", f"{compute_s:,.1f}", f"{load_s:,.1f}", estimate.basis))
-    return Table("Estimate by stage", ("stage", "items", "items/s", "compute s", "load s", "from"), tuple(rows))
+    sums = (sum(getattr(stage, name) for stage in estimate.stages) for name in ("compute_s", "moved_s", "load_s"))
+    rows.append(("total", "-", "-", *(f"{seconds:,.1f}" for seconds in sums), estimate.basis))
+    columns = ("stage", "items", "items/s", "compute s", "copy s", "load s", "from")
+    return Table("Estimate by stage", columns, tuple(rows))
 
 
 def holding_line(holding: Holding) -> str:

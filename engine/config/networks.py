@@ -12,10 +12,13 @@ hashes, estimates, examines or exports networks goes through this table.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from types import MappingProxyType
 
+from ..language.settings import PAGE
 from ..models.library import Library
-from ..models.network import Network, Networks, Rows, Tokens
+from ..models.network import Network, Networks, Question, Rows, Tokens
 from ..stages.caption import CaptionSettings
 from .profile import Profile
 
@@ -23,6 +26,53 @@ from .profile import Profile
 _QUERIES = 32
 # Of a value in f16.
 _CACHE_SHARE = MappingProxyType({"fp16": 1.0, "q8": 0.5, "q4": 0.25})
+# Tokens of a question beyond what the rows before it had read, and tokens computed one by one for its answer: counted
+# with LLaMA-2's tokenizer over prompts and answers about 60 captions of two sentences (docs/production.md), rounded up.
+_KEYWORDS, _ALTERNATIVES, _REWRITE, _VERBATIM = Tokens(30, 40), Tokens(40, 20), Tokens(25, 30), Tokens(30, 12)
+# The pocket model's, whose answers about its longer captions have more.
+_POCKET = Tokens(60, 40)
+# A whole prompt, and what is reserved for its answer (language/request.py): pages of a cache.
+_PROMPT, _RESERVED = 290, 192
+# Values of a row, four bytes each, that are copied to or from a GPU: of Stable Diffusion 1.5, BLIP-2 and CLIP.
+_HINT_CHANNELS, _LATENT_CHANNELS, _LATENT_SIDE, _TEXT = 320, 4, 8, 77 * 768
+_VISION, _OPT_WIDTH, _OPT_WORDS, _CLIP_IMAGE = 3 * 364**2, 4096, 50272, 3 * 224**2
+
+
+def _questions(profile: Profile) -> tuple[Question, ...]:
+    """The keywords, the alternatives of half of the keywords that are allowed, and each variant's caption."""
+    alternatives = Rows(per_source=max(1, profile.rewrite.max_keywords // 2))
+    rows = (Rows(per_source=1), alternatives, Rows(per_variant=1))
+    if profile.llm.style == "pocket":
+        tokens = (_POCKET, _POCKET, _POCKET)
+    else:
+        tokens = (_KEYWORDS, _ALTERNATIVES, _VERBATIM if profile.rewrite.verbatim else _REWRITE)
+    return tuple(map(Question, rows, tokens))
+
+
+def _rows_at_once(profile: Profile) -> int:
+    """Rows that the language model decodes together: as many as are asked for and find pages."""
+    exllama = profile.llm.exllama
+    if exllama is None:
+        return 1
+    return max(1, min(exllama.rows, exllama.cache_tokens // PAGE // math.ceil((_PROMPT + _RESERVED) / PAGE)))
+
+
+def _moved_bytes(profile: Profile) -> Mapping[str, int]:
+    """Bytes of a row of each network that are copied between host and GPU."""
+    pixels, written = profile.image.short_side**2, profile.caption.decoding.max_tokens
+    latent = pixels // _LATENT_SIDE**2
+    hint, latents = _HINT_CHANNELS * latent, _LATENT_CHANNELS * latent
+    values = {
+        "blip2_vision": _VISION + _QUERIES * _OPT_WIDTH,
+        "opt_decoder": _QUERIES * _OPT_WIDTH + written * (_OPT_WIDTH + _OPT_WORDS),
+        "clip_text": _TEXT,
+        "hed": 4 * pixels,
+        "hint": pixels + hint,
+        "denoiser": hint + _TEXT + 2 * latents,
+        "vae_decoder": latents + 3 * pixels,
+        "clip_image": _CLIP_IMAGE,
+    }
+    return {name: 4 * count for name, count in values.items()}
 
 
 def _cached_tokens(caption: CaptionSettings) -> int:
@@ -36,13 +86,17 @@ def _cached_tokens(caption: CaptionSettings) -> int:
 def networks_of(profile: Profile) -> Networks:
     """The networks that a profile's suites need."""
     caption, paint, hed, exllama = profile.caption, profile.paint, profile.edges.hed, profile.llm.exllama
-    # The keywords, the alternatives of half of the keywords that are allowed, and each variant's caption.
-    questions = Rows(per_source=1 + max(1, profile.rewrite.max_keywords // 2), per_variant=1)
-    # Of a question only what follows the prefix that all questions share is read; published models need more words.
-    question = Tokens(60, 40) if profile.llm.style == "pocket" else Tokens(120, 40)
+    questions, moved = _questions(profile), _moved_bytes(profile)
+    asked = [question.rows for question in questions]
     return Networks(
         (
-            Network("blip2_vision", "blip2_vision", caption.batch, {"caption": Rows(per_source=1)}),
+            Network(
+                "blip2_vision",
+                "blip2_vision",
+                caption.batch,
+                {"caption": Rows(per_source=1)},
+                moved_bytes=moved["blip2_vision"],
+            ),
             Network(
                 "opt_decoder",
                 "opt_decoder",
@@ -52,13 +106,14 @@ def networks_of(profile: Profile) -> Networks:
                 optional_files=("opt_tokens.json",),
                 tokens=Tokens(_QUERIES, caption.decoding.max_tokens),
                 cached_tokens=_cached_tokens(caption),
+                moved_bytes=moved["opt_decoder"],
             ),
             Network(
                 "llm",
                 "llm",
-                1 if exllama is None else exllama.rows,
-                {"rewrite": questions},
-                tokens=question,
+                _rows_at_once(profile),
+                {"rewrite": Rows(sum(rows.per_source for rows in asked), sum(rows.per_variant for rows in asked))},
+                questions=questions,
                 cached_tokens=0 if exllama is None else exllama.cache_tokens * _CACHE_SHARE[exllama.cache],
             ),
             Network(
@@ -68,13 +123,23 @@ def networks_of(profile: Profile) -> Networks:
                 # Checks compare with the source's caption too; the variant's own was encoded to paint it.
                 {"paint": Rows(per_variant=1), "check": Rows(per_source=1)},
                 files=("clip_tokenizer.json",),
+                moved_bytes=moved["clip_text"],
             ),
             *(
                 ()
                 if hed is None
-                else (Network("hed", "hed", hed.batch, {"edges": Rows(per_source=1)}, {"image": "picture"}),)
+                else (
+                    Network(
+                        "hed",
+                        "hed",
+                        hed.batch,
+                        {"edges": Rows(per_source=1)},
+                        {"image": "picture"},
+                        moved_bytes=moved["hed"],
+                    ),
+                )
             ),
-            Network("hint", "hint", 1, {"paint": Rows(per_source=1)}, {"hint": "picture"}),
+            Network("hint", "hint", 1, {"paint": Rows(per_source=1)}, {"hint": "picture"}, moved_bytes=moved["hint"]),
             Network(
                 "denoiser",
                 paint.denoiser,
@@ -82,6 +147,7 @@ def networks_of(profile: Profile) -> Networks:
                 {"paint": Rows(per_variant=paint.rows_per_variant)},
                 {"latents": "latents", "hint_embedding": "latents"},
                 paint.streams,
+                moved_bytes=moved["denoiser"],
             ),
             Network(
                 "vae_decoder",
@@ -90,8 +156,15 @@ def networks_of(profile: Profile) -> Networks:
                 {"paint": Rows(per_variant=1)},
                 {"latents": "latents"},
                 files=("latent.json",),
+                moved_bytes=moved["vae_decoder"],
             ),
-            Network("clip_image", "clip_image", profile.check.batch, {"check": Rows(per_source=1, per_variant=1)}),
+            Network(
+                "clip_image",
+                "clip_image",
+                profile.check.batch,
+                {"check": Rows(per_source=1, per_variant=1)},
+                moved_bytes=moved["clip_image"],
+            ),
         )
     )
 

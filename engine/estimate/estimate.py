@@ -28,13 +28,16 @@ from ..schedule.residency import PlanCost, Residency, StageNeeds, Timeline
 from ..sources.pixels import target_size
 from ..sources.source import Source
 from .formulas import (
+    FIRST_USE_S,
     PER_SOURCE_STAGES,
     SHARE_OF_PEAK,
     Reach,
     cost_assumptions,
     item_s,
     known_facts,
+    moved_s,
     plan_cost,
+    reach_of,
     time_assumptions,
 )
 from .measured import Rates, load_rates
@@ -53,13 +56,22 @@ Basis = Literal["measured", "roofline"]
 
 @dataclass(frozen=True)
 class StageEstimate:
-    """A stage of the whole run: `items` take `compute_s`, on the `basis` given, and its plans `load_s` to load."""
+    """A stage of the whole run: `items` take `compute_s`, on the `basis` given, and its plans `load_s` to load.
+
+    `moved_s` are copies between host and GPU, where they were not measured with the rest.
+    """
 
     stage: Stage
     items: int
     compute_s: float
+    moved_s: float
     load_s: float
     basis: Basis
+
+    @property
+    def wall_s(self) -> float:
+        """All of it, one after another."""
+        return self.compute_s + self.moved_s + self.load_s
 
 
 @dataclass(frozen=True)
@@ -107,7 +119,7 @@ class Estimate:
 
     def at(self, share: float) -> Estimate:
         """The same run if this share of the GPU's data sheet were reached: products, and reading of weights, are as
-        much faster; loading, and what was measured, stay.
+        much faster; copies, loading, and what was measured, stay.
         """
         assert self.share is not None, "a CPU has no data sheet"
         faster = share / self.share
@@ -120,7 +132,7 @@ class Estimate:
     @property
     def wall_s(self) -> float:
         """Seconds from start to end, loading included."""
-        return sum(stage.compute_s + stage.load_s for stage in self.stages)
+        return sum(stage.wall_s for stage in self.stages)
 
     @property
     def device_hours(self) -> float:
@@ -179,7 +191,7 @@ def estimate(
         variants=count * variants,
         devices=profile.runtime.devices,
         device=profile.runtime.unit,
-        stages=_stages(seconds, here.timeline, plans, count, variants),
+        stages=_stages(profile, library.networks, seconds, here.timeline, plans, (count, variants)),
         plans=plans,
         holdings=(here,) if named else (here, _holding(library.networks, plans, GPU_BYTES, shards)),
         accepted_share=accepted,
@@ -268,8 +280,7 @@ def _counted_seconds(
 ) -> tuple[tuple[int, int] | None, float | None, dict[Stage, float]]:
     """The commonest picture size and this CPU's peak, both None for a GPU, and seconds per item by stage."""
     if (device := profile.device) is not None:
-        flops = 1e12 * device.tflops * device.share
-        reach = Reach(flops, flops, 1e9 * device.gb_per_s * device.share)
+        reach = reach_of(device, device.share)
         return None, None, item_s(library.networks, known_facts(profile, library, None), reach, variants)
     side = profile.image.short_side
     sizes = Counter({(side, side): sources}) if isinstance(sources, int) else painted_sizes(sources, profile)
@@ -299,20 +310,31 @@ def _measured_peak(profile: Profile, precision: PeakPrecision) -> float:
 
 
 def _stages(
+    profile: Profile,
+    networks: Networks,
     seconds: dict[Stage, tuple[float, Basis]],
     timeline: Timeline,
     plans: Sequence[PlanEstimate],
-    sources: int,
-    variants: int,
+    run: tuple[int, int],
 ) -> tuple[StageEstimate, ...]:
+    """`run` is how many sources there are, and variants of each."""
+    sources, variants = run
+    on_gpu = profile.device is not None
     plan_s = {plan.cost.name: plan.cost.load_s for plan in plans}
+    # Where loading was measured, so was a plan's first time.
+    new = {plan.cost.name for plan in plans if on_gpu and not plan.measured_load}
     load_s: dict[str, float] = dict.fromkeys(STAGES, 0.0)
+    for step in timeline.first:
+        load_s[step.stage] += FIRST_USE_S * len(new & set(step.load))
+        new -= set(step.load)
     for shard, times in Counter(timeline.shards).items():
         for step in shard:
             load_s[step.stage] += times * sum(plan_s[name] for name in step.load)
+    moved = {} if profile.device is None else moved_s(networks, profile.device, variants)
     stages = []
     for stage in (stage for stage in STAGES if stage in seconds):
         items = sources if stage in PER_SOURCE_STAGES else sources * variants
         item, basis = seconds[stage]
-        stages.append(StageEstimate(stage, items, items * item, load_s[stage], basis))
+        copies = items * moved.get(stage, 0.0) if basis == "roofline" else 0.0
+        stages.append(StageEstimate(stage, items, items * item, copies, load_s[stage], basis))
     return tuple(stages)

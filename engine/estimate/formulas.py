@@ -9,14 +9,14 @@ adds) there is a constant here, and `time_assumptions` and `cost_assumptions` sa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ..config.device import PlanFacts
+from ..config.device import DeviceSettings, PlanFacts
 from ..config.profile import Profile, plan_facts
 from ..errors import CounterfactoryError
 from ..models.library import Library
-from ..models.network import Network, Networks
+from ..models.network import Network, Networks, Rows, Tokens
 from ..recipes import Stage
 from ..runtime.opening import arithmetic
 from ..schedule.residency import PlanCost
@@ -36,7 +36,8 @@ _CPU_LOAD_BYTES_PER_S = 1e8
 # On a GPU, what a plan is taken to hold beside its weights, over them, until it is compiled and its compiler says what:
 # activations and workspace of a batch. A decoder's are of a token; the language model's are in its cache.
 _BESIDE_WEIGHTS, _BESIDE_DECODER, _BESIDE_LLM = 0.25, 0.05, 0.0
-_GPU_LOAD_BYTES_PER_S = 1.5e9  # a plan from a local NVMe disk to the device
+# Of each plan that a GPU opens for the first time in a run: kernels are built there, CUDA graphs recorded. Assumed.
+FIRST_USE_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,12 @@ class Reach:
     flops: float
     int8_flops: float
     bytes: float = math.inf  # on a CPU, products take longer than weights
+
+
+def reach_of(device: DeviceSettings, share: float) -> Reach:
+    """What is reached of a GPU where it is this share of its data sheet."""
+    flops = 1e12 * device.tflops * share
+    return Reach(flops, flops, 1e9 * device.gb_per_s * share)
 
 
 def known_facts(profile: Profile, library: Library, size: tuple[int, int] | None) -> dict[str, PlanFacts]:
@@ -79,10 +86,10 @@ def _counted(library: Library, network: Network, size: tuple[int, int] | None) -
 def _flops(library: Library, network: Network, size: tuple[int, int]) -> float:
     """Operations of one row, of decoders of one token."""
     graph = library.graph(network)
+    if network.questions:
+        return flops_per_token(graph)
     if network.tokens is None:
         return count_flops(graph, 1, library.sizes(network, *size))
-    if network.name == "llm":
-        return flops_per_token(graph)
     # The captioner's decoder takes its cache as an input. The queries and the first token are read at once, the others
     # behind a cache that grows; a step's cost is a straight line over its length, so that the middle stands for all.
     written = network.tokens.written
@@ -96,23 +103,42 @@ def _flops(library: Library, network: Network, size: tuple[int, int]) -> float:
     return whole / (network.tokens.read + written)
 
 
-def row_s(network: Network, fact: PlanFacts, reach: Reach) -> float:
-    """Seconds of one row in a full batch.
+def row_s(network: Network, fact: PlanFacts, reach: Reach, tokens: Tokens | None) -> float:
+    """Seconds of one row in a full batch, of a decoder with so many tokens.
 
     A decoder computes the tokens that it reads at once; for each token that it writes it waits for the products, or for
     all weights to be read, which the rows of a batch share.
     """
     product_s = fact.flops / (reach.int8_flops if fact.integers else reach.flops)
-    if network.tokens is None:
+    if tokens is None:
         return product_s
     read_s = fact.weight_bytes / reach.bytes / network.batch
-    return network.tokens.read * product_s + network.tokens.written * max(product_s, read_s)
+    return tokens.read * product_s + tokens.written * max(product_s, read_s)
+
+
+def network_s(network: Network, rows: Rows, fact: PlanFacts, reach: Reach, variants: int) -> float:
+    """Seconds that a source with `variants` variants takes in a network."""
+    if network.questions:
+        kinds: Iterable[tuple[Rows, Tokens | None]] = [(kind.rows, kind.tokens) for kind in network.questions]
+    else:
+        kinds = [(rows, network.tokens)]
+    return sum(rows.of_source(variants) * row_s(network, fact, reach, tokens) for rows, tokens in kinds)
 
 
 def item_s(networks: Networks, facts: Mapping[str, PlanFacts], reach: Reach, variants: int) -> dict[Stage, float]:
     """Seconds per item of each stage that has networks: a source with `variants` variants, or one of those."""
     return {
-        stage: sum(n.rows[stage].of_source(variants) * row_s(n, facts[n.plan], reach) for n in networks.of(stage))
+        stage: sum(network_s(n, n.rows[stage], facts[n.plan], reach, variants) for n in networks.of(stage))
+        / (1 if stage in PER_SOURCE_STAGES else variants)
+        for stage in networks.stages
+    }
+
+
+def moved_s(networks: Networks, device: DeviceSettings, variants: int) -> dict[Stage, float]:
+    """Seconds per item of each stage that copies between host and GPU take, nothing else going on meanwhile."""
+    return {
+        stage: sum(n.rows[stage].of_source(variants) * n.moved_bytes for n in networks.of(stage))
+        / (1e9 * device.bus_gb_per_s)
         / (1 if stage in PER_SOURCE_STAGES else variants)
         for stage in networks.stages
     }
@@ -126,7 +152,7 @@ def plan_cost(profile: Profile, network: Network, fact: PlanFacts) -> PlanCost:
         cache = _CPU_LLM_CACHE_BYTES if network.name == "llm" else 0
         return PlanCost(network.plan, loaded + cache, loaded / _CPU_LOAD_BYTES_PER_S)
     caches = network.cached_tokens * fact.cache_bytes
-    load_s = fact.weight_bytes / _GPU_LOAD_BYTES_PER_S
+    load_s = fact.weight_bytes / (1e9 * profile.device.disk_gb_per_s)
     if fact.held_bytes is not None:
         return PlanCost(network.plan, round(fact.held_bytes + caches), load_s)
     beside = {"opt_decoder": _BESIDE_DECODER, "llm": _BESIDE_LLM}.get(network.name, _BESIDE_WEIGHTS)
@@ -136,20 +162,20 @@ def plan_cost(profile: Profile, network: Network, fact: PlanFacts) -> PlanCost:
 def time_assumptions(profile: Profile, networks: Networks, variants: int) -> tuple[str, ...]:
     """What `item_s` and its use take for granted, in words."""
     device, llm, rows = profile.device, networks["llm"], profile.caption.rows
-    assert llm.tokens is not None
-    reached = (
-        (f"networks reach {100 * SHARE_OF_PEAK:.0f} % of the peak",)
-        if device is None
-        else (
+    reached: tuple[str, ...] = (f"networks reach {100 * SHARE_OF_PEAK:.0f} % of the peak",)
+    if device is not None:
+        reached = (
             f"a projection: nothing of it was measured on the GPU ({device.name})",
             f"{100 * device.share:.0f} % of {device.tflops:g} TFLOP/s and of {device.gb_per_s:g} GB/s are reached",
+            f"copies between host and GPU at {device.bus_gb_per_s:g} GB/s wait and are waited for",
+            f"each plan's first use takes {FIRST_USE_S:g} s more, once a run",
         )
-    )
+    asked = ", ".join(f"{kind.tokens.read} + {kind.tokens.written}" for kind in llm.questions)
     return (
         *reached,
         f"captions have all {profile.caption.decoding.max_tokens} tokens, {rows} row{'s' * (rows > 1)} per image",
         f"{llm.rows['rewrite'].of_source(variants):,.0f} questions per source, {llm.batch} at once",
-        f"a question reads {llm.tokens.read} tokens beyond the prefix and writes {llm.tokens.written}",
+        f"tokens of questions, read + written: {asked}",
         "reading, writing and waiting take no time",
     )
 
@@ -160,7 +186,7 @@ def cost_assumptions(profile: Profile) -> tuple[str, ...]:
         return (
             f"a plan that is not compiled takes {1 + _BESIDE_WEIGHTS:g} x its weights (the captioner's decoder "
             f"{1 + _BESIDE_DECODER:g} x, and two caches), a compiled one what its compiler says; plans load at "
-            f"{_GPU_LOAD_BYTES_PER_S / 1e9:g} GB/s",
+            f"{profile.device.disk_gb_per_s:g} GB/s",
         )
     factor = _BYTES_PER_WEIGHT_BYTE[arithmetic(profile.runtime)]
     return (

@@ -37,14 +37,23 @@ class Tokens:
 
 
 @dataclass(frozen=True)
+class Question:
+    """A kind of row of a language model: how many of them there are, and the work on one."""
+
+    rows: Rows
+    tokens: Tokens
+
+
+@dataclass(frozen=True)
 class Network:
     """One network under a profile.
 
     `plan` is the file that is opened (another one than `name` where a profile chooses a form of the network), `batch`
     the rows of its plan, `streams` how many batches go side by side. `rows` says which stages use it and how much.
     `sizes` names the inputs whose last two axes follow the picture, `files` what stands beside the plan and is needed,
-    `optional_files` what counts where an export wrote it. `tokens` is for decoders,
-    `cached_tokens` how many tokens in f16 the caches of one on a GPU have room for.
+    `optional_files` what counts where an export wrote it. `tokens` is for decoders, `questions` for a language model,
+    `cached_tokens` how many tokens in f16 the caches of either on a GPU have room for. `moved_bytes` of a row cross
+    the bus of a GPU.
     """
 
     name: str
@@ -56,7 +65,9 @@ class Network:
     files: tuple[str, ...] = ()
     optional_files: tuple[str, ...] = ()
     tokens: Tokens | None = None
+    questions: tuple[Question, ...] = ()
     cached_tokens: float = 0.0
+    moved_bytes: int = 0
 
     def sizes_at(self, picture: tuple[int, int], latents: tuple[int, int]) -> dict[str, tuple[int, int]]:
         """(height, width) of each input of `sizes`, for a picture and its latents of these sizes."""

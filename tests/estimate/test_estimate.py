@@ -264,7 +264,7 @@ def test_without_rates_it_is_the_roofline(profile: Profile, sources: list[Source
     for stage in found.stages:
         assert stage.items == (3 if stage.stage in ("caption", "rewrite") else 12)
         assert stage.compute_s == pytest.approx(stage.items * each[stage.stage])
-    assert found.wall_s == pytest.approx(sum(s.compute_s + s.load_s for s in found.stages))
+    assert found.wall_s == pytest.approx(sum(s.wall_s for s in found.stages))
     assert found.device_hours_per_1k == pytest.approx(found.devices * found.wall_s / 3600 / 12 * 1000)
     assert (found.accepted_share, found.device_hours_per_1k_accepted) == (None, None)
     assert any(f"{100 * SHARE_OF_PEAK:.0f} % of the peak" in note for note in found.assumptions)
@@ -439,7 +439,7 @@ def test_the_command_for_machines(street: Street, capsys: pytest.CaptureFixture[
     assert (found["sources"], found["variants"], found["basis"]) == (2, 6, "roofline")
     stages = ["caption", "rewrite", "paint", "check"]
     assert [stage["stage"] for stage in found["stages"]] == stages
-    assert found["wall_s"] == pytest.approx(sum(s["compute_s"] + s["load_s"] for s in found["stages"]))
+    assert found["wall_s"] == pytest.approx(sum(s["compute_s"] + s["moved_s"] + s["load_s"] for s in found["stages"]))
     (holding,) = found["holdings"]
     assert holding["memory_bytes"] == 5 * 10**9
     assert [step["stage"] for step in holding["first"]] == stages

@@ -16,7 +16,7 @@ from counterfactory.engine.config.profile import Profile, load_profile, plan_fac
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.estimate.flops import count_flops
-from counterfactory.engine.estimate.formulas import Reach, item_s, known_facts, plan_cost
+from counterfactory.engine.estimate.formulas import FIRST_USE_S, Reach, item_s, known_facts, plan_cost
 from counterfactory.engine.estimate.measured import PlanRate, Rates, profile_key, save_rates
 from counterfactory.engine.runtime.plans import PlanKey, write_key
 from counterfactory.export.production.graph import batches_of
@@ -74,11 +74,53 @@ def test_a_caption_s_tokens_wait_for_the_weights_or_for_the_products(profile: Pr
 
 
 def test_questions_are_asked_in_full_batches(profile: Profile) -> None:
-    one = 0.02 * 120 / 50 + 40 * (5 / 250) / 32
-    assert seconds(profile, FACTS, 5)["rewrite"] == pytest.approx((1 + 3 + 5) * one)
-    assert seconds(profile, FACTS, 10)["rewrite"] == pytest.approx((1 + 3 + 10) * one)
-    # On a CPU products take longer than weights: all tokens cost the same.
-    assert seconds(profile, FACTS, 5, Reach(T, T))["rewrite"] == pytest.approx(9 * 0.02 * 160)
+    read, written = 0.02 / 50, (5 / 250) / 32
+    before = 30 * read + 40 * written + 3 * (40 * read + 20 * written)
+    one = 25 * read + 30 * written
+    assert seconds(profile, FACTS, 5)["rewrite"] == pytest.approx(before + 5 * one)
+    assert seconds(profile, FACTS, 10)["rewrite"] == pytest.approx(before + 10 * one)
+    # Where products take longer than weights all tokens cost the same.
+    slow = Reach(T, T)
+    assert seconds(profile, FACTS, 5, slow)["rewrite"] == pytest.approx(0.02 * (70 + 3 * 60 + 5 * 55))
+    held = replace(profile, rewrite=replace(profile.rewrite, verbatim=True))
+    assert seconds(held, FACTS, 5, slow)["rewrite"] == pytest.approx(0.02 * (70 + 3 * 60 + 5 * 42))
+
+
+def test_rows_of_the_language_model_need_pages(profile: Profile) -> None:
+    """A prompt of 290 tokens and 192 for its answer are two pages of 256 each."""
+    exllama = profile.llm.exllama
+    assert exllama is not None
+
+    def rows(cache_tokens: int) -> int:
+        held = replace(profile.llm, exllama=replace(exllama, cache_tokens=cache_tokens))
+        return networks_of(replace(profile, llm=held))["llm"].batch
+
+    assert [rows(tokens) for tokens in (256, 16_128, 16_384, 32_768)] == [1, 31, 32, 32]
+
+
+def test_copies_take_the_bus_s_time_whatever_the_gpu_reaches(profile: Profile) -> None:
+    assert profile.device is not None
+    found = estimate(profile, 25_000, 5)
+    (paint,) = [stage for stage in found.stages if stage.stage == "paint"]
+    texts, hints, latents, pixels = 77 * 768, 320 * 64 * 64, 4 * 64 * 64, 512 * 512
+    each = texts + 30 * (hints + texts + 2 * latents) + latents + 3 * pixels + (hints + pixels) / 5
+    assert paint.moved_s == pytest.approx(125_000 * 4 * each / (1e9 * profile.device.bus_gb_per_s))
+    assert [stage.moved_s for stage in found.at(0.6).stages] == [stage.moved_s for stage in found.stages]
+    slower = replace(profile, device=replace(profile.device, bus_gb_per_s=profile.device.bus_gb_per_s / 2))
+    more = estimate(slower, 25_000, 5)
+    moved = sum(stage.moved_s for stage in found.stages)
+    assert moved > 0
+    assert more.wall_s - found.wall_s == pytest.approx(moved)
+
+
+def test_a_plan_s_first_use_is_counted_once(profile: Profile) -> None:
+    few, many = (estimate(replace(profile, shard_sources=n), 10_000, 5) for n in (10_000, 1_000))
+    for found in (few, many):
+        timeline = found.holdings[0].timeline
+        assert timeline is not None
+        once = FIRST_USE_S * len(networks_of(profile).plans)
+        assert sum(stage.load_s for stage in found.stages) == pytest.approx(timeline.load_s + once)
+    assert many.wall_s > few.wall_s + 60
 
 
 def test_plans_hold_their_weights_and_the_language_model_its_cache(profile: Profile) -> None:
@@ -88,7 +130,8 @@ def test_plans_hold_their_weights_and_the_language_model_its_cache(profile: Prof
     assert profile.llm.exllama.cache == "q8"
     assert costs["llm"].bytes == 5 * G + profile.llm.exllama.cache_tokens * 500
     assert costs["opt_decoder"].bytes == 10.5 * G + 2 * 16 * (33 + 49 + 8) * 100
-    assert costs["opt_decoder"].load_s == pytest.approx(10 / 1.5)
+    assert profile.device is not None
+    assert costs["opt_decoder"].load_s == pytest.approx(10 / profile.device.disk_gb_per_s)
 
 
 def test_a_compiled_plan_holds_what_its_compiler_says(profile: Profile, tmp_path: Path) -> None:
@@ -237,10 +280,22 @@ def test_facts_that_cannot_be_read_are_refused_by_name(text: str, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "change", [{"tflops": 0}, {"gb_per_s": -1}, {"share": 0}, {"share": 1.1}, {"accepted": 0}, {"accepted": 1.1}]
+    "change",
+    [
+        {"tflops": 0},
+        {"gb_per_s": -1},
+        {"disk_gb_per_s": 0},
+        {"bus_gb_per_s": 0},
+        {"share": 0},
+        {"share": 1.1},
+        {"accepted": 0},
+        {"accepted": 1.1},
+    ],
 )
 def test_a_device_that_cannot_be_is_refused(change: dict[str, float]) -> None:
-    device = DeviceSettings("GPU", tflops=100, memory_gb=24, gb_per_s=500, share=0.5, accepted=0.9)
+    device = DeviceSettings(
+        "GPU", tflops=100, memory_gb=24, gb_per_s=500, disk_gb_per_s=1, bus_gb_per_s=10, share=0.5, accepted=0.9
+    )
     with pytest.raises(ValueError, match=next(iter(change))):
         replace(device, **change)
 
