@@ -22,7 +22,7 @@ TEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 SHRINK_SHEET := from PIL import Image; sheet = Image.open('build/demo/contact_sheet.png'); \
 	sheet.thumbnail((1200, 10000), Image.Resampling.LANCZOS); sheet.save('docs/contact_sheet.webp', quality=85, method=6)
 
-.PHONY: demo test test-all mutants lint format docs-pictures clean
+.PHONY: demo test test-all mutants resolve lint format docs-pictures clean
 .DELETE_ON_ERROR:
 
 demo: $(BASE)
@@ -37,6 +37,10 @@ test-all: $(DEV)
 # Changes the core in many small ways and runs its tests on each: tests/mutants.py.
 mutants: $(DEV)
 	$(BIN)/python tests/mutants.py
+
+# Whether what users install can be installed: tests/resolve.py.
+resolve: $(DEV)
+	$(BIN)/python tests/resolve.py
 
 lint: $(DEV)
 	$(BIN)/ruff check .

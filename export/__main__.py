@@ -1,4 +1,7 @@
-"""`python -m counterfactory.export`: `pocket` trains the embedded models, `a10g` and `llm` make a GPU box's."""
+"""`python -m counterfactory.export`: `pocket` trains the embedded models, `a10g` and `llm` make a GPU box's.
+
+A command's modules are imported when it is asked for: `llm` runs on the box, which has none of the exporter's packages.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,9 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-
-import torch
+from typing import Any
 
 from counterfactory.engine.errors import CounterfactoryError
-
-from .language import llm
-from .pocket.pack import STEPS
-from .pocket.packed import gather, put_back
-from .pocket.report import write_report
-from .production import command as a10g
-from .production import facts
 
 _DOCS = Path(__file__).parents[1] / "docs"
 
@@ -27,12 +22,9 @@ def main() -> None:
     """Run the command line; exits with 2 for what the user can mend, 1 where a graph is not what it should be."""
     parser = argparse.ArgumentParser(prog="python -m counterfactory.export", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    _add_pocket(commands.add_parser("pocket", help="train the pocket models, export them, pack them"))
-    a10g.add_command(commands)
-    facts.add_command(commands)
-    quantising = commands.add_parser("llm", help="quantise the language model of a GPU box")
-    llm.add_arguments(quantising)
-    quantising.set_defaults(run=_llm)
+    first = next(iter(sys.argv[1:]), "")
+    for name in (first,) if first in _COMMANDS else _COMMANDS:
+        _COMMANDS[name](commands)
     asked = parser.parse_args()
     try:
         status = asked.run(asked, partial(print, flush=True))
@@ -42,7 +34,34 @@ def main() -> None:
     raise SystemExit(status)
 
 
-def _add_pocket(parser: argparse.ArgumentParser) -> None:
+def _add_a10g(commands: Any) -> None:
+    from .production import command
+
+    command.add_command(commands)
+
+
+def _add_facts(commands: Any) -> None:
+    from .production import facts
+
+    facts.add_command(commands)
+
+
+def _add_llm(commands: Any) -> None:
+    from .language import llm
+
+    def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
+        say(llm.run(asked))
+        return 0
+
+    parser = commands.add_parser("llm", help="quantise the language model of a GPU box")
+    llm.add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_pocket(commands: Any) -> None:
+    from .pocket.pack import STEPS
+
+    parser = commands.add_parser("pocket", help="train the pocket models, export them, pack them")
     parser.add_argument("--only", default=",".join(STEPS), help=f"some of: {','.join(STEPS)}")
     parser.add_argument("--report", action="store_true", help="measure the packed models into docs/pocket.md and .json")
     parser.add_argument(
@@ -57,12 +76,13 @@ def _add_pocket(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_pocket)
 
 
-def _llm(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
-    say(llm.run(asked))
-    return 0
-
-
 def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
+    import torch
+
+    from .pocket.pack import STEPS
+    from .pocket.packed import gather, put_back
+    from .pocket.report import write_report
+
     torch.set_num_threads(asked.threads)
     if asked.gather:
         gather(asked.gather)
@@ -82,6 +102,9 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     if not asked.weights:
         say(f"packed anew: {', '.join(put_back(weights)) or 'nothing'}")
     return 0
+
+
+_COMMANDS = {"pocket": _add_pocket, "a10g": _add_a10g, "facts": _add_facts, "llm": _add_llm}
 
 
 if __name__ == "__main__":

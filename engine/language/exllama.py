@@ -27,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 from ..errors import CounterfactoryError
@@ -34,6 +35,14 @@ from ..keys import content_key
 from .request import Request, Usage
 from .settings import ExllamaSettings
 from .token_filter import TokenFilter, Vocabulary, read_vocabulary
+
+# What brings each package with the torch that it was compiled for; run in a checkout, by the box's own Python.
+INSTALL = MappingProxyType(
+    {
+        "exllamav2": "pip install -r requirements/a10g.txt",
+        "exllamav3": "pip install -r requirements/a10g.txt '.[exllamav3]'",
+    }
+)
 
 # Grammars compiled ahead of the rows that need them, beside the GPU's work (2 to 10 ms each).
 _AHEAD = 16
@@ -92,7 +101,7 @@ def open_exllama(package: Package, folder: Path) -> ExllamaLlm:
         loaded = package.load(folder)
     except ImportError as error:
         raise CounterfactoryError(
-            f"the language model needs {package.name} ({error}); say: pip install 'counterfactory[cuda]' (docs/a10g.md)"
+            f"the language model needs {package.name} ({error}); say: {INSTALL[package.name]} (docs/a10g.md)"
         ) from error
     except (RuntimeError, AssertionError) as error:
         settings = package.settings
@@ -120,7 +129,7 @@ def _check_gpu(package: str) -> None:
         import torch
     except ImportError as error:
         raise CounterfactoryError(
-            f"{package} needs torch ({error}); install it as docs/a10g.md says, "
+            f"{package} needs torch ({error}); say: {INSTALL[package]} (docs/a10g.md), "
             'or decode on the CPU with [llm] backend = "openvino"'
         ) from error
     if not torch.cuda.is_available():

@@ -124,7 +124,7 @@ def load_runtime() -> Any:
     except ImportError as error:
         raise CounterfactoryError(
             f"a GPU session needs cuda-bindings, which is not installed ({error}); "
-            "install it: pip install 'counterfactory[cuda]'"
+            "install it: pip install -r requirements/a10g.txt (docs/a10g.md)"
         ) from error
 
 

@@ -25,7 +25,7 @@ from typing import Literal
 
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.language.exllama import existing_model
+from counterfactory.engine.language.exllama import INSTALL, existing_model
 
 from ..graphs.weights import locate
 
@@ -113,7 +113,7 @@ class Conversion:
                 found.append(f"{self.folder} lacks {', '.join(missing)}; name the folder of a model from the hub")
         package = PACKAGES[self.form]
         if importlib.util.find_spec(package) is None:
-            found.append(f"the package {package} is not installed; say: pip install 'counterfactory[cuda]'")
+            found.append(f"the package {package} is not installed; say: {INSTALL[package]}")
         if not has_gpu():
             found.append("there is no NVIDIA GPU that torch sees; run it on the box")
         free = shutil.disk_usage(_existing(self.target)).free / 1e9
@@ -146,7 +146,7 @@ class Conversion:
         return "\n".join(
             (
                 "on a box with a 24 GB GPU:",
-                "  pip install 'counterfactory[export,cuda]'",
+                f"  {INSTALL[PACKAGES[self.form]]}",
                 f"  python -m counterfactory.export llm {asked} --format {self.form} --bits {self.bits:g}",
                 runs,
                 f"  {shlex.join(('python', *self.command[1:]))}",

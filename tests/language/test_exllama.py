@@ -320,7 +320,10 @@ def test_what_is_missing_is_named(package: Package, folder: Path, gpu: None, mon
     with pytest.raises(CounterfactoryError, match=rf"no model for {package.name} \(config.json, tokenizer.json\)"):
         open_exllama(package, folder / "none")
     monkeypatch.setitem(sys.modules, package.name, None)
-    with pytest.raises(CounterfactoryError, match=rf"needs {package.name} \(.*pip install 'counterfactory\[cuda\]'"):
+    with pytest.raises(CounterfactoryError, match=rf"needs {package.name} \(.*pip install -r requirements/a10g\.txt"):
+        open_exllama(package, folder)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(CounterfactoryError, match=rf"{package.name} needs torch \(.*pip install -r requirements/a10g"):
         open_exllama(package, folder)
 
 

@@ -1,0 +1,83 @@
+"""What `make resolve` holds the box's packages to, without asking an index."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import resolve
+
+ROOT = Path(__file__).parents[1]
+PINS = resolve.BOX.read_text()
+RESOLVED = dict(resolve._PIN.findall(PINS)) | {"exllamav2": "0.3.2", "flash-attn": "2.8.3"}
+
+
+def test_the_box_is_of_one_torch_one_cuda_and_one_python() -> None:
+    assert resolve.box_faults(PINS, RESOLVED) == []
+    asked = resolve.asked_by(resolve.BOX)
+    assert asked.extras == ("cuda", "tensorrt")
+    assert "exllamav2==0.3.2\n" in asked.lines
+    assert "flash-attn==2.8.3\n" in asked.lines
+    assert "https" not in asked.lines
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("torch==2.9.0", "torch==2.13.0", "exllamav2 is not made for torch 2.13.0"),
+        ("torch2.9cxx", "torch2.8cxx", "flash-attn is not made for torch 2.9.0"),
+        ("+cu128", "+cu130", "exllamav2 is not made for CUDA 12.8.90"),
+        ("-cp312-cp312-", "-cp311-cp311-", "exllamav2 is not made for Python 3.12"),
+        ("triton==3.5.0\n", "", "triton==3.5.0 is not pinned"),
+        ("triton==3.5.0\n", "triton==3.5.0\nleft-over==1.0\n", "left-over is pinned and nothing asks for it"),
+    ],
+)
+def test_a_pin_that_does_not_fit_is_named(old: str, new: str, fault: str) -> None:
+    assert old in PINS
+    assert any(said.startswith(fault) for said in resolve.box_faults(PINS.replace(old, new), RESOLVED))
+
+
+def test_the_image_has_the_cuda_and_the_python_of_the_wheels() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    assert resolve.image_faults(dockerfile, PINS) == []
+    assert resolve.image_faults(dockerfile.replace("12.8.1", "13.0.1"), PINS)
+    assert resolve.image_faults(dockerfile.replace("-base-", "-cudnn-devel-"), PINS)
+    assert resolve.asked_of_pip(dockerfile) == {("-r", "requirements/a10g.txt")}
+
+
+def test_pip_s_lines_are_read() -> None:
+    text = "`pip install '.[export,cuda]' -r requirements/a10g.txt`\npip install --no-deps \\\n    x==1 # why\n"
+    assert resolve.asked_of_pip(text) == {(".[export,cuda]", "-r", "requirements/a10g.txt"), ("x==1",)}
+    asked = resolve.asked_by_pip((".[export,cuda]", "-r", "requirements/a10g.txt", "x==1"))
+    assert asked.extras == ("export", "cuda", "cuda", "tensorrt")
+    assert asked.lines.endswith("x==1\n")
+
+
+def test_other_indexes_and_folders_are_hidden() -> None:
+    found = resolve.environment({"UV_FIND_LINKS": "/wheels", "UV_INDEX": "more", "HOME": "/root"}, "the-index")
+    assert found == {"HOME": "/root", "UV_DEFAULT_INDEX": "the-index"}
+    assert resolve.environment({}, "") == {}
+
+
+def test_one_module_is_not_installed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def both(*_: object, **__: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess([], 0, "onnxruntime==1.31.0\nonnxruntime-gpu==1.31.0\n", "")
+
+    monkeypatch.setattr(subprocess, "run", both)
+    with pytest.raises(resolve.UnresolvableError, match="onnxruntime and onnxruntime-gpu would be installed together"):
+        resolve.resolve(resolve.Asked(("export",)))
+
+
+def test_the_box_quantises_without_the_exporter_s_packages() -> None:
+    """Its environment has torch and safetensors; every other package of the export would stop the command."""
+    absent = ("onnx", "onnxscript", "diffusers", "transformers", "peft", "nncf", "onnxruntime", "gguf", "accelerate")
+    program = (
+        f"import sys, runpy; sys.modules.update(dict.fromkeys({absent!r})); "
+        "sys.argv[1:] = ['llm', '--profile', 'a10g', '--dry-run']; "
+        "runpy.run_module('counterfactory.export', run_name='__main__', alter_sys=True)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "pip install -r requirements/a10g.txt" in done.stdout
