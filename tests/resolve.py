@@ -1,10 +1,13 @@
 """Resolves what users install, as on a machine without wheels of its own: `make resolve`, which CI runs.
 
-Every combination of the extras on Python 3.12 and all of them on 3.11; each `pip install` of the documents and of the
-Dockerfile; requirements/a10g.txt, which has to be complete and of one torch, one CUDA and one Python. Nothing is
-installed. Only the index that pip is configured with, or the public one, is asked: an extra index or a folder of wheels
-may hold a package that other machines do not have (a CPU build of torch asks for no triton, the public one for one
-release of it), and would hide a conflict.
+All extras together, on Python 3.11 and 3.12; each `pip install` of the documents, of the Dockerfile and of the engine's
+own messages; requirements/a10g.txt, which has to be complete and of one torch, one CUDA and one Python. A set of
+releases that satisfies all extras together satisfies every choice of them, which asks for less: so one resolution is
+the proof for all combinations, and what asks for extras alone is not resolved again.
+
+Nothing is installed. Only the index that pip is configured with, or the public one, is asked: an extra index or a
+folder of wheels may hold a package that other machines do not have (a CPU build of torch asks for no triton, the public
+one for one release of it), and would hide a conflict.
 """
 
 from __future__ import annotations
@@ -15,12 +18,13 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
 from pathlib import Path
+
+from counterfactory.engine.runtime import installing
 
 ROOT = Path(__file__).parents[1]
 BOX = ROOT / "requirements" / "a10g.txt"
@@ -63,18 +67,18 @@ def pip_index() -> str:
 class Asked:
     """What is installed together: this checkout with `extras` (None: without the checkout), and further `lines`."""
 
-    extras: tuple[str, ...] | None = None
+    extras: frozenset[str] | None = None
     lines: str = ""
 
     def __add__(self, other: Asked) -> Asked:
         both = [asked.extras for asked in (self, other) if asked.extras is not None]
-        return Asked(sum(both, ()) if both else None, self.lines + other.lines)
+        return Asked(frozenset().union(*both) if both else None, self.lines + other.lines)
 
 
 def resolve(asked: Asked, python: str = "3.12") -> dict[str, str]:
     """Names and releases of all packages that `asked` comes to on Linux. Raises UnresolvableError."""
     target = ("--python-version", python, "--python-platform", "x86_64-manylinux_2_28")
-    checkout = () if asked.extras is None else ("pyproject.toml", *(f"--extra={name}" for name in asked.extras))
+    checkout = () if asked.extras is None else ("pyproject.toml", *(f"--extra={name}" for name in sorted(asked.extras)))
     command = ("uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", *target, *checkout, "-")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     environ = environment(os.environ, pip_index()) | {"PATH": path}
@@ -97,7 +101,7 @@ def asked_by(file: Path) -> Asked:
     text = file.read_text()
     own = _CHECKOUT.search(text)
     pins = _WHEEL.sub(lambda wheel: f"{wheel['name']}=={wheel['release']}", _CHECKOUT.sub("", text))
-    return Asked(tuple(own["extras"].split(",")) if own else None, pins)
+    return Asked(frozenset(own["extras"].split(",")) if own else None, pins)
 
 
 def box_faults(text: str, resolved: Mapping[str, str]) -> list[str]:
@@ -148,43 +152,49 @@ def asked_by_pip(arguments: tuple[str, ...]) -> Asked:
         if word == "-r":
             asked += asked_by(ROOT / next(words))
         elif own or word == ".":
-            asked += Asked(tuple(own["extras"].split(",")) if own else ())
+            asked += Asked(frozenset(own["extras"].split(",")) if own else frozenset())
         else:
             asked += Asked(lines=f"{word}\n")
     return asked
 
 
-def tasks() -> Iterator[tuple[str, Asked, str]]:
-    """What is resolved: its name, what is asked for, the Python."""
-    names = extras()
-    for count in range(len(names) + 1):
-        for chosen in combinations(names, count):
-            yield f"extras {', '.join(chosen) or 'none'}", Asked(chosen), "3.12"
-    yield "all extras on Python 3.11", Asked(tuple(names)), "3.11"
+def tasks() -> dict[tuple[Asked, str], str]:
+    """What is resolved: what is asked for and the Python, each once; and a name of it."""
+    every = Asked(frozenset(extras()))
+    found = {(every, "3.11"): "all extras on Python 3.11", (every, "3.12"): "all extras on Python 3.12"}
     texts = [path.read_text() for path in (*DOCUMENTS, ROOT / "Dockerfile")]
+    texts += [f"pip install {what}" for what in installing.ALL]
     for arguments in sorted(set[tuple[str, ...]]().union(*map(asked_of_pip, texts))):
-        yield f"pip install {shlex.join(arguments)}", asked_by_pip(arguments), "3.12"
+        asked = asked_by_pip(arguments)
+        unknown = (asked.extras or frozenset()) - every.extras
+        if unknown:
+            raise UnresolvableError(f"pip install {shlex.join(arguments)}: there is no extra {', '.join(unknown)}")
+        if asked.lines:
+            found.setdefault((asked, "3.12"), f"pip install {shlex.join(arguments)}")
+    return found
 
 
-def fault_of(task: tuple[str, Asked, str]) -> str:
-    """Why `task` cannot be installed, "" where it can."""
-    name, asked, python = task
+def resolved(task: tuple[tuple[Asked, str], str]) -> tuple[dict[str, str], str]:
+    """The packages of a task, and why it cannot be installed: "" where it can."""
+    (asked, python), name = task
     try:
-        resolve(asked, python)
+        return resolve(asked, python), ""
     except UnresolvableError as error:
-        return f"{name}: {error}"
-    return ""
+        return {}, f"{name}: {error}"
 
 
 def main() -> int:
     """Resolve all of it; returns the exit status."""
-    named = list(tasks())
-    with ThreadPoolExecutor(4) as pool:
-        faults = [fault for fault in pool.map(fault_of, named) if fault]
     try:
-        faults += box_faults(BOX.read_text(), resolve(asked_by(BOX)))
+        named = tasks()
     except UnresolvableError as error:
-        faults.append(f"{BOX.name}: {error}")
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    with ThreadPoolExecutor(2) as pool:
+        found = dict(zip(named, pool.map(resolved, named.items()), strict=True))
+    faults = [fault for _, fault in found.values() if fault]
+    box, fault = found[asked_by(BOX), "3.12"]
+    faults += box_faults(BOX.read_text(), box) if not fault else []
     faults += image_faults((ROOT / "Dockerfile").read_text(), BOX.read_text())
     for fault in faults:
         print(f"error: {fault}", file=sys.stderr)

@@ -11,16 +11,16 @@ import resolve
 
 ROOT = Path(__file__).parents[1]
 PINS = resolve.BOX.read_text()
+BOX = resolve.asked_by(resolve.BOX)
 RESOLVED = dict(resolve._PIN.findall(PINS)) | {"exllamav2": "0.3.2", "flash-attn": "2.8.3"}
 
 
 def test_the_box_is_of_one_torch_one_cuda_and_one_python() -> None:
     assert resolve.box_faults(PINS, RESOLVED) == []
-    asked = resolve.asked_by(resolve.BOX)
-    assert asked.extras == ("cuda", "tensorrt")
-    assert "exllamav2==0.3.2\n" in asked.lines
-    assert "flash-attn==2.8.3\n" in asked.lines
-    assert "https" not in asked.lines
+    assert BOX.extras == {"cuda", "tensorrt"}
+    assert "exllamav2==0.3.2\n" in BOX.lines
+    assert "flash-attn==2.8.3\n" in BOX.lines
+    assert "https" not in BOX.lines
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,24 @@ def test_pip_s_lines_are_read() -> None:
     text = "`pip install '.[export,cuda]' -r requirements/a10g.txt`\npip install --no-deps \\\n    x==1 # why\n"
     assert resolve.asked_of_pip(text) == {(".[export,cuda]", "-r", "requirements/a10g.txt"), ("x==1",)}
     asked = resolve.asked_by_pip((".[export,cuda]", "-r", "requirements/a10g.txt", "x==1"))
-    assert asked.extras == ("export", "cuda", "cuda", "tensorrt")
+    assert asked.extras == {"export", "cuda", "tensorrt"}
     assert asked.lines.endswith("x==1\n")
+
+
+def test_one_resolution_of_all_extras_stands_for_every_choice_of_them() -> None:
+    """Each set is asked of the index once, and none that is part of another."""
+    every = frozenset(resolve.extras())
+    named = resolve.tasks()
+    assert {(resolve.Asked(every), "3.11"), (resolve.Asked(every), "3.12"), (BOX, "3.12")} <= named.keys()
+    assert all(asked.lines or asked.extras == every for asked, _ in named)
+    assert (BOX + resolve.Asked(frozenset({"exllamav3"})), "3.12") in named
+    assert len(named) <= 8
+
+
+def test_an_extra_that_there_is_not_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve.installing, "ALL", ("'.[onnxruntime-gpu]'",))
+    with pytest.raises(resolve.UnresolvableError, match="there is no extra onnxruntime-gpu"):
+        resolve.tasks()
 
 
 def test_other_indexes_and_folders_are_hidden() -> None:
@@ -67,7 +83,7 @@ def test_one_module_is_not_installed_twice(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(subprocess, "run", both)
     with pytest.raises(resolve.UnresolvableError, match="onnxruntime and onnxruntime-gpu would be installed together"):
-        resolve.resolve(resolve.Asked(("export",)))
+        resolve.resolve(resolve.Asked(frozenset({"export"})))
 
 
 def test_the_box_quantises_without_the_exporter_s_packages() -> None:

@@ -139,7 +139,7 @@ def doctor(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory doctor`."""
     from .doctor import as_data, examine, lines, plan_table
 
-    found = examine(load_profile(args.profile))
+    found = examine(load_profile(args.profile), said=args.profile)
     for line in lines(found):
         terminal.say(line)
     terminal.show(plan_table(found))

@@ -1,7 +1,8 @@
 """What keeps this box from a run: its devices, packages and plans, and the next command to enter.
 
-For a profile it lists findings in the order in which they have to be put right. No network is opened and nothing is
-downloaded, so it is as quick on a box where nothing works.
+For a profile it lists findings in the order in which they have to be put right. Commands are those of docs/a10g.md, for
+a checkout of the project. No network is opened and nothing is downloaded, so it is as quick on a box where nothing
+works.
 """
 
 from __future__ import annotations
@@ -9,21 +10,34 @@ from __future__ import annotations
 import importlib
 import shlex
 import shutil
+import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from ..config.networks import library_of
-from ..config.profile import Profile
+from ..config.profile import Profile, load_profile
+from ..config.weights import WeightSettings
 from ..errors import CounterfactoryError
 from ..meter.machine import machine, machine_memory
 from ..report.table import Table
-from ..runtime.onnx_providers import NEEDS, PROVIDERS, find_library
-from ..runtime.opening import PlanState, engines_of
+from ..runtime.installing import (
+    BOX,
+    BOX_EXLLAMAV3,
+    BOX_ONNXRUNTIME,
+    ENGINE,
+    EXPORTER,
+    ONNXRUNTIME_CPU,
+    TENSORRT_RTX,
+    pip_install,
+)
+from ..runtime.onnx_providers import NEEDS, PROVIDERS, exchange_onnxruntime, find_library
+from ..runtime.opening import PlanState, engines_of, plan_makers
+from ..runtime.trt_library import BOX_LIBRARY
+from .gpus import Gpu, build_faults, driver_fault, find_gpus, has_driver, has_nvidia_card
 
 # What a profile's runtime and language model import; the distributions, as pip knows them.
 PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -31,25 +45,26 @@ PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "openvino": ("openvino", "llguidance"),
         "onnxruntime": ("onnxruntime-gpu", "onnx", "nvidia-ml-py"),
         "onnxruntime on a CPU": ("onnxruntime", "onnx"),
-        "tensorrt": ("tensorrt-rtx-cu12", "cuda-bindings", "nvidia-ml-py"),
+        "tensorrt": ("tensorrt-cu12", "cuda-bindings", "nvidia-ml-py"),
+        "tensorrt_rtx": ("tensorrt-rtx-cu12", "cuda-bindings", "nvidia-ml-py"),
         "exllamav2": ("exllamav2", "flash-attn", "torch", "llguidance"),
         "exllamav3": ("exllamav3", "torch", "llguidance"),
     }
 )
-
-
-_ON_CPU = "counterfactory[onnxruntime-cpu]"
+# The Python that requirements/a10g.txt has wheels for.
+_BOX_PYTHON = (3, 12)
+# Without these nothing is exported.
+_EXPORTS_WITH = ("torch", "onnx", "onnxscript", "diffusers", "transformers")
+_DRIVER = "sudo apt-get install nvidia-driver-580-server"
 
 
 @dataclass(frozen=True)
-class Gpu:
-    """A GPU as its driver tells it; memory in bytes, `capability` such as "8.6"."""
+class Place:
+    """Where the doctor looks: the root of the file system, the user's folder, this Python's release."""
 
-    name: str
-    capability: str
-    memory_bytes: int
-    free_bytes: int
-    driver: str
+    root: Path = Path("/")
+    home: Path = field(default_factory=Path.home)
+    python: tuple[int, int] = sys.version_info[:2]
 
 
 @dataclass(frozen=True)
@@ -71,7 +86,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Examination:
-    """What was found. `packages` by name, None where one is not installed; `next` is the command to say next."""
+    """What was found. `packages` by name, None where one is not installed; `faults` are of the driver and of packages
+    that do not fit; `next` is the command to say next.
+    """
 
     profile: str
     machine: str
@@ -80,43 +97,58 @@ class Examination:
     gpus: tuple[Gpu, ...]
     runtime: Runtime
     packages: Mapping[str, str | None]
+    faults: tuple[str, ...]
     plans: tuple[Plan, ...]
     folder: Path
-    next: str
+    next: str = ""
 
     @property
     def ready(self) -> bool:
         """Whether the profile can run here."""
         found = all(plan.state == "found" for plan in self.plans)
-        return all(self.packages.values()) and not self.runtime.fault and found
+        return all(self.packages.values()) and not self.faults and not self.runtime.fault and found
 
 
 def examine(
-    profile: Profile, nvml: Callable[[], Any] = lambda: importlib.import_module("pynvml"), memory: int | None = None
+    profile: Profile,
+    nvml: Callable[[], Any] = lambda: importlib.import_module("pynvml"),
+    said: str | None = None,
+    place: Place | None = None,
 ) -> Examination:
-    """Look at this box with a profile's eyes. `nvml` is asked for the module `pynvml`, `memory` is for tests."""
-    gpus = _gpus(nvml)
-    packages = {name: _version(name) for name in _needed(profile)}
-    folder, runtime = profile.models.path, _runtime(profile)
+    """Look at this box with a profile's eyes.
+
+    `nvml` is asked for the module `pynvml`. `said` is how the user named the profile, its own name where that is None;
+    `place` is for tests.
+    """
+    place = place or Place()
     library = library_of(profile)
-    plans = tuple(Plan(network.plan, *library.state(network)) for network in library.networks)
-    return Examination(
+    folder, plans = profile.models.path, tuple(Plan(one.plan, *library.state(one)) for one in library.networks)
+    makers = plan_makers(folder, library.networks.plans) or (BOX_LIBRARY,)
+    gpus, packages = find_gpus(nvml), {name: _version(name) for name in _needed(profile, makers)}
+    driver = driver_fault(gpus, packages, _asks) if profile.runtime.on_gpu else ""
+    found = Examination(
         profile=profile.name,
         machine=machine(),
-        memory_bytes=machine_memory() if memory is None else memory,
+        memory_bytes=machine_memory(),
         free_disk_bytes=shutil.disk_usage(_there(folder)).free,
         gpus=gpus,
-        runtime=runtime,
+        runtime=_runtime(profile),
         packages=packages,
+        faults=((driver,) if driver else ()) + tuple(build_faults(packages)),
         plans=plans,
         folder=folder,
-        next=_next(profile, gpus, packages, runtime, plans),
     )
+    return replace(found, next=_next(profile, found, makers, said or profile.name, place))
 
 
-def _needed(profile: Profile) -> tuple[str, ...]:
-    runtime = "onnxruntime on a CPU" if profile.runtime.provider == "cpu" else profile.runtime.backend
-    return tuple(dict.fromkeys(PACKAGES[runtime] + PACKAGES[profile.llm.backend]))
+def _needed(profile: Profile, makers: tuple[str, ...]) -> tuple[str, ...]:
+    """What a profile computes with; `makers` are the libraries of its plans."""
+    runtimes: tuple[str, ...] = (profile.runtime.backend,)
+    if profile.runtime.backend == "tensorrt":
+        runtimes = makers
+    elif profile.runtime.provider == "cpu":
+        runtimes = ("onnxruntime on a CPU",)
+    return tuple(dict.fromkeys(name for one in (*runtimes, profile.llm.backend) for name in PACKAGES[one]))
 
 
 def _version(name: str) -> str | None:
@@ -124,6 +156,14 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
+
+
+def _asks(name: str) -> tuple[str, ...]:
+    """What an installed package requires, as pip writes it."""
+    try:
+        return tuple(requires(name) or ())
+    except PackageNotFoundError:
+        return ()
 
 
 def _runtime(profile: Profile) -> Runtime:
@@ -148,53 +188,75 @@ def _there(folder: Path) -> Path:
     return next(path for path in (folder, *folder.absolute().parents) if path.exists())
 
 
-def _gpus(nvml: Callable[[], Any]) -> tuple[Gpu, ...]:
-    with suppress(Exception):  # no module, no driver: NVML has an exception for each, and each means no GPU
-        pynvml = nvml()
-        pynvml.nvmlInit()
-        driver = _text(pynvml.nvmlSystemGetDriverVersion())
-        return tuple(
-            _gpu(pynvml, pynvml.nvmlDeviceGetHandleByIndex(index), driver)
-            for index in range(pynvml.nvmlDeviceGetCount())
-        )
-    return ()
-
-
-def _gpu(pynvml: Any, handle: Any, driver: str) -> Gpu:
-    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    return Gpu(_text(pynvml.nvmlDeviceGetName(handle)), f"{major}.{minor}", memory.total, memory.free, driver)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
-
-
-def _next(
-    profile: Profile,
-    gpus: tuple[Gpu, ...],
-    packages: Mapping[str, str | None],
-    runtime: Runtime,
-    plans: tuple[Plan, ...],
-) -> str:
+def _next(profile: Profile, found: Examination, makers: tuple[str, ...], said: str, place: Place) -> str:
     """The first command that has to be said, or that can be."""
     on_gpu, onnxruntime = profile.runtime.on_gpu, profile.runtime.backend == "onnxruntime"
-    if on_gpu and not gpus:
-        return "nvidia-smi  # no NVIDIA driver answers: this profile needs a GPU; --profile pocket runs here"
-    if not all(packages.values()):
-        if not on_gpu:
-            return f"pip install '{_ON_CPU}'" if onnxruntime else "pip install counterfactory"
-        return f"pip install 'counterfactory[{'cuda,onnxruntime' if onnxruntime else 'cuda'}]'"
-    if runtime.fault:
-        return "pip uninstall onnxruntime && pip install --force-reinstall --no-deps onnxruntime-gpu"
-    bad = [plan for plan in plans if plan.state != "found"]
-    if any(plan.name == "llm" for plan in bad) and len(bad) == 1:
-        return f"python -m counterfactory.export llm --profile {profile.name}"
+    if on_gpu and (driver := _driver(found, place)):
+        return driver
+    missing = [name for name, release in found.packages.items() if release is None]
+    if missing or (found.faults and on_gpu):
+        return _install(profile, missing, found.faults, place)
+    if found.runtime.fault:
+        assert profile.runtime.provider is not None, "nothing else is looked at"
+        return exchange_onnxruntime(profile.runtime.provider)
+    bad = [plan.name for plan in found.plans if plan.state != "found"]
+    if bad == ["llm"]:
+        return shlex.join((sys.executable, "-m", "counterfactory.export", "llm", "--profile", said))
     if bad and (on_gpu or onnxruntime):
-        return shlex.join(["python", "-m", "counterfactory.export", "a10g", "--out", str(profile.models.path)])
+        return _export(profile, said, () if onnxruntime else makers, place)
     if bad:
-        return "pip install --force-reinstall counterfactory"
-    return f"counterfactory generate SOURCES --task classification --out suite --profile {profile.name}"
+        return pip_install(f"--force-reinstall --no-deps {ENGINE}")
+    return f"counterfactory generate SOURCES --task classification --out suite --profile {shlex.quote(said)}"
+
+
+def _driver(found: Examination, place: Place) -> str:
+    """What to do for a GPU to answer, and for its driver to be new enough; "" where nothing is wrong with them."""
+    if not found.gpus:
+        if not has_nvidia_card(place.root):
+            return "counterfactory doctor --profile pocket  # this profile needs an NVIDIA GPU, and here is none"
+        if not has_driver(place.root):
+            return f"{_DRIVER}  # and restart: no NVIDIA driver is loaded"
+        if found.packages["nvidia-ml-py"] is None:  # nobody was asked
+            return ""
+        return "nvidia-smi  # the driver is loaded and does not answer"
+    fault = next((fault for fault in found.faults if fault.startswith("driver ")), "")
+    return f"{_DRIVER}  # and restart: {fault}" if fault else ""
+
+
+def _install(profile: Profile, missing: list[str], faults: tuple[str, ...], place: Place) -> str:
+    """What brings the packages that are missing, or takes the place of those that do not fit; in the checkout."""
+    onnxruntime = profile.runtime.backend == "onnxruntime"
+    if not profile.runtime.on_gpu:
+        return pip_install(ONNXRUNTIME_CPU if onnxruntime else ENGINE)
+    if missing == ["tensorrt-rtx-cu12"]:
+        return pip_install(TENSORRT_RTX)
+    what = BOX_ONNXRUNTIME if onnxruntime else BOX_EXLLAMAV3 if profile.llm.backend == "exllamav3" else BOX
+    if place.python != _BOX_PYTHON:
+        return f"python3.12 -m venv ~/box && ~/box/bin/pip install {what}"
+    # pip takes a build for another torch or for CPUs for the release that it is asked for.
+    return pip_install(f"--force-reinstall {what}" if faults and not missing else what)
+
+
+def _export(profile: Profile, said: str, makers: tuple[str, ...], place: Place) -> str:
+    """What exports the networks, and their plans where `makers` compile them: by this Python, or the exporter's own."""
+    own = place.home / "exporter" / "bin" / "python"
+    python = sys.executable if all(_version(name) for name in _EXPORTS_WITH) else str(own)
+    if python == str(own) and not own.exists():
+        return f"python3.12 -m venv ~/exporter && ~/exporter/bin/pip install {EXPORTER}"
+    command = [python, "-m", "counterfactory.export", "a10g", "--profile", said]
+    if profile.weights is None:
+        usual = load_profile("a10g").weights
+        assert usual is not None, "it comes with us"
+        command += _named(usual)
+    command += ["--plans"] if makers else []
+    command += [] if not makers or BOX_LIBRARY in makers else ["--library", "tensorrt-rtx"]
+    return shlex.join(command)
+
+
+def _named(weights: WeightSettings) -> list[str]:
+    """The exporter's flags for weights that a profile does not name."""
+    flags = ["--blip2", weights.blip2, "--diffusion", weights.diffusion, "--clip", weights.clip]
+    return flags + [part for one in weights.controlnets for part in ("--controlnet", one)]
 
 
 def lines(found: Examination) -> list[str]:
@@ -207,6 +269,7 @@ def lines(found: Examination) -> list[str]:
     ] or ["gpu        none that a driver tells of"]
     told.append(f"runtime    {found.runtime.uses}")
     told += [f"           {found.runtime.fault}"] if found.runtime.fault else []
+    told += [f"fault      {fault}" for fault in found.faults]
     told.append(f"disk       {found.free_disk_bytes / 1e9:.0f} GB free at {found.folder}")
     told += [f"package    {name} {known or 'is not installed'}" for name, known in found.packages.items()]
     return told

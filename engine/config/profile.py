@@ -21,6 +21,7 @@ from ..stages.edges import DetectorSettings
 from ..stages.paint import PaintSettings
 from ..stages.rewrite import RewriteSettings
 from .device import DeviceSettings, PlanFacts, load_facts
+from .weights import WeightSettings
 
 __all__ = ["ModelPaths", "Profile", "fill", "load_profile", "profile_names"]
 
@@ -49,7 +50,8 @@ class ModelPaths:
 class Profile:
     """Everything that a run takes from its box. `shard_sources` is how many sources travel together.
 
-    `device` is the GPU that the profile is for, as far as estimates need it; None for CPUs.
+    `device` is the GPU that the profile is for, as far as estimates need it; None for CPUs. `weights` are what its
+    networks are exported from, None where that is left to the exporter's command line.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Profile:
     text: TextSettings
     check: CheckSettings
     device: DeviceSettings | None = None
+    weights: WeightSettings | None = None
 
     def __post_init__(self) -> None:
         if not self.name:

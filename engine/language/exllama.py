@@ -32,17 +32,13 @@ from typing import Any, ClassVar, Protocol
 
 from ..errors import CounterfactoryError
 from ..keys import content_key
+from ..runtime.installing import BOX, BOX_EXLLAMAV3, pip_install
 from .request import Request, Usage
 from .settings import ExllamaSettings
 from .token_filter import TokenFilter, Vocabulary, read_vocabulary
 
-# What brings each package with the torch that it was compiled for; run in a checkout, by the box's own Python.
-INSTALL = MappingProxyType(
-    {
-        "exllamav2": "pip install -r requirements/a10g.txt",
-        "exllamav3": "pip install -r requirements/a10g.txt '.[exllamav3]'",
-    }
-)
+# What brings each package with the torch that it was compiled for.
+INSTALL = MappingProxyType({"exllamav2": BOX, "exllamav3": BOX_EXLLAMAV3})
 
 # Grammars compiled ahead of the rows that need them, beside the GPU's work (2 to 10 ms each).
 _AHEAD = 16
@@ -101,7 +97,8 @@ def open_exllama(package: Package, folder: Path) -> ExllamaLlm:
         loaded = package.load(folder)
     except ImportError as error:
         raise CounterfactoryError(
-            f"the language model needs {package.name} ({error}); say: {INSTALL[package.name]} (docs/a10g.md)"
+            f"the language model needs {package.name} ({error}); "
+            f"say: {pip_install(INSTALL[package.name])} (docs/a10g.md)"
         ) from error
     except (RuntimeError, AssertionError) as error:
         settings = package.settings
@@ -129,7 +126,7 @@ def _check_gpu(package: str) -> None:
         import torch
     except ImportError as error:
         raise CounterfactoryError(
-            f"{package} needs torch ({error}); say: {INSTALL[package]} (docs/a10g.md), "
+            f"{package} needs torch ({error}); say: {pip_install(INSTALL[package])} (docs/a10g.md), "
             'or decode on the CPU with [llm] backend = "openvino"'
         ) from error
     if not torch.cuda.is_available():

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
+from .installing import BOX, pip_install
 
 Bytes = NDArray[np.uint8]
 
@@ -124,7 +125,7 @@ def load_runtime() -> Any:
     except ImportError as error:
         raise CounterfactoryError(
             f"a GPU session needs cuda-bindings, which is not installed ({error}); "
-            "install it: pip install -r requirements/a10g.txt (docs/a10g.md)"
+            f"install it: {pip_install(BOX)} (docs/a10g.md)"
         ) from error
 
 

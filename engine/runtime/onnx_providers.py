@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from ..errors import CounterfactoryError
 from ..keys import content_key
+from .installing import BOX_ONNXRUNTIME, ONNXRUNTIME_CPU, pip_install, pip_uninstall
 from .plans import Shapes, onnx_digest
 
 Provider = Literal["cuda", "tensorrt", "cpu"]
@@ -26,7 +27,7 @@ PROVIDERS: Mapping[str, str] = MappingProxyType(
 # What a provider does not start without, by the packages that the library itself names.
 NEEDS: Mapping[str, str] = MappingProxyType(
     {
-        "cuda": "it needs a GPU (see `nvidia-smi`), CUDA 13 and cuDNN 9: pip install 'onnxruntime-gpu[cuda,cudnn]'",
+        "cuda": "it needs a GPU (see `nvidia-smi`), CUDA 13 and cuDNN 9, which requirements/onnxruntime-gpu.txt brings",
         "tensorrt": "it needs a GPU (see `nvidia-smi`), CUDA 13, cuDNN 9 and the libraries of TensorRT 10",
         "cpu": "check that the file is whole",
     }
@@ -40,18 +41,27 @@ def graph_name(path: Path) -> str:
     return path.parent.name if path.stem == "model" else path.stem
 
 
+def install_onnxruntime(provider: Provider) -> str:
+    """The command that brings ONNX Runtime with a provider."""
+    return pip_install(ONNXRUNTIME_CPU if provider == "cpu" else BOX_ONNXRUNTIME)
+
+
+def exchange_onnxruntime(provider: Provider) -> str:
+    """The command that brings it in place of another build: both packages are one module, of which the last wins."""
+    return f"{pip_uninstall('onnxruntime', 'onnxruntime-gpu')} && {install_onnxruntime(provider)}"
+
+
 def find_library(provider: Provider) -> Any:
     """ONNX Runtime. Raises CounterfactoryError when it is not installed or was built without the provider."""
-    install = "onnxruntime" if provider == "cpu" else "onnxruntime-gpu"
     try:
         library = import_module("onnxruntime")
     except ImportError as error:
-        raise CounterfactoryError(f"ONNX Runtime is not installed; install it: pip install {install}") from error
+        raise CounterfactoryError(f"ONNX Runtime is not installed; say: {install_onnxruntime(provider)}") from error
     has = library.get_available_providers()
     if PROVIDERS[provider] not in has:
         raise CounterfactoryError(
             f"this onnxruntime {library.__version__} has no {PROVIDERS[provider]}, only {', '.join(has)}; "
-            f"exchange it: pip uninstall onnxruntime && pip install {install}"
+            f"say: {exchange_onnxruntime(provider)}"
         )
     return library
 

@@ -6,7 +6,7 @@ A folder and a plan's name give a session. Runtimes for GPUs are imported only w
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -108,19 +108,29 @@ def plan_state(folder: Path, plan: str, backend: Backend) -> tuple[PlanState, st
     if backend != "tensorrt":
         return "found", ""
     try:
-        found = find_mismatches(file, read_key(file), _wanted(folder, plan), content=False)
+        key = read_key(file)
+        found = find_mismatches(file, key, _wanted(folder, plan, key.made_by), content=False)
     except CounterfactoryError as error:
         return "stale", str(error)
     return ("stale", "; ".join(found)) if found else ("found", "")
 
 
-def _wanted(folder: Path, plan: str) -> PlanRequirements:
-    """What a plan should be of and for, as far as this box can tell."""
+def plan_makers(folder: Path, plans: Iterable[str]) -> tuple[str, ...]:
+    """The libraries that made TensorRT's plans of a folder, by their keys; a missing or damaged plan says none."""
+    found = []
+    for plan in plans:
+        with suppress(CounterfactoryError):
+            found.append(read_key(plan_file(folder, plan, "tensorrt")).made_by)
+    return tuple(dict.fromkeys(found))
+
+
+def _wanted(folder: Path, plan: str, made_by: str) -> PlanRequirements:
+    """What a plan should be of and for, as far as this box can tell; the library `made_by` runs what it made."""
     from . import cuda, trt_library
 
     library = device = None
     with suppress(CounterfactoryError):
-        library = trt_library.library_name(trt_library.load_library())
+        library = trt_library.library_name(trt_library.load_library(made_by))
     with suppress(CounterfactoryError):
         device = cuda.capability(cuda.load_runtime())
     return PlanRequirements(onnx_sha256=_exported(folder, plan), library=library, device=device)

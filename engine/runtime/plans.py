@@ -17,7 +17,7 @@ from ..errors import CounterfactoryError
 from ..files.writing import write_whole
 from ..keys import content_key, file_digest
 
-REBUILD = "build it again: `python -m counterfactory.export a10g --plans --out DIR`"
+REBUILD = "build it again: `python -m counterfactory.export a10g --plans --profile NAME`"
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,11 @@ class PlanKey:
     workspace_bytes: int | None = None
     weights_bytes: int | None = None
     scratch_bytes: int | None = None
+
+    @property
+    def made_by(self) -> str:
+        """The library that made it, "tensorrt_rtx", without its release."""
+        return self.library.partition(" ")[0]
 
     @property
     def held_bytes(self) -> int | None:

@@ -169,8 +169,7 @@ def open_session(
     The library that made the plan runs it. Raises CounterfactoryError when the plan is missing, stale (`onnx_sha256`
     is the content of the graph it should be of) or of other shapes, or the library or the GPU is missing.
     """
-    made_by = read_key(path).library
-    library = load_library(made_by.partition(" ")[0])
+    library = load_library(read_key(path).made_by)
     runtime = cuda.load_runtime()
     wanted = PlanRequirements(onnx_sha256, None, library_name(library), cuda.capability(runtime))
     key = require_fresh(path, wanted)

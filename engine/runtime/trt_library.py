@@ -5,32 +5,29 @@ Both are imported when they are asked for and never before, so that machines wit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from ..errors import CounterfactoryError
+from .installing import TENSORRT, TENSORRT_RTX, pip_install
 
-LIBRARIES = ("tensorrt_rtx", "tensorrt")
-_INSTALL = {
-    "tensorrt_rtx": "pip install tensorrt-rtx-cu12",
-    "tensorrt": "pip install tensorrt-cu12",
-}
+# The library of an A10G, which TensorRT-RTX's support matrix does not list.
+BOX_LIBRARY = "tensorrt"
+LIBRARIES: Mapping[str, str] = MappingProxyType({BOX_LIBRARY: TENSORRT, "tensorrt_rtx": TENSORRT_RTX})
 
 
-def load_library(asked: str | None = None) -> Any:
-    """The module `asked`; without a wish the first of `LIBRARIES` that is installed.
-
-    Raises CounterfactoryError for any other name and for what is not installed.
-    """
-    if asked is not None and asked not in LIBRARIES:
+def load_library(asked: str) -> Any:
+    """The module `asked`, one of `LIBRARIES`. Raises CounterfactoryError for another, and where it is not installed."""
+    if asked not in LIBRARIES:
         raise CounterfactoryError(f"plans are made by {' or '.join(LIBRARIES)}, asked for {asked}")
-    reasons = []
-    for name in (asked,) if asked else LIBRARIES:
-        try:
-            return import_module(name)
-        except ImportError as error:
-            reasons.append(f"{name} cannot be imported ({error}); install it: {_INSTALL[name]}")
-    raise CounterfactoryError("; ".join(reasons))
+    try:
+        return import_module(asked)
+    except ImportError as error:
+        raise CounterfactoryError(
+            f"{asked} cannot be imported ({error}); install it: {pip_install(LIBRARIES[asked])} (docs/a10g.md)"
+        ) from error
 
 
 def library_name(library: Any) -> str:

@@ -23,16 +23,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.exllama import INSTALL, existing_model
+from counterfactory.engine.runtime.installing import pip_install
 
 from ..graphs.weights import locate
 
 Format = Literal["exl2", "exl3"]
 PACKAGES: dict[Format, str] = {"exl2": "exllamav2", "exl3": "exllamav3"}
-_SOURCE = "meta-llama/Llama-2-13b-chat-hf@a2cb7a712bb6e5e736ca7f8cd98167f81a0b5bd8"
-# That model's weights: what a source that is not here yet is taken to hold.
+# LLaMA-2-13B's weights: what a source that is not here yet is taken to hold.
 _WEIGHTS = 13_015_864_320
 _FILES = ("*.json", "*.safetensors")
 _HEAD_BITS = 6
@@ -113,7 +113,7 @@ class Conversion:
                 found.append(f"{self.folder} lacks {', '.join(missing)}; name the folder of a model from the hub")
         package = PACKAGES[self.form]
         if importlib.util.find_spec(package) is None:
-            found.append(f"the package {package} is not installed; say: {INSTALL[package]}")
+            found.append(f"the package {package} is not installed; say: {pip_install(INSTALL[package])}")
         if not has_gpu():
             found.append("there is no NVIDIA GPU that torch sees; run it on the box")
         free = shutil.disk_usage(_existing(self.target)).free / 1e9
@@ -146,7 +146,7 @@ class Conversion:
         return "\n".join(
             (
                 "on a box with a 24 GB GPU:",
-                f"  {INSTALL[PACKAGES[self.form]]}",
+                f"  pip install {INSTALL[PACKAGES[self.form]]}",
                 f"  python -m counterfactory.export llm {asked} --format {self.form} --bits {self.bits:g}",
                 runs,
                 f"  {shlex.join(('python', *self.command[1:]))}",
@@ -210,8 +210,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "source",
         nargs="?",
-        default=_SOURCE,
-        help=f"folder of the weights, a hub id with its commit ({_SOURCE}), or for openvino a GGUF file",
+        help="folder of the weights, a hub id with its commit, or for openvino a GGUF file (default: the profile's)",
     )
     parser.add_argument("--profile", default="a10g", help="whose language model is made: its folder and its format")
     parser.add_argument("--target", type=Path, help="another folder for the quantised model")
@@ -229,7 +228,7 @@ def run(asked: argparse.Namespace) -> str:
     if asked.format == "openvino":
         if asked.target is None:
             raise CounterfactoryError("--format openvino needs --target, the folder that [llm] model will name")
-        return write_for_cpu(asked.source, asked.target)
+        return write_for_cpu(asked.source or _usual(load_profile(asked.profile)), asked.target)
     profile = load_profile(asked.profile)
     formats = {package: form for form, package in PACKAGES.items()}
     form = asked.format or formats.get(profile.llm.backend)
@@ -239,5 +238,12 @@ def run(asked: argparse.Namespace) -> str:
             "a profile with exllamav2 or exllamav3, or --format and --target"
         )
     target = asked.target or profile.models.path / Path(profile.llm.model).expanduser()
-    conversion = Conversion(asked.source, target, form, asked.bits)
+    conversion = Conversion(asked.source or _usual(profile), target, form, asked.bits)
     return conversion.advice() if asked.dry_run else conversion.run(cuda_is_there)
+
+
+def _usual(profile: Profile) -> str:
+    """The profile's own source. Raises CounterfactoryError where it names none."""
+    if profile.weights is None:
+        raise CounterfactoryError(f"profile {profile.name} has no table [weights]: name the language model's source")
+    return profile.weights.llm

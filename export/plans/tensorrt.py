@@ -18,14 +18,18 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.runtime import cuda
 from counterfactory.engine.runtime.plans import PlanKey, Shapes, onnx_digest, write_key
-from counterfactory.engine.runtime.trt_library import last_heard, library_name, listen, load_library
+from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, last_heard, library_name, listen, load_library
 
 from ..precision.half import ISLAND
 from .checks import check_profile
 from .writing import write_plan
 
-__all__ = ["PlanReport", "Shapes", "build_plan"]
+__all__ = ["TARGET", "PlanReport", "Shapes", "build_plan", "require_compiler"]
 
+# The GPU of the box.
+TARGET = "sm86"
+# What a compiler that cannot be had here is exchanged for.
+_ELSEWHERE = "or compile without that GPU: --library tensorrt-rtx, whose plans TensorRT-RTX runs"
 # Layers that compute on what they are given; all others move, shape or convert it.
 _ARITHMETIC = (
     "ACTIVATION",
@@ -69,19 +73,19 @@ def build_plan(
     plan_path: Path,
     shapes: Mapping[str, Shapes],
     *,
-    target: str = "sm86",
-    library: str | None = None,
+    library: str = BOX_LIBRARY,
+    target: str = TARGET,
     workspace_bytes: int | None = None,
     timing_cache: Path | None = None,
 ) -> PlanReport:
     """Compile `onnx_path` for inputs of `shapes` into `plan_path`, its key beside it.
 
-    `library` is "tensorrt_rtx" or "tensorrt", without it the first that is installed. `workspace_bytes` bounds the
-    scratch memory of the plan's layers. `timing_cache` is a file that TensorRT keeps its measurements of kernels in;
-    TensorRT-RTX measures none when it compiles, and makes no such file. Raises CounterfactoryError for shapes that
-    do not suit the graph, a graph that the library cannot read or compile, and a target that it cannot compile for; a
-    plan from before is then left as it was. The plan is written as it is made, and the graph's weights are mapped by
-    the parser: memory holds the weights once.
+    `library` is "tensorrt" or "tensorrt_rtx". `workspace_bytes` bounds the scratch memory of the plan's layers.
+    `timing_cache` is a file that TensorRT keeps its measurements of kernels in; TensorRT-RTX measures none when it
+    compiles, and makes no such file. Raises CounterfactoryError for shapes that do not suit the graph, a graph that
+    the library cannot read or compile, and a target that it cannot compile for; a plan from before is then left as it
+    was. The plan is written as it is made, and the graph's weights are mapped by the parser: memory holds the weights
+    once.
     """
     digest = onnx_digest(onnx_path)
     check_profile(onnx_path, shapes)
@@ -127,6 +131,16 @@ def build_plan(
     )
 
 
+def require_compiler(library: str = BOX_LIBRARY, target: str = TARGET) -> None:
+    """Raise CounterfactoryError, with what to do, unless `library` is installed and compiles for `target` here."""
+    try:
+        compiler = load_library(library)
+        _check_target(compiler, target)
+    except CounterfactoryError as error:
+        other = "" if library == "tensorrt_rtx" else f"; {_ELSEWHERE}"
+        raise CounterfactoryError(f"no plans for {target.upper()} can be made here: {error}{other}") from error
+
+
 def _stated_bytes(notes: Sequence[str], what: str) -> int | None:
     """The bytes that a compiler states of a plan under that name, the last time that it does; None if it never does."""
     found = [match for note in notes if (match := re.search(rf"{what}: (\d+) bytes", note))]
@@ -151,28 +165,34 @@ def _parsed(compiler: Any, builder: Any, onnx_path: Path, log: Any) -> Any:
     return network
 
 
-def _aim(compiler: Any, config: Any, target: str) -> None:
-    """Compile for `target`, "sm86"; a library that cannot choose compiles for this machine's GPU: it must be that."""
+def _check_target(compiler: Any, target: str) -> None:
+    """Refuse a `target` that a library cannot compile for; one that cannot choose compiles for this machine's GPU."""
     wanted = target.upper()
-    if hasattr(compiler, "ComputeCapability"):
+    if _chooses(compiler):
         known = compiler.ComputeCapability.__members__
         if wanted not in known or not wanted.startswith("SM"):
             names = ", ".join(name.lower() for name in known if name.startswith("SM"))
             raise CounterfactoryError(f"{library_name(compiler)} compiles for {names}, asked for {target}")
-        config.num_compute_capabilities = 1
-        config.set_compute_capability(known[wanted], 0)
         return
     here = cuda.capability(cuda.load_runtime())
     if here != wanted:
         raise CounterfactoryError(
             f"{library_name(compiler)} compiles for this machine's GPU alone, which is {here}, asked for {wanted}; "
-            "compile on such a machine, or with tensorrt_rtx"
+            "compile on the box itself"
         )
+
+
+def _chooses(compiler: Any) -> bool:
+    """Whether a library compiles for other GPUs than this machine's."""
+    return hasattr(compiler, "ComputeCapability")
 
 
 def _configured(compiler: Any, builder: Any, target: str, workspace_bytes: int | None) -> Any:
     config = builder.create_builder_config()
-    _aim(compiler, config, target)
+    _check_target(compiler, target)
+    if _chooses(compiler):
+        config.num_compute_capabilities = 1
+        config.set_compute_capability(compiler.ComputeCapability.__members__[target.upper()], 0)
     if workspace_bytes is not None:
         config.set_memory_pool_limit(compiler.MemoryPoolType.WORKSPACE, workspace_bytes)
     return config

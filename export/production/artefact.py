@@ -21,6 +21,7 @@ import torch
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.plans import Shapes
 from counterfactory.engine.runtime.session import Array
+from counterfactory.engine.runtime.trt_library import BOX_LIBRARY
 
 from ..graphs.parity import TOLERANCE
 from ..graphs.tracing import to_onnx
@@ -49,7 +50,7 @@ class Asked:
     precision: Precision = "fp16"
     int8: bool = False
     plans: bool = False
-    library: str | None = None
+    library: str = BOX_LIBRARY
     islands: tuple[str, ...] | None = None
     workspace: Workspace | None = None
 

@@ -20,9 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.config.weights import WeightSettings
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
+from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, LIBRARIES
 
+from ..plans.tensorrt import require_compiler
 from ..precision.half import ISLANDS
 from . import blip2, clip, denoiser, hed, vae
 from .artefact import Asked, Row, export_graph
@@ -35,8 +38,9 @@ _USUAL = Asked()
 
 
 def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
-    """What builds each network, by name, in the order of a picture's journey."""
-    hints = len(request.sources.controlnets) if request.sources else request.controls
+    """What builds each network, by name, in the order of a picture's journey; HED where it has weights."""
+    sources = request.sources
+    hints = len(sources.controlnets) if sources else request.controls
     return {
         "blip2_vision": partial(blip2.vision_graph, request),
         "opt_decoder": partial(blip2.decoder_graph, request),
@@ -45,7 +49,7 @@ def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
         "denoiser": partial(denoiser.denoiser_graph, request),
         "vae_decoder": partial(vae.decoder_graph, request),
         "clip_image": partial(clip.image_graph, request),
-        "hed": partial(hed.graph, request),
+        **({"hed": partial(hed.graph, request)} if sources is None or sources.hed else {}),
     }
 
 
@@ -136,13 +140,16 @@ def _line(row: Row) -> str:
 def add_command(commands: Any) -> None:
     """Add `a10g` to the export's commands."""
     parser = commands.add_parser("a10g", help="export the networks of a GPU box and compile them", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="folder of the export")
+    parser.add_argument("--out", type=Path, help="folder of the export (default: the profile's [models] folder)")
     parser.add_argument("--random", action="store_true", help="seeded random weights: for sizes, speed and CI")
     parser.add_argument("--small", action="store_true", help="the same classes in a tiny configuration (with --random)")
     parser.add_argument("--only", default="", help="some of the graphs, with commas: denoiser,hed")
     parser.add_argument("--plans", action="store_true", help="compile each graph for SM86")
     parser.add_argument(
-        "--library", choices=("tensorrt_rtx", "tensorrt"), help="what compiles (default: what is there)"
+        "--library",
+        choices=tuple(name.replace("_", "-") for name in LIBRARIES),
+        default=BOX_LIBRARY,
+        help="what compiles: tensorrt on the box itself, tensorrt-rtx anywhere (%(default)s)",
     )
     parser.add_argument("--precision", choices=("fp16", "fp32"), default="fp16", help="of the ONNX graphs")
     parser.add_argument(
@@ -157,7 +164,7 @@ def add_command(commands: Any) -> None:
         ("hed", "ControlNet's HED weights, a file"),
         ("tiny-vae", "TAESD, in place of the pipeline's decoder"),
     ):
-        parser.add_argument(f"--{name}", help=f"{what}: a path, ID@COMMIT or ID@COMMIT/FILE")
+        parser.add_argument(f"--{name}", help=f"{what}: a path, ID@COMMIT or ID@COMMIT/FILE (default: the profile's)")
     parser.add_argument("--controlnet", action="append", default=[], help="a ControlNet; several are summed")
     parser.add_argument(
         "--lora", action="append", default=[], help="FILE or ID@COMMIT/FILE, maybe :WEIGHT; merged into the UNet"
@@ -169,7 +176,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--hint-channels", type=int, choices=(1, 3), default=1, help="1 grey, 3 colours")
     parser.add_argument("--height", type=int, default=512, help="of pictures, in pixels")
     parser.add_argument("--width", type=int, default=512, help="of pictures, in pixels")
-    parser.add_argument("--profile", default="a10g", help="whose batches and memory the plans take (%(default)s)")
+    parser.add_argument("--profile", default="a10g", help="whose weights, batches and memory are taken (%(default)s)")
     parser.add_argument("--batch", action="append", default=[], metavar="NAME=ROWS", help="rows of a plan instead")
     parser.set_defaults(run=run)
 
@@ -178,12 +185,15 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     """Do what the command line asks; returns the exit status, 1 where a graph failed, missed its bound or a plan."""
     only = [name for name in asked.only.split(",") if name]
     profile = load_profile(asked.profile)
-    workspace = Workspace(profile, asked.out)
+    request, out, library = _request(asked, profile), _folder(asked, profile), asked.library.replace("-", "_")
+    if asked.plans:
+        require_compiler(library)
+    islands, workspace = _islands(asked.islands), Workspace(profile, out)
     faults = export_all(
-        _request(asked, profile),
-        asked.out,
+        request,
+        out,
         only=only,
-        asked=Asked(asked.precision, asked.int8, asked.plans, asked.library, _islands(asked.islands), workspace),
+        asked=Asked(asked.precision, asked.int8, asked.plans, library, islands, workspace),
         threads=asked.threads,
         say=say,
     )
@@ -198,11 +208,14 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
     )
     if asked.random and named != Sources():
         raise CounterfactoryError("--random was asked for together with weights: name the one or the other")
-    if not asked.random and named == Sources():
-        raise CounterfactoryError("name weights (--blip2, --clip, --diffusion, --controlnet, --hed) or say --random")
+    if not asked.random and named == Sources() and profile.weights is None:
+        raise CounterfactoryError(
+            f"profile {profile.name} has no table [weights]: name weights (--blip2, --clip, --diffusion, --controlnet) "
+            "or say --random"
+        )
     batches = batches_of(profile)
     return Request(
-        sources=None if asked.random else named,
+        sources=None if asked.random else _sources(named, profile.weights),
         small=asked.small,
         captioner=asked.captioner,
         caption_side=asked.caption_side,
@@ -215,6 +228,29 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
         prompt_tokens=profile.caption.prompt_tokens,
         caption_tokens=profile.caption.decoding.max_tokens,
     )
+
+
+def _sources(named: Sources, usual: WeightSettings | None) -> Sources:
+    """What the command line names, and the profile's where it names nothing."""
+    if usual is None:
+        return named
+    return Sources(
+        named.blip2 or usual.blip2,
+        named.clip or usual.clip,
+        named.diffusion or usual.diffusion,
+        named.controlnets or usual.controlnets,
+        named.hed or usual.hed,
+        named.tiny_vae or usual.tiny_vae,
+        named.loras or usual.loras,
+    )
+
+
+def _folder(asked: argparse.Namespace, profile: Profile) -> Path:
+    """Where the export goes. Random weights go where they are told to, never in the place of a box's own."""
+    if asked.out is None and (asked.random or profile.models.folder == "pocket"):
+        raise CounterfactoryError("name the folder of the export: --out DIR")
+    folder: Path = asked.out or profile.models.path
+    return folder
 
 
 def _islands(said: str | None) -> tuple[str, ...] | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,18 +13,15 @@ from typing import Any
 
 import pytest
 
-from counterfactory.engine.cli import doctor
+from counterfactory.engine.cli import doctor, gpus
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.plans import PlanKey, Shapes, write_key
 from counterfactory.engine.runtime.session import RuntimeSettings
-from counterfactory.engine.runtime.trt_library import library_name, load_library
 
-try:
-    COMPILER = library_name(load_library())
-except CounterfactoryError:  # then no release is wanted
-    COMPILER = "tensorrt_rtx 1.0"
+# No release of it is installed, and so none is wanted.
+COMPILER = "tensorrt 11.0"
+PIP = f"{sys.executable} -m pip"
 
 
 @dataclass
@@ -30,12 +29,13 @@ class Nvml:
     """As much of pynvml as a box with `names` for GPUs answers."""
 
     names: list[str]
+    driver: bytes = b"580.65.06"
 
     def nvmlInit(self) -> None:  # noqa: N802
         pass
 
     def nvmlSystemGetDriverVersion(self) -> bytes:  # noqa: N802
-        return b"550.54"
+        return self.driver
 
     def nvmlDeviceGetCount(self) -> int:  # noqa: N802
         return len(self.names)
@@ -67,13 +67,13 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "version", lambda name: "1.0")
 
 
-def export(folder: Path, plan: str) -> Path:
+def export(folder: Path, plan: str, compiler: str = COMPILER) -> Path:
     """A plan and its key as an export leaves them."""
     file = folder / "plans" / f"{plan}.plan"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(plan.encode())
     shape = Shapes.static(1, 2)
-    write_key(file, PlanKey("0" * 64, {"x": shape}, "f16", COMPILER, "SM86", "0" * 64, 1.0))
+    write_key(file, PlanKey("0" * 64, {"x": shape}, "f16", compiler, "SM86", "0" * 64, 1.0))
     return file
 
 
@@ -95,37 +95,140 @@ def test_lines_fit_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: p
     assert "next" in out
 
 
-def test_without_a_gpu_the_next_thing_is_the_driver(profile: Profile) -> None:
-    found = doctor.examine(profile, none)
-    assert not found.ready
-    assert found.gpus == ()
-    assert found.next.startswith("nvidia-smi")
-    assert any("none that a driver tells of" in line for line in doctor.lines(found))
+def having(monkeypatch: pytest.MonkeyPatch, has: dict[str, str | None], usual: str | None = "1.0") -> None:
+    """Releases of packages, and that of all others; None where one is not installed."""
 
-
-def test_then_the_packages(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
-        if name == "exllamav2":
+        if (release := has.get(name, usual)) is None:
             raise doctor.PackageNotFoundError(name)
-        return "1.0"
+        return release
 
     monkeypatch.setattr(doctor, "version", version)
-    found = doctor.examine(profile, lambda: Nvml(["NVIDIA A10G"]))
-    assert found.packages["exllamav2"] is None
-    assert found.next == "pip install 'counterfactory[cuda]'"
-    assert any("A10G, SM86, 23.0 of 24.0 GB free, driver 550.54" in line for line in doctor.lines(found))
+
+
+def a10g(driver: bytes = b"580.65.06") -> Nvml:
+    return Nvml(["NVIDIA A10G"], driver)
+
+
+def test_without_a_gpu_the_next_thing_is_the_card_then_the_driver(profile: Profile, tmp_path: Path) -> None:
+    def look() -> doctor.Examination:
+        return doctor.examine(profile, none, place=doctor.Place(root=tmp_path))
+
+    found = look()
+    assert not found.ready
+    assert found.gpus == ()
+    assert found.next.startswith("counterfactory doctor --profile pocket  # this profile needs an NVIDIA GPU")
+    assert any("none that a driver tells of" in line for line in doctor.lines(found))
+    vendor = tmp_path / "sys" / "bus" / "pci" / "devices" / "0000:00:1e.0" / "vendor"
+    vendor.parent.mkdir(parents=True)
+    vendor.write_text("0x10de\n")
+    assert look().next == "sudo apt-get install nvidia-driver-580-server  # and restart: no NVIDIA driver is loaded"
+
+
+def test_a_driver_that_nobody_can_ask_waits_for_the_package_that_asks(
+    profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("sys/bus/pci/devices/0/vendor", "0x10de"), ("proc/driver/nvidia/version", "580.65.06")):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    place = doctor.Place(root=tmp_path, python=(3, 12))
+    having(monkeypatch, {"nvidia-ml-py": None})
+    assert doctor.examine(profile, none, place=place).next == f"{PIP} install -r requirements/a10g.txt"
+    having(monkeypatch, {})
+    assert doctor.examine(profile, none, place=place).next.startswith("nvidia-smi  # the driver is loaded and does not")
+
+
+@pytest.mark.parametrize("missing", ["exllamav2", "flash-attn", "tensorrt-cu12", "cuda-bindings"])
+def test_then_the_packages(missing: str, profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each comes with the list that is named, so that the same is not said twice."""
+    having(monkeypatch, {missing: None})
+    found = doctor.examine(profile, a10g, place=doctor.Place(python=(3, 12)))
+    assert found.packages[missing] is None
+    assert found.next == f"{PIP} install -r requirements/a10g.txt"
+    pinned = (Path(__file__).parents[2] / "requirements" / "a10g.txt").read_text()
+    assert all(f"\n{name}==" in pinned or f"\n{name} @ " in pinned for name in found.packages)
+    assert any("A10G, SM86, 23.0 of 24.0 GB free, driver 580.65.06" in line for line in doctor.lines(found))
+    other = doctor.examine(profile, a10g, place=doctor.Place(python=(3, 13)))
+    assert other.next == "python3.12 -m venv ~/box && ~/box/bin/pip install -r requirements/a10g.txt"
+
+
+def test_each_runtime_and_language_model_has_its_own_packages(
+    profile: Profile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place = doctor.Place(python=(3, 12))
+    having(monkeypatch, {}, None)
+    newer = replace(profile, llm=replace(profile.llm, backend="exllamav3"))
+    assert doctor.examine(newer, a10g, place=place).next.endswith("install -r requirements/a10g.txt '.[exllamav3]'")
+    graphs = replace(profile, runtime=RuntimeSettings("onnxruntime", "f16", 0, 24, "cuda"))
+    wanted = f"{PIP} install -r requirements/a10g.txt -r requirements/onnxruntime-gpu.txt"
+    assert doctor.examine(graphs, a10g, place=place).next == wanted
+    having(monkeypatch, {"tensorrt-rtx-cu12": None})
+    export(tmp_path, "denoiser", "tensorrt_rtx 1.0")
+    found = doctor.examine(profile, a10g, place=place)
+    assert found.packages.keys() >= {"tensorrt-rtx-cu12"}
+    assert "tensorrt-cu12" not in found.packages
+    assert found.next == f"{PIP} install '.[tensorrt-rtx]'"
+
+
+@pytest.mark.parametrize(
+    ("driver", "releases", "said"),
+    [
+        ("550.54", {"cuda-bindings": "12.9.10", "tensorrt-cu12": "11.4"}, ""),
+        ("520.61", {"cuda-bindings": "12.9.10", "torch": None}, "525, which CUDA 12 of cuda-bindings 12.9.10 needs"),
+        ("550.54", {"cuda-bindings": "13.5.0"}, "580, which CUDA 13 of cuda-bindings 13.5.0 needs"),
+        (
+            "520.61",
+            {"exllamav2": "0.3.2+cu128.torch2.9.0"},
+            "525, which CUDA 12 of exllamav2 0.3.2+cu128.torch2.9.0 needs",
+        ),
+        ("550.54", {"torch": "2.13.0"}, "580, which CUDA 13 of torch 2.13.0 needs"),
+        ("550.54", {"torch": "2.9.0"}, ""),
+        ("580.65.06", {"torch": "2.13.0", "cuda-bindings": "13.5.0"}, ""),
+    ],
+)
+def test_a_driver_is_as_new_as_the_packages_cuda(driver: str, releases: dict[str, str | None], said: str) -> None:
+    asks = {
+        "2.9.0": ['nvidia-cuda-runtime-cu12==12.8.90; platform_system == "Linux"', "triton==3.5.0"],
+        "2.13.0": ["filelock", 'cuda-toolkit[cublas,cudart]==13.0.3; platform_system == "Linux"'],
+    }
+    gpu = gpus.find_gpus(lambda: a10g(driver.encode()))
+    found = gpus.driver_fault(gpu, releases, lambda name: asks.get(releases[name] or "", []))
+    assert found == (f"driver {driver} is older than {said}" if said else "")
+
+
+def test_an_old_driver_is_told_and_replaced(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, {"cuda-bindings": "13.5.0"})
+    found = doctor.examine(profile, lambda: a10g(b"550.54"))
+    assert not found.ready
+    assert found.next.startswith("sudo apt-get install nvidia-driver-580-server  # and restart: driver 550.54 is older")
+    assert any(line.startswith("fault      driver 550.54 is older than 580") for line in doctor.lines(found))
+
+
+@pytest.mark.parametrize(
+    ("torch", "said"),
+    [
+        ("2.13.0+cpu", "torch 2.13.0+cpu is a build for CPUs"),
+        ("2.13.0", "exllamav2 0.3.2+cu128.torch2.9.0 was compiled for torch 2.9.0, and torch 2.13.0 is installed"),
+        ("2.9.0+cu128", ""),
+    ],
+)
+def test_builds_fit_each_other(torch: str, said: str, profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    having(monkeypatch, {"torch": torch, "exllamav2": "0.3.2+cu128.torch2.9.0"})
+    found = doctor.examine(profile, a10g, place=doctor.Place(python=(3, 12)))
+    assert any(said in fault for fault in found.faults) if said else found.faults == ()
+    assert (found.next == f"{PIP} install --force-reinstall -r requirements/a10g.txt") == bool(said)
 
 
 @pytest.mark.usefixtures("installed")
 def test_then_the_plans_then_the_language_model_then_a_run(profile: Profile, tmp_path: Path) -> None:
     def look() -> doctor.Examination:
-        return doctor.examine(profile, lambda: Nvml(["NVIDIA A10G"]))
+        return doctor.examine(profile, a10g)
 
-    assert look().next == f"python -m counterfactory.export a10g --out {tmp_path}"
+    assert look().next == f"{sys.executable} -m counterfactory.export a10g --profile a10g --plans"
     for plan in look().plans:
         if plan.name != "llm":
             export(tmp_path, plan.name)
-    assert look().next == "python -m counterfactory.export llm --profile a10g"
+    assert look().next == f"{sys.executable} -m counterfactory.export llm --profile a10g"
     (tmp_path / profile.llm.model).mkdir()
     assert look().ready
     assert look().next.startswith("counterfactory generate SOURCES")
@@ -142,19 +245,21 @@ def test_onnxruntime_s_provider_is_told_and_has_to_be_there(
     monkeypatch.setitem(sys.modules, "onnxruntime", library)  # type: ignore[arg-type]
 
     def look() -> doctor.Examination:
-        return doctor.examine(replace(profile, runtime=runtime), lambda: Nvml(["NVIDIA A10G"]))
+        return doctor.examine(replace(profile, runtime=runtime), a10g)
 
     found, name = look(), {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider"}[provider]
     assert f"has no {name}, only CPUExecutionProvider" in found.runtime.fault
     assert not found.ready
-    assert found.next.startswith("pip uninstall onnxruntime && pip install")
+    assert found.next.startswith(
+        f"{PIP} uninstall --yes onnxruntime onnxruntime-gpu && {PIP} install -r requirements/a"
+    )
     assert any(found.runtime.fault in line for line in doctor.lines(found))
     has.append(name)
     found = look()
     assert found.runtime.fault == ""
     assert f"onnxruntime, f16, {name}: it needs a GPU" in found.runtime.uses
     assert (str(tmp_path / "engines") in found.runtime.uses) == (provider == "tensorrt")
-    assert found.next == f"python -m counterfactory.export a10g --out {tmp_path}"
+    assert found.next == f"{sys.executable} -m counterfactory.export a10g --profile a10g"
     for plan in found.plans:
         file = tmp_path / "onnx" / plan.name / "model.onnx"
         file.parent.mkdir(parents=True)
@@ -175,3 +280,37 @@ def test_a_plan_of_another_graph_is_stale(profile: Profile, tmp_path: Path) -> N
     assert states["hint"].state == "missing"
     table = doctor.plan_table(doctor.examine(profile, none))
     assert {row[1] for row in table.rows} == {"stale", "missing"}
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_export_command_is_whole(profile: Profile, tmp_path: Path) -> None:
+    """Its weights are the profile's; where that has none, those of a10g, each with its commit."""
+    weights = profile.weights
+    assert weights is not None
+    own = doctor.examine(replace(profile, weights=None), a10g, said="my profile.toml").next
+    words = shlex.split(own)[3:]
+    assert words[:4] == ["a10g", "--profile", "my profile.toml", "--blip2"]
+    assert words[-1] == "--plans"
+    asked = dict(zip(words[3:-1:2], words[4:-1:2], strict=True))
+    assert asked == {
+        "--blip2": weights.blip2,
+        "--diffusion": weights.diffusion,
+        "--clip": weights.clip,
+        "--controlnet": weights.controlnets[0],
+    }
+    assert all(re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", source) for source in asked.values())
+    export(tmp_path, "denoiser", "tensorrt_rtx 1.0")
+    assert doctor.examine(profile, a10g).next.endswith("--plans --library tensorrt-rtx")
+
+
+def test_where_nothing_exports_the_exporter_s_environment_comes_first(
+    profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = doctor.Place(home=tmp_path, python=(3, 12))
+    having(monkeypatch, {"diffusers": None})
+    first = doctor.examine(profile, a10g, place=place).next
+    assert first == "python3.12 -m venv ~/exporter && ~/exporter/bin/pip install '.[export,cuda,tensorrt]'"
+    python = tmp_path / "exporter" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    assert doctor.examine(profile, a10g, place=place).next.startswith(f"{python} -m counterfactory.export a10g")

@@ -441,9 +441,13 @@ def test_a_plan_may_take_its_share_of_what_the_device_leaves(tmp_path: Path) -> 
         Workspace(profile_of(0.4), tmp_path).of("denoiser", graph)
 
 
+# By the compiler that needs no GPU.
+TO_PLANS = Asked(plans=True, library="tensorrt_rtx")
+
+
 def test_the_compiler_is_told_and_the_plan_says(tmp_path: Path) -> None:
     rtx = pytest.importorskip("tensorrt_rtx", reason="tensorrt_rtx is not installed: what it is told goes unchecked")
-    asked = Asked(plans=True, workspace=Workspace(profile_of(24), tmp_path), islands=("normalisation", "softmax"))
+    asked = replace(TO_PLANS, workspace=Workspace(profile_of(24), tmp_path), islands=("normalisation", "softmax"))
     (row,) = export_graph(mixing, tmp_path, asked, random=True)
     wanted = Workspace(profile_of(24), tmp_path).of("mixing", tmp_path / "onnx" / "mixing" / "model.onnx")
     assert row.compiled, row.why
@@ -466,14 +470,14 @@ def test_what_the_compiler_is_told_is_the_workspace(tmp_path: Path, monkeypatch:
 
     pytest.importorskip("tensorrt_rtx", reason="tensorrt_rtx is not installed: what it is told goes unchecked")
     monkeypatch.setattr("counterfactory.export.plans.tensorrt._configured", configured)
-    asked = Asked(plans=True, workspace=Workspace(profile_of(24), tmp_path), islands=("softmax",))
+    asked = replace(TO_PLANS, workspace=Workspace(profile_of(24), tmp_path), islands=("softmax",))
     (row,) = export_graph(mixing, tmp_path, asked, random=True)
     assert (row.compiled, row.why, row.workspace_bytes) == (False, "enough was heard", None)
     assert told == [Workspace(profile_of(24), tmp_path).of("mixing", tmp_path / "onnx" / "mixing" / "model.onnx")]
 
 
 def test_a_device_without_room_is_said_and_the_graph_is_kept(tmp_path: Path) -> None:
-    asked = Asked(plans=True, workspace=Workspace(profile_of(3), tmp_path), islands=("softmax",))
+    asked = replace(TO_PLANS, workspace=Workspace(profile_of(3), tmp_path), islands=("softmax",))
     (row,) = export_graph(mixing, tmp_path, asked, random=True)
     assert not row.compiled
     assert row.why.startswith("stage paint needs")
@@ -557,7 +561,7 @@ def parsed(*said: str) -> argparse.Namespace:
     ("said", "complaint"),
     [
         (["--random", "--hed", "x"], "--random was asked for together with weights"),
-        ([], "name weights .* or say --random"),
+        (["--profile", "pocket"], r"pocket has no table \[weights\]: name weights .* or say --random"),
         (["--hed", "x", "--small"], "--small has random weights by nature"),
         (["--random", "--height", "500"], "picture sides are multiples of 64, got 500 x 512"),
         (["--random", "--batch", "denoiser=none"], "--batch takes NAME=ROWS"),

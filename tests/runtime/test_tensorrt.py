@@ -12,6 +12,7 @@ import re
 import resource
 import sys
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,10 +31,12 @@ from counterfactory.engine.runtime import cuda, tensorrt
 from counterfactory.engine.runtime.plans import PlanKey, Shapes, onnx_digest, read_key, write_key
 from counterfactory.engine.runtime.trt_library import library_name, load_library
 from counterfactory.export.plans import tensorrt as plans
-from counterfactory.export.plans.tensorrt import build_plan
 from counterfactory.export.plans.writing import write_plan
 from counterfactory.export.precision.half import ISLAND
 from counterfactory.export.production.peak import PeakMemory
+
+# The compiler that needs no GPU.
+build_plan = partial(plans.build_plan, library="tensorrt_rtx")
 
 STATIC = {"x": Shapes.static(4, 4, 16, 16)}
 DYNAMIC = {"x": Shapes((1, 4, 16, 16), (4, 4, 16, 16), (8, 4, 16, 16))}
@@ -64,7 +67,7 @@ def cuda_runtime() -> Any:
 @pytest.mark.parametrize("profile", [STATIC, DYNAMIC], ids=["static", "dynamic"])
 def test_a_small_graph_becomes_a_plan_for_the_a10g(rtx: Any, tmp_path: Path, profile: dict[str, Shapes]) -> None:
     graph, plan = picture_graph(tmp_path / "model.onnx"), tmp_path / "plans" / "picture.plan"
-    report = build_plan(graph, plan, profile, library="tensorrt_rtx", workspace_bytes=1 << 28)
+    report = build_plan(graph, plan, profile, workspace_bytes=1 << 28)
     assert report.library == f"tensorrt_rtx {rtx.__version__}"
     assert report.plan_bytes == plan.stat().st_size > 0
     assert report.fused_attention == 1
@@ -79,7 +82,7 @@ def test_a_key_has_what_the_compiler_says_of_memory(rtx: Any, tmp_path: Path) ->
     """More rows take more scratch memory and no more weights."""
     keys = []
     for profile in (STATIC, DYNAMIC):
-        build_plan(picture_graph(tmp_path / "model.onnx"), tmp_path / "p.plan", profile, library="tensorrt_rtx")
+        build_plan(picture_graph(tmp_path / "model.onnx"), tmp_path / "p.plan", profile)
         keys.append(read_key(tmp_path / "p.plan"))
     few, many = keys
     weights = sum(
@@ -281,9 +284,19 @@ def test_no_timings_are_kept_where_none_are_taken(rtx: Any, tmp_path: Path) -> N
 def test_tensorrt_compiles_for_the_gpu_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "load_runtime", Memory)
     here_only = SimpleNamespace(__name__="tensorrt", __version__="11.0")
-    plans._aim(here_only, SimpleNamespace(), "sm86")
+    plans._check_target(here_only, "sm86")
     with pytest.raises(CounterfactoryError, match=r"machine's GPU alone, which is SM86, asked for SM89"):
-        plans._aim(here_only, SimpleNamespace(), "sm89")
+        plans._check_target(here_only, "sm89")
+
+
+@pytest.mark.parametrize("installed", [False, True], ids=["not installed", "without a GPU"])
+def test_without_the_box_s_compiler_it_is_said_what_to_do(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = SimpleNamespace(__name__="tensorrt", __version__="11.0") if installed else None
+    monkeypatch.setitem(sys.modules, "tensorrt", module)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", None)
+    said = r"a GPU session needs cuda-bindings" if installed else "tensorrt cannot be imported"
+    with pytest.raises(CounterfactoryError, match=rf"no plans for SM86 .* here: {said}.*; or .*--library tensorrt-rtx"):
+        plans.require_compiler()
 
 
 def test_timings_of_another_device_are_refused(tmp_path: Path) -> None:
@@ -309,11 +322,11 @@ def test_timings_of_another_device_are_refused(tmp_path: Path) -> None:
 def test_a_library_that_is_missing_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("tensorrt", "tensorrt_rtx"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(CounterfactoryError, match=r"tensorrt_rtx cannot be imported .*; tensorrt cannot be imported"):
-        load_library()
-    with pytest.raises(CounterfactoryError, match=r"tensorrt cannot be imported .* install it: pip install"):
+    with pytest.raises(CounterfactoryError, match=r"tensorrt_rtx cannot be imported .*pip install '\.\[tensorrt-rtx"):
+        load_library("tensorrt_rtx")
+    with pytest.raises(CounterfactoryError, match=r"tensorrt cannot be imported .*pip install '\.\[tensorrt\]'"):
         load_library("tensorrt")
-    with pytest.raises(CounterfactoryError, match="plans are made by tensorrt_rtx or tensorrt, asked for tvm"):
+    with pytest.raises(CounterfactoryError, match="plans are made by tensorrt or tensorrt_rtx, asked for tvm"):
         load_library("tvm")
     monkeypatch.setitem(sys.modules, "cuda.bindings.runtime", None)
     with pytest.raises(CounterfactoryError, match="a GPU session needs cuda-bindings"):

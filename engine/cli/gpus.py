@@ -1,0 +1,99 @@
+"""The GPUs of a box, and whether their driver and the packages are of one kind.
+
+Packages say which CUDA they were made for by their names, their releases or what they ask for; nothing is imported.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+# The oldest driver for any release of a CUDA: NVIDIA's table of minor-version compatibility (CUDA Compatibility guide).
+_DRIVERS: Mapping[int, int] = MappingProxyType({12: 525, 13: 580})
+_ASKS = re.compile(r"(?:nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit)(?:\[[^]]*\])?\s*[=~>]=\s*(\d+)")
+_NVIDIA = "0x10de"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as its driver tells it; memory in bytes, `capability` such as "8.6"."""
+
+    name: str
+    capability: str
+    memory_bytes: int
+    free_bytes: int
+    driver: str
+
+
+def find_gpus(nvml: Callable[[], Any]) -> tuple[Gpu, ...]:
+    """The GPUs that NVIDIA's library lists; none without it or its driver. `nvml` gives the module `pynvml`."""
+    with suppress(Exception):  # no module, no driver: NVML has an exception for each, and each means no GPU
+        pynvml = nvml()
+        pynvml.nvmlInit()
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        return tuple(
+            _gpu(pynvml, pynvml.nvmlDeviceGetHandleByIndex(index), driver)
+            for index in range(pynvml.nvmlDeviceGetCount())
+        )
+    return ()
+
+
+def has_nvidia_card(root: Path) -> bool:
+    """Whether a card of NVIDIA's is on the bus, with a driver or without; `root` is the file system's."""
+    return any(file.read_text().strip() == _NVIDIA for file in root.glob("sys/bus/pci/devices/*/vendor"))
+
+
+def has_driver(root: Path) -> bool:
+    """Whether NVIDIA's driver is loaded."""
+    return (root / "proc" / "driver" / "nvidia" / "version").is_file()
+
+
+def driver_fault(gpus: Sequence[Gpu], packages: Mapping[str, str | None], asks: Callable[[str], Sequence[str]]) -> str:
+    """Which package needs a newer driver, "" where none does. `asks` gives what one requires, as pip writes it."""
+    if not gpus:
+        return ""
+    driver, needs = gpus[0].driver, []
+    for name, release in packages.items():
+        cuda = None if release is None else cuda_of(name, release, asks(name))
+        if cuda is not None and cuda in _DRIVERS and int(driver.partition(".")[0]) < _DRIVERS[cuda]:
+            needs.append((_DRIVERS[cuda], f"CUDA {cuda} of {name} {release}"))
+    if not needs:
+        return ""
+    oldest, who = max(needs)
+    return f"driver {driver} is older than {oldest}, which {who} needs"
+
+
+def cuda_of(name: str, release: str, asks: Sequence[str]) -> int | None:
+    """The CUDA that a package was made for, its first number; None where it does not say."""
+    found = re.search(r"-cu(\d\d)$", name) or re.search(r"\+cu(\d\d)", release)
+    if found is None and name == "cuda-bindings":
+        found = re.match(r"(\d+)\.", release)
+    return int(found[1]) if found else next((int(match[1]) for one in asks if (match := _ASKS.match(one))), None)
+
+
+def build_faults(packages: Mapping[str, str | None]) -> Iterator[str]:
+    """Packages whose builds do not fit each other: torch for CPUs, and what was compiled for another torch."""
+    torch = packages.get("torch")
+    if torch is None:
+        return
+    if torch.endswith("+cpu"):
+        yield f"torch {torch} is a build for CPUs"
+    for name, release in packages.items():
+        made_for = re.search(r"torch(\d+(?:\.\d+)*)", release or "")
+        if made_for and not f"{torch.partition('+')[0]}.".startswith(f"{made_for[1]}."):
+            yield f"{name} {release} was compiled for torch {made_for[1]}, and torch {torch} is installed"
+
+
+def _gpu(pynvml: Any, handle: Any, driver: str) -> Gpu:
+    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    return Gpu(_text(pynvml.nvmlDeviceGetName(handle)), f"{major}.{minor}", memory.total, memory.free, driver)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
