@@ -76,11 +76,8 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
 
 
 def _cached_tokens(caption: CaptionSettings) -> int:
-    """Room for the captioner's caches: a step reads one and writes another, in memory that grows by sixteenths of the
-    most that the plan permits (a longest step after a longest cache).
-    """
-    start, written = _QUERIES + caption.prompt_tokens, caption.decoding.max_tokens
-    return 2 * caption.batch * caption.rows * (start + written - 1 + -(-(2 * start + written - 1) // 16))
+    """Room for the captioner's cache, of which there is one: each step is written behind those before."""
+    return caption.batch * caption.rows * (_QUERIES + caption.prompt_tokens + caption.decoding.max_tokens - 1)
 
 
 def networks_of(profile: Profile) -> Networks:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..errors import CounterfactoryError
 from ..runtime.openvino import open_core
+from ..runtime.session import row_axis
 
 Sizes = Mapping[str, tuple[int, int]]
 # Operations that hold products of which nothing is known here: a count without them would be silently low.
@@ -39,12 +40,17 @@ _UNCOUNTED = frozenset(
 def count_flops(path: Path, batch: int, sizes: Sizes | None = None, lengths: Mapping[str, int] | None = None) -> int:
     """Operations of one run of the model at `path` for `batch` rows: 2 for each multiply-accumulate.
 
-    As in `open_session`, every input's first axis becomes `batch` and `sizes` gives (height, width) of the last two
+    As in `open_session`, the rows of every input become `batch` and `sizes` gives (height, width) of the last two
     axes of the inputs that it names. `lengths` gives the one axis that is then still open, by input: a cache's length,
     say. Raises CounterfactoryError when the file is missing or no model, the shapes do not suit it or leave an axis
     open, or it holds an operation whose products are not known.
     """
     return sum(_flops(op) for op in _shaped(path, batch, sizes or {}, lengths or {}).get_ops())
+
+
+def input_names(path: Path) -> list[str]:
+    """The inputs of the model at `path`. Raises CounterfactoryError when the file is missing or no model."""
+    return [port.get_any_name() for port in _read(path).inputs]
 
 
 def output_length(path: Path, output: str, axis: int) -> int:
@@ -110,7 +116,7 @@ def _shaped(path: Path, batch: int, sizes: Sizes, lengths: Mapping[str, int]) ->
     shapes = {}
     for port in model.inputs:
         name, dims = port.get_any_name(), [None if d.is_dynamic else d.get_length() for d in port.get_partial_shape()]
-        dims[0] = batch
+        dims[row_axis(name)] = batch
         if name in sizes:
             dims[-2:] = sizes[name]
         if dims.count(None) == 1 and name in lengths:

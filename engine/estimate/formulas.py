@@ -20,7 +20,7 @@ from ..models.network import Network, Networks, Rows, Tokens
 from ..recipes import Stage
 from ..runtime.opening import arithmetic
 from ..schedule.residency import PlanCost
-from .flops import count_flops, flops_per_token, multiplies_integers, output_length, weight_bytes
+from .flops import count_flops, flops_per_token, input_names, multiplies_integers, output_length, weight_bytes
 
 # Of the measured peak of large matrix products on a CPU. Small networks stay below it, Stable Diffusion's above.
 SHARE_OF_PEAK = 0.3
@@ -92,11 +92,11 @@ def _flops(library: Library, network: Network, size: tuple[int, int]) -> float:
         return count_flops(graph, 1, library.sizes(network, *size))
     # The captioner's decoder takes its cache as an input. The queries and the first token are read at once, the others
     # behind a cache that grows; a step's cost is a straight line over its length, so that the middle stands for all.
-    written = network.tokens.written
+    written, inputs = network.tokens.written, input_names(graph)
     start = output_length(library.graph(library.networks["blip2_vision"]), "query_embeds", 1) + 1
 
     def step(new: int, past: int) -> int:
-        lengths = {"inputs_embeds": new, "position_ids": new, "past_keys": past, "past_values": past}
+        lengths = {name: new if name in ("inputs_embeds", "position_ids") else past for name in inputs}
         return count_flops(graph, 1, lengths=lengths)
 
     whole = step(start, 0) + (written - 1) * step(1, start + max(0, written - 2) // 2)

@@ -2,20 +2,22 @@
 
 Vision encoder, Q-Former and projection are one graph that turns an image into query embeddings; an OPT decoder with
 an explicit key-value cache continues them as text, by the rules of `decoding`. All rows of a batch start at the same
-position, so no row is padded and a caption does not depend on its neighbours. On a GPU the cache stays in device
-memory: a plan with the input `parents` gathers the cache by the row that each row continues.
+position, so no row is padded and a caption does not depend on its neighbours. A decoder for GPUs keeps its cache in
+device memory and only ever adds to it: beams are told apart by a table of the rows that hold each one's positions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from ..errors import CounterfactoryError
 from .batching import Batched, pad_rows
 from .clip import to_pixel_values
 from .decoding import DecodingSettings, decode
@@ -70,7 +72,7 @@ class Blip2:
         prompt = [self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
         rows = np.repeat(queries, each * settings.beams, axis=0)
         spoken = np.repeat(self.embeddings[prompt][None], len(rows), axis=0)
-        past = _KeyValueCache(self.decoder, len(rows))
+        past = _Continuation(self.decoder, len(rows))
         logits = past.append(np.concatenate([rows, spoken], axis=1))
 
         def advance(tokens: Ids, parents: Ids) -> Floats:
@@ -82,23 +84,73 @@ class Blip2:
         return [captions[i : i + each] for i in range(0, len(captions), each)]
 
 
-class _KeyValueCache:
-    """The key-value cache of the decoder's rows. The plan's batch is padded with copies of the last row."""
+class _GrowingCache:
+    """A cache that each run takes and gives whole, [B, L, heads, P, D/heads]: rows are reordered here."""
+
+    outputs = MappingProxyType({"past_keys": "keys", "past_values": "values"})
+
+    def __init__(self, decoder: Batched) -> None:
+        inputs = {port.name: port for port in decoder.signature.inputs}
+        shape = tuple(length or 0 for length in inputs["past_keys"].shape)
+        empty = np.zeros((decoder.batch, *shape[1:3], 0, shape[4]), inputs["past_keys"].dtype)
+        self._cache: dict[str, Any] = {"past_keys": empty, "past_values": empty}
+
+    def reorder(self, parents: Ids) -> None:
+        if not np.array_equal(parents, np.arange(len(parents))):
+            self._cache = {name: held[parents] for name, held in self._cache.items()}
+
+    def feeds(self) -> dict[str, Any]:
+        return self._cache
+
+    def take(self, held: dict[str, Any], added: int) -> None:
+        self._cache = held
+
+
+class _AddedCache:
+    """A cache that a device keeps, [P, B, L, heads, D/heads]: what was written stays where it is.
+
+    A row that goes on from another finds its past in the table `rows` [P, B], which alone is reordered.
+    """
+
+    outputs = MappingProxyType({"cache_keys": "cache_keys_added", "cache_values": "cache_values_added"})
+
+    def __init__(self, decoder: Batched) -> None:
+        inputs = {port.name: port for port in decoder.signature.inputs}
+        shape = tuple(length or 0 for length in inputs["cache_keys"].shape)
+        empty = np.zeros((0, decoder.batch, *shape[2:]), inputs["cache_keys"].dtype)
+        self._cache: dict[str, Any] = {"cache_keys": empty, "cache_values": empty}
+        self._own: Ids = np.arange(decoder.batch)
+        self._rows: Ids | None = np.zeros((0, decoder.batch), np.int64) if "cache_rows" in inputs else None
+
+    def reorder(self, parents: Ids) -> None:
+        if self._rows is not None:
+            self._rows = self._rows[:, parents]
+        elif not np.array_equal(parents, self._own):
+            raise CounterfactoryError(
+                "the captioner's decoder was exported for captions without beams; export opt_decoder again with the "
+                "profile that asks for them"
+            )
+
+    def feeds(self) -> dict[str, Any]:
+        return self._cache if self._rows is None else {**self._cache, "cache_rows": self._rows}
+
+    def take(self, held: dict[str, Any], added: int) -> None:
+        self._cache = held
+        if self._rows is not None:
+            self._rows = np.concatenate([self._rows, np.tile(self._own, (added, 1))])
+
+
+class _Continuation:
+    """The rows of a decoder behind their cache. The plan's batch is padded with copies of the last row."""
 
     def __init__(self, decoder: Batched, rows: int) -> None:
         self._decoder, self._rows, self._position = decoder, rows, 0
-        inputs = {port.name: port.shape for port in decoder.signature.inputs}
-        _, layers, heads, _, width = (0 if n is None else n for n in inputs["past_keys"])
-        empty = np.zeros((decoder.batch, layers, heads, 0, width), np.float32)
-        self._cache: dict[str, Any] = {"past_keys": empty, "past_values": empty}
-        self._gathers = "parents" in inputs
-        self._parents: Ids = np.arange(decoder.batch)
+        keeps = any(port.name == "cache_keys" for port in decoder.signature.inputs)
+        self._cache = _AddedCache(decoder) if keeps else _GrowingCache(decoder)
 
     def reorder(self, parents: Ids) -> None:
-        """Let row i continue the cache of row `parents[i]`."""
-        self._parents = np.append(parents, np.arange(self._rows, self._decoder.batch))
-        if not self._gathers and not np.array_equal(self._parents, np.arange(self._decoder.batch)):
-            self._cache = {name: held[self._parents] for name, held in self._cache.items()}
+        """Let row i continue what row `parents[i]` was."""
+        self._cache.reorder(np.append(parents, np.arange(self._rows, self._decoder.batch)))
 
     def append(self, inputs_embeds: Floats) -> Floats:
         """Append embeddings [R, S, D] to the cache; returns logits [R, V] after the last position."""
@@ -106,12 +158,11 @@ class _KeyValueCache:
         feeds = {
             "inputs_embeds": pad_rows(inputs_embeds, self._decoder.batch),
             "position_ids": np.tile(steps, (self._decoder.batch, 1)),
-            **self._cache,
+            **self._cache.feeds(),
         }
-        if self._gathers:
-            feeds["parents"] = self._parents
-        out = self._decoder.run_full(feeds, hold=("keys", "values"), rows=self._rows)
-        self._cache = {"past_keys": out["keys"], "past_values": out["values"]}
+        outputs = self._cache.outputs
+        out = self._decoder.run_full(feeds, hold=tuple(outputs.values()), rows=self._rows)
+        self._cache.take({name: out[output] for name, output in outputs.items()}, len(steps))
         self._position += len(steps)
         logits: Floats = out["logits"][: self._rows]
         return logits

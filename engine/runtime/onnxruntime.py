@@ -8,8 +8,9 @@ On a GPU: not run; the same code was run with the CPU provider.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from .onnx_providers import (
     refuse_cpu_work,
 )
 from .plans import Shapes
-from .session import Port, Signature
+from .session import Port, Signature, continued_cache, refuse_longer_cache, refuse_other_cache, row_axis
 
 _DTYPES = {
     "tensor(float)": "float32",
@@ -63,6 +64,12 @@ class OnnxRuntimeSession:
     _device: str
     # Binding, inputs and outputs that every run uses; None where shapes differ from run to run.
     _fixed: tuple[Any, dict[str, Any], dict[str, Any]] | None
+    # Of each cache the largest shape, and which axis of which input says how many positions its output adds; its memory
+    # once it is used, and what of it was held last.
+    _largest: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    _positions: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    _memory: dict[str, Any] = field(default_factory=dict)
+    _latest: dict[str, HeldValue] = field(default_factory=dict)
 
     def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
         """Run the graph once; refuses feeds that do not fit the signature.
@@ -72,24 +79,55 @@ class OnnxRuntimeSession:
         described: dict[str, Any] = dict(feeds)
         self.signature.check(self.name, described)
         for name, given in feeds.items():
-            if isinstance(given, HeldValue) and given.session is not self._session:
-                raise CounterfactoryError(f"plan {self.name} was fed {name} that another session holds")
+            if isinstance(given, HeldValue):
+                if given.session is not self._session:
+                    raise CounterfactoryError(f"plan {self.name} was fed {name} that another session holds")
+                if name in self._largest:
+                    refuse_other_cache(self.name, name, given, self._latest.get(name))
         unknown = sorted(set(hold) - {port.name for port in self.signature.outputs})
         if unknown:
             names = sorted(port.name for port in self.signature.outputs)
             raise CounterfactoryError(f"plan {self.name} gives {names}, asked to hold {unknown}")
-        values = self._run_bound(feeds) if self._fixed is None else self._run_fixed(feeds, *self._fixed)
-        return {name: self._kept(value) if name in hold else value.numpy().copy() for name, value in values.items()}
+        if self._fixed is not None:
+            values = self._run_fixed(feeds, *self._fixed)
+            return {name: self._kept(value) if name in hold else value.numpy().copy() for name, value in values.items()}
+        grown = {name: self._grow(name, cache, feeds) for name in hold if (cache := continued_cache(name))}
+        values = self._run_bound(feeds, grown)
+        self._latest.update({cache: value for name, value in grown.items() if (cache := continued_cache(name))})
+        kept = {name: self._kept(values[name]) for name in hold if name not in grown}
+        return {name: value.numpy().copy() for name, value in values.items() if name not in hold} | kept | grown
 
-    def _run_bound(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    def _grow(self, output: str, cache: str, feeds: Mapping[str, Any]) -> HeldValue:
+        """A cache with what this run adds to it."""
+        given, largest = feeds[cache], self._largest[cache]
+        refuse_other_cache(self.name, cache, given, self._latest.get(cache))
+        port, axis = self._positions[output]
+        positions = given.shape[0] + feeds[port].shape[axis]
+        refuse_longer_cache(self.name, cache, positions, largest[0])
+        dtype = np.dtype(next(port.dtype for port in self.signature.inputs if port.name == cache))
+        if cache not in self._memory:
+            make = self._library.OrtValue.ortvalue_from_shape_and_type
+            self._memory[cache] = make(list(largest), dtype, self._device, 0)
+        return HeldValue((positions, *largest[1:]), dtype, self._memory[cache], self._session)
+
+    def _run_bound(self, feeds: Mapping[str, Any], grown: Mapping[str, HeldValue]) -> dict[str, Any]:
         # A binding of its own: the outputs of a binding are overwritten by its next run, also those held.
         binding = self._session.io_binding()
         for name, given in feeds.items():
-            make = self._library.OrtValue.ortvalue_from_numpy
-            value = given.value if isinstance(given, HeldValue) else make(given, self._device, 0)
-            binding.bind_ortvalue_input(name, value)
+            if isinstance(given, HeldValue):
+                binding.bind_input(name, self._device, 0, given.dtype, list(given.shape), given.value.data_ptr())
+            else:
+                value = self._library.OrtValue.ortvalue_from_numpy(given, self._device, 0)
+                binding.bind_ortvalue_input(name, value)
         for port in self.signature.outputs:
-            binding.bind_output(port.name, self._device, 0)
+            whole, cache = grown.get(port.name), continued_cache(port.name)
+            if whole is None or cache is None:
+                binding.bind_output(port.name, self._device, 0)
+                continue
+            past, position = feeds[cache].shape[0], math.prod(whole.shape[1:]) * whole.dtype.itemsize
+            added = [whole.shape[0] - past, *whole.shape[1:]]
+            behind = whole.value.data_ptr() + past * position
+            binding.bind_output(port.name, self._device, 0, whole.dtype, added, behind)
         self._execute(binding)
         return dict(zip((port.name for port in self.signature.outputs), binding.get_outputs(), strict=True))
 
@@ -135,11 +173,12 @@ def open_session(
     shapes: Mapping[str, Shapes] | None = None,
     cache: Path | None = None,
 ) -> OnnxRuntimeSession:
-    """Load an ONNX graph for a static batch: every input's first axis becomes `batch`.
+    """Load an ONNX graph for a static batch: the axis of every input along which its rows lie becomes `batch`.
 
     `sizes` fixes the last two axes (height, width) of the inputs that it names; other dynamic axes stay so. `threads`
     is the CPU's, 0 for all. The TensorRT provider compiles the graph when it is opened and keeps engines in `cache`,
-    one folder a graph, shape and release; for dynamic axes it needs the `shapes` of every input. Raises
+    one folder a graph, shape and release; for dynamic axes it needs the `shapes` of every input, and a cache needs its
+    own with any provider. Raises
     CounterfactoryError when the file is missing or no model, the shapes do not suit the network, or the provider is
     missing, does not start, or leaves work to the CPU.
     """
@@ -152,8 +191,9 @@ def open_session(
     for axis, length in axes.items():
         options.add_free_dimension_override_by_name(axis, length)
     static, name = _all_fixed(ports, axes), graph_name(path)
-    if static:
-        shapes = None  # there is only one
+    caches = _largest_caches(path, ports, axes, shapes or {})
+    if static or provider != "tensorrt":
+        shapes = None  # there is only one, or nothing is compiled for them
     elif shapes is not None:
         _check_shapes(path, ports, axes, shapes)
     if provider != "cpu":
@@ -178,7 +218,7 @@ def open_session(
             f"model file {path} takes fixed shapes and gives {signature.outputs}, which a CUDA graph cannot; "
             "export it with the shapes of its outputs"
         )
-    return OnnxRuntimeSession(name, signature, library, session, device, fixed)
+    return OnnxRuntimeSession(name, signature, library, session, device, fixed, caches, _added_positions(ports))
 
 
 def _fixed_axes(path: Path, ports: Ports, batch: int, sizes: Mapping[str, tuple[int, int]]) -> dict[str, int]:
@@ -190,7 +230,8 @@ def _fixed_axes(path: Path, ports: Ports, batch: int, sizes: Mapping[str, tuple[
         raise CounterfactoryError(f"model file {path} takes {sorted(inputs)}, asked for sizes of {unknown}")
     for name, axes in inputs.items():
         height, width = len(axes) - 2, len(axes) - 1
-        asked = {0: batch} | (dict(zip((height, width), sizes[name], strict=True)) if name in sizes else {})
+        size = dict(zip((height, width), sizes[name], strict=True)) if name in sizes else {}
+        asked = {row_axis(name): batch} | size
         for axis, length in asked.items():
             has = axes[axis]
             known = fixed.setdefault(has, length) if isinstance(has, str) else has
@@ -200,6 +241,32 @@ def _fixed_axes(path: Path, ports: Ports, batch: int, sizes: Mapping[str, tuple[
                     "export it for that shape, or ask for the one it has"
                 )
     return fixed
+
+
+def _largest_caches(
+    path: Path, ports: Ports, fixed: Mapping[str, int], shapes: Mapping[str, Shapes]
+) -> dict[str, tuple[int, ...]]:
+    """The largest shape of each cache that an output continues: as many positions as were exported."""
+    largest = {}
+    axes = {port.name: port.axes for port in ports.inputs}
+    for cache in filter(None, (continued_cache(port.name) for port in ports.outputs)):
+        if cache not in shapes:
+            raise CounterfactoryError(f"no shapes of {cache} are known for {path}; export it again")
+        most = shapes[cache].max
+        rest = [fixed.get(has, n) if isinstance(has, str) else n for has, n in zip(axes[cache], most, strict=True)]
+        largest[cache] = (most[0], *rest[1:])
+    return largest
+
+
+def _added_positions(ports: Ports) -> dict[str, tuple[str, int]]:
+    """For each output that continues a cache the input, and its axis, that is as long as what is added."""
+    return {
+        output.name: next(
+            (port.name, port.axes.index(output.axes[0])) for port in ports.inputs if output.axes[0] in port.axes
+        )
+        for output in ports.outputs
+        if continued_cache(output.name)
+    }
 
 
 def _check_shapes(path: Path, ports: Ports, fixed: Mapping[str, int], shapes: Mapping[str, Shapes]) -> None:

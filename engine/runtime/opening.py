@@ -60,15 +60,14 @@ def open_plan(
         from . import onnxruntime
 
         assert runtime.provider is not None, "checked by the settings"
-        compiled = runtime.provider == "tensorrt"
         return onnxruntime.open_session(
             file,
             batch=batch,
             provider=runtime.provider,
             threads=runtime.threads,
             sizes=sizes,
-            shapes=_exported_shapes(folder, plan) if compiled else None,
-            cache=engines_of(folder) if compiled else None,
+            shapes=_exported_shapes(folder, plan),
+            cache=engines_of(folder) if runtime.provider == "tensorrt" else None,
         )
     from . import tensorrt
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import CounterfactoryError
 from .quiet_openvino import ov
-from .session import Array, Port, Signature
+from .session import Array, Port, Signature, continued_cache, row_axis
 from .signals import signal_stack_kept
 
 Precision = Literal["bf16", "f32"]
@@ -57,9 +57,11 @@ class OpenVinoSession:
         request = self._requests.get()  # one serves one thread
         try:
             results = request.infer(dict(feeds), share_inputs=True)
-            return {port.name: np.array(results[port.name]) for port in self.signature.outputs}
+            found = {port.name: np.array(results[port.name]) for port in self.signature.outputs}
         finally:
             self._requests.put(request)
+        caches = {name: cache for name in hold if (cache := continued_cache(name))}
+        return found | {name: np.concatenate([feeds[cache], found[name]]) for name, cache in caches.items()}
 
 
 def _port(port: Any) -> Port:
@@ -69,7 +71,8 @@ def _port(port: Any) -> Port:
 
 def _shape(port: Any, batch: int, size: tuple[int, int] | None) -> list[Any]:
     dims = list(port.get_partial_shape())
-    return [batch, *dims[1:-2], *size] if size else [batch, *dims[1:]]
+    dims[row_axis(port.get_any_name())] = batch
+    return [*dims[:-2], *size] if size else dims
 
 
 def _fixed(model: ov.Model) -> list[Any]:
@@ -113,7 +116,7 @@ def open_session(
     sizes: Mapping[str, tuple[int, int]] | None = None,
     streams: int = 1,
 ) -> OpenVinoSession:
-    """Load a model for a static batch: every input's first axis becomes `batch`.
+    """Load a model for a static batch: the axis of every input along which its rows lie becomes `batch`.
 
     `sizes` fixes the last two axes (height, width) of the inputs that it names; other dynamic axes stay so. Of
     the threads each of `streams` runs at a time gets its share. Raises

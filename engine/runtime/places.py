@@ -34,7 +34,7 @@ class DeviceArray:
 class Place:
     """Where an input or output lies, on the device and, pinned, on the host: made when first used, for its largest.
 
-    A cache that is always held needs no place of its own; at full size it would take gigabytes.
+    A held output needs no place of its own; the place of a cache has room for the longest.
     """
 
     port: Port

@@ -72,6 +72,44 @@ class RuntimeSettings:
         return 1 if self.on_gpu else self.threads or os.cpu_count() or 1
 
 
+# Ports of a cache that a device keeps, by their names: the input cache_X [positions, rows, ...] and the output
+# cache_X_added [new positions, rows, ...], which continues it. All other ports have rows first.
+_CACHE, _ADDED = "cache_", "_added"
+
+
+def is_cache(port: str) -> bool:
+    """Whether an input or output is a part of such a cache."""
+    return port.startswith(_CACHE)
+
+
+def row_axis(port: str) -> int:
+    """The axis of an input or output along which its rows lie."""
+    return 1 if is_cache(port) else 0
+
+
+def continued_cache(output: str) -> str | None:
+    """The input that an output continues; None for one that stands alone."""
+    return output.removesuffix(_ADDED) if is_cache(output) and output.endswith(_ADDED) else None
+
+
+def refuse_other_cache(plan: str, name: str, given: Any, latest: object) -> None:
+    """Raise CounterfactoryError unless a cache that is to be continued is empty, or the one that was held last."""
+    if given is not latest and given.shape[0]:
+        raise CounterfactoryError(
+            f"plan {plan} was fed {name} of {given.shape[0]} positions, which is not what its last run held: a cache "
+            "has one place, where the next one is written; begin with an empty one"
+        )
+
+
+def refuse_longer_cache(plan: str, name: str, positions: int, most: int) -> None:
+    """Raise CounterfactoryError for a cache of more positions than a plan has room for."""
+    if positions > most:
+        raise CounterfactoryError(
+            f"plan {plan} has room for {most} positions of {name}, got {positions}; export it again for longer prompts "
+            "and captions, or lower max_tokens"
+        )
+
+
 @dataclass(frozen=True)
 class Port:
     """One input or output of a plan; None stands for a length that may differ from call to call."""
@@ -126,6 +164,7 @@ class Session(Protocol):
         """Run the plan once on arrays, or what the last run held. The arrays returned belong to the caller.
 
         Outputs named in `hold` may stay where they are: they come as `Held` (on a CPU an array is one), good for one
-        more run of this session.
+        more run of this session. One that continues a cache (`continued_cache`) is written behind it, and comes as the
+        whole: the cache that was fed and what was added to it. It is good until a run begins another cache.
         """
         ...

@@ -1,9 +1,9 @@
 """Plans on a GPU through TensorRT or its sibling TensorRT-RTX, whichever compiled them.
 
 A plan and its key give a session with the contract of session.py. Memory on the device and pinned memory on the host
-are allocated once, for the largest shapes, but for outputs that are held, whose memory grows with them. A plan of
-static shapes is bound once and recorded as one CUDA graph. A plan of dynamic shapes is queued call by call, and an
-output that the caller holds is fed again where it lies.
+are allocated once, for the largest shapes. A plan of static shapes is bound once and recorded as one CUDA graph. A plan
+of dynamic shapes is queued call by call; an output that the caller holds is fed again where it lies, and one that
+continues a cache is written behind it, into the one block that the cache has.
 
 Compiled, not run: plans were compiled for SM86, but nobody has run this on a GPU. Tests run it over a stand-in for the
 device's memory and hold every call against the installed packages.
@@ -25,11 +25,11 @@ from . import cuda
 from .cuda import Buffer, Cuda
 from .places import DeviceArray, Place
 from .plans import REBUILD, PlanRequirements, read_key, require_fresh
-from .session import Port, Signature
+from .session import Port, Signature, continued_cache, refuse_longer_cache, refuse_other_cache, row_axis
 from .trt_library import last_heard, library_name, listen, load_library
 
-# Sizes that memory for a held output has: a growing cache moves this often at most while it first grows.
-_ROOMS = 16
+# What a library wants the memory of a tensor to be aligned to.
+_ALIGNMENT = 256
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class TensorRtSession:
     _outputs: Mapping[str, Place]
     # Device buffers of held outputs that nobody holds any longer, by output.
     _idle: dict[str, list[Buffer]] = field(default_factory=dict)
+    # What was held last of each cache; its memory is the place of the input.
+    _latest: dict[str, DeviceArray] = field(default_factory=dict)
     _recorded: list[Callable[[], None]] = field(default_factory=list)
     _ran: Callable[[], None] = lambda: None
     # What the context needs behind it for as long as it lives.
@@ -59,27 +61,35 @@ class TensorRtSession:
 
         Outputs named in `hold` stay on the device and may be fed to a later run of this session.
         """
+        # All that may be refused is, before anything is queued that would then use memory behind the caller's back.
         self._check(feeds, hold)
+        for name in self._inputs:
+            self._set_shape(name, tuple(feeds[name].shape))
+        shapes = {name: tuple(self._context.get_tensor_shape(name)) for name in self._outputs}
+        caches = {name: cache for name in hold if (cache := continued_cache(name))}
+        whole = {name: self._continued(cache, feeds[cache], shapes[name][0]) for name, cache in caches.items()}
+        held = {name: self._room(name, shapes[name]) for name in hold if name not in caches}
         for name, place in self._inputs.items():
             self._put(place, feeds[name])
-        held = {name: self._room(name, tuple(self._context.get_tensor_shape(name))) for name in hold}
         if not self.static:
             for name, place in self._outputs.items():
-                self._bind(name, held[name] if name in held else place.device(place.largest))
+                if name in whole:
+                    self._bind(name, whole[name].buffer, whole[name].nbytes - place.nbytes(shapes[name]))
+                else:
+                    self._bind(name, held[name] if name in held else place.device(place.largest))
         self._queue()
-        shapes = {name: tuple(self._context.get_tensor_shape(name)) for name in self._outputs}
         for name, place in self._outputs.items():
             shape, nbytes = shapes[name], place.nbytes(shapes[name])
-            if name not in held:
+            if name not in hold:
                 self._cuda.to_host(place.host(shape), place.device(shape), nbytes)
             elif self.static:
                 self._cuda.on_device(held[name], place.device(shape), nbytes)
         self._cuda.wait()
         self._ran()
-        return {
-            name: self._kept(place, shapes[name], held[name]) if name in held else place.shown(shapes[name]).copy()
-            for name, place in self._outputs.items()
-        }
+        self._latest.update({cache: whole[name] for name, cache in caches.items()})
+        kept = {name: self._kept(self._outputs[name], shapes[name], buffer) for name, buffer in held.items()}
+        shown = {name: place.shown(shapes[name]).copy() for name, place in self._outputs.items() if name not in hold}
+        return shown | kept | whole
 
     def _check(self, feeds: Mapping[str, Any], hold: Collection[str]) -> None:
         described: dict[str, Any] = dict(feeds)
@@ -87,6 +97,8 @@ class TensorRtSession:
         for name, given in feeds.items():
             if isinstance(given, DeviceArray) and given.session is not self._cuda:
                 raise CounterfactoryError(f"plan {self.name} was fed {name} that another session holds on the device")
+            if isinstance(given, DeviceArray) and name in self._caches:
+                refuse_other_cache(self.name, name, given, self._latest.get(name))
             place = self._inputs[name]
             if any(have > most for have, most in zip(given.shape, place.largest, strict=True)):
                 raise CounterfactoryError(
@@ -97,23 +109,28 @@ class TensorRtSession:
         if unknown:
             raise CounterfactoryError(f"plan {self.name} gives {sorted(self._outputs)}, asked to hold {unknown}")
 
-    def _put(self, place: Place, given: Any) -> None:
-        """Bring an input to the device, or leave it where it is."""
-        name, shape = place.port.name, tuple(given.shape)
+    def _set_shape(self, name: str, shape: tuple[int, ...]) -> None:
         if not self.static and not self._context.set_input_shape(name, shape):
             raise CounterfactoryError(
                 f"plan {self.name} refuses {name} of shape {list(shape)}: outside of its profile; {REBUILD}"
             )
+
+    def _put(self, place: Place, given: Any) -> None:
+        """Bring an input to the device, or leave it where it is."""
+        name, shape = place.port.name, tuple(given.shape)
         if isinstance(given, DeviceArray):
             if self.static:
                 self._cuda.on_device(place.device(shape), given.buffer, given.nbytes)
             else:
                 self._bind(name, given.buffer)
             return
-        place.shown(shape)[...] = given
-        self._cuda.to_device(place.device(shape), place.host(shape), given.nbytes)
+        room = place.device(place.largest if name in self._caches else shape)
+        if given.nbytes:
+            self._latest.pop(name, None)
+            place.shown(shape)[...] = given
+            self._cuda.to_device(room, place.host(shape), given.nbytes)
         if not self.static:
-            self._bind(name, place.device(shape))
+            self._bind(name, room)
 
     def _queue(self) -> None:
         """The network itself, after its inputs and before its outputs."""
@@ -131,24 +148,31 @@ class TensorRtSession:
         if not self._context.execute_async_v3(self._cuda.stream_handle):
             raise CounterfactoryError(f"plan {self.name} did not run: its library refused to queue it; {REBUILD}")
 
-    def _bind(self, name: str, buffer: Buffer) -> None:
-        if not self._context.set_tensor_address(name, buffer.pointer):
+    def _bind(self, name: str, buffer: Buffer, offset: int = 0) -> None:
+        if not self._context.set_tensor_address(name, buffer.pointer + offset):
             raise CounterfactoryError(f"plan {self.name} refuses the memory of {name}; {REBUILD}")
 
-    def _room(self, name: str, shape: tuple[int, ...]) -> Buffer:
-        """Room for a held output of `shape`; what it needs, up to the next of `_ROOMS`, not the most that it could be.
+    @property
+    def _caches(self) -> set[str]:
+        """The inputs that outputs continue."""
+        return {cache for name in self._outputs if (cache := continued_cache(name))}
 
-        The most that a profile permits is of a longest step after a longest cache, which no caption comes to.
-        """
+    def _continued(self, cache: str, given: Any, added: int) -> DeviceArray:
+        """A cache with so many positions that this run adds to it, in the block that is the cache's."""
+        refuse_other_cache(self.name, cache, given, self._latest.get(cache))
+        place, positions = self._inputs[cache], given.shape[0] + added
+        refuse_longer_cache(self.name, cache, positions, place.largest[0])
+        return DeviceArray((positions, *place.largest[1:]), place.dtype, place.device(place.largest), self._cuda)
+
+    def _room(self, name: str, shape: tuple[int, ...]) -> Buffer:
+        """Room for a held output of `shape`."""
         place, idle = self._outputs[name], self._idle.get(name, [])
-        needed, most = place.nbytes(shape), place.nbytes(place.largest)
         while idle:
             buffer = idle.pop()
-            if buffer.nbytes >= needed:
+            if buffer.nbytes >= place.nbytes(shape):
                 return buffer
             del buffer  # too small: given back before there is a larger one
-        room = -(-most // _ROOMS)
-        return self._cuda.allocate(min(-(-needed // max(room, 1)) * room, most))
+        return self._cuda.allocate(place.nbytes(shape))
 
     def _kept(self, place: Place, shape: tuple[int, ...], buffer: Buffer) -> DeviceArray:
         kept = DeviceArray(shape, place.dtype, buffer, self._cuda)
@@ -216,8 +240,9 @@ def bind(
     for one in inputs:
         least, _, most = (tuple(dims) for dims in engine.get_tensor_profile_shape(one, 0))
         _check_asked(name, one, least, most, batch, sizes.get(one))
-        context.set_input_shape(one, (batch, *most[1:]))
-        open_axes[one] = [axis for axis in range(1, len(most)) if least[axis] != most[axis]]
+        rows = row_axis(one)
+        context.set_input_shape(one, (*most[:rows], batch, *most[rows + 1 :]))
+        open_axes[one] = [axis for axis in range(len(most)) if axis != rows and least[axis] != most[axis]]
     missing = context.infer_shapes()
     if missing:
         raise CounterfactoryError(f"plan {name} leaves the shapes of {missing} open; {REBUILD}")
@@ -227,10 +252,16 @@ def bind(
     for one in names:
         shape = tuple(int(length) for length in context.get_tensor_shape(one))
         declared = tuple(engine.get_tensor_shape(one))
-        free = open_axes.get(one, [] if static else [axis for axis in range(1, len(shape)) if declared[axis] < 0])
+        unknown = [axis for axis in range(len(shape)) if axis != row_axis(one) and declared[axis] < 0]
+        free = open_axes.get(one, [] if static else unknown)
         dtype = np.dtype(library.nptype(engine.get_tensor_dtype(one)))
         port = Port(one, tuple(None if axis in free else n for axis, n in enumerate(shape)), dtype.name)
         places[one] = Place(port, shape, device)
+        if continued_cache(one) and places[one].nbytes(shape[1:]) % _ALIGNMENT:
+            raise CounterfactoryError(
+                f"plan {name} has positions of {places[one].nbytes(shape[1:])} bytes in {one}, which lie behind one "
+                f"another in memory and must be multiples of {_ALIGNMENT}; export it with another batch"
+            )
         if static:
             places[one].host(shape)
             if not context.set_tensor_address(one, places[one].device(shape).pointer):
@@ -244,11 +275,11 @@ def bind(
 def _check_asked(
     plan: str, name: str, least: tuple[int, ...], most: tuple[int, ...], batch: int, size: tuple[int, int] | None
 ) -> None:
-    if not least[0] <= batch <= most[0]:
-        fits = f"{least[0]}" if least[0] == most[0] else f"{least[0]}-{most[0]}"
+    fewest, rows = least[row_axis(name)], most[row_axis(name)]
+    if not fewest <= batch <= rows:
+        fits = f"{fewest}" if fewest == rows else f"{fewest}-{rows}"
         raise CounterfactoryError(
-            f"plan {plan} takes {name} in batches of {fits}, got {batch}; "
-            f"{REBUILD}, or set the stage's batch to {most[0]}"
+            f"plan {plan} takes {name} in batches of {fits}, got {batch}; {REBUILD}, or set the stage's batch to {rows}"
         )
     if size is not None and (least[-2:] != tuple(size) or most[-2:] != tuple(size)):
         raise CounterfactoryError(

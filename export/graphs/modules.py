@@ -7,7 +7,7 @@ same wrappers. Shapes: B batch, C latent channels, h x w latent size, H x W pict
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import torch
@@ -165,6 +165,7 @@ class Blip2Vision(nn.Module):
         return projected
 
 
+_KeysValues = tuple[torch.Tensor, torch.Tensor]
 # The open axes of OptDecoder's inputs.
 OPT_AXES: Mapping[str, Mapping[int, str]] = MappingProxyType(
     {
@@ -199,50 +200,82 @@ class OptDecoder(nn.Module):
         past_keys: torch.Tensor,
         past_values: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        past = past_keys.shape[3]
+        logits, attended, _ = self._continue(
+            inputs_embeds, position_ids, past, lambda i: (past_keys[:, i], past_values[:, i])
+        )
+        keys, values = (torch.stack(kind, 1) for kind in zip(*attended, strict=True))
+        return logits, keys, values
+
+    def _continue(
+        self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor, past: int, cached: Callable[[int], _KeysValues]
+    ) -> tuple[torch.Tensor, list[_KeysValues], list[_KeysValues]]:
+        """Logits [B, V] of the last position behind `past` cached ones, which `cached` gives by layer.
+
+        Beside them, by layer, the keys and values that were attended to, [B, heads, P + S, D/heads], and the last S of
+        them, which are new.
+        """
         # OPT's position table starts at 2.
         states = inputs_embeds + F.embedding(position_ids + 2, self.positions.weight)
-        total = past_keys.shape[3] + inputs_embeds.shape[1]
+        total = past + inputs_embeds.shape[1]
         visible = torch.arange(total)[None, None, :] <= position_ids[:, :, None]
         bias = torch.where(visible, 0.0, -1e9)[:, None]
-        keys, values = [], []
+        attended, added = [], []
         for i, layer in enumerate(self.layers):
             normed = layer.self_attn_layer_norm(states)
             attention = layer.self_attn
             q, k, v = (self._split(p(normed)) for p in (attention.q_proj, attention.k_proj, attention.v_proj))
+            added.append((k, v))
+            past_keys, past_values = cached(i)
+            k, v = torch.cat([past_keys, k], 2), torch.cat([past_values, v], 2)
+            attended.append((k, v))
             # Before the product, as transformers has it: after it, logits are 11 times nearer to where fp16 ends.
             q = q / math.sqrt(self.width)
-            k, v = torch.cat([past_keys[:, i], k], 2), torch.cat([past_values[:, i], v], 2)
             weights = (q @ k.transpose(-1, -2) + bias).softmax(-1)
             merged = (weights @ v).transpose(1, 2).reshape(states.shape)
             states = states + attention.out_proj(merged)
             states = states + layer.fc2(layer.activation_fn(layer.fc1(layer.final_layer_norm(states))))
-            keys.append(k)
-            values.append(v)
-        logits = self.head(self.norm(states[:, -1]))
-        return logits, torch.stack(keys, 1), torch.stack(values, 1)
+        return self.head(self.norm(states[:, -1])), attended, added
 
     def _split(self, states: torch.Tensor) -> torch.Tensor:
         return states.reshape(states.shape[0], states.shape[1], self.heads, self.width).transpose(1, 2)
 
 
-class BeamOptDecoder(OptDecoder):
-    """OptDecoder whose cache never leaves the device: the graph itself reorders the rows of the past.
+class CachedOptDecoder(OptDecoder):
+    """OptDecoder over a cache that stays on a device and is only ever added to.
 
-    One more input, parents int64 [B]: the row of the past that each row continues (its own number where no beams are
-    searched). `tokens` is the embedding table [V, D], which is looked up outside.
+    inputs_embeds [B, S, D], position_ids [B, S], cache_keys and cache_values [P, B, L, heads, D/heads] to logits [B, V]
+    of the last position, and what the S positions add, [S, B, L, heads, D/heads]: positions come first, so that it lies
+    behind the cache in one block of memory. For beams there is one more input, cache_rows int64 [P, B]: in which row of
+    the cache each position of each row lies, since a beam goes on from what others wrote.
+
+    `tokens` is the embedding table [V, D], which is looked up outside.
     """
 
     def __init__(self, opt: OPTForCausalLM) -> None:
         super().__init__(opt)
         self.tokens: torch.Tensor = opt.model.decoder.embed_tokens.weight
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         inputs_embeds: torch.Tensor,
         position_ids: torch.Tensor,
-        past_keys: torch.Tensor,
-        past_values: torch.Tensor,
-        parents: torch.Tensor,
+        cache_keys: torch.Tensor,
+        cache_values: torch.Tensor,
+        cache_rows: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        keys, values = past_keys.index_select(0, parents), past_values.index_select(0, parents)
-        return super().forward(inputs_embeds, position_ids, keys, values)
+        past, rows = cache_keys.shape[:2]
+        # Of each position and row, where its keys lie in [P * B, heads, D/heads].
+        places = None if cache_rows is None else (torch.arange(past)[:, None] * rows + cache_rows).flatten()
+
+        def layer(cache: torch.Tensor, i: int) -> torch.Tensor:
+            one = cache[:, :, i]
+            if places is not None:
+                one = one.flatten(0, 1).index_select(0, places).reshape(one.shape)
+            return one.permute(1, 2, 0, 3)
+
+        logits, _, added = self._continue(
+            inputs_embeds, position_ids, past, lambda i: (layer(cache_keys, i), layer(cache_values, i))
+        )
+        keys, values = (torch.stack([one.permute(2, 0, 1, 3) for one in kind], 2) for kind in zip(*added, strict=True))
+        return logits, keys, values

@@ -17,6 +17,7 @@ from counterfactory.engine.runtime.onnx_header import NamedPort, Ports, read_por
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.runtime.plans import Shapes
 from counterfactory.engine.runtime.quiet_openvino import ov
+from counterfactory.engine.runtime.session import row_axis
 
 Profile = Mapping[str, Shapes]
 
@@ -61,11 +62,12 @@ def _lengths(ports: Ports, profile: Profile) -> Iterator[str]:
 
 
 def _shared_axes(ports: Ports, profile: Profile) -> Iterator[str]:
-    """Axes of one name are of one length, and so are the first axes of all inputs: they are the batch."""
+    """Axes of one name are of one length, and so are the axes of all inputs along which their rows lie."""
     uses: dict[str, dict[str, tuple[int, int, int]]] = {}
     for port in ports.inputs:
         for axis, name in enumerate(port.axes):
-            called = "the batch (axis 0)" if axis == 0 else f"axis {name!r}" if isinstance(name, str) else None
+            rows = axis == row_axis(port.name)
+            called = "the batch" if rows else f"axis {name!r}" if isinstance(name, str) else None
             if called:
                 uses.setdefault(called, {})[f"{port.name}[{axis}]"] = profile[port.name].bounds(axis)
     for called, bounds in uses.items():
@@ -115,7 +117,8 @@ def _fixed_batches(onnx_path: Path, profile: Profile) -> Iterator[str]:
 
     Such a reshape may hold at every batch, if another of its axes takes what is over, and then mixes rows.
     """
-    if all(shapes.bounds(0)[0] == shapes.bounds(0)[2] for shapes in profile.values()):
+    batches = [shapes.bounds(row_axis(name)) for name, shapes in profile.items()]
+    if all(least == most for least, _, most in batches):
         return
     spans = {name: [_dimension(shapes, axis) for axis in range(len(shapes.opt))] for name, shapes in profile.items()}
     try:

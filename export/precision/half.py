@@ -1,7 +1,8 @@
 """Half precision in the graph itself, with islands of float32: what a strongly typed compiler takes.
 
 A graph in float32 is rewritten with its weights and activations in fp16 and a Cast wherever precision changes; its
-inputs and outputs keep their types. An island is a group of operations that stay in float32, chosen by name:
+inputs and outputs keep their types, but for a decoder's cache, which nothing else reads. An island is a group of
+operations that stay in float32, chosen by name:
 
     timestep        what is computed from integers before the first product: the sinusoid of a timestep, whose
                     angle up to 1,000 has no decimals left in fp16
@@ -23,7 +24,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from counterfactory.engine.runtime.session import Array
+from counterfactory.engine.runtime.session import Array, is_cache
 
 from .stored import Stored
 
@@ -108,7 +109,8 @@ def to_half(stored: Stored, islands: Sequence[str]) -> None:
         [_need(node, i, opset, position in apart) for i in range(len(node.input))]
         for position, node in enumerate(stored.graph.node)
     ]
-    made = {port.name: _F32 for port in stored.graph.input} | _halved_weights(stored, needs, kinds)
+    ports = {port.name: _F16 if is_cache(port.name) else _F32 for port in (*stored.graph.input, *stored.graph.output)}
+    made = {port.name: ports[port.name] for port in stored.graph.input} | _halved_weights(stored, needs, kinds)
     nodes: list[Any] = []
     casts: dict[tuple[str, int], str] = {}
 
@@ -130,9 +132,13 @@ def to_half(stored: Stored, islands: Sequence[str]) -> None:
         made |= {name: _F16 if half else _F32 for name in node.output if kinds[name] == _F32}
         nodes.append(node)
     for port in stored.graph.output:
-        if kinds[port.name] == _F32 and made[port.name] == _F16:
+        if kinds[port.name] == _F32 and made[port.name] != ports[port.name]:
             _rename(nodes, port.name, f"{port.name}_inner")
-            nodes.append(helper.make_node("Cast", [f"{port.name}_inner"], [port.name], f"{port.name}_out", to=_F32))
+            inner, kind = f"{port.name}_inner", ports[port.name]
+            nodes.append(helper.make_node("Cast", [inner], [port.name], f"{port.name}_out", to=kind))
+    for port in (*stored.graph.input, *stored.graph.output):
+        if kinds[port.name] == _F32:
+            port.type.tensor_type.elem_type = ports[port.name]
     del stored.graph.node[:]
     stored.graph.node.extend(nodes)
     del stored.graph.value_info[:]  # they said float32

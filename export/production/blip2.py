@@ -20,6 +20,7 @@ from transformers import Blip2Config, Blip2QFormerModel, Blip2VisionModel, OPTFo
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.plans import Shapes
+from counterfactory.engine.runtime.session import is_cache
 
 from ..graphs import modules
 from ..graphs.weights import fill, load, locate, tensors
@@ -150,33 +151,35 @@ def vision_graph(request: Request) -> Graph:
 
 
 def decoder_graph(request: Request) -> Graph:
-    """One step of OPT over a cache that stays on the device; see modules.BeamOptDecoder."""
+    """One step of OPT over a cache that stays on the device; see modules.CachedOptDecoder."""
     opt = build_opt(request)
     config = opt.config
     width, heads = config.hidden_size, config.num_attention_heads
-    cache = (config.num_hidden_layers, heads, 5, width // heads)
+    cache = (config.num_hidden_layers, heads, width // heads)
     inputs = {
         "inputs_embeds": normal(request.seed, 3, 2, width),
         "position_ids": torch.tensor([[5, 6]] * 3),
-        "past_keys": normal(request.seed + 1, 3, *cache),
-        "past_values": normal(request.seed + 2, 3, *cache),
-        "parents": torch.tensor([1, 1, 0]),
+        "cache_keys": normal(request.seed + 1, 5, 3, *cache),
+        "cache_values": normal(request.seed + 2, 5, 3, *cache),
     }
-    axes = {**modules.OPT_AXES, "parents": ROWS}
     rows = request.batch("opt_decoder")
     # What is read at once are the queries and the prompt; what is cached by the last step, those and the caption.
     start, length = QUERIES + request.prompt_tokens, QUERIES + request.prompt_tokens + request.caption_tokens - 1
     steps, pasts = ((1, 5, 8), (0, 5, 24)) if request.small else ((1, start, start), (0, min(start, length), length))
-    past = Shapes(*((rows, cache[0], cache[1], length, cache[3]) for length in pasts))
+    past = Shapes(*((length, rows, *cache) for length in pasts))
     plan = {
         "inputs_embeds": Shapes(*((rows, length, width) for length in steps)),
         "position_ids": Shapes(*((rows, length) for length in steps)),
-        "past_keys": past,
-        "past_values": past,
-        "parents": Shapes.static(rows),
+        "cache_keys": past,
+        "cache_values": past,
     }
-    module = modules.BeamOptDecoder(opt)
-    return Graph("opt_decoder", module, inputs, ("logits", "keys", "values"), axes, plan)
+    if request.beams > 1:
+        inputs["cache_rows"] = torch.tensor([[1, 1, 0], [0, 2, 1], [2, 1, 1], [0, 0, 0], [1, 0, 2]])
+        plan["cache_rows"] = Shapes(*((length, rows) for length in pasts))
+    step, kept = {0: "batch", 1: "tokens"}, {0: "past", 1: "batch"}
+    axes = {name: kept if is_cache(name) else step for name in inputs}
+    outputs = ("logits", "cache_keys_added", "cache_values_added")
+    return Graph("opt_decoder", modules.CachedOptDecoder(opt), inputs, outputs, axes, plan)
 
 
 def write_tokens(request: Request, graph: Graph, folder: Path) -> None:
@@ -185,7 +188,7 @@ def write_tokens(request: Request, graph: Graph, folder: Path) -> None:
     Random weights of real size have none.
     """
     module = graph.module
-    assert isinstance(module, modules.BeamOptDecoder)
+    assert isinstance(module, modules.CachedOptDecoder)
     np.save(folder / "opt_embeddings.npy", module.tokens.detach().numpy().astype(np.float16))
     config = config_of(request).text_config
     tokens = {"bos": int(config.bos_token_id), "eos": int(config.eos_token_id)}

@@ -227,6 +227,7 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
         batches={**batches, **_batches(asked.batch, batches)},
         prompt_tokens=profile.caption.prompt_tokens,
         caption_tokens=profile.caption.decoding.max_tokens,
+        beams=profile.caption.decoding.beams,
     )
 
 

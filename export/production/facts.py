@@ -19,7 +19,7 @@ from counterfactory.engine.estimate.flops import count_flops
 
 from .graph import exported_networks
 
-_HALF, _SINGLE = 2, 4
+_HALF = 2  # bytes of a number in a cache
 # Made only where an export was asked for them.
 _OPTIONAL = ("denoiser_int8", "hed")
 
@@ -34,7 +34,6 @@ class Decoder:
     vocabulary: int
     matrices: int
     bits: float
-    cache_bytes: int
 
     @property
     def products(self) -> int:
@@ -46,7 +45,7 @@ class Decoder:
     def row(self, name: str) -> dict[str, Any]:
         """Its line of the facts, a token a row."""
         weights = self.products + self.vocabulary * self.width * (self.matrices == 3)  # OPT's table is its head
-        cache = 2 * self.layers * self.width * self.cache_bytes
+        cache = 2 * self.layers * self.width * _HALF
         return {
             "name": name,
             "flops": 2 * self.products,
@@ -55,13 +54,12 @@ class Decoder:
         }
 
 
-# Zhang et al. 2022 (arXiv 2205.01068, table 1), its cache in float32 as graphs take it; Touvron et al. 2023
-# (arXiv 2307.09288), in EXL2 at 5 bits, its cache in fp16.
+# Zhang et al. 2022 (arXiv 2205.01068, table 1); Touvron et al. 2023 (arXiv 2307.09288), in EXL2 at 5 bits.
 OPT = {
-    "2.7b": Decoder(32, 2560, 10240, 50272, 2, 16, _SINGLE),
-    "6.7b": Decoder(32, 4096, 16384, 50272, 2, 16, _SINGLE),
+    "2.7b": Decoder(32, 2560, 10240, 50272, 2, 16),
+    "6.7b": Decoder(32, 4096, 16384, 50272, 2, 16),
 }
-LLAMA_13B = Decoder(40, 5120, 13824, 32000, 3, 5, _HALF)
+LLAMA_13B = Decoder(40, 5120, 13824, 32000, 3, 5)
 
 
 def facts(out: Path, captioner: str = "6.7b") -> list[dict[str, Any]]:

@@ -91,7 +91,8 @@ class Request:
     `captioner` is "2.7b" or "6.7b" and `caption_side` 224 or 364, both for random weights only. `height` and `width`
     are of the pictures to paint, in pixels; `controls` the number of ControlNets; `tiny_vae` takes the small decoder.
     `prompt_tokens` are what a caption goes on after at most, its first token included, and `caption_tokens` those of
-    the caption; both bound the captioner's cache. `hint_channels` is 1 where hints are grey (Canny, HED, depth),
+    the caption; both bound the captioner's cache. With more than one of `beams` the captioner's rows go on from one
+    another. `hint_channels` is 1 where hints are grey (Canny, HED, depth),
     whatever the ControlNet was trained with, else 3.
     """
 
@@ -108,6 +109,7 @@ class Request:
     batches: Mapping[str, int] = field(default_factory=lambda: batches_of(load_profile("a10g")))
     prompt_tokens: int = 1
     caption_tokens: int = 50
+    beams: int = 1
 
     def __post_init__(self) -> None:
         if self.small and self.sources is not None:

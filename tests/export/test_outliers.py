@@ -93,14 +93,14 @@ def test_loud_queries_and_keys_stay_within_fp16(tmp_path: Path) -> None:
     """Queries are scaled before they meet the keys, as in transformers: scaled after it, their products overflow."""
     graph = blip2.decoder_graph(SMALL)
     module = graph.module
-    assert isinstance(module, modules.BeamOptDecoder)
+    assert isinstance(module, modules.CachedOptDecoder)
     attentions = [layer.self_attn for layer in module.layers]
     raised((part for attention in attentions for part in (attention.q_proj, attention.k_proj)), 100)
-    graph.inputs["past_keys"][:, :, 0, :, CHANNELS] *= 120
+    graph.inputs["cache_keys"][:, :, :, 0, CHANNELS] *= 200
     states = graph.inputs["inputs_embeds"] + module.positions.weight[graph.inputs["position_ids"] + 2]
     normed = module.layers[0].self_attn_layer_norm(states)
     queries = attentions[0].q_proj(normed)[..., : module.width]
-    unscaled = (queries @ graph.inputs["past_keys"][:, 0, 0].transpose(1, 2)).abs().max().item()
+    unscaled = (queries @ graph.inputs["cache_keys"][:, :, 0, 0].permute(1, 2, 0)).abs().max().item()
     assert FP16_MAX < unscaled < FP16_MAX * module.width**0.5
     row, _ = exported(graph, tmp_path)
     assert row.faults == []

@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -28,7 +28,7 @@ from transformers import Blip2ForConditionalGeneration, CLIPModel
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.plans import onnx_digest, read_key
-from counterfactory.engine.runtime.session import Array
+from counterfactory.engine.runtime.session import Array, row_axis
 from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.graphs.weights import digest, fill, load, locate, tensors
@@ -146,19 +146,50 @@ def test_pixels_are_normalised_inside() -> None:
     torch.testing.assert_close(found, torch.tensor([[-1.0, -1.0, -0.05], [1.0, 3.0, 0.45]]))
 
 
-def test_parents_choose_the_rows_that_are_continued() -> None:
-    graph = blip2.decoder_graph(SMALL)
+def test_a_cache_that_is_added_to_is_the_cache_that_grows() -> None:
+    """Positions first and the new ones alone, rows found by a table: else what OptDecoder gives, which NumPy joins."""
+    graph = blip2.decoder_graph(replace(SMALL, beams=3))
     plain = modules.OptDecoder(blip2.build_opt(SMALL))
-    inputs = dict(graph.inputs)
-    parents = inputs.pop("parents")
-    assert parents.tolist() != sorted(parents.tolist())
+    inputs = {name: value.numpy() for name, value in graph.inputs.items()}
+    rows = inputs.pop("cache_rows")
+    assert not np.array_equal(rows, np.broadcast_to(np.arange(3), rows.shape))
+    whole = {}
+    for kind in ("keys", "values"):
+        cache = inputs.pop(f"cache_{kind}")
+        found = np.stack([[cache[p, rows[p, b]] for b in range(rows.shape[1])] for p in range(len(cache))])
+        whole[f"past_{kind}"] = found.transpose(1, 2, 3, 0, 4)  # [B, L, heads, P, D/heads]
     with torch.no_grad():
-        found = graph.module(*graph.inputs.values())
-        for cache in ("past_keys", "past_values"):
-            inputs[cache] = torch.stack([inputs[cache][row] for row in parents.tolist()])
-        wanted = plain(*inputs.values())
-    for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other)
+        logits, *added = graph.module(*graph.inputs.values())
+        wanted, *grown = plain(*(torch.from_numpy(array) for array in (*inputs.values(), *whole.values())))
+    torch.testing.assert_close(logits, wanted)
+    for one, other, past in zip(added, grown, whole.values(), strict=True):
+        joined = np.concatenate([past, one.numpy().transpose(1, 2, 3, 0, 4)], 3)
+        np.testing.assert_allclose(joined, other.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "fp32"])
+def test_a_cache_crosses_the_graphs_boundary_as_it_is_computed(
+    tmp_path: Path, precision: Literal["fp16", "fp32"]
+) -> None:
+    """In half precision its ports are so too: no cast, and half the memory. Other ports stay as they are."""
+    asked = Asked(precision, islands=("normalisation",))
+    (row,) = export_graph(lambda: blip2.decoder_graph(replace(SMALL, beams=3)), tmp_path, asked, random=True)
+    assert row.faults == []
+    graph = onnx.load(str(tmp_path / "onnx" / "opt_decoder" / "model.onnx"), load_external_data=False).graph
+    kinds = {port.name: port.type.tensor_type.elem_type for port in (*graph.input, *graph.output)}
+    cache = onnx.TensorProto.FLOAT16 if precision == "fp16" else onnx.TensorProto.FLOAT
+    assert kinds == {
+        "inputs_embeds": onnx.TensorProto.FLOAT,
+        "position_ids": onnx.TensorProto.INT64,
+        "cache_keys": cache,
+        "cache_values": cache,
+        "cache_rows": onnx.TensorProto.INT64,
+        "logits": onnx.TensorProto.FLOAT,
+        "cache_keys_added": cache,
+        "cache_values_added": cache,
+    }
+    cast = {name for node in graph.node if node.op_type == "Cast" for name in node.input}
+    assert cast.isdisjoint({"cache_keys", "cache_values"})
 
 
 def test_filled_weights_are_seeded_and_leave_nothing_silent() -> None:
@@ -584,21 +615,21 @@ def test_plans_take_the_batches_and_sizes_that_are_asked_for() -> None:
     assert request.picture == (768, 512)
     assert (request.prompt_tokens, request.caption_tokens) == (1, 50)
     lance = command._request(parsed("--out", "x", "--random"), load_profile("lance"))
-    assert (lance.prompt_tokens, lance.caption_tokens) == (1 + len("a photo of"), 100)
+    assert (lance.prompt_tokens, lance.caption_tokens, lance.beams) == (1 + len("a photo of"), 100, 5)
     shapes = blip2.decoder_graph(SMALL).plan
-    assert shapes["parents"].is_static
-    assert shapes["past_keys"].bounds(3)[0] == 0
-    assert {shape.bounds(0) for shape in shapes.values()} == {(2, 2, 2)}
+    assert "cache_rows" not in shapes, "only beams go on from one another"
+    assert shapes["cache_keys"].bounds(0)[0] == 0
+    assert {shape.bounds(row_axis(name)) for name, shape in shapes.items()} == {(2, 2, 2)}
 
 
 def test_the_captioners_cache_is_as_long_as_its_captions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queries and prompt at once, and room for them and the caption: no longer, at full size 1 MB per row and token."""
+    """Queries and prompt at once, and room for them and the caption: 0.5 MB per row and token at full size."""
     opt = blip2.build_opt(SMALL)
     monkeypatch.setattr(blip2, "build_opt", lambda request: opt)
     plan = blip2.decoder_graph(Request(prompt_tokens=5, caption_tokens=20)).plan
     assert plan["inputs_embeds"].bounds(1) == (1, 37, 37)
     assert plan["position_ids"].bounds(1) == (1, 37, 37)
-    assert plan["past_keys"].bounds(3) == plan["past_values"].bounds(3) == (0, 37, 56)
+    assert plan["cache_keys"].bounds(0) == plan["cache_values"].bounds(0) == (0, 37, 56)
 
 
 # --- the real classes, small, all the way ---

@@ -12,12 +12,13 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import Blip2Config, Blip2ForConditionalGeneration
 
+from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import generator
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.blip2 import Blip2
 from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.models.decoding import DecodingSettings
-from counterfactory.engine.runtime.session import Array, Port, Signature
+from counterfactory.engine.runtime.session import Array, Port, Signature, continued_cache
 from counterfactory.engine.stages.caption import CaptionSettings, caption_images
 from counterfactory.export.graphs import modules
 
@@ -125,22 +126,19 @@ class Kept:
 
 @dataclass(frozen=True)
 class Torch:
-    """A graph's module as a session; with `gathers` as on a device, the cache held and gathered there."""
+    """A graph's module as a session, which keeps a cache that it adds to as a device would."""
 
     module: torch.nn.Module
     signature: Signature
     outputs: tuple[str, ...]
-    gathers: bool = False
 
     def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
         given = {k: v.tensor if isinstance(v, Kept) else torch.from_numpy(v) for k, v in feeds.items()}
-        if self.gathers:
-            parents = given.pop("parents")
-            given |= {name: given[name][parents] for name in ("past_keys", "past_values")}
         with torch.no_grad():
             out = self.module(**given)
         named = dict(zip(self.outputs, out if isinstance(out, tuple) else (out,), strict=True))
-        return {k: Kept(v) if self.gathers and k in hold else v.numpy() for k, v in named.items()}
+        kept = {k: Kept(torch.cat([given[cache], named[k]])) for k in hold if (cache := continued_cache(k))}
+        return {k: v.numpy() for k, v in named.items()} | kept
 
 
 @pytest.fixture(scope="module")
@@ -198,33 +196,39 @@ def blocks(random: np.random.Generator, count: int) -> list[np.ndarray]:
     return [random.choice([0, 255], (2, 2, 3)).astype(np.uint8).repeat(8, 0).repeat(8, 1) for _ in range(count)]
 
 
-def ours(model: Blip2ForConditionalGeneration, rows: int, gathers: bool) -> Blip2:
-    """`model` for two images at a time of `rows` rows each."""
-    cache = Port("past_keys", (2 * rows, 2, 2, None, 12), "float32")
-    inputs = (Port("inputs_embeds", (2 * rows, None, 24), "float32"), cache)
-    if gathers:
-        inputs = (*inputs, Port("parents", (2 * rows,), "int64"))
+def ours(model: Blip2ForConditionalGeneration, rows: int, cache: str) -> Blip2:
+    """`model` for two images at a time of `rows` rows each: a cache that is "grown", "added" to, or has "rows"."""
+    inputs: tuple[Port, ...] = (Port("inputs_embeds", (2 * rows, None, 24), "float32"),)
+    opt: modules.OptDecoder
+    if cache == "grown":
+        inputs = (*inputs, Port("past_keys", (2 * rows, 2, 2, None, 12), "float32"))
+        opt, outputs = modules.OptDecoder(model.language_model), ("logits", "keys", "values")
+    else:
+        inputs = (*inputs, Port("cache_keys", (None, 2 * rows, 2, 2, 12), "float32"))
+        inputs += (Port("cache_rows", (None, 2 * rows), "int64"),) * (cache == "rows")
+        opt, outputs = (
+            modules.CachedOptDecoder(model.language_model),
+            ("logits", "cache_keys_added", "cache_values_added"),
+        )
     vision = Torch(
         modules.Blip2Vision(model), Signature((Port("pixel_values", (2, 3, 16, 16), "float32"),), ()), ("query_embeds",)
     )
-    opt = modules.OptDecoder(model.language_model)
-    decoder = Torch(opt, Signature(inputs, ()), ("logits", "keys", "values"), gathers)
+    decoder = Torch(opt, Signature(inputs, ()), outputs)
     tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(WORDS)}, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     table = model.language_model.model.decoder.embed_tokens.weight.detach().numpy()
     return Blip2(Batched(vision), Batched(decoder), table, tokenizer, bos=0, eos=EOS)
 
 
-@pytest.mark.parametrize("gathers", [False, True])
-@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize(("beams", "cache"), [(1, "grown"), (3, "grown"), (1, "added"), (1, "rows"), (3, "rows")])
 @pytest.mark.parametrize("prefix", ["", "w7 w9"])
 def test_captions_are_those_of_transformers(
-    blip2: Blip2ForConditionalGeneration, beams: int, prefix: str, gathers: bool
+    blip2: Blip2ForConditionalGeneration, beams: int, prefix: str, cache: str
 ) -> None:
     how = replace(greedy(9), mode="beam" if beams > 1 else "greedy", beams=beams, min_tokens=2)
     random = np.random.default_rng(4)
     images = blocks(random, 5)
-    found = told(ours(blip2, beams, gathers), images, how, prefix)
+    found = told(ours(blip2, beams, cache), images, how, prefix)
     prompt = [*[WORDS] * 3, 0, *(int(word[1:]) for word in prefix.split())]
     wanted = []
     for image in images:
@@ -245,13 +249,20 @@ def test_captions_are_those_of_transformers(
     assert len(set(found)) > 2
 
 
+def test_beams_need_a_decoder_that_was_exported_for_them(blip2: Blip2ForConditionalGeneration) -> None:
+    how = replace(greedy(9), mode="beam", beams=3, min_tokens=2)
+    images = blocks(np.random.default_rng(4), 2)
+    with pytest.raises(CounterfactoryError, match="exported for captions without beams"):
+        told(ours(blip2, 3, "added"), images, how)
+
+
 def test_several_captions_of_an_image_differ_and_belong_to_their_random_numbers(
     blip2: Blip2ForConditionalGeneration,
 ) -> None:
     how = replace(greedy(9), mode="nucleus", top_p=0.95, temperature=3.0)
     random = np.random.default_rng(4)
     images = blocks(random, 3)
-    captioner = ours(blip2, 2, gathers=False)
+    captioner = ours(blip2, 2, "grown")
 
     def sampled(some: list[np.ndarray], seeds: list[int]) -> list[list[str]]:
         generators = [[np.random.default_rng((seed, i)) for i in range(2)] for seed in seeds]
@@ -267,7 +278,7 @@ SAMPLED = CaptionSettings(2, 2, "", replace(greedy(9), mode="nucleus", top_p=0.9
 
 def test_captions_are_joined_as_sentences(blip2: Blip2ForConditionalGeneration) -> None:
     image = np.random.default_rng(4).integers(0, 256, (16, 16, 3), dtype=np.uint8)
-    captioner = ours(blip2, 2, gathers=False)
+    captioner = ours(blip2, 2, "grown")
     generators = [[generator("key", f"caption {i}") for i in range(2)]]
     ((first, second),) = captioner.caption([image], generators, "", SAMPLED.decoding)
     assert caption_images([image], ["key"], captioner, SAMPLED) == [f"{first}. {second}."]

@@ -205,9 +205,7 @@ def test_batches_that_end_at_different_lengths_are_refused(tmp_path: Path, names
     path = pair_graph(tmp_path / "pair.onnx", *names)
     to_eight, to_sixteen = Shapes((1, 8), (4, 8), (8, 8)), Shapes((1, 8), (4, 8), (16, 8))
     check_profile(path, {"a": to_eight, "b": to_eight})
-    with pytest.raises(
-        CounterfactoryError, match=r"the batch \(axis 0\) must be of one length .* a\[0\] 1/4/8, b\[0\] 1/4/16"
-    ):
+    with pytest.raises(CounterfactoryError, match=r"the batch must be of one length .* a\[0\] 1/4/8, b\[0\] 1/4/16"):
         check_profile(path, {"a": to_eight, "b": to_sixteen})
 
 
