@@ -1,11 +1,10 @@
-"""Where weights come from: a folder, the hub at a pinned revision, or a seed; and the hash that names them."""
+"""Weights: drawn from a seed, read from a checkpoint's files, given to a module; and the hash that names them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import pickle
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,48 +15,10 @@ from torch import nn
 
 from counterfactory.engine.errors import CounterfactoryError
 
-_PINNED = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})(?:/(?P<file>[\w.-]+(?:/[\w.-]+)*))?")
-# What holds all of a network's weights, in the order in which it is looked for; in parts, NAME.index.json lists them.
-_WHOLE = (
-    "model.safetensors",
-    "diffusion_pytorch_model.safetensors",
-    "pytorch_model.bin",
-    "diffusion_pytorch_model.bin",
-)
-_TYPES = ("*.json", "*.txt", "*.safetensors", "*.pth", "*.model")
+from .hub import WHOLE, parts_of
+
 _NORMS = (nn.GroupNorm, nn.LayerNorm, nn.BatchNorm2d)
 _PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
-
-
-def locate(source: str, patterns: Sequence[str] = _TYPES) -> Path:
-    """The local folder or file of `source`, fetched where it is a hub id with its commit: ID@COMMIT or ID@COMMIT/FILE.
-
-    Raises CounterfactoryError for a path that does not exist, an id without a commit (weights that change under one
-    name cannot be recorded), and a hub that does not answer.
-    """
-    here = Path(source).expanduser()
-    if here.exists():
-        return here
-    pinned = _PINNED.fullmatch(source)
-    if pinned is None:
-        raise CounterfactoryError(
-            f"weights {source!r} are no existing path and no hub id with its commit; "
-            "say a folder, or ID@COMMIT with the commit's 40 hex digits"
-        )
-    from huggingface_hub import snapshot_download
-
-    wanted = [pinned["file"]] if pinned["file"] else list(patterns)
-    try:
-        folder = Path(snapshot_download(pinned["repo"], revision=pinned["revision"], allow_patterns=wanted))
-    except Exception as error:  # the client has an exception for each way to fail, and passes others through
-        raise CounterfactoryError(
-            f"weights {source} could not be fetched from the hub ({type(error).__name__}): "
-            "fetch them where there is a network and name the local folder"
-        ) from error
-    found = folder / pinned["file"] if pinned["file"] else folder
-    if not found.exists():
-        raise CounterfactoryError(f"{pinned['repo']} at {pinned['revision'][:12]} has no file {pinned['file']}")
-    return found
 
 
 def fill(module: nn.Module, seed: int) -> None:
@@ -113,22 +74,19 @@ def weight_files(folder: Path) -> list[Path]:
 
     Raises CounterfactoryError where there is none, and where an index names files that are missing.
     """
-    for name in _WHOLE:
+    for name in WHOLE:
         if (folder / name).is_file():
             return [folder / name]
         index = folder / f"{name}.index.json"
         if index.is_file():
-            try:
-                named = {folder / file for file in json.loads(index.read_text())["weight_map"].values()}
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise CounterfactoryError(f"{index} is no index of weights: {error!r}") from error
+            named = {folder / file for file in parts_of(index)}
             if missing := sorted(file.name for file in named if not file.is_file()):
                 raise CounterfactoryError(f"folder {folder} lacks {', '.join(missing)}, which {index.name} names")
             return sorted(named)
     found = sorted(folder.glob("*.safetensors"))
     if len(found) != 1:
         raise CounterfactoryError(
-            f"folder {folder} has no {_WHOLE[0]}, nor an index of its parts, and {len(found)} other .safetensors; "
+            f"folder {folder} has no {WHOLE[0]}, nor an index of its parts, and {len(found)} other .safetensors; "
             "name the folder of a whole checkpoint, or one file"
         )
     return found

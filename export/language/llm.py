@@ -28,13 +28,15 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.exllama import INSTALL, existing_model
 from counterfactory.engine.runtime.installing import pip_install
 
-from ..graphs.weights import locate
+from ..graphs.hub import locate
 
 Format = Literal["exl2", "exl3"]
 PACKAGES: dict[Format, str] = {"exl2": "exllamav2", "exl3": "exllamav3"}
 # LLaMA-2-13B's weights: what a source that is not here yet is taken to hold.
 _WEIGHTS = 13_015_864_320
-_FILES = ("*.json", "*.safetensors")
+# What converters and tokenizers read, some of which a repository may lack.
+_FILES = ("config.json", "tokenizer.json")
+_OPTIONAL = ("generation_config.json", "special_tokens_map.json", "tokenizer_config.json", "tokenizer.model")
 _HEAD_BITS = 6
 # ExLlamaV3 comes with a converter and no command for it.
 _EXL3 = (
@@ -127,7 +129,7 @@ class Conversion:
             raise CounterfactoryError(
                 "\n".join(["nothing was quantised:", *(f"- {x}" for x in lacking), self.advice()])
             )
-        fetched = replace(self, source=str(locate(self.source, _FILES)))
+        fetched = replace(self, source=str(locate(self.source, _FILES, optional=_OPTIONAL)))
         self.work.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(fetched.command, check=False)
         if done.returncode:
@@ -165,7 +167,7 @@ def write_for_cpu(source: str, target: Path) -> str:
     from .llama_source import read_llama
     from .llama_steps import write_llama
 
-    llama = read_llama(locate(source, _FILES))
+    llama = read_llama(locate(source, _FILES, optional=_OPTIONAL))
     try:
         write_llama(llama.model, llama.tokenizer, llama.end, target)
     except ValueError as error:

@@ -23,7 +23,8 @@ from counterfactory.engine.runtime.plans import Shapes
 from counterfactory.engine.runtime.session import is_cache
 
 from ..graphs import modules
-from ..graphs.weights import fill, load, locate, tensors
+from ..graphs.hub import locate
+from ..graphs.weights import fill, load, tensors
 from .clip import MEAN, STD
 from .graph import ROWS, Graph, Request, normal, static
 from .small_words import opt_tokenizer
@@ -204,4 +205,4 @@ def write_tokens(request: Request, graph: Graph, folder: Path) -> None:
 
 def _folder(request: Request) -> Path:
     assert request.sources is not None
-    return locate(request.sources.named("blip2"), ("*.json", "*.safetensors", "*.txt"))
+    return locate(request.sources.named("blip2"), ("config.json", "tokenizer.json"))

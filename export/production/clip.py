@@ -17,7 +17,8 @@ from transformers import CLIPConfig, CLIPModel
 from counterfactory.engine.errors import CounterfactoryError
 
 from ..graphs import modules
-from ..graphs.weights import fill, locate
+from ..graphs.hub import locate
+from ..graphs.weights import fill
 from .graph import ROWS, Graph, Request, normal, static
 from .small_words import clip_tokenizer
 
@@ -69,7 +70,7 @@ def build(request: Request) -> CLIPModel:
         clip = CLIPModel(CLIPConfig(**(SMALL if request.small else VIT_L_14)))
         fill(clip, request.seed)
     else:
-        folder = locate(request.sources.named("clip"), ("*.json", "*.safetensors", "*.txt"))
+        folder = locate(request.sources.named("clip"))
         try:
             clip = CLIPModel.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
         except (OSError, ValueError, RuntimeError) as error:
@@ -82,7 +83,7 @@ def text_width(request: Request) -> int:
     """Width of the states that condition the denoiser: of the CLIP that is named, else of ViT-L/14."""
     if request.sources is None or request.sources.clip is None:
         return int((SMALL if request.small else VIT_L_14)["text_config"]["hidden_size"])
-    folder = locate(request.sources.clip, ("config.json",))
+    folder = locate(request.sources.clip, weights=False)
     return int(CLIPConfig.from_pretrained(folder, local_files_only=True).text_config.hidden_size)
 
 
@@ -115,7 +116,7 @@ def tokenizer_of(request: Request) -> Tokenizer:
     if request.sources is None:
         text = SMALL["text_config"]
         return clip_tokenizer(text["vocab_size"], text["max_position_embeddings"])
-    source = locate(request.sources.named("clip"), ("*.json", "*.safetensors", "*.txt"))
+    source = locate(request.sources.named("clip"), ("config.json", "tokenizer.json"), weights=False)
     try:
         tokenizer = Tokenizer.from_file(str(source / "tokenizer.json"))
         length = json.loads((source / "config.json").read_text())["text_config"].get("max_position_embeddings", 77)

@@ -16,7 +16,7 @@ from torch import nn
 from counterfactory.engine.errors import CounterfactoryError
 
 from ..graphs import modules
-from ..graphs.weights import locate
+from ..graphs.hub import locate
 from .clip import SMALL as SMALL_CLIP
 from .clip import text_width
 from .graph import PICTURE, ROWS, Graph, Request, normal, static
@@ -182,7 +182,7 @@ def load_part(kind: Any, source: str, part: str) -> Any:
     Where weights lie in fp16 alone (NAME.fp16.safetensors), those are taken. Raises CounterfactoryError for a folder
     of something else.
     """
-    folder = locate(source)
+    folder = locate(source, part=part)
     folder = folder / part if (folder / part).is_dir() else folder
     if not (folder / "config.json").is_file():
         raise CounterfactoryError(f"{folder} has no config.json: name the diffusers folder of a {kind.__name__}")

@@ -14,7 +14,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..graphs.weights import fill, load, locate, tensors
+from ..graphs.hub import locate
+from ..graphs.weights import fill, load, tensors
 from .graph import PICTURE, Graph, Request, static
 
 # Channels and convolutions of each block: VGG-16 (Simonyan & Zisserman 2014, arXiv 1409.1556) without its last pool.
@@ -68,7 +69,7 @@ def build(request: Request) -> Hed:
         with torch.no_grad():  # levels up to 255 through weights made for ones: all sigmoids would be 0 or 1
             hed.get_parameter("block1.convs.0.weight").div_(64)
     else:
-        file = locate(request.sources.named("hed"), ("*.pth", "*.safetensors"))
+        file = locate(request.sources.named("hed"), ("ControlNetHED.pth",), weights=False)
         if file.is_dir():
             file = next((f for f in sorted(file.iterdir()) if "HED" in f.name), file)
         load(hed, _renamed(tensors(file)), file)

@@ -30,8 +30,9 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.plans import onnx_digest, read_key
 from counterfactory.engine.runtime.session import Array, row_axis
 from counterfactory.export.graphs import modules
+from counterfactory.export.graphs.hub import locate
 from counterfactory.export.graphs.parity import assert_parity, relative_error
-from counterfactory.export.graphs.weights import digest, fill, load, locate, tensors
+from counterfactory.export.graphs.weights import digest, fill, load, tensors
 from counterfactory.export.precision.stored import Stored
 from counterfactory.export.production import blip2, calibration, clip, command, denoiser, hed, vae
 from counterfactory.export.production.artefact import Asked, Row, export_graph
@@ -220,26 +221,6 @@ def test_weights_are_a_path_or_a_pinned_id(tmp_path: Path, monkeypatch: pytest.M
     for unpinned in ("openai/clip-vit-large-patch14", "no/where@main", str(tmp_path / "absent")):
         with pytest.raises(CounterfactoryError, match="are no existing path and no hub id with its commit"):
             locate(unpinned)
-    asked = {}
-
-    def download(repo: str, revision: str, allow_patterns: list[str]) -> str:
-        asked.update(repo=repo, revision=revision, patterns=allow_patterns)
-        if repo == "some/absent":
-            raise OSError("no network")
-        return str(tmp_path)
-
-    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    assert locate(f"some/model@{'a1' * 20}", ["*.json"]) == tmp_path
-    assert asked == {"repo": "some/model", "revision": "a1" * 20, "patterns": ["*.json"]}
-    (tmp_path / "lora").mkdir()
-    (tmp_path / "lora" / "four.safetensors").touch()
-    name = f"some/model@{'a1' * 20}/lora/four.safetensors"
-    assert locate(name) == tmp_path / "lora" / "four.safetensors"
-    assert asked["patterns"] == ["lora/four.safetensors"]
-    with pytest.raises(CounterfactoryError, match=r"some/model at a1a1a1a1a1a1 has no file lora/eight"):
-        locate(name.replace("four", "eight"))
-    with pytest.raises(CounterfactoryError, match=r"could not be fetched from the hub \(OSError\)"):
-        locate(f"some/absent@{'a1' * 20}")
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,171 @@
+"""What is fetched from the hub: the files that are opened, of repositories that hold the same weights in many forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from huggingface_hub.errors import LocalEntryNotFoundError, RemoteEntryNotFoundError
+
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.export.graphs.hub import locate
+from counterfactory.export.language import llm
+from counterfactory.export.production import blip2, clip, denoiser, hed, vae
+from counterfactory.export.production.graph import Request, Sources
+
+COMMIT = "a1" * 20
+_FORMS = (".safetensors", ".fp16.safetensors", ".bin", ".fp16.bin")
+_WORDS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt")
+# The files of the repositories that docs/a10g.md names, by what they are for.
+REPOSITORIES: dict[str, tuple[str, ...]] = {
+    "stable-diffusion-v1-5/stable-diffusion-v1-5": (
+        *("README.md", "model_index.json", "v1-inference.yaml", "feature_extractor/preprocessor_config.json"),
+        *(f"v1-5-pruned{kind}" for kind in (".ckpt", ".safetensors", "-emaonly.ckpt", "-emaonly.safetensors")),
+        *("safety_checker/config.json", "text_encoder/config.json", "scheduler/scheduler_config.json"),
+        *(f"safety_checker/model{form}" for form in _FORMS),
+        *(f"text_encoder/model{form}" for form in _FORMS),
+        *(f"unet/diffusion_pytorch_model{form}" for form in (*_FORMS, ".non_ema.bin", ".non_ema.safetensors")),
+        *(f"vae/diffusion_pytorch_model{form}" for form in _FORMS),
+        *("unet/config.json", "vae/config.json"),
+    ),
+    "lllyasviel/control_v11p_sd15_canny": (
+        *("README.md", "config.json", "control_net_canny.py", "images/input.png"),
+        *(f"diffusion_pytorch_model{form}" for form in _FORMS),
+    ),
+    "openai/clip-vit-large-patch14": (
+        *("README.md", "config.json", "preprocessor_config.json", *_WORDS),
+        *("model.safetensors", "pytorch_model.bin", "flax_model.msgpack", "tf_model.h5"),
+    ),
+    "Salesforce/blip2-opt-6.7b-coco": (
+        *("README.md", "config.json", "generation_config.json", "preprocessor_config.json", *_WORDS),
+        *("model.safetensors.index.json", "pytorch_model.bin.index.json"),
+        *(f"model-0000{i}-of-00002.safetensors" for i in (1, 2)),
+        *(f"pytorch_model-0000{i}-of-00002.bin" for i in (1, 2)),
+    ),
+    "meta-llama/Llama-2-13b-chat-hf": (
+        *("LICENSE.txt", "README.md", "config.json", "generation_config.json", "tokenizer.model", *_WORDS[:3]),
+        *("model.safetensors.index.json", "pytorch_model.bin.index.json"),
+        *(f"model-0000{i}-of-00002.safetensors" for i in (1, 2)),
+        *(f"pytorch_model-0000{i}-of-00002.bin" for i in (1, 2)),
+    ),
+    "lllyasviel/Annotators": ("ControlNetHED.pth", "ZoeD_M12_N.pt", "body_pose_model.pth", "upernet_global_small.pth"),
+    "made/of-bin": ("config.json", "pytorch_model.bin"),
+    "made/of-half": ("config.json", "diffusion_pytorch_model.fp16.safetensors"),
+    "made/of-nothing": ("config.json",),
+}
+
+
+@dataclass
+class Hub:
+    """The hub as its client sees it: repositories by their files, each without content but indexes."""
+
+    cache: Path
+    fetched: list[str] = field(default_factory=list)
+
+    def __call__(self, repo: str, file: str, *, revision: str) -> str:
+        assert revision == COMMIT
+        if repo not in REPOSITORIES:
+            raise LocalEntryNotFoundError("no network, and nothing of it is here")
+        if file not in REPOSITORIES[repo]:
+            raise RemoteEntryNotFoundError("404", response=httpx2.Response(404, request=httpx2.Request("GET", "x:")))
+        path = self.cache / repo / file
+        if not path.exists():
+            self.fetched.append(file)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            form = file.removesuffix(".index.json").rpartition(".")
+            parts = {f"w{i}": f"{form[0]}-0000{i}-of-00002.{form[2]}" for i in (1, 2)}
+            path.write_text(json.dumps({"weight_map": parts}) if file.endswith(".index.json") else "?")
+        return str(path)
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    made = Hub(tmp_path)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", made)
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_, **__: None)
+    return made
+
+
+def named(what: str) -> Request:
+    """The request for a network of the profile's own repositories, at a commit that the test's hub knows."""
+    weights = load_profile("a10g").weights
+    assert weights is not None
+    sources: dict[str, Any] = {
+        "blip2": weights.blip2,
+        "clip": weights.clip,
+        "diffusion": weights.diffusion,
+        "controlnets": weights.controlnets[0],
+        "hed": "lllyasviel/Annotators@",
+    }
+    found = f"{sources[what].partition('@')[0]}@{COMMIT}"
+    return Request(Sources(**{what: (found,) if what == "controlnets" else found}))
+
+
+@pytest.mark.parametrize(
+    ("what", "read", "wanted"),
+    [
+        ("diffusion", denoiser.build_unet, ["unet/config.json", "unet/diffusion_pytorch_model.safetensors"]),
+        ("diffusion", vae.build, ["vae/config.json", "vae/diffusion_pytorch_model.safetensors"]),
+        ("controlnets", denoiser.build_controlnets, ["config.json", "diffusion_pytorch_model.safetensors"]),
+        ("clip", clip.build, ["config.json", "model.safetensors"]),
+        ("clip", clip.tokenizer_of, ["config.json", "tokenizer.json"]),
+        (
+            "blip2",
+            blip2.build_eyes,
+            [
+                *("config.json", "tokenizer.json", "model.safetensors.index.json"),
+                *("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"),
+            ],
+        ),
+        ("hed", hed.build, ["ControlNetHED.pth"]),
+    ],
+    ids=["unet", "vae", "controlnet", "clip", "clip's words", "blip2", "hed"],
+)
+def test_what_is_opened_is_fetched_and_nothing_else(
+    hub: Hub, what: str, read: Callable[[Request], Any], wanted: list[str]
+) -> None:
+    with suppress(Exception):  # there is nothing in the files
+        read(named(what))
+    assert hub.fetched == wanted
+
+
+def test_a_language_model_comes_with_the_words_that_it_has(hub: Hub) -> None:
+    folder = locate(f"meta-llama/Llama-2-13b-chat-hf@{COMMIT}", llm._FILES, optional=llm._OPTIONAL)
+    assert folder == hub.cache / "meta-llama/Llama-2-13b-chat-hf"
+    wanted = {"config.json", "generation_config.json", "tokenizer.model", *_WORDS[:3]}
+    parts = {f"model-0000{i}-of-00002.safetensors" for i in (1, 2)}
+    assert set(hub.fetched) == wanted | parts | {"model.safetensors.index.json"}
+
+
+def test_other_forms_are_taken_where_there_is_no_better_one(hub: Hub) -> None:
+    locate(f"made/of-bin@{COMMIT}")
+    locate(f"made/of-half@{COMMIT}", part="unet")
+    assert hub.fetched == ["config.json", "pytorch_model.bin", *REPOSITORIES["made/of-half"]]
+    with pytest.raises(CounterfactoryError, match=r"of-nothing at a1a1a1a1a1a1 has none of model\.safetensors, "):
+        locate(f"made/of-nothing@{COMMIT}")
+
+
+def test_one_file_is_fetched_by_its_name(hub: Hub) -> None:
+    source = f"stable-diffusion-v1-5/stable-diffusion-v1-5@{COMMIT}/vae/config.json"
+    assert locate(source) == hub.cache / "stable-diffusion-v1-5/stable-diffusion-v1-5/vae/config.json"
+    assert hub.fetched == ["vae/config.json"]
+    with pytest.raises(CounterfactoryError, match=r"at a1a1a1a1a1a1 has no file vae/none.json"):
+        locate(source.replace("config", "none"))
+    with pytest.raises(CounterfactoryError, match=r"could not be fetched from the hub \(LocalEntryNotFoundError\)"):
+        locate(f"some/absent@{COMMIT}")
+
+
+def test_what_is_here_is_not_asked_for_again(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a network too: the cache knows its files, and what the hub has not."""
+    here = {"config.json": str(tmp_path / "config.json"), "model.safetensors.index.json": object()}
+    here["model.safetensors"] = str(tmp_path / "model.safetensors")
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda repo, file, revision: here.get(file))
+    assert locate(f"some/absent@{COMMIT}") == tmp_path
+    assert hub.fetched == []
