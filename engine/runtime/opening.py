@@ -100,7 +100,7 @@ def existing(file: Path) -> Path:
 
 
 def plan_state(folder: Path, plan: str, backend: Backend) -> tuple[PlanState, str]:
-    """Whether a plan is there and serves, and if not, why; its own bytes are not read."""
+    """Whether a plan is there and serves, and if not, why, or what is unproven of it; its own bytes are not read."""
     file = plan_file(folder, plan, backend)
     if not file.is_file():
         return "missing", str(file)
@@ -111,7 +111,7 @@ def plan_state(folder: Path, plan: str, backend: Backend) -> tuple[PlanState, st
         found = find_mismatches(file, key, _wanted(folder, plan, key.made_by), content=False)
     except CounterfactoryError as error:
         return "stale", str(error)
-    return ("stale", "; ".join(found)) if found else ("found", "")
+    return ("stale", "; ".join(found)) if found else ("found", key.doubt)
 
 
 def plan_makers(folder: Path, plans: Iterable[str]) -> tuple[str, ...]:

@@ -77,6 +77,16 @@ class PlanKey:
         return self.library.partition(" ")[0]
 
     @property
+    def doubt(self) -> str:
+        """What is not proven of a plan although it serves, in words; "" where nothing is."""
+        if self.precision.startswith("int8") and self.made_by == "tensorrt_rtx":
+            return (
+                "8-bit activations are unproven on TensorRT-RTX, whose support matrix has 8-bit weights alone for "
+                "SM86; compile it with TensorRT: --library tensorrt"
+            )
+        return ""
+
+    @property
     def held_bytes(self) -> int | None:
         """Weights and scratch memory on the device; None where the compiler gave no account of them."""
         if self.weights_bytes is None or self.scratch_bytes is None:

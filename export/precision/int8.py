@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.sampler import Sampler, SamplerSettings
+from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.runtime.session import Array, Signature
+from counterfactory.engine.stages.paint import PaintSettings
 from counterfactory.kernels.guided_step import guide
 
 from ..graphs.quantise import SENSITIVE
@@ -34,20 +35,27 @@ _OPSET = 19
 _CALIBRATION = "calibration.onnx"
 # The axis of a weight that holds the output channels, by operation. Gemm is written with its weight as [out, in].
 _CHANNEL = {"Conv": 0, "Gemm": 0, "MatMul": 1}
-_GUIDANCE_SCALE = 7.5
 
 
 @dataclass(frozen=True)
 class Painting:
     """What the denoiser is calibrated on: text states [N, T, D] of N captions and hint embeddings [N, D, h, w].
 
-    `negative` [T, D] holds the text states of the negative prompt. Every caption is painted in `steps` guided steps.
+    `negative` [T, D] holds the text states of the negative prompt. Every caption is painted as `paint` says, in at most
+    `steps` of its sampler's steps.
     """
 
     texts: Array
     negative: Array
     hints: Array
+    paint: PaintSettings
     steps: int = 4
+
+    @property
+    def sampler(self) -> Sampler:
+        """The profile's kind of sampler, over no more steps than `steps`."""
+        settings = self.paint.sampler
+        return Sampler(replace(settings, steps=min(settings.steps, self.steps)))
 
 
 def multiplied(stored: Stored, keep: str = SENSITIVE) -> list[int]:
@@ -107,23 +115,31 @@ def activation_ranges(full: Path, painting: Painting) -> dict[str, float]:
 
 
 def _paint(denoiser: Batched, painting: Painting) -> None:
-    """Denoise every caption from noise of its own, guided, as the engine does."""
-    settings = SamplerSettings("unipc", painting.steps, "epsilon", "leading", zero_snr=False)
+    """Denoise every caption from noise of its own, guided where the engine would guide it."""
+    sampler, settings = painting.sampler, painting.paint
     for i, (text, hint) in enumerate(zip(painting.texts, painting.hints, strict=True)):
-        sampler = Sampler(settings)
+        random = np.random.default_rng(i)
+
+        def noise(size: tuple[int, int], random: np.random.Generator = random) -> Array:
+            return random.standard_normal((4, *size)).astype(np.float32)
+
         size = hint.shape[-2:]
-        latents = np.random.default_rng(i).standard_normal((4, *size)).astype(np.float32)
-        latents, history = latents * np.float32(sampler.initial_scale), sampler.start
+        latents, history = noise(size) * np.float32(sampler.initial_scale), sampler.start
         for step, timestep in enumerate(sampler.timesteps.tolist()):
+            guided = settings.guidance.guides(step, len(sampler.timesteps))
+            texts = [text, painting.negative] if guided else [text]
+            rows = len(texts)
             feeds: dict[str, Array] = {
-                "latents": np.stack([latents, latents]),
-                "timestep": np.array([timestep, timestep], np.int64),
-                "text": np.stack([text, painting.negative]),
-                "hint_embedding": np.stack([hint, hint]),
-                "control_scale": np.ones((2, *hint.shape[:-3]), np.float32),
+                "latents": np.stack([latents] * rows),
+                "timestep": np.array([timestep] * rows, np.int64),
+                "text": np.stack(texts),
+                "hint_embedding": np.stack([hint] * rows),
+                "control_scale": np.full((rows, *hint.shape[:-3]), settings.control_scale, np.float32),
             }
-            with_text, without = denoiser.run(feeds)["prediction"]
-            latents, history = sampler.step(step, latents, guide(with_text, without, _GUIDANCE_SCALE), history)
+            predicted = denoiser.run(feeds)["prediction"]
+            output = guide(predicted[0], predicted[1], settings.guidance.scale) if guided else predicted[0]
+            fresh = noise(size) if sampler.adds_noise(step) else None
+            latents, history = sampler.step(step, latents, output, history, fresh)
 
 
 def quantise(stored: Stored, ranges: Mapping[str, float], keep: str = SENSITIVE) -> int:
@@ -189,7 +205,7 @@ def _scales(array: Array, axis: int) -> Array:
     return scales
 
 
-def example_painting(inputs: Mapping[str, Array], pictures: int = 2, steps: int = 4) -> Painting:
+def example_painting(inputs: Mapping[str, Array], paint: PaintSettings, pictures: int = 2) -> Painting:
     """A painting for random weights, which know no words: the examples' text states and hint embeddings."""
     texts, hints = (np.asarray(inputs[name], np.float32) for name in ("text", "hint_embedding"))
-    return Painting(texts[:pictures], -texts[0], hints[:pictures], steps)
+    return Painting(texts[:pictures], -texts[0], hints[:pictures], paint)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.runtime.plans import Shapes
+from counterfactory.engine.runtime.plans import Shapes, read_key
 from counterfactory.engine.runtime.session import Array
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY
 
@@ -28,7 +28,7 @@ from ..graphs.tracing import to_onnx
 from ..graphs.weights import digest
 from ..precision.cpu import OnnxCpu
 from ..precision.half import to_half
-from ..precision.int8 import Painting, activation_ranges, example_painting, quantise
+from ..precision.int8 import Painting, activation_ranges, quantise
 from ..precision.islands import find_islands, half_error, worst_error, write_half
 from ..precision.stored import Stored, fold_transposes
 from .graph import Graph
@@ -37,6 +37,7 @@ from .peak import PeakMemory
 from .workspace import Workspace, onnx_bytes
 
 Precision = Literal["fp32", "fp16"]
+_Paint = Callable[[Mapping[str, Array]], Painting]
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class Asked:
 class Row:
     """A line of export.json. `parity_error` of a compiled graph is that of its ONNX; `why` says what is missing.
 
-    `workspace_bytes` is the scratch memory that the plan may take, None where that is not bounded. `peak_memory_bytes`
-    is what the export held up to then at its peak, mapped files left out.
+    `doubt` says what is unproven of its plan. `workspace_bytes` is the scratch memory that the plan may take, None
+    where that is not bounded. `peak_memory_bytes` is what the export held at its peak, mapped files left out.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Row:
     islands: tuple[str, ...]
     compiled: bool
     why: str
+    doubt: str
     fused_attention: int
     fp32_layers: tuple[str, ...]
     library: str
@@ -90,12 +92,12 @@ class Row:
 
 
 def export_graph(
-    build: Callable[[], Graph], out: Path, asked: Asked, *, random: bool, painting: Callable[[], Painting] | None = None
+    build: Callable[[], Graph], out: Path, asked: Asked, *, random: bool, painting: _Paint | None = None
 ) -> list[Row]:
     """Export what `build` makes to `out`/onnx and its plans to `out`/plans; the rows, that of int8 the last.
 
-    int8 is calibrated on `painting`, without it on the examples. Needs the module's memory in float32 once more on the
-    disk while it runs. Raises CounterfactoryError when the float32 graph itself is not what the module computes:
+    int8 is calibrated on what `painting` makes of the graph's examples. Needs the module's memory in float32 once more
+    on the disk while it runs. Raises CounterfactoryError when the float32 graph itself is not what the module computes:
     nothing made of it could be trusted.
     """
     with PeakMemory() as peak:
@@ -107,7 +109,7 @@ def _export_graph(
     out: Path,
     asked: Asked,
     random: bool,
-    painting: Callable[[], Painting] | None,
+    painting: _Paint | None,
     peak: PeakMemory,
 ) -> list[Row]:
     work = out / "work"
@@ -115,7 +117,8 @@ def _export_graph(
     main = _write(traced, out / "onnx" / traced.name, asked, work)
     made = [(traced.name, main)]
     if asked.int8:
-        ranges = activation_ranges(traced.full, painting() if painting else example_painting(traced.feeds))
+        assert painting is not None, "int8 is calibrated on something"
+        ranges = activation_ranges(traced.full, painting(traced.feeds))
         folder = out / "onnx" / f"{traced.name}_int8"
         made.append((folder.name, _write_int8(traced, folder, ranges, main.islands, asked.precision)))
     shutil.rmtree(traced.full.parent)
@@ -174,6 +177,7 @@ class _Built:
     fused_attention: int = 0
     fp32_layers: tuple[str, ...] = ()
     library: str = ""
+    doubt: str = ""
 
 
 _NOT_ASKED = _Built(False, "plans were not asked for")
@@ -261,9 +265,16 @@ def _compile(path: Path, plan: Path, traced: _Traced, asked: Asked) -> _Built:
         )
     except CounterfactoryError as error:
         return _Built(False, str(error))
-    layers = tuple(report.fp32_layers)
     return _Built(
-        True, "", report.plan_bytes, report.seconds, workspace, report.fused_attention, layers, report.library
+        True,
+        "",
+        report.plan_bytes,
+        report.seconds,
+        workspace,
+        report.fused_attention,
+        tuple(report.fp32_layers),
+        report.library,
+        read_key(plan).doubt,
     )
 
 
@@ -281,6 +292,7 @@ def _row(name: str, traced: _Traced, artefact: _Artefact, built: _Built, random:
         islands=artefact.islands,
         compiled=built.compiled,
         why=built.why,
+        doubt=built.doubt,
         fused_attention=built.fused_attention,
         fp32_layers=built.fp32_layers,
         library=built.library,

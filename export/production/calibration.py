@@ -25,11 +25,10 @@ from .graph import Request
 _PICTURES, _STEPS, _SEED = 4, 8, 77
 # As the profiles of GPU boxes have them.
 _EDGES = CannySettings(100, 200)
-_NEGATIVE = "low quality, blurry"
 
 
 def painting(request: Request) -> Painting:
-    """Captions and hint embeddings of a few streets, with the weights of `request`."""
+    """Captions and hint embeddings of a few streets, with the weights of `request`, painted as its profile paints."""
     scenes = [sample_scene(np.random.default_rng((_SEED, i))) for i in range(_PICTURES)]
     captions = []
     for i, scene in enumerate(scenes):
@@ -38,8 +37,8 @@ def painting(request: Request) -> Painting:
     height, width = request.picture
     images = [cv2.resize(render(scene)[0], (width, height), interpolation=cv2.INTER_CUBIC) for scene in scenes]
     edges = canny(np.stack(images), _EDGES).astype(np.float32)[:, None] / 255
-    texts = _texts(request, [_NEGATIVE, *captions])
-    return Painting(texts[1:], texts[0], _hints(request, edges), _STEPS)
+    texts = _texts(request, [request.paint.negative_prompt, *captions])
+    return Painting(texts[1:], texts[0], _hints(request, edges), request.paint, _STEPS)
 
 
 def _texts(request: Request, captions: list[str]) -> Array:

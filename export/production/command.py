@@ -23,10 +23,12 @@ from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.config.weights import WeightSettings
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
+from counterfactory.engine.runtime.session import Array
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, LIBRARIES
 
 from ..plans.tensorrt import require_compiler
 from ..precision.half import ISLANDS
+from ..precision.int8 import Painting, example_painting
 from . import blip2, clip, denoiser, hed, vae
 from .artefact import Asked, Row, export_graph
 from .calibration import painting
@@ -74,7 +76,11 @@ def export_one(name: str, request: Request, out: Path, asked: Asked, threads: in
 
     own = replace(asked, int8=asked.int8 and name == "denoiser")
     random = request.sources is None
-    return export_graph(build, out, own, random=random, painting=None if random else partial(painting, request))
+
+    def paint(examples: Mapping[str, Array]) -> Painting:
+        return example_painting(examples, request.paint) if random else painting(request)
+
+    return export_graph(build, out, own, random=random, painting=paint)
 
 
 def export_all(
@@ -128,7 +134,7 @@ def _record(file: Path, rows: Sequence[Row]) -> None:
 def _line(row: Row) -> str:
     scratch = "" if row.workspace_bytes is None else f", workspace up to {row.workspace_bytes / 1e6:,.0f} MB"
     made = f"plan {row.plan_bytes / 1e6:.1f} MB in {row.plan_seconds:.0f} s{scratch}"
-    plan = made if row.compiled else f"no plan ({row.why})"
+    plan = made + f" ({row.doubt})" * bool(row.doubt) if row.compiled else f"no plan ({row.why})"
     islands = ", ".join(row.islands) or "none"
     return (
         f"{row.name}: {row.parameters / 1e6:.1f} M parameters, {row.precision}, islands {islands}, "
@@ -155,7 +161,11 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--islands", metavar="NAMES", help=f"of fp16, instead of looking for them: {', '.join(ISLANDS)}"
     )
-    parser.add_argument("--int8", action="store_true", help="an int8 form of the denoiser beside it")
+    parser.add_argument(
+        "--int8",
+        action="store_true",
+        help="an int8 form of the denoiser beside it, for TensorRT (unproven on TensorRT-RTX)",
+    )
     parser.add_argument("--threads", type=int, default=0, help="threads of torch (default: all cores)")
     for name, what in (
         ("blip2", "BLIP-2 with OPT"),
@@ -228,6 +238,7 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
         prompt_tokens=profile.caption.prompt_tokens,
         caption_tokens=profile.caption.decoding.max_tokens,
         beams=profile.caption.decoding.beams,
+        paint=profile.paint,
     )
 
 

@@ -14,6 +14,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.network import Networks
 from counterfactory.engine.runtime.plans import Shapes
 from counterfactory.engine.stages.edges import DetectorSettings, HedSettings
+from counterfactory.engine.stages.paint import PaintSettings
 
 from ..graphs.tracing import Axes
 
@@ -92,8 +93,8 @@ class Request:
     are of the pictures to paint, in pixels; `controls` the number of ControlNets; `tiny_vae` takes the small decoder.
     `prompt_tokens` are what a caption goes on after at most, its first token included, and `caption_tokens` those of
     the caption; both bound the captioner's cache. With more than one of `beams` the captioner's rows go on from one
-    another. `hint_channels` is 1 where hints are grey (Canny, HED, depth),
-    whatever the ControlNet was trained with, else 3.
+    another. `paint` says how suites will be painted, which int8 is calibrated for. `hint_channels` is 1 where hints are
+    grey (Canny, HED, depth), whatever the ControlNet was trained with, else 3.
     """
 
     sources: Sources | None = None
@@ -110,6 +111,7 @@ class Request:
     prompt_tokens: int = 1
     caption_tokens: int = 50
     beams: int = 1
+    paint: PaintSettings = field(default_factory=lambda: load_profile("a10g").paint)
 
     def __post_init__(self) -> None:
         if self.small and self.sources is not None:

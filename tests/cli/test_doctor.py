@@ -16,7 +16,7 @@ import pytest
 from counterfactory.engine.cli import doctor, gpus
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
-from counterfactory.engine.runtime.plans import PlanKey, Shapes, write_key
+from counterfactory.engine.runtime.plans import PlanKey, PlanRequirements, Shapes, read_key, write_key
 from counterfactory.engine.runtime.session import RuntimeSettings
 
 # No release of it is installed, and so none is wanted.
@@ -314,3 +314,25 @@ def test_where_nothing_exports_the_exporter_s_environment_comes_first(
     python.parent.mkdir(parents=True)
     python.touch()
     assert doctor.examine(profile, a10g, place=place).next.startswith(f"{python} -m counterfactory.export a10g")
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("library", "precision", "doubted"),
+    [
+        ("tensorrt_rtx 1.7.1", "int8+fp16", True),
+        ("tensorrt_rtx 1.7.1", "fp16", False),
+        ("tensorrt 10.13", "int8+fp16", False),
+    ],
+)
+def test_eight_bits_on_tensorrt_rtx_are_said_to_be_unproven(
+    profile: Profile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, precision: str, doubted: bool
+) -> None:
+    monkeypatch.setattr("counterfactory.engine.runtime.opening._wanted", lambda *_: PlanRequirements())
+    profile = replace(profile, paint=replace(profile.paint, denoiser="denoiser_int8"))
+    plan = export(tmp_path, "denoiser_int8")
+    write_key(plan, replace(read_key(plan), library=library, precision=precision))
+    states = {one.name: one for one in doctor.examine(profile, none).plans}
+    assert states["denoiser_int8"].state == "found"
+    said = "unproven on TensorRT-RTX, whose support matrix has 8-bit weights alone for SM86"
+    assert (said in states["denoiser_int8"].reason) == doubted

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.models.batching import Batched
+from counterfactory.engine.runtime import session
 from counterfactory.engine.runtime.session import Array
 from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.precision.cpu import OnnxCpu
 from counterfactory.export.precision.half import to_half, value_kinds
-from counterfactory.export.precision.int8 import quantise
+from counterfactory.export.precision.int8 import Painting, _paint, quantise
 from counterfactory.export.precision.islands import find_islands, half_error, write_half
 from counterfactory.export.precision.rounding import rounded
 from counterfactory.export.precision.stored import Stored, fold_transposes
@@ -290,6 +294,48 @@ def test_openvino_and_onnx_runtime_read_the_same_integers(tmp_path: Path) -> Non
     assert_parity(compiled({"states": states})["product"], wanted, "fp16")
     assert_parity(OnnxCpu(path).run({"states": states})["product"], wanted, "fp16")
     assert relative_error(wanted, states @ weight.T) > 1e-3, "nothing was rounded to eight bits"
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A denoiser of two rows that keeps what it is fed."""
+
+    feeds: list[Mapping[str, Array]] = field(default_factory=list)
+    signature = session.Signature(
+        (session.Port("latents", (2, 4, 2, 3), "float32"),), (session.Port("prediction", (2, 4, 2, 3), "float32"),)
+    )
+
+    def run(self, feeds: Mapping[str, Array], hold: Collection[str] = ()) -> dict[str, Array]:
+        self.feeds.append(dict(feeds))
+        return {"prediction": feeds["latents"] / 2 + feeds["text"][:, :1, :1, None]}
+
+
+@pytest.mark.parametrize(
+    ("profile", "steps", "timesteps", "negative_at"),
+    [("a10g", 4, (801, 601, 401, 201), (1, 2)), ("a10g-fast", 8, (999, 759, 499, 259), ())],
+)
+def test_int8_is_calibrated_on_what_the_profile_paints(
+    profile: str, steps: int, timesteps: tuple[int, ...], negative_at: tuple[int, ...]
+) -> None:
+    """Its sampler and its guidance, by hand: what a suite never feeds the denoiser has no say in the ranges."""
+    settings = replace(load_profile(profile).paint, control_scale=0.7)
+    text, negative = np.full((1, 1, 1), 0.25, np.float32), np.full((1, 1), -9, np.float32)
+    heard, painting = Heard(), Painting(text, negative, np.zeros((1, 5, 2, 3), np.float32), settings, steps)
+    _paint(Batched(heard), painting)
+    assert [feeds["timestep"].tolist() for feeds in heard.feeds] == [[t, t] for t in timesteps]
+    assert [i for i, feeds in enumerate(heard.feeds) if feeds["text"].min() < 0] == list(negative_at)
+    assert all((feeds["control_scale"] == np.float32(0.7)).all() for feeds in heard.feeds)
+    random, sampler = np.random.default_rng(0), painting.sampler
+    latents = random.standard_normal((4, 2, 3)).astype(np.float32)
+    history = sampler.start
+    for step, feeds in enumerate(heard.feeds):
+        np.testing.assert_array_equal(feeds["latents"], np.stack([latents, latents]))
+        output = latents / 2 + np.float32(0.25)
+        if step in negative_at:
+            without = latents / 2 - np.float32(9)
+            output = without + np.float32(7.5) * (output - without)
+        noise = random.standard_normal((4, 2, 3)).astype(np.float32) if sampler.adds_noise(step) else None
+        latents, history = sampler.step(step, latents, output, history, noise)
 
 
 def test_layers_that_are_kept_and_layers_without_a_range(tmp_path: Path) -> None:

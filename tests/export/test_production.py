@@ -7,6 +7,7 @@ import json
 import pickle
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,6 +34,7 @@ from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.hub import locate
 from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.graphs.weights import digest, fill, load, tensors
+from counterfactory.export.precision.int8 import example_painting
 from counterfactory.export.precision.stored import Stored
 from counterfactory.export.production import blip2, calibration, clip, command, denoiser, hed, vae
 from counterfactory.export.production.artefact import Asked, Row, export_graph
@@ -525,7 +527,7 @@ def test_a_graph_that_computes_something_else_is_no_artefact(tmp_path: Path) -> 
 
 
 def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Row("hed", 1, "fp16", 1e-3, 1e-2, 9, 0, 0.0, None, ("softmax",), False, "no library", 0, (), "", True, 5)
+    row = Row("hed", 1, "fp16", 1e-3, 1e-2, 9, 0, 0.0, None, ("softmax",), False, "no library", "", 0, (), "", True, 5)
     made = {"hed": [row], "hint": [replace(row, name="hint", parity_error=0.5)]}
 
     class Here:
@@ -619,7 +621,8 @@ def test_the_captioners_cache_is_as_long_as_its_captions(monkeypatch: pytest.Mon
 @pytest.fixture(scope="module")
 def small_denoiser(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
     out = tmp_path_factory.mktemp("export")
-    return out, export_graph(lambda: denoiser.denoiser_graph(SMALL), out, Asked(int8=True), random=True)
+    paint = partial(example_painting, paint=SMALL.paint)
+    return out, export_graph(lambda: denoiser.denoiser_graph(SMALL), out, Asked(int8=True), random=True, painting=paint)
 
 
 def test_the_fused_denoiser_in_fp16_and_int8(small_denoiser: tuple[Path, list[Row]]) -> None:

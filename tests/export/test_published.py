@@ -245,9 +245,10 @@ def test_networks_that_do_not_belong_together_are_refused(tmp_path: Path, hub: H
     said = [*hub.said[:-1], str(tmp_path / "canny")]
     with pytest.raises(CounterfactoryError, match=r"canny has block_out_channels \(32, 64, 64, 64\) and the UNet"):
         command.graphs_of(request_of(*said))["denoiser"]()
-    without_clip = ["--diffusion", str(hub["sd"]), "--controlnet", str(hub["canny"])]
+    (tmp_path / "clip").mkdir()
+    (tmp_path / "clip" / "config.json").write_bytes((CONFIGS / "clip-vit-large-patch14.json").read_bytes())
     with pytest.raises(CounterfactoryError, match=r"reads text of width 64 .* with its CLIP has 768 and 4"):
-        command.graphs_of(request_of(*without_clip))["denoiser"]()
+        command.graphs_of(request_of(*hub.said, "--clip", str(tmp_path / "clip")))["denoiser"]()
 
 
 def test_taesd_in_place_of_the_pipelines_decoder(hub: Hub) -> None:
