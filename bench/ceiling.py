@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
+from measure import Bracket, Yardstick, open_yardstick
+
 from counterfactory.engine.config.device import PlanFacts
 from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile
@@ -85,6 +87,29 @@ def _seconds(work: Callable[[], None], device: Device) -> float:
     last.record()
     last.synchronize()
     return float(first.elapsed_time(last)) / 1000
+
+
+def gpu_yardstick(device: Device = "cuda") -> Yardstick:
+    """The fixed product of rounds on a GPU: its time there, and the share of the cores that the CPU's got before it."""
+    import torch
+
+    side = 4096 if device == "cuda" else 256
+    values = torch.full(
+        (side, side), 1 / side, device=device, dtype=torch.float16 if device == "cuda" else torch.float32
+    )
+    on_cpu = open_yardstick()
+
+    def product() -> Bracket:
+        share = on_cpu().share
+
+        def multiply() -> None:
+            for _ in range(_IN_A_ROW * 4):
+                values @ values
+
+        return Bracket(_seconds(multiply, device), share)
+
+    product()  # the first one allocates and chooses a kernel
+    return product
 
 
 def precisions_of(profile: Profile, facts: Mapping[str, PlanFacts]) -> dict[str, str]:

@@ -114,6 +114,7 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
         (rewritten,) = rewrite([source], texts, profile.rewrite, settings, ask, prompts)
         standing = tuple(v for v in rewritten.variants if v.dropped is None)
         works.append(Work(source, captions[source.name], tuple(calls), standing))
+    llm.close()
     return works
 
 

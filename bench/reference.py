@@ -3,31 +3,32 @@
 From sources with the engine's captions, prompts and variants it makes captions, answers, PNG files and scores. The way
 through is that of DILLEMA's scripts (arXiv 2502.04378): edge map, caption, the three questions, a pipeline call for
 each variant, then the checks. `REFERENCE` does one thing at a time in float32, as the libraries do unless told
-otherwise; `DIFFUSERS_BATCHED` is their best documented configuration on a CPU. Every step is guided, as in diffusers'
-pipelines. Painting takes the engine's edited captions, whatever the language model says here without a grammar.
+otherwise; `DIFFUSERS_BATCHED` is their best documented configuration on a CPU, `ON_GPU` on a GPU. Every step is guided,
+as in diffusers' pipelines. Painting takes the engine's edited captions, whatever the language model says here.
+
+Networks go to the device for their stage and back, as they do not fit a small GPU together; that counts as loading.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 from diffusers import DDIMScheduler, LCMScheduler, StableDiffusionControlNetPipeline, UniPCMultistepScheduler
 from journeys import Call, Image, Work
-from measure import with_masters
 from numpy.typing import NDArray
+from peer_networks import PeerNetworks, TorchLanguage, until
 from PIL import Image as Pictures
 
 from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.keys import generator
-from counterfactory.engine.language.request import Request
 from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.models.sampler import SamplerSettings
 from counterfactory.engine.sources.source import load_pixels
@@ -35,26 +36,17 @@ from counterfactory.engine.stages.check import Embedded, score
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs import modules
-from counterfactory.export.pocket import llama
-from counterfactory.export.pocket.convnets import channels_last
-from counterfactory.export.pocket.restore import (
-    restore_blip2,
-    restore_clip,
-    restore_denoiser,
-    restore_llm,
-    restore_vae,
-)
 
 T = TypeVar("T")
-# The engine's grammars bound its answers; a script sets a limit. No answer of the engine comes near this one.
-MAX_ANSWER_TOKENS = 128
+Device = Literal["cuda", "cpu"]
 
 
 @dataclass(frozen=True)
 class Way:
     """How the libraries are used: precision, memory layout, and how many things go through a call at once.
 
-    `compiled` puts the painter under torch.compile: minutes of compiling for each new shape, so not unless asked for.
+    `compiled` puts the painter under torch.compile in the mode that it names: minutes of compiling for each new shape,
+    so not unless asked for.
     """
 
     dtype: torch.dtype
@@ -63,17 +55,19 @@ class Way:
     answers: int
     pictures: int
     checks: int
-    compiled: bool = False
+    compiled: Literal["default", "max-autotune"] | None = None
 
 
 REFERENCE = Way(torch.float32, False, captions=1, answers=1, pictures=1, checks=1)
 DIFFUSERS_BATCHED = Way(torch.bfloat16, True, captions=8, answers=16, pictures=8, checks=8)
+# Questions go to the engine's own adapter, which forms the batches.
+ON_GPU = Way(torch.float16, True, captions=8, answers=4096, pictures=8, checks=16)
 
 
 @dataclass
 class Made:
     """What came out: captions by source key, answers in order, pictures and scores by variant key; the tokens that were
-    written, and how long each stage took.
+    written, and how long each stage took, by the clock and, on a GPU, by the device's events. Loading is in neither.
     """
 
     captions: dict[str, str] = field(default_factory=dict)
@@ -82,40 +76,54 @@ class Made:
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
     tokens: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    event_s: dict[str, float] = field(default_factory=dict)
+    load_s: float = 0.0
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time spent inside belongs to the stage."""
-        since = time.perf_counter()
+    def stage(self, name: str, device: Device) -> Iterator[None]:
+        """Time spent inside belongs to the stage, but for what becomes `load_s` meanwhile."""
+        since, loaded = time.perf_counter(), self.load_s
         yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - since
+        if device == "cuda":
+            torch.cuda.synchronize()
+        took = time.perf_counter() - since - (self.load_s - loaded)
+        self.seconds[name] = self.seconds.get(name, 0.0) + took
+
+    @contextmanager
+    def work(self, name: str, device: Device) -> Iterator[None]:
+        """What a GPU does inside is counted by its events, to the stage."""
+        if device == "cpu":
+            yield
+            return
+        event: Callable[..., Any] = torch.cuda.Event  # whose constructor has no types
+        first, last = event(enable_timing=True), event(enable_timing=True)
+        first.record()
+        yield
+        last.record()
+        last.synchronize()
+        self.event_s[name] = self.event_s.get(name, 0.0) + float(first.elapsed_time(last)) / 1000
 
 
 class Peer:
-    """The restored networks, used as `way` says."""
+    """The networks of `profile`, used as `way` says on `device`."""
 
-    def __init__(self, profile: Profile, way: Way) -> None:
-        """Load everything that a run needs. Raises CounterfactoryError when the models were packed without a map."""
-        weights = with_masters(profile).models.path
+    def __init__(self, profile: Profile, way: Way, networks: PeerNetworks, device: Device = "cpu") -> None:
         torch.set_num_threads(profile.runtime.threads or os.cpu_count() or 1)  # as many as the engine
-        self.profile, self.way = profile, way
-        self.clip, self.clip_tokenizer = restore_clip(weights)
-        self.blip2, self.opt_tokenizer = restore_blip2(weights)
-        self.llm, self.llm_tokenizer = restore_llm(weights)
-        vocabulary = range(self.llm_tokenizer.get_vocab_size())
-        self.stops = [llama.END, *(i for i in vocabulary if "\n" in self.llm_tokenizer.decode([i]))]
-        vae, denoiser = restore_vae(weights), restore_denoiser(weights)
-        for module in (self.clip, self.blip2, self.llm, vae, denoiser):
+        self.profile, self.way, self.networks, self.device = profile, way, networks, device
+        for module in networks.modules:
             module.to(way.dtype)
+        if isinstance(networks.language, TorchLanguage):
+            networks.language.model.to(way.dtype)
+        self._painters = (networks.unet, networks.controlnet, networks.vae)
         if way.channels_last:
-            channels_last(vae)
-            channels_last(denoiser)
+            for module in self._painters:
+                module.to(memory_format=torch.channels_last)
         self.pipeline: Any = StableDiffusionControlNetPipeline(
-            vae=vae,
+            vae=networks.vae,
             text_encoder=None,  # prompts are encoded here, by CLIP's text model as in the pipeline
             tokenizer=None,
-            unet=denoiser.unet,
-            controlnet=denoiser.controlnet,
+            unet=networks.unet,
+            controlnet=networks.controlnet,
             scheduler=scheduler_of(profile.paint.sampler),
             safety_checker=None,
             feature_extractor=None,
@@ -123,65 +131,90 @@ class Peer:
         )
         self.pipeline.set_progress_bar_config(disable=True)
         if way.compiled:
-            self.pipeline.unet = torch.compile(denoiser.unet)
-            self.pipeline.controlnet = torch.compile(denoiser.controlnet)
-            vae.decoder = torch.compile(vae.decoder)
-        self.text, self.image = modules.ClipTextEncoder(self.clip).eval(), modules.ClipImageEncoder(self.clip).eval()
+            self.pipeline.unet = torch.compile(networks.unet, mode=way.compiled)
+            self.pipeline.controlnet = torch.compile(networks.controlnet, mode=way.compiled)
+            networks.vae.decoder = torch.compile(networks.vae.decoder, mode=way.compiled)
+        self.text = modules.ClipTextEncoder(networks.clip).eval()
+        self.image: Any = modules.ClipImageEncoder(networks.clip).eval()
 
     @torch.no_grad()
     def run(self, works: Sequence[Work], folder: Path) -> Made:
         """Everything for `works`, from files to files: PNGs go to `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
-        made, size = Made(), self.profile.image
-        with made.stage("read"):
+        made, size, device, networks = Made(), self.profile.image, self.device, self.networks
+        with made.stage("read", device):
             images = {
                 w.source.key: load_pixels(w.source, size.short_side, size.multiple, size.max_long_side) for w in works
             }
-        with made.stage("caption"):
+        with made.stage("caption", device), self._resident(made, networks.blip2):
             for keys in chunks(images, self.way.captions):
-                made.captions.update(zip(keys, self._captions([images[key] for key in keys]), strict=True))
-        with made.stage("rewrite"):
+                with made.work("caption", device):
+                    captions = self._captions([images[key] for key in keys])
+                made.captions.update(zip(keys, captions, strict=True))
+        with made.stage("rewrite", device):
             for calls in chunks([call for work in works for call in work.calls], self.way.answers):
-                answers, tokens = self._answers([call.request for call in calls])
+                answers, tokens = networks.language.answer([call.request for call in calls])
                 made.answers += zip(calls, answers, strict=True)
                 made.tokens += tokens
+            made.load_s += networks.language.close()
         variants = sorted((v for work in works for v in work.variants), key=lambda v: images[v.source.key].shape)
-        with made.stage("paint"):
+        with made.stage("paint", device), self._resident(made, *self._painters, networks.clip):
             for some in self._same_size(variants, images):
-                for variant, picture in zip(some, self._pictures(some, images), strict=True):
+                with made.work("paint", device):
+                    pictures = self._pictures(some, images)
+                for variant, picture in zip(some, pictures, strict=True):
                     picture.save(folder / f"{variant.key}.png")
                     made.pictures[variant.key] = np.asarray(picture)
-        with made.stage("check"):
+        with made.stage("check", device), self._resident(made, networks.clip), made.work("check", device):
             made.scores = self._scores(works, images, made.pictures)
         return made
 
+    @contextmanager
+    def _resident(self, made: Made, *networks: Any) -> Iterator[None]:
+        """On the device inside, on the CPU before and after; what that takes is loading."""
+        if self.device == "cpu":
+            yield
+            return
+
+        def move(place: str) -> None:
+            began = time.perf_counter()
+            for network in networks:
+                network.to(place)
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            made.load_s += time.perf_counter() - began
+
+        move(self.device)
+        yield
+        move("cpu")
+
+    def _pixels(self, images: Sequence[Image], side: int) -> torch.Tensor:
+        """Uint8 RGB images as the networks take them, float [N, 3, side, side]."""
+        pixels = torch.from_numpy(to_pixel_values(images, side)).to(self.device)
+        if self.networks.statistics is not None:
+            mean, deviation = (torch.tensor(s, device=self.device)[:, None, None] for s in self.networks.statistics)
+            pixels = ((pixels + 1) / 2 - mean) / deviation
+        return pixels.to(self.way.dtype)
+
     def _captions(self, images: Sequence[Image]) -> list[str]:
-        """Greedy captions of uint8 RGB images."""
-        config = self.blip2.config
-        pixels = torch.from_numpy(to_pixel_values(images, config.vision_config.image_size)).to(self.way.dtype)
-        most = self.profile.caption.decoding.max_tokens
-        ids = self.blip2.generate(pixel_values=pixels, max_new_tokens=most, do_sample=False)
+        """Captions of uint8 RGB images, decoded as the profile says, by random numbers of torch's own."""
+        blip2, how = self.networks.blip2, self.profile.caption.decoding
+        config, texts = blip2.config, self.profile.caption.texts
+        sampled = {"top_p": how.top_p, "temperature": how.temperature, "top_k": 0, "num_return_sequences": texts}
+        ids = blip2.generate(
+            pixel_values=self._pixels(images, config.vision_config.image_size),
+            min_new_tokens=how.min_tokens,
+            max_new_tokens=how.max_tokens,
+            repetition_penalty=how.repetition_penalty,
+            do_sample=how.mode == "nucleus",
+            num_beams=how.beams,
+            **(sampled if how.mode == "nucleus" else {}),
+        )
         eos = config.text_config.eos_token_id
         # The prompt (query places and the start token) comes back before what was generated.
         start = config.num_query_tokens + 1
-        return [self.opt_tokenizer.decode(until(row[start:], [eos])).strip() for row in ids.tolist()]
-
-    def _answers(self, requests: Sequence[Request]) -> tuple[list[str], int]:
-        """Greedy answers up to the first line break, and the tokens generated; prompts are padded on the left."""
-        rows = [encoded.ids for encoded in self.llm_tokenizer.encode_batch([r.prompt.text for r in requests])]
-        length = max(map(len, rows))
-        ids = torch.tensor([[llama.END] * (length - len(row)) + row for row in rows])
-        mask = torch.tensor([[0] * (length - len(row)) + [1] * len(row) for row in rows])
-        out = self.llm.generate(
-            ids,
-            attention_mask=mask,
-            max_new_tokens=MAX_ANSWER_TOKENS,
-            do_sample=False,
-            eos_token_id=self.stops,
-            pad_token_id=llama.END,
-        )
-        said = [until(row, self.stops) for row in out[:, length:].tolist()]
-        return [self.llm_tokenizer.decode(row) for row in said], sum(map(len, said))
+        said = [self.networks.opt_tokenizer.decode(until(row[start:], [eos])).strip() for row in ids.tolist()]
+        return [". ".join(said[i : i + texts]) for i in range(0, len(said), texts)]
 
     def _same_size(self, variants: Sequence[Variant], images: Mapping[str, Image]) -> Iterator[Sequence[Variant]]:
         sizes = dict.fromkeys(images[v.source.key].shape for v in variants)
@@ -195,6 +228,7 @@ class Peer:
         # Of a picture by itself this is once a variant, as in the scripts.
         edges = {key: edge_maps(images[key][None], self.profile.edges)[0] for key in dict.fromkeys(keys)}
         hints = np.stack([edges[key] for key in keys])[:, None].astype(np.float32) / 255
+        hints = hints.repeat(self.networks.controlnet.config.conditioning_channels, axis=1)
         height, width = hints.shape[-2:]
         factor = pipeline.vae_scale_factor
         shape = (pipeline.unet.config.in_channels, height // factor, width // factor)
@@ -204,8 +238,8 @@ class Peer:
         result = pipeline(
             prompt_embeds=states,
             negative_prompt_embeds=negative,
-            image=torch.from_numpy(hints),
-            latents=torch.from_numpy(noise).to(self.way.dtype),
+            image=torch.from_numpy(hints).to(self.device),
+            latents=torch.from_numpy(noise).to(self.device, self.way.dtype),
             height=height,
             width=width,
             num_inference_steps=paint.sampler.steps,
@@ -223,7 +257,7 @@ class Peer:
         said: dict[str, NDArray[np.float32]] = {}
         captions = [text for work in works for text in (work.caption, *(v.edited_caption for v in work.variants))]
         for texts in chunks(list(dict.fromkeys(captions)), self.way.checks):
-            said |= zip(texts, self._texts(texts)[1].float().numpy(), strict=True)
+            said |= zip(texts, self._texts(texts)[1].float().cpu().numpy(), strict=True)
         painted = self._embedded(pictures)
         variants = [v for work in works for v in work.variants]
         if not variants:
@@ -237,17 +271,17 @@ class Peer:
         return dict(zip((v.key for v in variants), score(embedded), strict=True))
 
     def _embedded(self, images: Mapping[str, Image]) -> dict[str, NDArray[np.float32]]:
-        side = self.clip.config.vision_config.image_size
+        side = self.networks.clip.config.vision_config.image_size
         found: dict[str, NDArray[np.float32]] = {}
         for keys in chunks(images, self.way.checks):
-            pixels = torch.from_numpy(to_pixel_values([images[key] for key in keys], side)).to(self.way.dtype)
-            found |= zip(keys, self.image(pixels).float().numpy(), strict=True)
+            pixels = self._pixels([images[key] for key in keys], side)
+            found |= zip(keys, self.image(pixels).float().cpu().numpy(), strict=True)
         return found
 
     def _texts(self, captions: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
         """States [N, T, D] and unit embeddings [N, E]."""
-        ids = torch.tensor([encoded.ids for encoded in self.clip_tokenizer.encode_batch(list(captions))])
-        states, embeds = self.text(ids)
+        words = self.networks.clip_tokenizer.encode_batch(list(captions))
+        states, embeds = self.text(torch.tensor([encoded.ids for encoded in words], device=self.device))
         return states, embeds
 
 
@@ -269,12 +303,6 @@ def scheduler_of(settings: SamplerSettings) -> Any:
     if settings.kind == "ddim":
         return DDIMScheduler(**schedule, clip_sample=False)
     return UniPCMultistepScheduler(**schedule)
-
-
-def until(ids: Sequence[int], stops: Sequence[int]) -> list[int]:
-    """The ids before the first of `stops`."""
-    end = next((i for i, token in enumerate(ids) if token in stops), len(ids))
-    return list(ids[:end])
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:

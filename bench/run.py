@@ -3,9 +3,10 @@
 Renders N street scenes, takes them to a suite of K variants each, and prints what that cost: by stage, beside the
 paper's figure, and as shares of what the machine's matrix products allow. `--against reference` runs transformers and
 diffusers one image at a time in the same process on the same weights, prompts and steps, by turns with the engine;
-`--against diffusers-batched` their best configuration on a CPU, where the claim is 3 times. Seconds of loading are
-shown and left out of the ratio for both. `--size sd15` measures painting at Stable Diffusion's size. The last line is
-JSON.
+`--against diffusers-batched` their best configuration, where the claim is 3 times on a CPU. With a GPU box's profile
+the peer runs on the same device, on the weights that the profile names or the seeded random ones of
+`export a10g --random`. Seconds of loading are shown and left out of the ratio for both. `--size sd15` measures painting
+at Stable Diffusion's size. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -13,20 +14,24 @@ from __future__ import annotations
 import argparse
 import io
 import tempfile
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ceiling import ceiling, refuse_without_device
 from journeys import Bench, Run, render_sources
-from measure import Ratio, finish
+from measure import Ratio, Yardstick, finish
 
 from counterfactory.engine.cli.run_text import cost_line, cost_table, count_line, use_line
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.journey import JourneySettings
 from counterfactory.engine.tasks.task import builtin_task
+
+if TYPE_CHECKING:
+    from counterfactory.export.production.graph import Request
 
 # DILLEMA, arXiv 2502.04378.
 PAPER = "0.768 GPU-hours per 1,000 images on one A10G (24 GB): ImageNet-1K, 125,000 images in 96 GPU-hours"
@@ -65,8 +70,29 @@ def show(profile: Profile, run: Run) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Run it."""
+def box_of(asked: argparse.Namespace, profile: Profile) -> Request | None:
+    """Where a box's networks come from; None for the pocket's. Ends the bench where the command line does not say."""
+    if profile.models.folder == "pocket":
+        return None
+    from counterfactory.export.production.command import sources_of
+    from counterfactory.export.production.graph import Request, Sources
+
+    if asked.against == "reference":
+        raise SystemExit("--against reference is for the pocket networks; with others say --against diffusers-batched")
+    if profile.edges.detector == "hed":
+        raise SystemExit("peers find edges by the profile's Canny; HED is another network")
+    if asked.random:
+        return Request(small=asked.small)
+    if profile.weights is None:
+        raise SystemExit(
+            f"the peer is built from the weights that profile {profile.name} names, and it has no table [weights]; add "
+            "it, or say --random where its export did"
+        )
+    return Request(sources=sources_of(profile.weights, Sources()))
+
+
+def parser_of() -> argparse.ArgumentParser:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", default="pocket", help="a profile's name or file")
     parser.add_argument("--sources", type=int, default=24)
@@ -77,18 +103,21 @@ def main() -> None:
     parser.add_argument("--peer-sources", type=int, default=PEER_SOURCES, help="how many of them the peer takes")
     parser.add_argument("--compile", action="store_true", help="diffusers-batched under torch.compile (minutes)")
     parser.add_argument("--size", choices=("pocket", "sd15"), default="pocket")
-    asked = parser.parse_args()
+    parser.add_argument("--random", action="store_true", help="the peer of an export with --random")
+    parser.add_argument("--small", action="store_true", help="and with --small")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = None) -> None:
+    """Run it; `yardstick` tells rounds on a busy machine in the place of the usual one."""
+    asked = parser_of().parse_args(arguments)
     if asked.size == "sd15":
         from sd15 import main_sd15
 
         main_sd15(asked.against, asked.rounds)
         return
     profile = load_profile(asked.profile)
-    if asked.against and profile.runtime.backend != "openvino":
-        raise SystemExit(
-            f"--against {asked.against} runs the pocket networks on a CPU, and profile {profile.name} runs on "
-            f"{profile.runtime.backend}: no ratio would mean anything; leave it out to measure the engine alone"
-        )
+    box = box_of(asked, profile) if asked.against else None
     refuse_without_device(profile)
     settings = JourneySettings(builtin_task("classification"), variants=asked.variants, edits=(1, 3), seed=0)
     ratio: Ratio | None = None
@@ -101,7 +130,7 @@ def main() -> None:
             from versus import against
 
             most = min(asked.peer_sources, asked.sources)
-            ratio, runs, told = against(bench, asked.against, most, asked.rounds, asked.compile)
+            ratio, runs, told = against(bench, asked.against, most, asked.rounds, asked.compile, box, yardstick)
             run = sorted(runs, key=lambda r: r.spent.wall_s)[len(runs) // 2]
     told |= show(profile, run)
     if ratio is not None:

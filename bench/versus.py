@@ -13,12 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import torch
+from ceiling import gpu_yardstick
 from journeys import Bench, Image, Run, Work, fully_guided, in_f32, pictures_of, unquantised, work_of
-from measure import Ratio, Spent, compare, seconds, spent
-from reference import DIFFUSERS_BATCHED, REFERENCE, Made, Peer
+from measure import Ratio, Spent, Yardstick, compare, seconds, spent
+from peer_networks import box_networks, pocket_networks
+from reference import DIFFUSERS_BATCHED, ON_GPU, REFERENCE, Device, Made, Peer
 
 from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile
@@ -26,6 +29,7 @@ from counterfactory.engine.estimate.flops import multiplies_integers
 from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.stages.check import verdict
 from counterfactory.engine.suite import read_metadata
+from counterfactory.export.production.graph import Request
 
 
 @dataclass(frozen=True)
@@ -46,82 +50,131 @@ EXACT, ROUNDED = Bound(0.95, 60.0), Bound(0.8, 35.0)
 INTEGERS = Bound(0.8, 30.0)
 
 
-def against(bench: Bench, name: str, most: int, rounds: int, compiled: bool) -> tuple[Ratio, list[Run], dict[str, Any]]:
+def against(
+    bench: Bench,
+    name: str,
+    most: int,
+    rounds: int,
+    compiled: bool,
+    box: Request | None = None,
+    yardstick: Yardstick | None = None,
+) -> tuple[Ratio, list[Run], dict[str, Any]]:
     """Engine and peer `name` by turns, after a run of the engine into the suite "first".
 
-    The peer takes at most `most` sources. Returns the ratio, the engine's runs, and what else is worth telling. Ends
-    the bench where outputs disagree.
+    The peer takes at most `most` sources. `box` says where the networks of a GPU box's profile come from; without it
+    they are the pocket's. Returns the ratio, the engine's runs, and what else is worth telling. Ends the bench where
+    outputs disagree.
     """
-    way = REFERENCE if name == "reference" else replace(DIFFUSERS_BATCHED, compiled=compiled)
+    profile = bench.profile
+    works = work_of(bench, "first", most)
     peers: list[Peer] = []
-    load_s = seconds(lambda: peers.append(Peer(bench.profile, way)))
-    peer, works = peers[0], work_of(bench, "first", most)
+    load_s = seconds(lambda: peers.append(peer_of(profile, name, compiled, box)))
+    peer = peers[0]
     made: list[Made] = []
     warm_s = seconds(lambda: made.append(peer.run(works, bench.folder / "peer")))
-    told: dict[str, Any] = {**agreement(bench, name, works, made[0])}
-    accepted = accepted_of(made[0], bench.profile)
+    told: dict[str, Any] = {**agreement(bench, name, works, made[0], of_box=box is not None)}
+    accepted = accepted_of(made[0], profile)
     if not accepted:
         raise SystemExit(f"no variant of {name} passes the checks, so there is nothing to count")
     print(f"peer       {name}: {accepted} accepted of {len(works)} sources' {len(made[0].pictures)} variants")
     print(f"           loaded in {load_s:.1f} s; its first run took {warm_s:.1f} s and is not counted")
-    ratio, runs = by_turns(bench, peer, works, accepted, rounds)
-    stages = ", ".join(f"{stage} {took:.1f}" for stage, took in made[0].seconds.items())
-    print(f"           seconds by stage, first run: {stages}; {made[0].tokens:,} tokens written")
+    if yardstick is None and peer.device == "cuda":
+        yardstick = gpu_yardstick()
+    ratio, runs, made = by_turns(bench, peer, works, accepted, rounds, yardstick)
+    last = made[-1]
+    stages = ", ".join(f"{stage} {took:.1f}" for stage, took in last.seconds.items())
+    print(f"           seconds by stage, last run: {stages}; {last.tokens:,} tokens written")
     told |= {
         "peer": name,
+        "peer_device": peer.device,
         "peer_accepted": accepted,
         "peer_s_per_accepted": ratio.baseline.wall_s,
         "engine_s_per_accepted": ratio.candidate.wall_s,
         "peer_load_s": load_s,
+        "peer_moving_s": statistics.median(run.load_s for run in made),
         "engine_load_s": statistics.median(run.report.models_load_s for run in runs),
+        "peer_stage_s": {stage: round(took, 4) for stage, took in last.seconds.items()},
     }
+    if last.event_s:
+        print("           by the GPU's events: " + ", ".join(f"{s} {took:.1f}" for s, took in last.event_s.items()))
+        told["peer_event_s"] = {stage: round(took, 4) for stage, took in last.event_s.items()}
+    # Devices held, loading left out on both sides, as in the ratio.
+    for side, took in (("peer", ratio.baseline.wall_s), ("engine", ratio.candidate.wall_s)):
+        told[f"{side}_device_hours_per_1k"] = 1000 * profile.runtime.devices * took / 3600
     return ratio, runs, told
 
 
-def by_turns(bench: Bench, peer: Peer, works: Sequence[Work], accepted: int, rounds: int) -> tuple[Ratio, list[Run]]:
-    """The ratio of seconds per accepted variant, of which the peer makes `accepted`, and the engine's runs in it."""
+def peer_of(profile: Profile, name: str, compiled: bool, box: Request | None) -> Peer:
+    """The peer on the profile's device."""
+    device: Device = "cuda" if profile.runtime.on_gpu else "cpu"
+    mode: Literal["default", "max-autotune"] | None = (
+        ("max-autotune" if device == "cuda" else "default") if compiled else None
+    )
+    if box is None:
+        way = REFERENCE if name == "reference" else replace(DIFFUSERS_BATCHED, compiled=mode)
+        return Peer(profile, way, pocket_networks(profile))
+    way = replace(ON_GPU, compiled=mode, dtype=ON_GPU.dtype if device == "cuda" else torch.float32)
+    return Peer(profile, way, box_networks(profile, box), device)
+
+
+def by_turns(
+    bench: Bench, peer: Peer, works: Sequence[Work], accepted: int, rounds: int, yardstick: Yardstick | None
+) -> tuple[Ratio, list[Run], list[Made]]:
+    """The ratio of seconds per accepted variant, of which the peer makes `accepted`, and both sides' runs in it."""
     runs: list[Run] = []
+    made: list[Made] = []
 
     def engine() -> Spent:
         runs.append(bench.run(f"round{len(runs)}"))
         return runs[-1].spent / runs[-1].report.accepted
 
     def other() -> Spent:
-        return spent(lambda: peer.run(works, bench.folder / "peer")) / accepted
+        took = spent(lambda: made.append(peer.run(works, bench.folder / "peer")))
+        return replace(took, wall_s=took.wall_s - made[-1].load_s) / accepted
 
     # Both have run once: the suite "first", and the peer's outputs that were compared with it.
-    ratio = compare(other, engine, rounds, warm=False)
-    return ratio, [runs[i] for i in ratio.kept]
+    ratio = compare(other, engine, rounds, warm=False, yardstick=yardstick)
+    return ratio, [runs[i] for i in ratio.kept], [made[i] for i in ratio.kept]
 
 
-def agreement(bench: Bench, name: str, works: Sequence[Work], made: Made) -> dict[str, float]:
+def agreement(bench: Bench, name: str, works: Sequence[Work], made: Made, of_box: bool) -> dict[str, float]:
     """How far engine and peer agree when both guide every step: the engine as timed, and with no integers in it.
 
-    The latter in f32 for the reference; for another peer only where the engine is timed in int8.
+    The latter in f32 for the reference; for another peer only where the engine is timed in int8. Networks of a box have
+    no second form, and LCM's pictures on the two sides are of different noise.
     """
+    if of_box and bench.profile.paint.sampler.kind == "lcm":
+        print("agreement  not compared: diffusers' LCM draws noise of its own")
+        return {}
     few, guided = replace(bench, sources=[work.source for work in works]), fully_guided(bench.profile)
-    library = library_of(guided)
-    integers = multiplies_integers(library.graph(library.networks["denoiser"]))
-    ways = {"as timed": (guided, INTEGERS if integers else ROUNDED, "")}
-    if name == "reference":
-        ways["in f32"] = (in_f32(guided), EXACT, "_f32")
-    elif integers:
-        ways["without int8"] = (unquantised(guided), ROUNDED, "_unquantised")
+    ways = {"as timed": (guided, ROUNDED, "")}
+    if not of_box:
+        library = library_of(guided)
+        integers = multiplies_integers(library.graph(library.networks["denoiser"]))
+        ways = {"as timed": (guided, INTEGERS if integers else ROUNDED, "")}
+        if name == "reference":
+            ways["in f32"] = (in_f32(guided), EXACT, "_f32")
+        elif integers:
+            ways["without int8"] = (unquantised(guided), ROUNDED, "_unquantised")
     found: dict[str, float] = {}
     for told, (profile, bound, suffix) in ways.items():
         suite = f"agreement{suffix}"
         replace(few, profile=profile).run(suite)
-        reached = compared(bench.folder / suite, made, bound, f"{name}, engine {told}")
+        sampled = profile.caption.decoding.mode == "nucleus"
+        reached = compared(bench.folder / suite, made, bound, f"{name}, engine {told}", sampled)
         found |= {f"{key}{suffix}": value for key, value in reached.items()}
     equals = [answer == call.answer for call, answer in made.answers]
     found["answers_equal"] = sum(equals) / len(equals)
-    equal = f"{found['answers_equal']:.0%} of its {len(equals)} answers, written without a grammar"
-    print(f"agreement  {equal}, are the engine's")
+    grammar = "by the engine's own adapter" if of_box else "written without a grammar"
+    print(f"agreement  {found['answers_equal']:.0%} of its {len(equals)} answers, {grammar}, are the engine's")
     return found
 
 
-def compared(suite: Path, made: Made, bound: Bound, told: str) -> dict[str, float]:
-    """Captions and pictures of a suite against the peer's; variants of other texts have other keys and are left out."""
+def compared(suite: Path, made: Made, bound: Bound, told: str, sampled: bool) -> dict[str, float]:
+    """Captions and pictures of a suite against the peer's; variants of other texts have other keys and are left out.
+
+    `sampled` captions are drawn by each side's own random numbers, and not compared.
+    """
     captions = {row.source_key: row.caption for row in read_metadata(suite)}
     both = [(captions[key], said) for key, said in made.captions.items() if key in captions]
     # Two phrasings of one fact are equally likely to the captioner, and rounding decides between them.
@@ -129,12 +182,17 @@ def compared(suite: Path, made: Made, bound: Bound, told: str) -> dict[str, floa
     painted = pictures_of(suite)
     decibel = [psnr(painted[key], picture) for key, picture in made.pictures.items() if key in painted] or [0.0]
     mean = float(np.mean(decibel))
-    line = f"captions state the same {equal:.0%}, {len(decibel)} pictures {mean:.1f} dB (worst {min(decibel):.1f})"
+    line = f"{len(decibel)} pictures {mean:.1f} dB (worst {min(decibel):.1f})"
+    asked = f"{bound.psnr:.0f} dB"
+    if not sampled:
+        line, asked = f"captions state the same {equal:.0%}, {line}", f"{bound.captions:.0%} and {asked}"
     print(f"agreement  {told}: {line}")
-    print(f"           asked {bound.captions:.0%} and {bound.psnr:.0f} dB; other variants of a source: {apart(suite)}")
-    if equal < bound.captions or mean < bound.psnr or len(decibel) < len(made.pictures) / 4:
+    print(f"           asked {asked}; other variants of a source: {apart(suite)}")
+    differ = equal < bound.captions and not sampled
+    if differ or mean < bound.psnr or len(decibel) < len(made.pictures) / 4:
         raise SystemExit(f"{told}: outputs disagree, so no ratio would mean anything: {line}")
-    return {"captions_equal": equal, "psnr_db": mean, "psnr_worst_db": min(decibel)}
+    reached = {"psnr_db": mean, "psnr_worst_db": min(decibel)}
+    return reached if sampled else {"captions_equal": equal} | reached
 
 
 def apart(suite: Path) -> str:

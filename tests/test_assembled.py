@@ -16,8 +16,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+import torch
+from measure import Bracket
 from numpy.typing import NDArray
 from PIL import Image
+from run import main as run_bench
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config import profile as profiles
@@ -132,6 +135,40 @@ def test_the_bench_of_a_whole_run_takes_it(profile: Path, tmp_path: Path) -> Non
     assert row["device_hours_per_1k"] > 0
     assert row["cpu_s"] > 0
     assert {stage["stage"] for stage in row["stages"] if stage["ceiling_share"] > 0} >= {"caption", "rewrite", "paint"}
+
+
+@pytest.mark.slow
+def test_the_bench_s_peer_on_a_box_paints_the_same_pictures(profile: Path, tmp_path: Path) -> None:
+    """What compares with diffusers on a GPU, on a CPU and in float32: the peer is built of the export's own weights.
+
+    No round counts as busy here. CUDA's events and the moving of networks go unchecked without a GPU.
+    """
+    threads = torch.get_num_threads()
+    arguments = [
+        "--against",
+        "diffusers-batched",
+        "--random",
+        "--small",
+        "--sources",
+        "2",
+        "--variants",
+        "1",
+        "--rounds",
+        "1",
+    ]
+    try:
+        run_bench(
+            ["--profile", str(profile), *arguments, "--json", str(tmp_path / "row.json")], lambda: Bracket(1.0, 1.0)
+        )
+    finally:
+        torch.set_num_threads(threads)
+    row = json.loads((tmp_path / "row.json").read_text())
+    assert (row["peer"], row["peer_device"], row["rounds_dropped"]) == ("diffusers-batched", "cpu", 0)
+    assert row["psnr_db"] > 35
+    assert row["answers_equal"] == 1
+    assert row["ratio"] == pytest.approx(row["peer_device_hours_per_1k"] / row["engine_device_hours_per_1k"], rel=0.01)
+    assert row["baseline_cpu_s"] > 0
+    assert set(row["peer_stage_s"]) == {"read", "caption", "rewrite", "paint", "check"}
 
 
 def test_a_cpu_is_held_by_its_cores_and_needs_no_device(profile: Path) -> None:

@@ -225,7 +225,7 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
         )
     batches = batches_of(profile)
     return Request(
-        sources=None if asked.random else _sources(named, profile.weights),
+        sources=None if asked.random else sources_of(profile.weights, named),
         small=asked.small,
         captioner=asked.captioner,
         caption_side=asked.caption_side,
@@ -242,7 +242,7 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
     )
 
 
-def _sources(named: Sources, usual: WeightSettings | None) -> Sources:
+def sources_of(usual: WeightSettings | None, named: Sources) -> Sources:
     """What the command line names, and the profile's where it names nothing."""
     if usual is None:
         return named

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from ceiling import ceiling, measure_product, refuse_without_device
-from run import main
+from ceiling import ceiling, gpu_yardstick, measure_product, refuse_without_device
+from run import box_of, main, parser_of
 from session_records import costs, stage_cost
 
 from counterfactory.engine.config.profile import Profile, load_profile, plan_facts
@@ -62,16 +62,35 @@ def test_a_gpu_profile_is_refused_before_its_run(
 ) -> None:
     if torch.cuda.is_available():
         pytest.skip("a GPU is here, so that what is said without one went unchecked")
-    monkeypatch.setattr(sys, "argv", ["run.py", "--profile", "a10g"])
     with pytest.raises(SystemExit, match=r"profile a10g runs on a GPU, and torch .* sees none; run it on the box"):
-        main()
+        main(["--profile", "a10g"])
     refuse_without_device(load_profile("pocket"))
 
 
-def test_peers_are_of_the_pocket_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["run.py", "--profile", "a10g", "--against", "diffusers-batched"])
-    with pytest.raises(SystemExit, match="runs the pocket networks on a CPU, and profile a10g runs on tensorrt"):
-        main()
+def test_a_peer_is_refused_before_the_run(a10g: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit, match="--against reference is for the pocket networks"):
+        main(["--profile", "a10g", "--against", "reference"])
+    monkeypatch.setattr("run.load_profile", lambda _: replace(a10g, weights=None))
+    with pytest.raises(SystemExit, match=r"profile a10g names, and it has no table \[weights\]"):
+        main(["--profile", "a10g", "--against", "diffusers-batched"])
+
+
+def test_a_peer_is_of_the_weights_that_the_profile_names(a10g: Profile) -> None:
+    asked = parser_of().parse_args(["--profile", "a10g", "--against", "diffusers-batched"])
+    request = box_of(asked, a10g)
+    assert request is not None
+    assert request.sources is not None
+    assert a10g.weights is not None
+    assert (request.sources.blip2, request.sources.controlnets) == (a10g.weights.blip2, a10g.weights.controlnets)
+    assert box_of(asked, load_profile("pocket")) is None
+
+
+def test_rounds_on_a_gpu_are_told_by_its_product_and_the_cores() -> None:
+    """The GPU's code on a CPU."""
+    product = gpu_yardstick("cpu")
+    bracket = product()
+    assert bracket.wall_s > 0
+    assert 0 < bracket.share < 1.5
 
 
 def test_the_product_of_torch_counts_operations() -> None:
