@@ -23,11 +23,15 @@ class Mode(Enum):
     INPUT, OUTPUT = 1, 2
 
 
+class Strategy(Enum):
+    STATIC, USER_MANAGED = 0, 2
+
+
 class Library:
     """What a session asks of the module itself; a plan's library is named by its key."""
 
     __name__, __version__ = "tensorrt", "11.0"
-    TensorIOMode = Mode
+    TensorIOMode, ExecutionContextAllocationStrategy = Mode, Strategy
 
     @staticmethod
     def nptype(trt_type: Any) -> Any:
@@ -37,8 +41,8 @@ class Library:
 class Engine:
     """An ICudaEngine of an ONNX graph under one profile."""
 
-    def __init__(self, onnx: Path, profile: Mapping[str, Shapes], memory: Memory) -> None:
-        core = open_core()
+    def __init__(self, onnx: Path, profile: Mapping[str, Shapes], memory: Memory, scratch_bytes: int = 0) -> None:
+        core, self.device_memory_size_v2 = open_core(), scratch_bytes
         model = core.read_model(onnx)
         self.memory, self.profile = memory, profile
         self.inputs = [port.get_any_name() for port in model.inputs]
@@ -66,7 +70,8 @@ class Engine:
         shapes = self.profile[name]
         return [shapes.min, shapes.opt, shapes.max]
 
-    def create_execution_context(self) -> Context:
+    def create_execution_context(self, strategy: Strategy = Strategy.USER_MANAGED) -> Context:
+        assert strategy is Strategy.USER_MANAGED, "each context would take scratch memory of its own"
         return Context(self)
 
 
@@ -77,6 +82,7 @@ class Context:
         self.engine = engine
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.addresses: dict[str, int] = {}
+        self.scratch: Range | None = None
         self.bindings = 0
         self._known: dict[tuple[tuple[int, ...], ...], dict[str, tuple[int, ...]]] = {}
 
@@ -110,9 +116,16 @@ class Context:
         self.addresses[name] = memory
         return memory != 0
 
+    def set_device_memory(self, memory: int, size: int) -> None:
+        assert memory % ALIGNMENT == 0
+        assert size >= self.engine.device_memory_size_v2
+        self.scratch = Range("device", memory, self.engine.device_memory_size_v2)
+
     def execute_async_v3(self, stream_handle: int) -> bool:
-        if self.infer_shapes() or self.engine.ports.keys() - self.addresses.keys():
+        needed = self.engine.device_memory_size_v2
+        if self.infer_shapes() or self.engine.ports.keys() - self.addresses.keys() or (needed and not self.scratch):
             return False
+        scratch = self.scratch if needed else None
         shapes = {name: self.get_tensor_shape(name) for name in self.engine.ports}
         addresses = dict(self.addresses)
         ranges = {name: Range("device", addresses[name], self._nbytes(name, shapes[name])) for name in shapes}
@@ -120,6 +133,8 @@ class Context:
         def act(_: object) -> None:
             views = {name: self._view(addresses[name], shapes[name], name) for name in shapes}
             results = self.engine.compute({name: views[name].copy() for name in self.engine.inputs})
+            if scratch is not None:  # what it leaves there is of no use to others
+                self.engine.memory.view(scratch.start, scratch.size)[...] = 0xEE
             for name in self.engine.outputs:
                 views[name][...] = results[name]
 
@@ -128,7 +143,7 @@ class Context:
         work = Work(
             "run of a plan",
             tuple(ranges[name] for name in self.engine.inputs),
-            (*(ranges[name] for name in self.engine.outputs), own),
+            (*(ranges[name] for name in self.engine.outputs), *([] if scratch is None else [scratch]), own),
             act,
         )
         return self.engine.memory.put(stream_handle, work) is Error.cudaSuccess

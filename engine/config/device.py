@@ -40,7 +40,8 @@ class PlanFacts:
 
     `cache_bytes` is what a token takes in a decoder's cache in f16; 0 for what is no decoder. `graph_bytes` is the
     size of an OpenVINO graph's description, `integers` whether it multiplies integers of 8 bits. `held_bytes` is what
-    the plan's compiler says that it takes on a GPU, weights and scratch memory; None where it was not asked.
+    a compiled plan alone takes on a GPU (weights, inputs and outputs, caches), `scratch_bytes` what it computes in,
+    which plans share; None where it was not compiled.
     """
 
     flops: float
@@ -49,6 +50,7 @@ class PlanFacts:
     graph_bytes: int = 0
     integers: bool = False
     held_bytes: int | None = None
+    scratch_bytes: int | None = None
 
 
 def load_facts(file: Path) -> dict[str, PlanFacts]:

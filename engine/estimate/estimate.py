@@ -243,11 +243,11 @@ def _plans(profile: Profile, library: Library, rates: Rates | None) -> tuple[Pla
         cost = plan_cost(profile, network, fact)
         seen = None if known is None else known.bytes
         if profile.runtime.on_gpu and seen is not None:
-            # What is seen while a plan is loaded leaves out what its first batches take: it can add, never save. Less
-            # than the weights is another memory's.
-            seen = max(seen, cost.bytes) if seen >= fact.weight_bytes else None
+            # What is seen while a plan is loaded leaves out what its first batches take: it can add, never save. It may
+            # have the block in it that plans share. Less than the weights is another memory's.
+            seen = max(seen - cost.scratch_bytes, cost.bytes) if seen >= fact.weight_bytes else None
         if known is not None:
-            cost = PlanCost(cost.name, cost.bytes if seen is None else seen, known.load_s)
+            cost = replace(cost, bytes=cost.bytes if seen is None else seen, load_s=known.load_s)
         plans.append(PlanEstimate(cost, seen is not None, known is not None))
     return tuple(plans)
 

@@ -69,7 +69,8 @@ def known_facts(profile: Profile, library: Library, size: tuple[int, int] | None
             raise CounterfactoryError(
                 f"nothing is known of plan {plan}; export it, then `python -m counterfactory.export facts --out FOLDER`"
             )
-    return {plan: replace(fact, held_bytes=library.held_bytes(plan)) for plan, fact in facts.items()}
+    held = {plan: library.plan_bytes(plan) for plan in facts}
+    return {plan: replace(fact, held_bytes=held[plan][0], scratch_bytes=held[plan][1]) for plan, fact in facts.items()}
 
 
 def _counted(library: Library, network: Network, size: tuple[int, int] | None) -> PlanFacts:
@@ -153,10 +154,10 @@ def plan_cost(profile: Profile, network: Network, fact: PlanFacts) -> PlanCost:
         return PlanCost(network.plan, loaded + cache, loaded / _CPU_LOAD_BYTES_PER_S)
     caches = network.cached_tokens * fact.cache_bytes
     load_s = fact.weight_bytes / (1e9 * profile.device.disk_gb_per_s)
-    if fact.held_bytes is not None:
-        return PlanCost(network.plan, round(fact.held_bytes + caches), load_s)
+    if fact.held_bytes is not None and fact.scratch_bytes is not None:
+        return PlanCost(network.plan, fact.held_bytes, load_s, fact.scratch_bytes)
     beside = {"opt_decoder": _BESIDE_DECODER, "llm": _BESIDE_LLM}.get(network.name, _BESIDE_WEIGHTS)
-    return PlanCost(network.plan, round((1 + beside) * fact.weight_bytes + caches), load_s)
+    return PlanCost(network.plan, round(fact.weight_bytes + caches), load_s, round(beside * fact.weight_bytes))
 
 
 def time_assumptions(profile: Profile, networks: Networks, variants: int) -> tuple[str, ...]:
@@ -184,9 +185,9 @@ def cost_assumptions(profile: Profile) -> tuple[str, ...]:
     """What `plan_cost` takes for granted, in words."""
     if profile.device is not None:
         return (
-            f"a plan that is not compiled takes {1 + _BESIDE_WEIGHTS:g} x its weights (the captioner's decoder "
-            f"{1 + _BESIDE_DECODER:g} x, and two caches), a compiled one what its compiler says; plans load at "
-            f"{profile.device.disk_gb_per_s:g} GB/s",
+            f"a plan that is not compiled takes its weights, its cache, and {_BESIDE_WEIGHTS:g} x its weights to "
+            f"compute in (the captioner's decoder {_BESIDE_DECODER:g} x), a compiled one what its compiler says; plans "
+            f"compute in one block, as large as the largest need; they load at {profile.device.disk_gb_per_s:g} GB/s",
         )
     factor = _BYTES_PER_WEIGHT_BYTE[arithmetic(profile.runtime)]
     return (

@@ -69,14 +69,18 @@ class Library:
             return ("found", "") if self.llm_path.exists() else ("missing", str(self.llm_path))
         return plan_state(self.folder, network.plan, self.runtime.backend)
 
-    def held_bytes(self, plan: str) -> int | None:
-        """What a plan for a GPU takes there by its compiler's account, without caches; None where there is none."""
+    def plan_bytes(self, plan: str) -> tuple[int | None, int | None]:
+        """What a plan for a GPU takes there by its compiler's account: alone, and to compute in, which plans share.
+
+        None where there is no such account.
+        """
         if self.runtime.backend != "tensorrt":
-            return None
+            return None, None
         try:
-            return read_key(plan_file(self.folder, plan, "tensorrt")).held_bytes
+            key = read_key(plan_file(self.folder, plan, "tensorrt"))
         except CounterfactoryError:  # not compiled, or damaged, which whoever opens it says
-            return None
+            return None, None
+        return (key.held_bytes, key.scratch_bytes) if key.scratch_bytes is not None else (None, None)
 
     def digest(self, stage: Stage) -> str:
         """A key of the content of the files that a stage uses, the precision they run in, and what runs them.

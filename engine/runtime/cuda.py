@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from .installing import BOX, pip_install
+from .scratch import Scratch
 
 Bytes = NDArray[np.uint8]
 
@@ -42,15 +43,19 @@ class Pinned(Buffer):
 
 @dataclass(frozen=True)
 class Cuda:
-    """The runtime, `runtime` being the module cuda.bindings.runtime; and one stream, on which all work is queued."""
+    """The runtime, `runtime` being the module cuda.bindings.runtime; one stream, on which all work is queued; and the
+    block of scratch memory for that work.
+    """
 
     runtime: Any
     stream: Any = field(init=False)
+    scratch: Scratch = field(init=False)
 
     def __post_init__(self) -> None:
         flags = self.runtime.cudaStreamNonBlocking
         object.__setattr__(self, "stream", self._call("cudaStreamCreateWithFlags", flags))
         weakref.finalize(self, self.runtime.cudaStreamDestroy, self.stream).atexit = False
+        object.__setattr__(self, "scratch", Scratch())
 
     @property
     def stream_handle(self) -> int:

@@ -57,7 +57,8 @@ class PlanKey:
     `onnx_sha256` is the graph's content (`onnx_digest`), `library` the compiler and its release, "tensorrt_rtx
     1.7.1.116", `device` the compute capability, "SM86", `plan_sha256` the plan's own bytes, `seconds` what it took,
     `workspace_bytes` the scratch memory that its layers were allowed, None for all there is. `weights_bytes` and
-    `scratch_bytes` are what it takes on the device by its compiler's own account; None where that gave none.
+    `scratch_bytes` are what it takes on the device by its compiler's own account, None where that gave none;
+    `io_bytes` what its inputs and outputs take there at their largest, one that continues a cache not counted again.
     """
 
     onnx_sha256: str
@@ -70,6 +71,7 @@ class PlanKey:
     workspace_bytes: int | None = None
     weights_bytes: int | None = None
     scratch_bytes: int | None = None
+    io_bytes: int | None = None
 
     @property
     def made_by(self) -> str:
@@ -88,10 +90,10 @@ class PlanKey:
 
     @property
     def held_bytes(self) -> int | None:
-        """Weights and scratch memory on the device; None where the compiler gave no account of them."""
-        if self.weights_bytes is None or self.scratch_bytes is None:
+        """What only this plan takes on the device, scratch memory being everyone's; None without an account of it."""
+        if self.weights_bytes is None or self.io_bytes is None:
             return None
-        return self.weights_bytes + self.scratch_bytes
+        return self.weights_bytes + self.io_bytes
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def read_key(plan: Path) -> PlanKey:
     try:
         fields = json.loads(file.read_text())
         key = PlanKey(shapes=read_shapes(fields.pop("shapes")), **fields)
-        counts = (key.workspace_bytes, key.weights_bytes, key.scratch_bytes)
+        counts = (key.workspace_bytes, key.weights_bytes, key.scratch_bytes, key.io_bytes)
         if not all(count is None or (isinstance(count, int) and count >= 0) for count in counts):
             raise ValueError("a field that counts bytes is no count")
         texts = (key.onnx_sha256, key.precision, key.library, key.device, key.plan_sha256)

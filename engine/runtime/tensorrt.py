@@ -1,8 +1,9 @@
 """Plans on a GPU through TensorRT or its sibling TensorRT-RTX, whichever compiled them.
 
 A plan and its key give a session with the contract of session.py. Memory on the device and pinned memory on the host
-are allocated once, for the largest shapes. A plan of static shapes is bound once and recorded as one CUDA graph. A plan
-of dynamic shapes is queued call by call; an output that the caller holds is fed again where it lies, and one that
+are allocated once, for the largest shapes; what plans compute in between lies in one block for all of them, since they
+run one after another (scratch.py). A plan of static shapes is bound once and recorded as one CUDA graph. A plan of
+dynamic shapes is queued call by call; an output that the caller holds is fed again where it lies, and one that
 continues a cache is written behind it, into the one block that the cache has.
 
 Compiled, not run: plans were compiled for SM86, but nobody has run this on a GPU. Tests run it over a stand-in for the
@@ -25,6 +26,7 @@ from . import cuda
 from .cuda import Buffer, Cuda
 from .places import DeviceArray, Place
 from .plans import REBUILD, PlanRequirements, read_key, require_fresh
+from .scratch import Lease
 from .session import Port, Signature, continued_cache, refuse_longer_cache, refuse_other_cache, row_axis
 from .trt_library import last_heard, library_name, listen, load_library
 
@@ -42,6 +44,7 @@ class TensorRtSession:
     _cuda: Cuda
     _inputs: Mapping[str, Place]
     _outputs: Mapping[str, Place]
+    _scratch: Lease
     # Device buffers of held outputs that nobody holds any longer, by output.
     _idle: dict[str, list[Buffer]] = field(default_factory=dict)
     # What was held last of each cache; its memory is the place of the input.
@@ -134,6 +137,10 @@ class TensorRtSession:
 
     def _queue(self) -> None:
         """The network itself, after its inputs and before its outputs."""
+        block = self._scratch.renewed()
+        if block is not None:
+            self._context.set_device_memory(block.pointer, block.nbytes)
+            self._recorded.clear()  # it names the memory that was
         if not self.static:
             self._execute()
             return
@@ -197,18 +204,22 @@ def open_session(
     runtime = cuda.load_runtime()
     wanted = PlanRequirements(onnx_sha256, None, library_name(library), cuda.capability(runtime))
     key = require_fresh(path, wanted)
-    if key.held_bytes is not None:
-        _require_room(runtime, path, key.held_bytes, "for weights and scratch memory")
+    shared = device()
+    shared.scratch.settle(shared)  # what closed plans needed is free
+    if key.held_bytes is not None and key.scratch_bytes is not None:
+        needed = key.held_bytes + shared.scratch.growth(key.scratch_bytes)
+        _require_room(runtime, path, needed, "for weights, inputs and outputs, and scratch memory")
     log = listen(library)
     loader = library.Runtime(log)
     engine = loader.deserialize_cuda_engine(path.read_bytes())
     if engine is None:
         raise CounterfactoryError(f"plan {path} cannot be loaded: {last_heard(log)}; {REBUILD}")
-    _require_room(runtime, path, engine.device_memory_size_v2, "for scratch memory beside its weights")
+    needed = shared.scratch.growth(engine.device_memory_size_v2)
+    _require_room(runtime, path, needed, "for scratch memory beside its weights")
     context, ran = _context(library, engine, path)
     if context is None:
         raise CounterfactoryError(f"plan {path} cannot be made ready: {last_heard(log)}; free memory on the device")
-    return bind(path.stem, library, context, device(), batch, sizes or {}, ran, (log, loader, engine))
+    return bind(path.stem, library, context, shared, batch, sizes or {}, ran, (log, loader, engine))
 
 
 def _require_room(runtime: Any, path: Path, nbytes: int, what: str) -> None:
@@ -269,7 +280,8 @@ def bind(
     taken = {one: places[one] for one in inputs}
     given = {one: places[one] for one in names if one not in taken}
     ports = [tuple(place.port for place in some.values()) for some in (taken, given)]
-    return TensorRtSession(name, Signature(*ports), context, device, taken, given, _ran=ran, _alive=alive)
+    scratch = device.scratch.lease(device, engine.device_memory_size_v2)
+    return TensorRtSession(name, Signature(*ports), context, device, taken, given, scratch, _ran=ran, _alive=alive)
 
 
 def _check_asked(
@@ -294,9 +306,11 @@ def _context(library: Any, engine: Any, path: Path) -> tuple[Any, Callable[[], N
     TensorRT-RTX finishes its kernels on the device when they are first used. They are kept beside the plan, so that a
     plan that is dropped and loaded again does not wait for them; the library itself refuses them when they are stale.
     """
+    ours = library.ExecutionContextAllocationStrategy.USER_MANAGED
     if not hasattr(library, "IRuntimeCache"):
-        return engine.create_execution_context(), lambda: None
+        return engine.create_execution_context(ours), lambda: None
     config = engine.create_runtime_config()
+    config.set_execution_context_allocation_strategy(ours)
     # A cache of keys and values has another length every token: kernels for each would never be ready in time.
     config.dynamic_shapes_kernel_specialization_strategy = library.DynamicShapesKernelSpecializationStrategy.NONE
     # Recorded by ourselves, the same way for both libraries.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..errors import CounterfactoryError
@@ -18,14 +18,18 @@ from ..errors import CounterfactoryError
 
 @dataclass(frozen=True)
 class PlanCost:
-    """A plan's memory on the device, in bytes, and the seconds it takes to load."""
+    """A plan's memory on the device, in bytes, and the seconds it takes to load.
+
+    `scratch_bytes` more are what it computes in: one block of the device, as large as the largest open plan needs.
+    """
 
     name: str
     bytes: int
     load_s: float
+    scratch_bytes: int = 0
 
     def __post_init__(self) -> None:
-        if self.bytes < 0 or not (math.isfinite(self.load_s) and self.load_s >= 0):
+        if min(self.bytes, self.scratch_bytes) < 0 or not (math.isfinite(self.load_s) and self.load_s >= 0):
             raise ValueError(f"plan {self.name} cannot have {self.bytes} bytes and take {self.load_s} s to load")
 
 
@@ -90,11 +94,11 @@ class Residency:
     def enter(self, stage: str) -> Step:
         """Make room for a stage's plans, all of which count as resident afterwards. KeyError for an unknown stage."""
         before, needed = self._open, frozenset(self._stages[stage])
-        kept, taken = set(needed), sum(self._costs[name].bytes for name in needed)
+        kept = set(needed)
         for name in sorted(before - needed, key=lambda name: self._rank(name, stage)):
-            if taken + self._costs[name].bytes <= self._budget:
+            if self._together({*kept, name}) <= self._budget:
                 kept.add(name)
-                taken += self._costs[name].bytes
+        taken = self._together(kept)
         self._open = frozenset(kept)
         needs, drop, load = (tuple(sorted(names)) for names in (needed, before - kept, needed - before))
         return Step(stage, needs, drop, load, tuple(sorted(kept)), taken)
@@ -113,6 +117,11 @@ class Residency:
         load_s = math.fsum(self._costs[name].load_s for shard in made for step in shard for name in step.load)
         return Timeline(tuple(made), load_s, max(step.bytes for shard in set(made) for step in shard))
 
+    def _together(self, plans: Iterable[str]) -> int:
+        """Bytes of plans that are open at once."""
+        costs = [self._costs[name] for name in plans]
+        return sum(cost.bytes for cost in costs) + max((cost.scratch_bytes for cost in costs), default=0)
+
     def _rank(self, plan: str, stage: str) -> tuple[int, float, str]:
         """How many stages lie before the plan's next use, seconds of loading descending, its name."""
         stages = list(self._stages)
@@ -121,10 +130,11 @@ class Residency:
         return next(i for i, one in enumerate(coming) if plan in self._stages[one]), -self._costs[plan].load_s, plan
 
     def _refuse_what_does_not_fit(self, stage: StageNeeds) -> None:
-        plans = [self._costs[name] for name in stage.plans]
-        together = sum(plan.bytes for plan in plans)
+        plans, together = [self._costs[name] for name in stage.plans], self._together(stage.plans)
         if together > self._budget:
             listed = " + ".join(f"{plan.name} {plan.bytes:,}" for plan in plans)
+            if scratch := max(plan.scratch_bytes for plan in plans):
+                listed += f" + {scratch:,} to compute in"
             raise CounterfactoryError(
                 f"stage {stage.stage} needs {listed} = {together:,} bytes at once, and the device has {self._budget:,} "
                 "for plans; take smaller batches, smaller pictures or a lower precision in the profile, or a larger "

@@ -8,6 +8,7 @@ works out all shapes without computing anything.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from counterfactory.engine.runtime.onnx_header import NamedPort, Ports, read_por
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.runtime.plans import Shapes
 from counterfactory.engine.runtime.quiet_openvino import ov
-from counterfactory.engine.runtime.session import row_axis
+from counterfactory.engine.runtime.session import continued_cache, row_axis
 
 Profile = Mapping[str, Shapes]
 
@@ -32,6 +33,13 @@ def check_profile(onnx_path: Path, profile: Profile) -> None:
     for kind in (_names, _lengths, _shared_axes):
         _raise(onnx_path, list(kind(ports, profile)))
     _raise(onnx_path, [*_corners(onnx_path, ports, profile), *_fixed_batches(onnx_path, profile)])
+
+
+def io_bytes(onnx_path: Path, profile: Profile) -> int:
+    """What a plan's inputs and outputs take on the device at their largest; what continues a cache lies within it."""
+    model = _reshaped(onnx_path, {name: list(shapes.max) for name, shapes in profile.items()})
+    ports = [*model.inputs, *(port for port in model.outputs if not continued_cache(port.get_any_name()))]
+    return sum(port.get_element_type().size * math.prod(port.get_partial_shape().to_shape()) for port in ports)
 
 
 def _raise(onnx_path: Path, faults: list[str]) -> None:

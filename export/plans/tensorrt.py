@@ -21,7 +21,7 @@ from counterfactory.engine.runtime.plans import PlanKey, Shapes, onnx_digest, wr
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, last_heard, library_name, listen, load_library
 
 from ..precision.half import ISLAND
-from .checks import check_profile
+from .checks import check_profile, io_bytes
 from .writing import write_plan
 
 __all__ = ["TARGET", "PlanReport", "Shapes", "build_plan", "require_compiler"]
@@ -120,6 +120,7 @@ def build_plan(
         workspace_bytes,
         _stated_bytes(log.noted, "Total Weights Memory"),
         _stated_bytes(log.noted, "Total Activation Memory"),
+        io_bytes(onnx_path, shapes),
     )
     write_key(plan_path, key)
     return PlanReport(

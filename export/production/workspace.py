@@ -28,9 +28,9 @@ class Workspace:
     def of(self, plan: str, graph: Path) -> int | None:
         """Bytes for a plan of `graph`, an ONNX file; None where the profile names no memory.
 
-        What is left is shared evenly, since every plan that is open keeps its scratch memory. A plan that the profile
-        does without (another detector's, a further hint's) is taken to paint. Raises CounterfactoryError when nothing
-        is left.
+        What is left is shared evenly: plans compute in one block, but what one of them leaves lets plans of other
+        stages stay open. A plan that the profile does without (another detector's, a further hint's) is taken to paint.
+        Raises CounterfactoryError when nothing is left.
         """
         if not self.profile.runtime.memory_gb:
             return None
@@ -47,10 +47,11 @@ class Workspace:
             needed = networks.of(stage)
             if plan in {network.plan for network in needed}:
                 costs = [plan_cost(self.profile, network, facts[network.plan]) for network in needed]
-                together = sum(cost.bytes for cost in costs)
+                whole = {cost.name: cost.bytes + cost.scratch_bytes for cost in costs}
+                together = sum(whole.values())
                 spare.append((budget - together) // len(needed))
                 if spare[-1] < 1:
-                    listed = " + ".join(f"{cost.name} {cost.bytes:,}" for cost in costs)
+                    listed = " + ".join(f"{name} {nbytes:,}" for name, nbytes in whole.items())
                     raise CounterfactoryError(
                         f"stage {stage} needs {listed} = {together:,} bytes at once and the device has {budget:,} for "
                         f"plans, which leaves no workspace for {plan}; take smaller batches, smaller pictures or a "

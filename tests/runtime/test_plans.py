@@ -54,10 +54,10 @@ def plan(tmp_path: Path) -> Path:
 def test_a_key_is_read_as_it_was_written(plan: Path) -> None:
     assert read_key(plan) == KEY
     assert KEY.held_bytes is None
-    told = replace(KEY, weights_bytes=5, scratch_bytes=7)
+    told = replace(KEY, weights_bytes=5, scratch_bytes=7, io_bytes=4)
     write_key(plan, told)
-    assert (read_key(plan), told.held_bytes) == (told, 12)
-    write_key(plan, replace(told, scratch_bytes=-1))
+    assert (read_key(plan), told.held_bytes) == (told, 9)
+    write_key(plan, replace(told, io_bytes=-1))
     with pytest.raises(CounterfactoryError, match="counts bytes"):
         read_key(plan)
     assert key_path(plan).name == "denoiser.plan.json"

@@ -92,7 +92,9 @@ def test_a_key_has_what_the_compiler_says_of_memory(rtx: Any, tmp_path: Path) ->
     assert weights <= (few.weights_bytes or 0) < 2 * weights + 65536
     assert (few.scratch_bytes or 0) >= 4 * 4 * 16 * 16 * 2
     assert (many.scratch_bytes or 0) > (few.scratch_bytes or 0)
-    assert few.held_bytes == (few.weights_bytes or 0) + (few.scratch_bytes or 0)
+    for key, rows in ((few, 4), (many, 8)):
+        assert key.io_bytes == rows * (4 * 16 * 16 + 256 * 64) * 4, "x and y in float32, at their largest"
+        assert key.held_bytes == (key.weights_bytes or 0) + key.io_bytes
 
 
 def test_a_compiler_that_says_nothing_of_memory_leaves_it_unknown() -> None:
@@ -359,9 +361,14 @@ def test_a_plan_is_refused_before_it_is_loaded(plan: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("weights", "scratch", "engines", "said"),
     [
-        (700, 301, 0, r"needs 1,001 bytes for weights and scratch memory, and 1,000 of the device's 1,000 are free"),
+        (
+            600,
+            301,
+            0,
+            r"needs 1,001 bytes for weights, inputs and outputs, and scratch memory, and 1,000 of the device's",
+        ),
         (None, None, 1001, "needs 1,001 bytes for scratch memory beside its weights, and 1,000"),
-        (700, 300, 1000, "reached the context"),
+        (600, 300, 1000, "reached the context"),
     ],
     ids=["by the key", "by the engine", "fits"],
 )
@@ -376,17 +383,22 @@ def test_a_plan_without_room_is_refused_before_its_library_fails(
             pass
 
         def deserialize_cuda_engine(self, plan: bytes) -> Any:
-            def create_execution_context() -> None:
+            def create_execution_context(strategy: str) -> None:
+                assert strategy == "ours"
                 raise CounterfactoryError("reached the context")
 
             return SimpleNamespace(device_memory_size_v2=engines, create_execution_context=create_execution_context)
 
-    library = SimpleNamespace(__name__="tensorrt", __version__="11.0", ILogger=ILogger, Runtime=Runtime)
+    ours = SimpleNamespace(USER_MANAGED="ours")
+    made: dict[str, Any] = {"ILogger": ILogger, "Runtime": Runtime, "ExecutionContextAllocationStrategy": ours}
+    library = SimpleNamespace(__name__="tensorrt", __version__="11.0", **made)
     monkeypatch.setitem(sys.modules, "tensorrt", library)  # type: ignore[arg-type]
     monkeypatch.setattr(cuda, "load_runtime", lambda: Memory(limit=1000))
     path = tmp_path / "picture.plan"
     path.write_bytes(b"plan")
-    key = PlanKey("a" * 64, STATIC, "fp16", "tensorrt 11.0", "SM86", file_digest(path), 1.0, None, weights, scratch)
+    key = PlanKey(
+        "a" * 64, STATIC, "fp16", "tensorrt 11.0", "SM86", file_digest(path), 1.0, None, weights, scratch, 100
+    )
     write_key(path, key)
     with pytest.raises(CounterfactoryError, match=said):
         tensorrt.open_session(path, batch=4)
@@ -430,6 +442,9 @@ def test_kernels_made_on_the_device_are_kept_beside_the_plan(tmp_path: Path) -> 
             self.cache = cache
             return True
 
+        def set_execution_context_allocation_strategy(self, strategy: str) -> None:
+            self.strategy = strategy
+
     class MakesKernels:
         def create_runtime_config(self) -> Config:
             return Config()
@@ -441,6 +456,7 @@ def test_kernels_made_on_the_device_are_kept_beside_the_plan(tmp_path: Path) -> 
         IRuntimeCache=Cache,
         CudaGraphStrategy=SimpleNamespace(DISABLED="disabled"),
         DynamicShapesKernelSpecializationStrategy=SimpleNamespace(NONE="none"),
+        ExecutionContextAllocationStrategy=SimpleNamespace(USER_MANAGED="ours"),
     )
     file = tmp_path / "p.plan.kernels"
     for before, after in ((None, b"kernel"), (b"kernel", b"kernel"), (b"stale", b"kernel")):
@@ -451,6 +467,7 @@ def test_kernels_made_on_the_device_are_kept_beside_the_plan(tmp_path: Path) -> 
             "disabled",
             "none",
         )
+        assert context.strategy == "ours"
         assert context.cache.content == (b"" if before == b"stale" else before or b"")
         ran()
         ran()
@@ -490,6 +507,7 @@ def test_the_stand_ins_methods_are_the_librarys(name: str) -> None:
         (library.ICudaEngine, ["num_io_tensors", "device_memory_size_v2"]),
         (library.IExecutionContext, ["engine"]),
         (library.TensorIOMode, ["INPUT", "OUTPUT"]),
+        (library.ExecutionContextAllocationStrategy, ["USER_MANAGED"]),
         (library.ILogger, ["INTERNAL_ERROR", "ERROR", "WARNING", "INFO"]),
         (library.Runtime, ["deserialize_cuda_engine"]),
     ):
@@ -532,6 +550,7 @@ def test_the_cache_of_kernels_is_the_librarys(rtx: Any) -> None:
             [
                 "create_runtime_cache",
                 "set_runtime_cache",
+                "set_execution_context_allocation_strategy",
                 "cuda_graph_strategy",
                 "dynamic_shapes_kernel_specialization_strategy",
             ],

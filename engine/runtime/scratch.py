@@ -1,0 +1,77 @@
+"""One block of device memory for what plans compute in between, shared by all that are open on a device.
+
+Plans of one device run one after another, in the order of its stream, so that one block serves them all: as large as
+the largest of their needs, instead of the sum. The block changes when a plan is opened that needs more, or when the one
+that needed most is gone; every plan then finds another block before its next run.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Protocol
+
+
+class Block(Protocol):
+    """Memory on a device, which goes back when nobody holds this."""
+
+    pointer: int
+    nbytes: int
+
+
+class Device(Protocol):
+    """What the block lies on."""
+
+    def allocate(self, nbytes: int) -> Block:
+        """Memory on the device."""
+        ...
+
+    def wait(self) -> None:
+        """Until nothing runs that might use the block."""
+        ...
+
+
+class Scratch:
+    """The block of a device, and what the plans that are open need of it."""
+
+    def __init__(self) -> None:
+        self._needs: dict[int, int] = {}
+        self._block: Block | None = None
+        self._number = 0
+
+    def lease(self, device: Device, nbytes: int) -> Lease:
+        """A plan's part: the block has `nbytes` for as long as somebody holds what is returned."""
+        lease = Lease(self, device)
+        self._needs[id(lease)] = nbytes
+        weakref.finalize(lease, self._needs.pop, id(lease)).atexit = False
+        self.settle(device)
+        return lease
+
+    def growth(self, nbytes: int) -> int:
+        """Bytes that a lease of `nbytes` would take beyond those that the block has."""
+        return max(0, nbytes - (0 if self._block is None else self._block.nbytes))
+
+    def settle(self, device: Device) -> tuple[int, Block | None]:
+        """Make the block as large as the largest need; returns its number, another one for each block, and itself."""
+        most = max(self._needs.values(), default=0)
+        if most != (0 if self._block is None else self._block.nbytes):
+            device.wait()
+            self._block = None  # given back before there is another one
+            self._block = device.allocate(most) if most else None
+            self._number += 1
+        return self._number, self._block
+
+
+class Lease:
+    """A plan's part in the block."""
+
+    def __init__(self, scratch: Scratch, device: Device) -> None:
+        self._scratch, self._device = scratch, device
+        self._known = 0
+
+    def renewed(self) -> Block | None:
+        """The block, if it is another one than when this was last asked. Not to be held: it would not be given back."""
+        number, block = self._scratch.settle(self._device)
+        if number == self._known:
+            return None
+        self._known = number
+        return block
