@@ -13,6 +13,7 @@ from ..errors import CounterfactoryError
 from ..files.fill import fill, read_toml
 from ..language.settings import LlmSettings
 from ..models.clip import TextSettings
+from ..runtime.opening import exported_classes
 from ..runtime.session import RuntimeSettings
 from ..sources.source import ImageSettings
 from ..stages.caption import CaptionSettings
@@ -105,7 +106,19 @@ def load_profile(name_or_path: str) -> Profile:
 def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     """What is known of the profile's plans before they are opened: from its own export, else as it came with us.
 
-    Raises CounterfactoryError where neither is there.
+    The decoder of latents is the one that was exported, or else will be. Raises CounterfactoryError where neither is
+    there.
     """
     exported = profile.models.path / "facts.json"
-    return load_facts(exported if exported.is_file() else _FOLDER / "a10g.json")
+    if exported.is_file():
+        return load_facts(exported)
+    facts = load_facts(_FOLDER / "a10g.json")
+    tiny = facts.pop("vae_decoder_tiny")
+    return {**facts, "vae_decoder": tiny} if _decodes_with_taesd(profile) else facts
+
+
+def _decodes_with_taesd(profile: Profile) -> bool:
+    classes = exported_classes(profile.models.path, "vae_decoder")
+    if classes is None:
+        return profile.weights is not None and profile.weights.tiny_vae is not None
+    return "AutoencoderTiny" in classes

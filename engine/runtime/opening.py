@@ -135,6 +135,11 @@ def _wanted(folder: Path, plan: str, made_by: str) -> PlanRequirements:
     return PlanRequirements(onnx_sha256=_exported(folder, plan), library=library, device=device)
 
 
+def exported_classes(folder: Path, plan: str) -> tuple[str, ...] | None:
+    """The classes of diffusers and transformers that a plan's graph was made from; None where its manifest is not."""
+    return _told(folder, plan, lambda manifest: tuple(manifest["classes"]) if "classes" in manifest else None)
+
+
 def _exported(folder: Path, plan: str) -> str | None:
     """The content of the graph that was last exported for a plan, by its manifest; None where plans came alone."""
     return _told(folder, plan, lambda manifest: str(manifest["onnx_sha256"]))

@@ -127,6 +127,7 @@ def _export_graph(
         manifest = describe(
             artefact.path,
             name=name,
+            classes=traced.classes,
             weights_sha256=traced.weights_sha256,
             precision=artefact.parity.precision,
             islands=artefact.islands,
@@ -148,6 +149,7 @@ class _Traced:
     """A network in float32 as ONNX, and what its module computed before it was dropped."""
 
     name: str
+    classes: tuple[str, ...]
     parameters: int
     shapes: Mapping[str, Shapes]
     weights_sha256: str
@@ -190,7 +192,7 @@ def _trace(build: Callable[[], Graph], work: Path) -> _Traced:
     feeds = {name: np.ascontiguousarray(value.numpy()) for name, value in graph.inputs.items()}
     reference = _reference(graph)
     to_onnx(graph.module, graph.inputs, graph.outputs, full, graph.axes)
-    known = (graph.name, graph.parameters, graph.plan, digest(graph.module), full, feeds, reference)
+    known = (graph.name, graph.classes, graph.parameters, graph.plan, digest(graph.module), full, feeds, reference)
     del graph
     gc.collect()
     error = worst_error(OnnxCpu(full).run(feeds), reference)

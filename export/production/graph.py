@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
+from diffusers import ModelMixin
 from torch import nn
+from transformers import PreTrainedModel
 
 from counterfactory.engine.config.networks import networks_of
 from counterfactory.engine.config.profile import Profile, load_profile
@@ -36,6 +38,12 @@ class Graph:
     outputs: tuple[str, ...]
     axes: Axes
     plan: Mapping[str, Shapes]
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes of diffusers and transformers in it."""
+        published = (ModelMixin, PreTrainedModel)
+        return tuple(sorted({type(m).__name__ for m in self.module.modules() if isinstance(m, published)}))
 
     @property
     def parameters(self) -> int:

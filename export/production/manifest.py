@@ -36,11 +36,13 @@ class Parity:
 class Manifest:
     """`inputs` and `outputs` are rows of name, dtype and shape, an axis a length, its name, or null.
 
-    `weights_sha256` names the weights as they entered the export, LoRAs merged; `random` says that they are no
-    trained ones. `measured` holds the error for each set of islands that was tried, `shapes` what a plan of it takes.
+    `classes` are those of diffusers and transformers that it was made from. `weights_sha256` names the weights as they
+    entered the export, LoRAs merged; `random` says that they are no trained ones. `measured` holds the error for each
+    set of islands that was tried, `shapes` what a plan of it takes.
     """
 
     name: str
+    classes: Sequence[str]
     weights_sha256: str
     onnx_sha256: str
     inputs: Sequence[Mapping[str, Any]]
@@ -59,6 +61,7 @@ def describe(
     path: Path,
     *,
     name: str,
+    classes: Sequence[str],
     weights_sha256: str,
     precision: str,
     islands: Sequence[str],
@@ -71,6 +74,7 @@ def describe(
     proto = onnx.load(str(path), load_external_data=False)
     return Manifest(
         name=name,
+        classes=list(classes),
         weights_sha256=weights_sha256,
         onnx_sha256=onnx_digest(path),
         inputs=[_port(port) for port in proto.graph.input],

@@ -12,7 +12,7 @@ from counterfactory.engine.cli import estimate_text as forecast
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config.device import DeviceSettings, PlanFacts, load_facts
 from counterfactory.engine.config.networks import library_of, networks_of
-from counterfactory.engine.config.profile import Profile, load_profile, plan_facts
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.estimate.flops import count_flops
@@ -318,3 +318,24 @@ def test_plans_are_exported_for_the_batches_of_their_profile() -> None:
     }
     lance = load_profile("lance")
     assert batches_of(lance)["opt_decoder"] == lance.caption.batch * lance.caption.decoding.beams
+
+
+def test_the_decoder_that_is_named_or_exported_is_counted(tmp_path: Path) -> None:
+    """TAESD's instead of the pipeline's: by the profile before an export, by the export's own word after it."""
+    profile = replace(load_profile("a10g-fast"), models=ModelPaths(str(tmp_path)))
+    assert profile.weights is not None
+    small = replace(profile, weights=replace(profile.weights, tiny_vae="somewhere/taesd"))
+    full, tiny = (plan_facts(one)["vae_decoder"] for one in (profile, small))
+    assert full.flops == pytest.approx(2.51e12, rel=0.01)
+    assert tiny.flops == pytest.approx(0.141e12, rel=0.01)
+    assert "vae_decoder_tiny" not in plan_facts(profile)
+    reach = Reach(70e12, 70e12)
+    paint = [
+        item_s(networks_of(one), known_facts(one, library_of(one), None), reach, 5)["paint"] for one in (profile, small)
+    ]
+    assert paint[0] - paint[1] == pytest.approx((full.flops - tiny.flops) / 70e12)
+    manifest = tmp_path / "onnx" / "vae_decoder" / "manifest.json"
+    manifest.parent.mkdir(parents=True)
+    for classes, found in (("AutoencoderTiny", tiny), ("AutoencoderKL", full)):
+        manifest.write_text(json.dumps({"classes": [classes]}))
+        assert plan_facts(profile)["vae_decoder"] == plan_facts(small)["vae_decoder"] == found

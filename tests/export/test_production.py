@@ -17,7 +17,7 @@ import onnx
 import openvino as ov
 import pytest
 import torch
-from diffusers import AutoencoderKL, ControlNetModel, UNet2DConditionModel
+from diffusers import AutoencoderKL, AutoencoderTiny, ControlNetModel, UNet2DConditionModel
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -335,6 +335,27 @@ def test_the_real_sizes_are_those_that_were_published() -> None:
     assert count(towers) == 427_616_513
     assert count(edges) == 14_716_168
     assert round(count(eyes) / 1e6) == 1093
+
+
+def test_the_small_decoders_facts_are_those_of_its_graph() -> None:
+    """Operations of a picture of 512 x 512 by TAESD, two for each multiply-accumulate, and its weights in fp16."""
+    with torch.device("meta"):
+        tiny = AutoencoderTiny(**vae.TINY)
+    counted = []
+
+    def count(layer: nn.Module, _: Any, out: torch.Tensor) -> None:
+        counted.append(2 * out[0].numel() * layer.get_parameter("weight")[0].numel())
+
+    for layer in tiny.decoder.modules():
+        if isinstance(layer, nn.Conv2d):
+            layer.register_forward_hook(count)
+    tiny.decode(torch.empty(1, 4, 64, 64, device="meta"))
+    profile = profile_of(24)
+    assert profile.weights is not None
+    named = replace(profile, weights=replace(profile.weights, tiny_vae="somewhere/taesd"))
+    fact = plan_facts(named)["vae_decoder"]
+    assert fact.flops == sum(counted)
+    assert fact.weight_bytes == 2 * sum(parameter.numel() for parameter in tiny.decoder.parameters())
 
 
 # --- the way to an artefact ---

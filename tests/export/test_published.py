@@ -26,6 +26,7 @@ from transformers import Blip2Config, Blip2ForConditionalGeneration, CLIPConfig,
 
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.runtime.opening import exported_classes
 from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.graphs.weights import fill, tensors, weight_files
 from counterfactory.export.precision.cpu import OnnxCpu
@@ -260,6 +261,8 @@ def test_taesd_in_place_of_the_pipelines_decoder(hub: Hub) -> None:
         wanted = tiny.decode(graph.inputs["latents"], return_dict=False)[0]
     assert pixels.shape == (2, 3, 256, 384)
     assert_parity(pixels, wanted, "f32")
+    assert graph.classes == ("AutoencoderTiny",)
+    assert command.graphs_of(request_of(*hub.said))["vae_decoder"]().classes == ("AutoencoderKL",)
 
 
 # --- which files are the weights ---
@@ -372,9 +375,10 @@ def exported(said: list[str], out: Path, monkeypatch: pytest.MonkeyPatch) -> dic
 
 
 def test_the_command_exports_published_folders(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = exported([*hub.said, "--only", "clip_text"], tmp_path, monkeypatch)
-    assert not rows["clip_text"]["random"]
-    whole = loaded(CLIPModel, hub["clip"])
+    said = [*hub.said, "--tiny-vae", str(hub["taesd"]), "--only", "clip_text,vae_decoder"]
+    rows = exported(said, tmp_path, monkeypatch)
+    assert [rows[name]["random"] for name in ("clip_text", "vae_decoder")] == [False, False]
+    whole, tiny = loaded(CLIPModel, hub["clip"]), loaded(AutoencoderTiny, hub["taesd"])
     ids = torch.randint(0, 49406, (3, 77), generator=torch.Generator().manual_seed(1))
     ids[0, 9:], ids[1, 30:], ids[2, 76:] = 49407, 49407, 49407
     found = OnnxCpu(tmp_path / "onnx" / "clip_text" / "model.onnx").run({"input_ids": ids.numpy()})
@@ -384,6 +388,12 @@ def test_the_command_exports_published_folders(hub: Hub, tmp_path: Path, monkeyp
     assert_parity(found["states"], wanted.last_hidden_state, "fp16")
     assert_parity(found["text_embeds"], pooled, "fp16")
     assert (tmp_path / "clip_tokenizer.json").is_file()
+    latents = torch.randn(2, 4, 8, 16, generator=torch.Generator().manual_seed(2))
+    pixels = OnnxCpu(tmp_path / "onnx" / "vae_decoder" / "model.onnx").run({"latents": latents.numpy()})["pixel_values"]
+    with torch.no_grad():
+        assert_parity(pixels, tiny.decode(latents, return_dict=False)[0], "fp16")
+    assert exported_classes(tmp_path, "vae_decoder") == ("AutoencoderTiny",)
+    assert json.loads((tmp_path / "latent.json").read_text()) == {"factor": 8, "channels": 4}
 
 
 @pytest.mark.slow
