@@ -31,7 +31,6 @@ GOALS: Mapping[str, float] = {"a10g": 0.26, "a10g-fast": 0.06}
 # Operations at 512 x 512, counted by torch in diffusers' modules: a row of Stable Diffusion 1.5's ControlNet, without
 # its hint encoder.
 _CONTROLNET = 268.6e9
-_LARGE = 40 * 10**9
 # Tokens that questions for the alternatives of three keywords read (engine/config/networks.py).
 _ALTERNATIVES_READ = 3 * 40
 
@@ -50,10 +49,10 @@ class Lever:
     why: str
 
 
-def project(profile: Profile, memory_bytes: int | None = None) -> Estimate:
+def project(profile: Profile) -> Estimate:
     """The estimate by the facts that come with the engine, whatever was exported or measured on this machine."""
     with tempfile.TemporaryDirectory() as folder:
-        return estimate(replace(profile, models=ModelPaths(folder)), SOURCES, VARIANTS, memory_bytes)
+        return estimate(replace(profile, models=ModelPaths(folder)), SOURCES, VARIANTS)
 
 
 def per_1k(found: Estimate, seconds: float) -> float:
@@ -62,16 +61,18 @@ def per_1k(found: Estimate, seconds: float) -> float:
     return 1000 * seconds / 3600 / (found.variants * found.accepted_share)
 
 
-def cost(profile: Profile, memory_bytes: int | None = None) -> float:
+def cost(profile: Profile) -> float:
     """GPU-hours per 1,000 accepted variants at 60 %."""
-    found = project(profile, memory_bytes).at(OTHER_SHARE)
+    found = project(profile).at(OTHER_SHARE)
     return per_1k(found, found.wall_s)
 
 
 def figures() -> dict[str, float]:
     """What docs/a10g.json says of projections."""
-    names = {"a10g_gpu_hours_per_1k": "a10g", "a10g_fast_gpu_hours_per_1k": "a10g-fast"}
-    return {key: round(cost(load_profile(name)), 3) for key, name in names.items()} | {"utilisation": OTHER_SHARE}
+    fast = load_profile("a10g-fast")
+    profiles = {"a10g": load_profile("a10g"), "a10g_fast": fast, "a10g_fast_taesd": taesd(fast)}
+    costs = {f"{key}_gpu_hours_per_1k": round(cost(profile), 3) for key, profile in profiles.items()}
+    return costs | {"utilisation": OTHER_SHARE}
 
 
 def saved(profile: Profile, flops: float) -> float:
@@ -130,9 +131,6 @@ def levers(profile: Profile) -> list[Lever]:
     def was(change: Change) -> float:
         return cost(change(profile)) - now
 
-    # What would not fit is priced in a larger memory.
-    more_rows = cost(profile, _LARGE) - cost(captions(batch=24)(profile), _LARGE)
-
     found = [
         Lever("shards of 2,048 sources, 512 before", True, was(shards(512)), "plans are read a quarter as often"),
     ]
@@ -177,7 +175,16 @@ def levers(profile: Profile) -> list[Lever]:
     return [
         *found,
         Lever(
-            "48 caption rows at once", False, more_rows, "their cache fits, 2.1 GB; no plan of that size was compiled"
+            "48 caption rows at once, 16 before",
+            True,
+            was(captions(batch=8)),
+            "weights are read once for all rows of a token; their cache takes 2.1 GB",
+        ),
+        Lever(
+            "64 caption rows",
+            False,
+            -was(captions(batch=32)),
+            "scratch memory of pictures grows with them, and no plan of that size was compiled",
         ),
         Lever(
             "captions of 25 tokens at most",
@@ -249,11 +256,16 @@ def markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def document() -> str:
     """The tables of docs/production.md."""
     whole = []
-    for name in ("a10g", "a10g-fast", "lance"):
-        low = project(load_profile(name))
-        each = [found.device_hours_per_1k / (found.accepted_share or 1) for found in (low, low.at(OTHER_SHARE))]
-        goal = f"{GOALS[name]:.2f}" if name in GOALS else "none"
-        whole.append((f"`{name}`", *(f"{value:.3f}" for value in each), goal))
+    fast = load_profile("a10g-fast")
+    for name, profile in (
+        ("`a10g`", load_profile("a10g")),
+        ("`a10g-fast`", fast),
+        ("`a10g-fast` with TAESD, by option", taesd(fast)),
+        ("`lance`", load_profile("lance")),
+    ):
+        low = project(profile)
+        each = [per_1k(found, found.wall_s) for found in (low, low.at(OTHER_SHARE))]
+        whole.append((name, *(f"{value:.3f}" for value in each), f"{GOALS.get(profile.name, 'none')}"))
     whole.append(("the paper's, measured by its authors", "0.768 per 1,000 images", "", ""))
     text = markdown(("profile", "50 % reached", "60 % reached", "goal at 60 %"), whole)
     for name in GOALS:

@@ -307,8 +307,8 @@ def test_a_device_that_cannot_be_is_refused(change: dict[str, float]) -> None:
 
 def test_plans_are_exported_for_the_batches_of_their_profile() -> None:
     assert batches_of(load_profile("a10g")) == {
-        "blip2_vision": 8,
-        "opt_decoder": 16,
+        "blip2_vision": 24,
+        "opt_decoder": 48,
         "clip_text": 16,
         "hed": 4,
         "hint": 1,
