@@ -126,13 +126,13 @@ def levers(profile: Profile) -> list[Lever]:
     """What makes the profile cheaper, each by itself: what is taken already, and what is not."""
     now, facts, guides = cost(profile), plan_facts(profile), profile.paint.guidance.guides
     few_steps = profile.paint.sampler.kind == "lcm"
-    steps = profile.paint.sampler.steps
+    steps, shard = profile.paint.sampler.steps, profile.shard_sources
 
     def was(change: Change) -> float:
         return cost(change(profile)) - now
 
     found = [
-        Lever("shards of 2,048 sources, 512 before", True, was(shards(512)), "plans are read a quarter as often"),
+        Lever(f"shards of {shard:,} sources, 512 before", True, was(shards(512)), "plans are read less often"),
     ]
     if few_steps:
         found += [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,24 @@ def file_digest(path: Path) -> str:
     """SHA-256 of a file's bytes, as 64 hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Digests:
+    """Digests of files, each read once for as long as this is held: again only when the file is another one by its
+    size, its times or its place on the disk.
+    """
+
+    def __init__(self, digest: Callable[[Path], str] = file_digest) -> None:
+        self._digest = digest
+        self._known: dict[tuple[Path, int, int, int, int], str] = {}
+
+    def of(self, path: Path) -> str:
+        """SHA-256 of a file's bytes, as 64 hex digits."""
+        about = path.stat()
+        key = (path, about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino)
+        if key not in self._known:
+            self._known[key] = self._digest(path)
+        return self._known[key]
 
 
 def generator(key: str, purpose: str) -> np.random.Generator:

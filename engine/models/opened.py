@@ -14,6 +14,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ..errors import CounterfactoryError
+from ..keys import Digests
 from ..language.opening import open_llm
 from ..language.request import Llm
 from ..language.tokenizer import load_tokenizer
@@ -42,6 +43,8 @@ class Opened:
         # By the networks that a model is made of, and the picture size (height, width) where it depends on one.
         self._models: dict[tuple[tuple[str, ...], _Size | None], Any] = {}
         self._shared_device: Cuda | None = None
+        # A plan that was dropped and is opened again is not hashed again.
+        self._digests = Digests()
 
     def enter(self, stage: Stage) -> None:
         """A shard has work in this stage: what must make room for the stage's models is closed."""
@@ -92,7 +95,14 @@ class Opened:
         sizes = library.sizes(network, *size)
         with self._meter.loading(network.plan):
             session = open_plan(
-                library.folder, network.plan, library.runtime, network.batch, sizes, network.streams, self._device
+                library.folder,
+                network.plan,
+                library.runtime,
+                network.batch,
+                sizes,
+                network.streams,
+                self._device,
+                self._digests.of,
             )
         return Batched(session, lambda: self._meter.work(self._meter.current, network.plan), network.streams)
 

@@ -43,11 +43,13 @@ def open_plan(
     sizes: Mapping[str, tuple[int, int]] | None = None,
     streams: int = 1,
     device: Callable[[], Cuda] = open_device,
+    digest: Callable[[Path], str] = file_digest,
 ) -> Session:
     """Open a plan for a batch, and for the last two axes that `sizes` names. Raises CounterfactoryError, see there.
 
     With OpenVINO `streams` runs at a time share the cores; elsewhere there is one. Plans for a GPU are loaded
-    to `device`; those of one device queue their work in one line and may be fed what another of them holds.
+    to `device`; those of one device queue their work in one line and may be fed what another of them holds. `digest`
+    says what the content of a file is.
     """
     file = plan_file(folder, plan, runtime.backend)
     if runtime.backend == "openvino":
@@ -71,7 +73,9 @@ def open_plan(
         )
     from . import tensorrt
 
-    return tensorrt.open_session(file, batch=batch, sizes=sizes, onnx_sha256=_exported(folder, plan), device=device)
+    return tensorrt.open_session(
+        file, batch=batch, sizes=sizes, onnx_sha256=_exported(folder, plan), device=device, digest=digest
+    )
 
 
 def engines_of(folder: Path) -> Path:
@@ -108,7 +112,7 @@ def plan_state(folder: Path, plan: str, backend: Backend) -> tuple[PlanState, st
         return "found", ""
     try:
         key = read_key(file)
-        found = find_mismatches(file, key, _wanted(folder, plan, key.made_by), content=False)
+        found = find_mismatches(file, key, _wanted(folder, plan, key.made_by), digest=None)
     except CounterfactoryError as error:
         return "stale", str(error)
     return ("stale", "; ".join(found)) if found else ("found", key.doubt)

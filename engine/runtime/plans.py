@@ -8,7 +8,7 @@ nothing. No compiler is imported here; a machine without a GPU can say which pla
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -148,10 +148,12 @@ def read_key(plan: Path) -> PlanKey:
     return key
 
 
-def find_mismatches(plan: Path, key: PlanKey, wanted: PlanRequirements, *, content: bool = True) -> list[str]:
+def find_mismatches(
+    plan: Path, key: PlanKey, wanted: PlanRequirements, digest: Callable[[Path], str] | None = file_digest
+) -> list[str]:
     """Why a plan does not serve, a reason each; none when it does.
 
-    `content` hashes the plan itself, a second or so for every two gigabytes.
+    `digest` hashes the plan itself, a second or so for every two gigabytes; None leaves that out.
     """
     found = []
     if wanted.onnx_sha256 is not None and key.onnx_sha256 != wanted.onnx_sha256:
@@ -162,15 +164,18 @@ def find_mismatches(plan: Path, key: PlanKey, wanted: PlanRequirements, *, conte
         found.append(f"it was made for {key.device}, and the device is {wanted.device}")
     if wanted.shapes is not None and dict(wanted.shapes) != dict(key.shapes):
         found += _other_shapes(key.shapes, wanted.shapes)
-    if content and file_digest(plan) != key.plan_sha256:
+    if digest is not None and digest(plan) != key.plan_sha256:
         found.append("its bytes are not those that were written")
     return found
 
 
-def require_fresh(plan: Path, wanted: PlanRequirements) -> PlanKey:
-    """The key of a plan that serves. Raises CounterfactoryError with every reason when it is missing or stale."""
+def require_fresh(plan: Path, wanted: PlanRequirements, digest: Callable[[Path], str] = file_digest) -> PlanKey:
+    """The key of a plan that serves, its content by `digest`.
+
+    Raises CounterfactoryError with every reason when it is missing or stale.
+    """
     key = read_key(plan)
-    found = find_mismatches(plan, key, wanted)
+    found = find_mismatches(plan, key, wanted, digest)
     if found:
         raise CounterfactoryError(f"plan {plan} is stale: {'; '.join(found)}; {REBUILD}")
     return key

@@ -15,6 +15,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from ..errors import CounterfactoryError
 from ..files.writing import write_whole
+from ..keys import file_digest
 from . import cuda
 from .cuda import Buffer, Cuda
 from .places import DeviceArray, Place
@@ -194,16 +196,18 @@ def open_session(
     sizes: Mapping[str, tuple[int, int]] | None = None,
     onnx_sha256: str | None = None,
     device: Callable[[], Cuda] = cuda.open_device,
+    digest: Callable[[Path], str] = file_digest,
 ) -> TensorRtSession:
     """Load the plan `path` to `device` for batches of `batch`, and of the last two axes that `sizes` names.
 
-    The library that made the plan runs it. Raises CounterfactoryError when the plan is missing, stale (`onnx_sha256`
-    is the content of the graph it should be of) or of other shapes, or the library or the GPU is missing.
+    The library that made the plan runs it; `digest` says what a file's content is. Raises CounterfactoryError when the
+    plan is missing, stale (`onnx_sha256` is the content of the graph it should be of) or of other shapes, or the
+    library or the GPU is missing.
     """
     library = load_library(read_key(path).made_by)
     runtime = cuda.load_runtime()
     wanted = PlanRequirements(onnx_sha256, None, library_name(library), cuda.capability(runtime))
-    key = require_fresh(path, wanted)
+    key = require_fresh(path, wanted, digest)
     shared = device()
     shared.scratch.settle(shared)  # what closed plans needed is free
     if key.held_bytes is not None and key.scratch_bytes is not None:
@@ -211,7 +215,10 @@ def open_session(
         _require_room(runtime, path, needed, "for weights, inputs and outputs, and scratch memory")
     log = listen(library)
     loader = library.Runtime(log)
-    engine = loader.deserialize_cuda_engine(path.read_bytes())
+    # Mapped, not read: the library takes it from the page cache, which hashing has filled, and the host never holds
+    # gigabytes of a plan as a copy.
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+        engine = loader.deserialize_cuda_engine(content)
     if engine is None:
         raise CounterfactoryError(f"plan {path} cannot be loaded: {last_heard(log)}; {REBUILD}")
     needed = shared.scratch.growth(engine.device_memory_size_v2)

@@ -97,9 +97,10 @@ def test_what_a_stage_drops_is_closed_and_nothing_else(quick: Profile, denoiser:
 
 
 def test_plans_are_opened_on_one_device(quick: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Made when a plan first asks for it: those of a CPU never do."""
+    """Made when a plan first asks for it: those of a CPU never do. What they know of files' content is one too."""
     made: list[object] = []
     devices: list[object] = []
+    known: list[object] = []
     session = SimpleNamespace(signature=Signature((Port("x", (2, 3), "float32"),), ()))
 
     def open_device() -> object:
@@ -107,8 +108,10 @@ def test_plans_are_opened_on_one_device(quick: Profile, monkeypatch: pytest.Monk
         return made[-1]
 
     def open_plan(*arguments: Any) -> Any:
+        *_, device, digest = arguments
+        known.append(digest.__self__)
         if arguments[1] != "hint":
-            devices.append(arguments[-1]())
+            devices.append(device())
         return session
 
     monkeypatch.setattr(opened, "open_device", open_device)
@@ -120,6 +123,8 @@ def test_plans_are_opened_on_one_device(quick: Profile, monkeypatch: pytest.Monk
     models.clip_image()
     assert devices == made * 2
     assert len(made) == 1
+    assert len(known) == 3
+    assert known[0] is known[1] is known[2]
 
 
 def test_the_text_encoder_of_checks_does_not_follow_the_painter_s_batch(quick: Profile) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import gc
 import inspect
+import os
 import re
 import resource
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from hashlib import sha256
+from mmap import mmap
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +29,7 @@ from stand_in_cuda import Memory
 from stand_in_gpu import Context, Engine, Library
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.keys import file_digest
+from counterfactory.engine.keys import Digests, file_digest
 from counterfactory.engine.runtime import cuda, tensorrt
 from counterfactory.engine.runtime.plans import PlanKey, Shapes, onnx_digest, read_key, write_key
 from counterfactory.engine.runtime.trt_library import library_name, load_library
@@ -402,6 +405,52 @@ def test_a_plan_without_room_is_refused_before_its_library_fails(
     write_key(path, key)
     with pytest.raises(CounterfactoryError, match=said):
         tensorrt.open_session(path, batch=4)
+
+
+def test_a_plan_is_mapped_and_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gigabytes of it are no copy in the host's memory, and a plan that is opened again is not read through again."""
+    seen, hashed = [], []
+
+    class ILogger:
+        pass
+
+    class Runtime:
+        def __init__(self, log: Any) -> None:
+            pass
+
+        def deserialize_cuda_engine(self, serialized_engine: Any) -> None:
+            seen.append((type(serialized_engine), bytes(serialized_engine)))
+
+    library = SimpleNamespace(__name__="tensorrt", __version__="11.0", ILogger=ILogger, Runtime=Runtime)
+    monkeypatch.setitem(sys.modules, "tensorrt", library)  # type: ignore[arg-type]
+    memory = Memory()
+    monkeypatch.setattr(cuda, "load_runtime", lambda: memory)
+    path = tmp_path / "picture.plan"
+
+    def counted(file: Path) -> str:
+        hashed.append(file)
+        return file_digest(file)
+
+    digests = Digests(counted)
+
+    def opened() -> None:
+        with pytest.raises(CounterfactoryError, match="cannot be loaded: the library gives no reason"):
+            tensorrt.open_session(path, batch=4, digest=digests.of)
+
+    path.write_bytes(b"first")
+    key = PlanKey("a" * 64, STATIC, "fp16", "tensorrt 11.0", "SM86", file_digest(path), 1.0)
+    write_key(path, key)
+    for _ in range(3):
+        opened()
+    assert seen == [(mmap, b"first")] * 3
+    assert hashed == [path]
+    path.write_bytes(b"other")  # as long as before
+    os.utime(path, ns=(1, 1))
+    with pytest.raises(CounterfactoryError, match="not those that were written"):
+        tensorrt.open_session(path, batch=4, digest=digests.of)
+    write_key(path, replace(key, plan_sha256=file_digest(path)))
+    opened()
+    assert hashed == [path, path]
 
 
 def test_without_a_gpu_a_plan_is_an_error(rtx: Any, cuda_runtime: Any, tmp_path: Path) -> None:
