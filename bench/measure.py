@@ -142,23 +142,25 @@ def keep_quiet(work: Callable[[int], T], rounds: int, yardstick: Yardstick | Non
     """Results of `work(i)` for `rounds` rounds but those beside which the machine was busy.
 
     Before the first round, between rounds and after the last the fixed matrix product is timed; a round is kept when
-    the products on both its sides say idle. Raises SystemExit when fewer than half of the rounds are left.
+    the products on both its sides say idle. Raises SystemExit as soon as fewer than half of the rounds can be left: a
+    faster product later makes no busy round idle.
     """
     product = yardstick or open_yardstick()
     brackets, results = [product()], []
+    kept: tuple[int, ...] = ()
     for i in range(rounds):
         results.append(work(i))
         brackets.append(product())
-    idle = quiet(brackets)
-    kept = tuple(i for i in range(rounds) if idle[i] and idle[i + 1])
-    busy = rounds - len(kept)
-    if 2 * len(kept) < rounds or not kept:
-        raise SystemExit(
-            f"cannot tell: the machine was busy in {busy} of {rounds} rounds; run again on an idle machine "
-            f"(beside them a fixed matrix product took {min(b.wall_s for b in brackets):.3f} to "
-            f"{max(b.wall_s for b in brackets):.3f} s and got {min(b.share for b in brackets):.0%} to "
-            f"{max(b.share for b in brackets):.0%} of the cores)"
-        )
+        idle = quiet(brackets)
+        kept = tuple(j for j in range(i + 1) if idle[j] and idle[j + 1])
+        busy = i + 1 - len(kept)
+        if 2 * busy > rounds or busy == rounds:
+            raise SystemExit(
+                f"cannot tell: the machine was busy in {busy} of {i + 1} rounds, {rounds} were asked for; run again on "
+                f"an idle machine (beside them a fixed matrix product took {min(b.wall_s for b in brackets):.3f} to "
+                f"{max(b.wall_s for b in brackets):.3f} s and got {min(b.share for b in brackets):.0%} to "
+                f"{max(b.share for b in brackets):.0%} of the cores)"
+            )
     return Rounds(tuple(results[i] for i in kept), kept, rounds)
 
 
