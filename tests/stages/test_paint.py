@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
@@ -14,7 +15,7 @@ import pytest
 import torch
 from diffusers import DDIMScheduler, LCMScheduler, StableDiffusionControlNetPipeline, UniPCMultistepScheduler
 from numpy.typing import NDArray
-from tiny_networks import FACTOR, TOKENS, WIDTH, TinyPainter, tiny_painter
+from tiny_networks import FACTOR, TOKENS, WIDTH, TinyPainter, TorchSession, tiny_painter
 
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.sampler import SamplerSettings
@@ -255,6 +256,26 @@ def test_a_job_may_want_its_own_number_of_steps(painter: TinyPainter, plans: dic
     five = Case(UNIPC, case.guidance, (True, True, True, True, False))
     for place, own in enumerate((case, two, case, five)):
         assert_same_picture(found[place], reference(painter, wanted[place], own))
+
+
+def test_evaluations_and_decodes_are_full_and_none_is_made_for_nothing(
+    plans: dict[tuple[int, int], PaintPlans], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[str] = []
+    run = TorchSession.run
+
+    def counted(self: TorchSession, feeds: Any, hold: Any = ()) -> dict[str, Any]:
+        ran.append(type(self.module).__name__)
+        return run(self, feeds, hold)
+
+    monkeypatch.setattr(TorchSession, "run", counted)
+    wanted = [replace(orders()[0], key=f"variant {i}") for i in range(2 * DECODE_BATCH * BATCH)]
+    painted(plans, wanted, settings_of(CASES["ddim, guided on the second half"]))
+    runs = Counter(ran)
+    least = len(wanted) * (1 + 1 + 2 + 2) // BATCH
+    # When no variant is left to begin, a batch of each step may stay partly empty.
+    assert least <= runs.pop("FusedDenoiser") <= least + DDIM.steps
+    assert runs == {"HintEncoder": len(wanted), "VaeDecoder": len(wanted) // DECODE_BATCH}
 
 
 @pytest.mark.parametrize("case", ["unipc, guided in the middle", "lcm, guided on the first half"])

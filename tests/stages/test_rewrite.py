@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,13 @@ from hypothesis import strategies as st
 
 from counterfactory.engine.edit import STREET_TYPES, Edit
 from counterfactory.engine.keys import content_key
+from counterfactory.engine.language.grammar import (
+    alternatives_grammar,
+    edited_grammar,
+    keywords_grammar,
+    text_grammar,
+    values_grammar,
+)
 from counterfactory.engine.language.questions import (
     AnswerError,
     PlainPrompts,
@@ -24,16 +32,16 @@ from counterfactory.engine.language.questions import (
     read_caption,
     read_keywords,
 )
-from counterfactory.engine.language.request import Request
+from counterfactory.engine.language.request import Prompt, Request
+from counterfactory.engine.recipes import variant_key
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages import rewrite as stage
 from counterfactory.engine.stages.rewrite import RewriteSettings, SourceVariants
 from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task, broken_word, builtin_task
-from counterfactory.engine.tasks.words import (
-    check_edited_caption,
-)
+from counterfactory.engine.tasks.words import check_edited_caption, spans
+from counterfactory.engine.variant import Variant
 
 SETTINGS = RewriteSettings(
     STREET_TYPES, max_keywords=6, max_alternatives=4, max_words_keyword=3, max_chars_caption=400, verbatim=False
@@ -92,6 +100,38 @@ class Writer:
         if lines["Values"] != "any":
             return lines["Values"].split(", ")
         return _OTHERS[type_, keyword]
+
+
+class Told:
+    """Prompts that say what they are made of, so that a request is compared with all that it depends on."""
+
+    def keywords(self, *told: Any) -> Prompt:
+        return Prompt("keywords", repr(told), "")
+
+    def alternatives(self, *told: Any) -> Prompt:
+        return Prompt("alternatives", repr(told), "")
+
+    def rewrite(self, *told: Any) -> Prompt:
+        return Prompt("rewrite", repr(told), "")
+
+
+class Scripted:
+    """Answers by question as they are written down; keeps the requests."""
+
+    def __init__(self, **answers: list[str]) -> None:
+        self._answers = answers
+        self.asked: dict[str, list[Request]] = {}
+
+    def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+        assert requests, f"{question} is asked about nothing"
+        self.asked[question] = list(requests)
+        return self._answers[question]
+
+
+def variant_of(source: Source, caption: str, edit: Edit, edited: str, seed: int, dropped: str | None = None) -> Variant:
+    """The first variant of a source, by one edit."""
+    key = variant_key(source.key, caption, (edit,), edited, seed)
+    return Variant(key, source, 0, caption, (edit,), edited, seed, dropped)
 
 
 def rewritten(*names: str, wanted: JourneySettings, caption: str = CAPTION) -> list[SourceVariants]:
@@ -197,6 +237,88 @@ def test_sources_that_cannot_be_rewritten_say_why() -> None:
         assert reason in (result.shortfall or "")
 
 
+@pytest.mark.parametrize("verbatim", [True, False])
+def test_every_question_says_all_that_it_is_about_and_a_bad_answer_costs_no_other(verbatim: bool) -> None:
+    sources = [source(name) for name in ("empty", "long", "no keywords", "good")]
+    *_, unread, caption = captions = ["", "a red café bus.", "a red bus", "a red café bus"]
+    bounds = replace(SETTINGS, max_chars_caption=len(caption), verbatim=verbatim)
+    ask = Scripted(
+        keywords=["{}", '[["colour","red"],["background","café"]]'],
+        alternatives=["{}", '["a café","bar"]'],  # the first changes too little
+        rewrite=['"a red bar bus"' if verbatim else "{}"],
+    )
+    found = stage.rewrite(sources, captions, bounds, wanted_of(2, (1, 1), seed=7), ask, Told())
+    told, keep = Told(), ("bus",)
+    assert ask.asked == {
+        "keywords": [
+            Request(
+                told.keywords(TASK.sentence, STREET_TYPES, keep, text),
+                keywords_grammar(STREET_TYPES, spans(text, bounds.max_words_keyword, keep), bounds.max_keywords),
+            )
+            for text in (unread, caption)
+        ],
+        "alternatives": [
+            Request(
+                told.alternatives(TASK.sentence, keep, caption, type_, keyword, ()),
+                alternatives_grammar(keyword, bounds.max_alternatives),
+            )
+            for type_, keyword in (("colour", "red"), ("background", "café"))
+        ],
+        "rewrite": [
+            Request(
+                told.rewrite(TASK.sentence, keep, caption, [("café", "bar")]),
+                edited_grammar(caption, [("café", "bar")]) if verbatim else text_grammar(len(caption), "é"),
+            )
+        ],
+    }
+    edit = Edit("background", "café", "bar")
+    if verbatim:
+        variant = variant_of(sources[3], caption, edit, "a red bar bus", seed=7)
+    else:
+        variant = variant_of(sources[3], caption, edit, "", seed=7, dropped="asked for a caption, got '{}'")
+    assert found == [
+        SourceVariants((), "its caption has no words that may change"),
+        SourceVariants(
+            (),
+            "its caption has 15 characters, and captions of at most 14 are rewritten; "
+            "raise [rewrite].max_chars_caption",
+        ),
+        SourceVariants((), "asked for a list of keywords, got '{}'"),
+        SourceVariants((variant,), "asked for a list of alternatives, got '{}'"),
+    ]
+
+
+def test_a_user_s_values_are_asked_about_as_they_are() -> None:
+    caption, own = "at night a red car stands by a bus", source("bus/1")
+    values = Interventions((("time", ("night",)), ("colour", ("red", "red and blue"))))
+    edited = "at night a red and blue car stands by a bus"
+    ask = Scripted(
+        keywords=['[["time","at night"],["colour","red"]]'],
+        alternatives=['["red and blue"]'],  # the others are said by the caption
+        rewrite=[f'"{edited}"'],
+    )
+    wanted = wanted_of(1, (1, 1), seed=7, interventions=values)
+    (found,) = stage.rewrite([own], [caption], SETTINGS, wanted, ask, Told())
+    assert found == SourceVariants((variant_of(own, caption, Edit("colour", "red", "red and blue"), edited, 7),), None)
+    types, told, keep = ("time", "colour"), Told(), ("bus",)
+    free = spans(caption, SETTINGS.max_words_keyword, keep)
+    assert ask.asked["keywords"] == [
+        Request(
+            told.keywords(TASK.sentence, types, keep, caption), keywords_grammar(types, free, SETTINGS.max_keywords)
+        )
+    ]
+    usable = ("red and blue",)
+    assert ask.asked["alternatives"] == [
+        Request(told.alternatives(TASK.sentence, keep, caption, "colour", "red", usable), values_grammar(usable))
+    ]
+
+
+def test_where_there_is_nothing_to_ask_nothing_is_asked() -> None:
+    ask = Scripted()
+    rewrite([source("bus/1")], [""], SETTINGS, wanted_of(1, (1, 1)), ask)
+    assert ask.asked == {}
+
+
 def test_a_writer_who_disobeys_is_dropped_with_the_reason() -> None:
     class Careless(Writer):
         def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
@@ -264,9 +386,12 @@ def test_the_pocket_model_rewrites_street_captions() -> None:
         assert {e.type for v in result.variants for e in v.edits} == {"weather", "time", "colour", "background"}
 
 
-@pytest.mark.parametrize("types", [(), ("weather", "weather"), ("mood",)])
-def test_types_that_there_are_not_are_refused(types: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="types are some of"):
+@pytest.mark.parametrize(
+    ("types", "found"), [((), ""), (("weather", "weather"), "weather, weather"), (("mood", "time"), "mood, time")]
+)
+def test_types_that_there_are_not_are_refused(types: tuple[str, ...], found: str) -> None:
+    known = "weather, time, colour, background, object, other, subject, adjective, domain"
+    with pytest.raises(ValueError, match=f"^types are some of {known}, each once; found {found}$"):
         RewriteSettings(types, 2, 2, 2, 120, verbatim=False)
 
 

@@ -214,6 +214,12 @@ def test_a_network_of_edges_may_take_one_picture_at_a_time() -> None:
         HedSettings(0)
 
 
+def test_a_network_of_edges_that_is_not_open_is_missed() -> None:
+    message = r'^\[edges\] detector = "hed" finds edges with the network hed, which is not open here$'
+    with pytest.raises(CounterfactoryError, match=message):
+        edge_maps(np.zeros((1, 32, 32, 3), np.uint8), HED)
+
+
 def test_edges_that_nobody_needs_are_not_looked_for(sources: list[Source], tmp_path: Path) -> None:
     with tiny_run(tmp_path / "suite", sources) as run:
         assert edges.run(run.desk, sources, [], run.pictures, HED) == {}
@@ -273,6 +279,8 @@ def test_every_variant_gets_its_own_picture_and_mask(
         assert first.done("paint") == (8, 8)
         assert first.desk.meter.current == "paint"
         assert first.made("paint") == 8
+        written = [progress.done for progress in first.progress if progress.stage == "paint"]
+        assert written == [0, 2, 4, 6, 8], "pictures are written as they come, a decode's at a time"
         texts = [text for call in first.networks.calls["clip_text"] for text in call]
         assert sorted(texts) == ["edited 0", "edited 1", "edited 2", "nothing"], "a text is encoded once"
         assert sum(name.startswith("paint") for name in first.networks.opened) == 4, (
@@ -344,10 +352,16 @@ def test_every_picture_is_scored_against_its_own_source_and_captions(
         assert check.run(second.desk, known, second.pictures, CHECK) == found
         assert check.run(second.desk, {}, second.pictures, CHECK) == {}
         assert (second.networks.opened, second.networks.entered) == ([], [])
-        for changed in ({"caption": "another"}, {"edited_caption": "another"}):
-            other = {replace(v, **changed): row for v, row in list(known.items())[:1]}
+        (variant, row), (_, another_row), *_ = known.items()
+        others = [
+            {replace(variant, caption="another"): row},
+            {replace(variant, edited_caption="another"): row},
+            {replace(variant, source=replace(variant.source, key="another")): row},
+            {variant: another_row},
+        ]
+        for other in others:
             assert check.run(second.desk, other, second.pictures, CHECK).keys() == other.keys()
-        assert second.made("check") == 2, "a picture is scored anew for other words"
+        assert second.made("check") == 4, "a picture is scored anew for other words or another source, as another is"
         second.networks.opened.clear()
         # None can be read: nothing is opened, nothing is scored.
         gone = {variant: row for variant, row in painted.items() if variant.source == sources[3]}
