@@ -13,7 +13,7 @@ from ..errors import CounterfactoryError
 from ..files.fill import fill, read_toml
 from ..language.settings import LlmSettings
 from ..models.clip import TextSettings
-from ..runtime.opening import exported_classes
+from ..runtime.manifests import exported_classes
 from ..runtime.session import RuntimeSettings
 from ..sources.source import ImageSettings
 from ..stages.caption import CaptionSettings

@@ -5,20 +5,18 @@ A folder and a plan's name give a session. Runtimes for GPUs are imported only w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 from ..errors import CounterfactoryError
 from ..keys import file_digest
 from .cuda import Cuda, open_device
+from .manifests import exported_digest, exported_shapes
 from .openvino import open_session, resolve_precision
-from .plans import PlanRequirements, Shapes, find_mismatches, onnx_digest, read_key, read_shapes
+from .plans import PlanRequirements, find_mismatches, onnx_digest, read_key
 from .session import Backend, RuntimeSettings, Session
-
-T = TypeVar("T")
 
 PlanState = Literal["found", "stale", "missing"]
 
@@ -68,13 +66,13 @@ def open_plan(
             provider=runtime.provider,
             threads=runtime.threads,
             sizes=sizes,
-            shapes=_exported_shapes(folder, plan),
+            shapes=exported_shapes(folder, plan),
             cache=engines_of(folder) if runtime.provider == "tensorrt" else None,
         )
     from . import tensorrt
 
     return tensorrt.open_session(
-        file, batch=batch, sizes=sizes, onnx_sha256=_exported(folder, plan), device=device, digest=digest
+        file, batch=batch, sizes=sizes, onnx_sha256=exported_digest(folder, plan), device=device, digest=digest
     )
 
 
@@ -136,30 +134,4 @@ def _wanted(folder: Path, plan: str, made_by: str) -> PlanRequirements:
         library = trt_library.library_name(trt_library.load_library(made_by))
     with suppress(CounterfactoryError):
         device = cuda.capability(cuda.load_runtime())
-    return PlanRequirements(onnx_sha256=_exported(folder, plan), library=library, device=device)
-
-
-def exported_classes(folder: Path, plan: str) -> tuple[str, ...] | None:
-    """The classes of diffusers and transformers that a plan's graph was made from; None where its manifest is not."""
-    return _told(folder, plan, lambda manifest: tuple(manifest["classes"]) if "classes" in manifest else None)
-
-
-def _exported(folder: Path, plan: str) -> str | None:
-    """The content of the graph that was last exported for a plan, by its manifest; None where plans came alone."""
-    return _told(folder, plan, lambda manifest: str(manifest["onnx_sha256"]))
-
-
-def _exported_shapes(folder: Path, plan: str) -> dict[str, Shapes] | None:
-    """The shapes that a plan was exported for, by its manifest; None where that is missing or older than they."""
-    return _told(folder, plan, lambda manifest: read_shapes(manifest["shapes"]) if "shapes" in manifest else None)
-
-
-def _told(folder: Path, plan: str, read: Callable[[Any], T]) -> T | None:
-    """What `read` takes from a graph's manifest; None without one."""
-    manifest = folder / "onnx" / plan / "manifest.json"
-    try:
-        return read(json.loads(manifest.read_text()))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CounterfactoryError(f"cannot read {manifest}: {error!r}; export {plan} again") from error
+    return PlanRequirements(onnx_sha256=exported_digest(folder, plan), library=library, device=device)

@@ -26,7 +26,7 @@ from transformers import Blip2Config, Blip2ForConditionalGeneration, CLIPConfig,
 
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.runtime.opening import exported_classes
+from counterfactory.engine.runtime.manifests import exported_classes
 from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.graphs.weights import fill, tensors, weight_files
 from counterfactory.export.precision.cpu import OnnxCpu
