@@ -52,9 +52,14 @@ class Opened:
             drops = set(self._residency.enter(stage).drop)
             for key in list(self._models):
                 if not drops.isdisjoint(self._library.networks[name].plan for name in key[0]):
-                    model = self._models.pop(key)
-                    if key[0] == _LLM:
-                        cast(Llm, model).close()
+                    self._close(key)
+            if self._shared_device is not None:  # what they computed in is free too, before anything else is loaded
+                self._shared_device.scratch.settle(self._shared_device)
+
+    def _close(self, key: tuple[tuple[str, ...], _Size | None]) -> None:
+        model = self._models.pop(key)
+        if key[0] == _LLM:
+            cast(Llm, model).close()
 
     def blip2(self) -> Blip2:
         """The captioner."""

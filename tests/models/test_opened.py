@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import Street, quick_profile
+from stand_in_cuda import Memory
 
 from counterfactory.engine.config.networks import library_of, networks_of
 from counterfactory.engine.config.profile import Profile, load_profile
@@ -22,6 +23,7 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models import opened
 from counterfactory.engine.models.clip import TextSettings
 from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 from counterfactory.engine.sources.source import find_sources
@@ -94,6 +96,31 @@ def test_what_a_stage_drops_is_closed_and_nothing_else(quick: Profile, denoiser:
     models.enter("check")
     assert models.clip_text() is text
     assert models.paint_plans(64, 64) is not plans
+
+
+def test_what_closed_plans_computed_in_is_free_before_others_load(
+    quick: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may be no plans at all: the language model's library asks the device for its own."""
+    memory = Memory()
+    device = Cuda(memory)
+    needs = {"clip_text": 1000, "clip_image": 5000}
+
+    def open_plan(*arguments: Any) -> Any:
+        lease = device.scratch.lease(arguments[-2](), needs[arguments[1]])
+        return SimpleNamespace(signature=Signature((Port("x", (2, 3), "float32"),), ()), lease=lease)
+
+    monkeypatch.setattr(opened, "open_device", lambda: device)
+    monkeypatch.setattr(opened, "open_plan", open_plan)
+    stages = [StageNeeds("check", ("clip_text", "clip_image")), StageNeeds("rewrite", ("clip_text", "llm"))]
+    costs = [PlanCost("clip_text", 1, 1.0), PlanCost("clip_image", 5, 1.0), PlanCost("llm", 5, 1.0)]
+    models = Opened(library_of(quick), Meter(lambda _: None), Residency(stages, costs, 6))
+    models.enter("check")
+    models.clip_text()
+    models.clip_image()
+    assert memory.bytes_of("device") == 5000
+    models.enter("rewrite")
+    assert memory.bytes_of("device") == 1000
 
 
 def test_plans_are_opened_on_one_device(quick: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
