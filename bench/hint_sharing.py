@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from measure import compare, finish
@@ -27,7 +28,7 @@ from counterfactory.engine.stages.paint import paint
 class _Forgetful(PaintPlans):
     """Embeds the hint of each row anew; a row's hint is its variant's edge map."""
 
-    def evaluate(self, rows: Sequence[DenoiserRow]) -> list[NDArray[np.float32]]:
+    def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Any]:
         edges = np.stack([row.hint for row in rows]).astype(np.uint8)
         hints = self.embed_hints(edges)
         return super().evaluate([replace(row, hint=hint) for row, hint in zip(rows, hints, strict=True)])

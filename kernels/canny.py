@@ -15,8 +15,6 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-# Binomial weights of `blur` pixels in 1/256: those of cv2.GaussianBlur(image, (blur, blur), 0) on 8-bit pictures.
-BLUR_WEIGHTS = {3: (64, 128, 64), 5: (16, 64, 96, 64, 16), 7: (8, 28, 56, 72, 56, 28, 8)}
 _MOST = 32767.0  # OpenCV's own ceiling; no 8-bit picture has a gradient beyond 2040
 
 
@@ -41,7 +39,7 @@ class CannySettings:
             raise ValueError(
                 f"canny thresholds need 0 <= low <= high <= {_MOST:.0f}, got low {self.low}, high {self.high}"
             )
-        if self.blur != 1 and self.blur not in BLUR_WEIGHTS:
+        if self.blur not in (1, 3, 5, 7):
             raise ValueError(f"canny blur must be 1, 3, 5 or 7 pixels, got {self.blur}")
         if self.colour not in ("grey", "steepest"):
             raise ValueError(f"canny colour must be grey or steepest, got {self.colour!r}")
@@ -66,13 +64,6 @@ def check_pictures(asked: str, is_uint8: bool, dtype: object, shape: tuple[int, 
         raise ValueError(
             f"{asked} needs uint8 pictures [B, H, W] or [B, H, W, 3] with pixels, got {dtype} {list(shape)}"
         )
-
-
-def whole_thresholds(low: float, high: float, l2: bool) -> tuple[int, int]:
-    """The whole numbers that OpenCV compares magnitudes with: floors, of the squares where magnitudes are squares."""
-    bounds = (min(low, _MOST), min(high, _MOST))
-    first, second = (int(bound * bound) if l2 else int(bound) for bound in bounds)
-    return first, second
 
 
 def _prepared(image: NDArray[np.uint8], settings: CannySettings) -> NDArray[np.uint8]:

@@ -1,8 +1,8 @@
 """One denoising step of a batch: classifier-free guidance, then the sampler's weighted sums.
 
 Rows of a batch may stand at different steps, of different samplers, guided or not: what differs between them is
-numbers alone, so each row brings its weights. `step` is one row's step (or that of rows with the same weights);
-`guided_step` is a whole batch's, from the packed table of weights that the GPU's kernel reads.
+numbers alone, so each row brings its weights. `step` is one row's step (or that of rows with the same weights); `pack`
+makes the table of a whole batch's weights, which the GPU's kernel reads.
 
 Guidance: Ho & Salimans 2022 (arXiv 2207.12598), eq. 6. How steps become weights is the sampler's to know.
 """
@@ -93,36 +93,3 @@ def step(weights: StepWeights, latents: Floats, output: Floats, history: History
         latents = weighted(weights.correct, (history[0], *predictions))
     known = (latents, *predictions)
     return weighted(weights.advance, known), known[:HISTORY]
-
-
-def guided_step(
-    table: StepTable, latents: Floats, conditional: Floats, unconditional: Floats, history: Floats
-) -> tuple[Floats, Floats]:
-    """A batch's step: new latents [R, ...] and new history [3, R, ...], all float32.
-
-    `conditional` and `unconditional` [R, ...] are the network's outputs; the latter is not looked at in rows without
-    guidance, nor `history` [3, R, ...] where a row has none yet. Rows whose step adds noise bring it as their
-    `history[1]`. Raises ValueError where shapes or dtypes differ.
-    """
-    check_rows(table, {"latents": latents, "conditional": conditional, "unconditional": unconditional}, history)
-    stepped, kept = np.empty_like(latents), np.empty_like(history)
-    for row, (weights, counts) in enumerate(zip(table.weights.tolist(), table.counts.tolist(), strict=True)):
-        guided, corrected, advanced = counts
-        one = StepWeights(tuple(weights[1:3]), tuple(weights[3 : 3 + corrected]), tuple(weights[7 : 7 + advanced]))
-        output = guide(conditional[row], unconditional[row], weights[0]) if guided else conditional[row]
-        stepped[row], known = step(one, latents[row], output, tuple(history[:, row]))
-        kept[:, row] = np.stack(known)
-    return stepped, kept
-
-
-def check_rows(table: StepTable, arrays: dict[str, Floats], history: Floats) -> None:
-    """Raise ValueError unless all arrays are float32 [R, ...] of one shape and `history` is [3, R, ...] of it."""
-    shape = (len(table.weights), *arrays["latents"].shape[1:])
-    for name, array, expected in (
-        *((name, array, shape) for name, array in arrays.items()),
-        ("history", history, (HISTORY, *shape)),
-    ):
-        if array.shape != expected or array.dtype != np.float32:
-            raise ValueError(
-                f"guided step {name} must be float32 {list(expected)}, got {array.dtype} {list(array.shape)}"
-            )

@@ -77,7 +77,8 @@ class Networks:
             return np.stack([numbers(c, TOKENS, WIDTH) for c in captions]), np.stack([unit(c) for c in captions])
 
         self.opened.append("clip_text")
-        return SimpleNamespace(plan=SimpleNamespace(batch=TEXT_BATCH), encode=encode)
+        plan = SimpleNamespace(batch=TEXT_BATCH)
+        return SimpleNamespace(plan=plan, encode=encode, encode_states=lambda captions: list(encode(captions)[0]))
 
     def clip_image(self) -> Any:
         def encode(images: Sequence[Pixels]) -> Floats:

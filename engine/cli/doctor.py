@@ -45,8 +45,8 @@ PACKAGES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "openvino": ("openvino", "llguidance"),
         "onnxruntime": ("onnxruntime-gpu", "onnx", "nvidia-ml-py"),
         "onnxruntime on a CPU": ("onnxruntime", "onnx"),
-        "tensorrt": ("tensorrt-cu12", "cuda-bindings", "nvidia-ml-py"),
-        "tensorrt_rtx": ("tensorrt-rtx-cu12", "cuda-bindings", "nvidia-ml-py"),
+        "tensorrt": ("tensorrt-cu12", "cuda-bindings", "triton", "nvidia-ml-py"),
+        "tensorrt_rtx": ("tensorrt-rtx-cu12", "cuda-bindings", "triton", "nvidia-ml-py"),
         "exllamav2": ("exllamav2", "flash-attn", "torch", "llguidance"),
         "exllamav3": ("exllamav3", "torch", "llguidance"),
     }

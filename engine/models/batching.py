@@ -8,11 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from ..meter.meter import Work
+from ..runtime.pipeline import Pipeline
+from ..runtime.places import DeviceArray, DeviceSession
 from ..runtime.session import Array, Session
 
 
@@ -47,6 +49,22 @@ class Batched:
         out = self._session.run(feeds, hold)
         self._work().add(self.batch if rows is None else rows, self.batch, time.perf_counter() - began)
         return out
+
+    def queue(
+        self, feeds: Mapping[str, DeviceArray | Sequence[DeviceArray]], rows: int, pipeline: Pipeline
+    ) -> dict[str, DeviceArray]:
+        """Queue one batch on what lies on the device, of which `rows` count as work; nothing is waited for.
+
+        An input is a full batch as one array, or at most so many rows. Outputs are overwritten by the next batch. The
+        time that is metered is the device's.
+        """
+        full = {
+            name: given if isinstance(given, DeviceArray) else [*given, *[given[-1]] * (self.batch - len(given))]
+            for name, given in feeds.items()
+        }
+        work = self._work()
+        with pipeline.timing(lambda seconds: work.add(rows, self.batch, seconds)):
+            return cast(DeviceSession, self._session).queue(full)
 
     def _side_by_side(self, feeds: Mapping[str, Array]) -> list[dict[str, Array]]:
         """Run at most `streams` batches of rows, each in its own thread."""

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from .batching import Batched
+from ..runtime.pipeline import Pipeline
+from ..runtime.session import Array
+from .batching import Batched, pad_rows
 
 Floats = NDArray[np.float32]
 
@@ -41,16 +44,30 @@ class TextSettings:
 
 @dataclass(frozen=True)
 class ClipText:
-    """The text encoder: captions to states and embeddings."""
+    """The text encoder: captions to states and embeddings.
+
+    With a `pipeline`, states for painting stay on its device.
+    """
 
     plan: Batched
     tokenizer: Tokenizer
+    pipeline: Pipeline | None = None
 
     def encode(self, captions: Sequence[str]) -> tuple[Floats, Floats]:
         """States [N, T, D] of the last layer, and unit embeddings [N, E]. Captions are truncated to T tokens."""
-        ids = np.array([e.ids for e in self.tokenizer.encode_batch(list(captions))], np.int64)
-        out = self.plan.run({"input_ids": ids})
+        out = self.plan.run({"input_ids": self._ids(captions)})
         return out["states"], out["text_embeds"]
+
+    def encode_states(self, captions: Sequence[str]) -> Sequence[Any]:
+        """States [T, D] of at most a batch of captions, where the denoiser takes them."""
+        if self.pipeline is None:
+            return list(self.encode(captions)[0])
+        with self.pipeline.parcel([pad_rows(self._ids(captions), self.plan.batch)]) as (ids,):
+            states = self.plan.queue({"input_ids": ids}, len(captions), self.pipeline)["states"]
+            return [self.pipeline.keep(states.row(at)) for at in range(len(captions))]
+
+    def _ids(self, captions: Sequence[str]) -> Array:
+        return np.array([e.ids for e in self.tokenizer.encode_batch(list(captions))], np.int64)
 
 
 @dataclass(frozen=True)

@@ -1,33 +1,57 @@
 """The denoiser as the engine uses it: hint encoder, fused ControlNet and UNet, and the decoder of latents.
 
 A plan has one shape, so pictures of another size need plans of their own. One row of a batch is one evaluation; rows
-never see each other.
+never see each other. What passes from plan to plan (hints, texts, latents, predictions) lies where the plans compute:
+as arrays on the host here, on the device in device_painting.py. Who paints does not look into it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from ..runtime.session import Array
+from counterfactory.kernels.guided_step import guide
+from counterfactory.kernels.pixels import to_pictures
+
+from ..runtime.session import Array, Held
 from .batching import Batched
+from .sampler import Sampler
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class DenoiserRow:
-    """One row: latents [C, h, w], a timestep, text states [T, D], a hint embedding [D, h, w], a control scale."""
+    """One row: latents [C, h, w], a timestep, text states [T, D], a hint embedding [D, h, w], a control scale.
 
-    latents: Floats
+    Arrays are where the plans have them.
+    """
+
+    latents: Any
     timestep: int
-    text: Floats
-    hint: Floats
+    text: Any
+    hint: Any
     control_scale: float
+
+
+class Denoising(Protocol):
+    """One variant on its way from noise to latents."""
+
+    @property
+    def latents(self) -> Held:
+        """The latents [C, h, w] that it has come to."""
+        ...
+
+    def step(self, i: int, outputs: Sequence[Any], scale: float | None, noise: Floats | None) -> None:
+        """Take the sampler's step `i` by the outputs of its rows: with the text and, where `scale` guides, without.
+
+        `noise` [C, h, w] is what the step adds, if it does.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -40,7 +64,7 @@ class _Held:
 
 @dataclass(frozen=True)
 class PaintPlans:
-    """The plans of one picture size. `latent_shape` is [C, h, w]. One thread at a time evaluates."""
+    """The plans of one picture size, on the host. `latent_shape` is [C, h, w]. One thread at a time evaluates."""
 
     hint: Batched
     denoiser: Batched
@@ -50,12 +74,20 @@ class PaintPlans:
     # hints are often where they were.
     _gathered: dict[str, _Held] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def embed_hints(self, edges: NDArray[np.uint8]) -> Floats:
-        """Hint embeddings [N, D, h, w] of edge maps uint8 [N, H, W]."""
-        hints = edges[:, None].astype(np.float32) / np.float32(255)
-        return self.hint.run({"hint": hints})["hint_embedding"]
+    @property
+    def behind(self) -> int:
+        """How many decodes may be under way before the first of them has to be waited for."""
+        return 0
 
-    def evaluate(self, rows: Sequence[DenoiserRow]) -> list[Floats]:
+    def embed_hints(self, edges: NDArray[np.uint8]) -> Sequence[Any]:
+        """Hint embeddings [D, h, w] of edge maps uint8 [N, H, W]."""
+        return list(self.hint.run({"hint": hints_of(edges)})["hint_embedding"])
+
+    def begin(self, noise: Floats, sampler: Sampler) -> Denoising:
+        """A variant's way from standard normal noise [C, h, w] by a sampler's steps."""
+        return _OnHost(noise * np.float32(sampler.initial_scale), sampler)
+
+    def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Any]:
         """Model outputs [C, h, w] of rows."""
         feeds: dict[str, Array] = {
             "latents": self._gather("latents", [r.latents for r in rows]),
@@ -66,13 +98,10 @@ class PaintPlans:
         }
         return list(self.denoiser.run(feeds)["prediction"])
 
-    def decode(self, latents: Sequence[Floats]) -> list[NDArray[np.uint8]]:
-        """Pictures, uint8 RGB [H, W, 3], of scaled latents [C, h, w]."""
-        pixels = self.decoder.run({"latents": np.stack(latents)})["pixel_values"]
-        levels = pixels + np.float32(1)
-        levels *= np.float32(127.5)
-        np.clip(np.rint(levels, out=levels), 0, 255, out=levels)
-        return [cv2.merge(list(planes)).astype(np.uint8, copy=False) for planes in levels.astype(np.uint8)]
+    def decode(self, latents: Sequence[Any]) -> Callable[[], list[NDArray[np.uint8]]]:
+        """Begin to make pictures of scaled latents [C, h, w]; call the result for them, uint8 RGB [H, W, 3]."""
+        pictures = to_pictures(self.decoder.run({"latents": np.stack(latents)})["pixel_values"])
+        return lambda: pictures
 
     def _gather(self, name: str, rows: Sequence[Floats]) -> Floats:
         """Rows as one array, which the next gathering of that name overwrites where its rows are others."""
@@ -83,3 +112,20 @@ class PaintPlans:
             if held.rows[place] is not row:
                 held.array[place] = held.rows[place] = row
         return held.array[: len(rows)]
+
+
+def hints_of(edges: NDArray[np.uint8]) -> Floats:
+    """What the hint encoder takes, float32 [N, 1, H, W] in 0..1, of edge maps uint8 [N, H, W]."""
+    return edges[:, None].astype(np.float32) / np.float32(255)
+
+
+class _OnHost:
+    """A variant whose latents are an array of the host."""
+
+    def __init__(self, latents: Floats, sampler: Sampler) -> None:
+        self.latents = latents
+        self._sampler, self._history = sampler, sampler.start
+
+    def step(self, i: int, outputs: Sequence[Any], scale: float | None, noise: Floats | None) -> None:
+        output = outputs[0] if scale is None else guide(outputs[0], outputs[1], scale)
+        self.latents, self._history = self._sampler.step(i, self.latents, output, self._history, noise)

@@ -21,12 +21,15 @@ from ..language.tokenizer import load_tokenizer
 from ..meter.meter import Meter
 from ..recipes import Stage
 from ..runtime.cuda import Cuda, open_device
+from ..runtime.kernels import PaintKernels, load_paint_kernels
 from ..runtime.opening import existing, open_plan
+from ..runtime.pipeline import Pipeline
 from ..schedule.residency import Residency
 from .batching import Batched
 from .blip2 import Blip2
 from .clip import ClipImage, ClipText
 from .denoiser import PaintPlans
+from .device_painting import DevicePaintPlans
 from .hed import Hed
 from .library import Library
 
@@ -43,11 +46,15 @@ class Opened:
         # By the networks that a model is made of, and the picture size (height, width) where it depends on one.
         self._models: dict[tuple[tuple[str, ...], _Size | None], Any] = {}
         self._shared_device: Cuda | None = None
+        self._pipeline: Pipeline | None = None
+        self._kernels: PaintKernels | None = None
         # A plan that was dropped and is opened again is not hashed again.
         self._digests = Digests()
 
     def enter(self, stage: Stage) -> None:
         """A shard has work in this stage: what must make room for the stage's models is closed."""
+        if self._pipeline is not None:
+            self._pipeline.rest()
         if self._residency is not None and stage in self._library.networks.stages:
             drops = set(self._residency.enter(stage).drop)
             for key in list(self._models):
@@ -128,16 +135,27 @@ class Opened:
             return open_llm(existing(self._library.llm_path), self._library.llm, self._library.runtime)
 
     def _open_clip_text(self) -> ClipText:
-        return ClipText(self._open("clip_text"), load_tokenizer(self._library.folder / "clip_tokenizer.json"))
+        plan, tokenizer = self._open("clip_text"), load_tokenizer(self._library.folder / "clip_tokenizer.json")
+        return ClipText(plan, tokenizer, self._line())
 
     def _open_paint_plans(self, size: _Size) -> PaintPlans:
         channels, factor = self._library.latents()
-        return PaintPlans(
-            self._open("hint", size),
-            self._open("denoiser", size),
-            self._open("vae_decoder", size),
-            (channels, size[0] // factor, size[1] // factor),
-        )
+        hint, denoiser, decoder = (self._open(name, size) for name in ("hint", "denoiser", "vae_decoder"))
+        shape, line = (channels, size[0] // factor, size[1] // factor), self._line()
+        if line is None:
+            return PaintPlans(hint, denoiser, decoder, shape)
+        return DevicePaintPlans(hint, denoiser, decoder, shape, line, self._paint_kernels(line))
+
+    def _line(self) -> Pipeline | None:
+        """What painting's models hand their work on in, where their plans are queued."""
+        if self._library.runtime.backend == "tensorrt" and self._pipeline is None:
+            self._pipeline = Pipeline(self._device())
+        return self._pipeline
+
+    def _paint_kernels(self, line: Pipeline) -> PaintKernels:
+        if self._kernels is None:
+            self._kernels = load_paint_kernels(line.cuda)
+        return self._kernels
 
     def _caption_ends(self, tokenizer: Tokenizer) -> tuple[int, int]:
         """The tokens that begin and end a caption: OPT's own, where its export says them, else by their names."""

@@ -1,4 +1,4 @@
-"""The few calls of the CUDA runtime that sessions make, through cuda-bindings, on device 0.
+"""The few calls of CUDA that sessions make, through cuda-bindings, on device 0.
 
 `CUDA_VISIBLE_DEVICES` says which GPU that is. Every failure is raised with the call and CUDA's own name for it.
 Compiled, not run: nobody has run this on a GPU; the tests hold every call against the installed package.
@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,15 @@ from .installing import BOX, pip_install
 from .scratch import Scratch
 
 Bytes = NDArray[np.uint8]
+
+
+class Located(Protocol):
+    """Something that lies at an address of the device."""
+
+    @property
+    def pointer(self) -> int:
+        """The address."""
+        ...
 
 
 class Buffer:
@@ -41,20 +50,32 @@ class Pinned(Buffer):
         return np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(self.pointer))
 
 
+class Event:
+    """A mark in a stream's line of work; recorded again it means the later place."""
+
+    def __init__(self, handle: Any, release: Callable[[Any], Any]) -> None:
+        self.handle = handle
+        weakref.finalize(self, release, handle).atexit = False
+
+
 @dataclass(frozen=True)
 class Cuda:
-    """The runtime, `runtime` being the module cuda.bindings.runtime; one stream, on which all work is queued; and the
-    block of scratch memory for that work.
+    """The runtime, `runtime` being the module cuda.bindings.runtime; two streams; and the block of scratch memory.
+
+    All that computes is queued on `stream`, and uses the block. Copies between host and device may go on `copies`
+    beside it, and events order the two.
     """
 
     runtime: Any
     stream: Any = field(init=False)
+    copies: Any = field(init=False)
     scratch: Scratch = field(init=False)
 
     def __post_init__(self) -> None:
         flags = self.runtime.cudaStreamNonBlocking
-        object.__setattr__(self, "stream", self._call("cudaStreamCreateWithFlags", flags))
-        weakref.finalize(self, self.runtime.cudaStreamDestroy, self.stream).atexit = False
+        for name in ("stream", "copies"):
+            object.__setattr__(self, name, self._call("cudaStreamCreateWithFlags", flags))
+            weakref.finalize(self, self.runtime.cudaStreamDestroy, getattr(self, name)).atexit = False
         object.__setattr__(self, "scratch", Scratch())
 
     @property
@@ -72,21 +93,50 @@ class Cuda:
         size = max(nbytes, 1)
         return Pinned(int(self._call("cudaHostAlloc", size, 0)), size, self.runtime.cudaFreeHost)
 
-    def to_device(self, to: Buffer, host: Pinned, nbytes: int) -> None:
-        """Queue a copy; `host` is not changed before `wait`."""
-        self._copy(to.pointer, host.pointer, nbytes, "cudaMemcpyHostToDevice")
+    def to_device(self, to: Located, host: Pinned, nbytes: int, *, beside: bool = False) -> None:
+        """Queue a copy, `beside` what computes or after it; `host` is not changed before that was waited for."""
+        self._copy(to.pointer, host.pointer, nbytes, "cudaMemcpyHostToDevice", beside)
 
-    def to_host(self, host: Pinned, source: Buffer, nbytes: int) -> None:
-        """Queue a copy; `host` is not read before `wait`."""
-        self._copy(host.pointer, source.pointer, nbytes, "cudaMemcpyDeviceToHost")
+    def to_host(self, host: Pinned, source: Located, nbytes: int, *, beside: bool = False) -> None:
+        """Queue a copy, `beside` what computes or after it; `host` is not read before that was waited for."""
+        self._copy(host.pointer, source.pointer, nbytes, "cudaMemcpyDeviceToHost", beside)
 
-    def on_device(self, to: Buffer, source: Buffer, nbytes: int) -> None:
+    def on_device(self, to: Located, source: Located, nbytes: int) -> None:
         """Queue a copy from device memory to device memory."""
         self._copy(to.pointer, source.pointer, nbytes, "cudaMemcpyDeviceToDevice")
 
     def wait(self) -> None:
-        """Until all that was queued is done."""
+        """Until all that computes and was queued is done."""
         self._call("cudaStreamSynchronize", self.stream)
+
+    def event(self) -> Event:
+        """A mark that is nowhere yet."""
+        flags = self.runtime.cudaEventDefault
+        return Event(self._call("cudaEventCreateWithFlags", flags), self.runtime.cudaEventDestroy)
+
+    def mark(self, event: Event, *, beside: bool = False) -> None:
+        """Put `event` behind all that was queued, on the stream that computes or the one `beside` it."""
+        self._call("cudaEventRecord", event.handle, self._stream(beside))
+
+    def hold_until(self, event: Event, *, beside: bool = False) -> None:
+        """What is queued from here on, on the stream that computes or the one `beside` it, waits for `event`."""
+        self._call("cudaStreamWaitEvent", self._stream(beside), event.handle, 0)
+
+    def wait_for(self, event: Event) -> None:
+        """Until all before `event` is done."""
+        self._call("cudaEventSynchronize", event.handle)
+
+    def has_passed(self, event: Event) -> bool:
+        """Whether all before `event` is done, without waiting."""
+        (error,) = self.runtime.cudaEventQuery(event.handle)
+        if error == self.runtime.cudaError_t.cudaErrorNotReady:
+            return False
+        check(self.runtime, "cudaEventQuery", error)
+        return True
+
+    def seconds_between(self, first: Event, last: Event) -> float:
+        """Seconds of the device's clock between two events that were waited for."""
+        return float(self._call("cudaEventElapsedTime", first.handle, last.handle)) / 1000
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """What `work` queues, recorded instead of run; each call of the result queues all of it at once."""
@@ -109,10 +159,13 @@ class Cuda:
         weakref.finalize(launch, self.runtime.cudaGraphExecDestroy, recorded).atexit = False
         return launch
 
-    def _copy(self, to: int, source: int, nbytes: int, kind: str) -> None:
+    def _stream(self, beside: bool) -> Any:
+        return self.copies if beside else self.stream
+
+    def _copy(self, to: int, source: int, nbytes: int, kind: str, beside: bool = False) -> None:
         if nbytes:
             direction = getattr(self.runtime.cudaMemcpyKind, kind)
-            self._call("cudaMemcpyAsync", to, source, nbytes, direction, self.stream)
+            self._call("cudaMemcpyAsync", to, source, nbytes, direction, self._stream(beside))
 
     def _call(self, name: str, *arguments: Any) -> Any:
         return call(self.runtime, name, *arguments)
@@ -125,8 +178,17 @@ def open_device() -> Cuda:
 
 def load_runtime() -> Any:
     """The module cuda.bindings.runtime. Raises CounterfactoryError when it is not installed."""
+    return _imported("cuda.bindings.runtime")
+
+
+def load_driver() -> Any:
+    """The module cuda.bindings.driver. Raises CounterfactoryError when it is not installed."""
+    return _imported("cuda.bindings.driver")
+
+
+def _imported(module: str) -> Any:
     try:
-        return import_module("cuda.bindings.runtime")
+        return import_module(module)
     except ImportError as error:
         raise CounterfactoryError(
             f"a GPU session needs cuda-bindings, which is not installed ({error}); "

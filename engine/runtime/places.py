@@ -6,28 +6,55 @@ Compiled, not run: nobody has run this on a GPU; tests run it over a stand-in fo
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from .cuda import Buffer, Cuda, Pinned
-from .session import Array, Port
+from .session import Array, Port, Session
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceArray:
-    """An output that stayed on the device; opaque but for what it looks like."""
+    """An array on the device; opaque but for what it looks like, and for its rows along the first axis."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     buffer: Buffer
     session: object
+    offset: int = 0
+    # The array that this is a row of: memory is not used again while one of its rows is held.
+    whole: DeviceArray | None = None
 
     @property
     def nbytes(self) -> int:
         """Of its content; the buffer may be larger."""
         return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def pointer(self) -> int:
+        """Where it begins."""
+        return self.buffer.pointer + self.offset
+
+    def row(self, at: int) -> DeviceArray:
+        """The row of that number, in the same memory."""
+        shape = self.shape[1:]
+        nbytes = math.prod(shape) * self.dtype.itemsize
+        return DeviceArray(shape, self.dtype, self.buffer, self.session, self.offset + at * nbytes, self)
+
+
+class DeviceSession(Session, Protocol):
+    """A loaded plan that may be queued without waiting."""
+
+    def queue(self, feeds: Mapping[str, DeviceArray | Sequence[DeviceArray]]) -> dict[str, DeviceArray]:
+        """Queue a plan of fixed shapes on arrays of the device, whole or as their rows.
+
+        Outputs lie where each run of this session puts them: what is queued on the device before the next run finds
+        these.
+        """
+        ...
 
 
 @dataclass

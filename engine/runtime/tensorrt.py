@@ -13,7 +13,7 @@ device's memory and hold every call against the installed packages.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
@@ -25,7 +25,7 @@ from ..errors import CounterfactoryError
 from ..files.writing import write_whole
 from ..keys import file_digest
 from . import cuda
-from .cuda import Buffer, Cuda
+from .cuda import Buffer, Cuda, Located
 from .places import DeviceArray, Place
 from .plans import REBUILD, PlanRequirements, read_key, require_fresh
 from .scratch import Lease
@@ -96,6 +96,29 @@ class TensorRtSession:
         shown = {name: place.shown(shapes[name]).copy() for name, place in self._outputs.items() if name not in hold}
         return shown | kept | whole
 
+    def queue(self, feeds: Mapping[str, DeviceArray | Sequence[DeviceArray]]) -> dict[str, DeviceArray]:
+        """Queue a plan of fixed shapes on arrays of the device, whole or as their rows; nothing is waited for.
+
+        Outputs lie where each run of this session puts them: what is queued on the device before the next run finds
+        these. Raises CounterfactoryError for feeds that do not fit the signature.
+        """
+        assert self.static, "a plan of open shapes is run"
+        described = {name: _whole(given) for name, given in feeds.items()}
+        self._check(described, ())
+        for name, given in feeds.items():
+            place = self._places(self._inputs[name])
+            if isinstance(given, DeviceArray):
+                self._cuda.on_device(place, given, given.nbytes)
+            else:
+                for at, row in enumerate(given):
+                    self._cuda.on_device(place.row(at), row, row.nbytes)
+        self._queue()
+        self._ran()
+        return {name: self._places(place) for name, place in self._outputs.items()}
+
+    def _places(self, place: Place) -> DeviceArray:
+        return DeviceArray(place.largest, place.dtype, place.device(place.largest), self._cuda)
+
     def _check(self, feeds: Mapping[str, Any], hold: Collection[str]) -> None:
         described: dict[str, Any] = dict(feeds)
         self.signature.check(self.name, described)
@@ -125,9 +148,9 @@ class TensorRtSession:
         name, shape = place.port.name, tuple(given.shape)
         if isinstance(given, DeviceArray):
             if self.static:
-                self._cuda.on_device(place.device(shape), given.buffer, given.nbytes)
+                self._cuda.on_device(place.device(shape), given, given.nbytes)
             else:
-                self._bind(name, given.buffer)
+                self._bind(name, given)
             return
         room = place.device(place.largest if name in self._caches else shape)
         if given.nbytes:
@@ -157,7 +180,7 @@ class TensorRtSession:
         if not self._context.execute_async_v3(self._cuda.stream_handle):
             raise CounterfactoryError(f"plan {self.name} did not run: its library refused to queue it; {REBUILD}")
 
-    def _bind(self, name: str, buffer: Buffer, offset: int = 0) -> None:
+    def _bind(self, name: str, buffer: Located, offset: int = 0) -> None:
         if not self._context.set_tensor_address(name, buffer.pointer + offset):
             raise CounterfactoryError(f"plan {self.name} refuses the memory of {name}; {REBUILD}")
 
@@ -227,6 +250,18 @@ def open_session(
     if context is None:
         raise CounterfactoryError(f"plan {path} cannot be made ready: {last_heard(log)}; free memory on the device")
     return bind(path.stem, library, context, shared, batch, sizes or {}, ran, (log, loader, engine))
+
+
+def _whole(given: DeviceArray | Sequence[DeviceArray]) -> DeviceArray:
+    """What rows would be as one array; it has no memory of its own."""
+    if isinstance(given, DeviceArray):
+        return given
+    first = given[0]
+    odd = next(
+        (row for row in given if (row.shape, row.dtype, row.session) != (first.shape, first.dtype, first.session)),
+        first,
+    )
+    return DeviceArray((len(given), *odd.shape), odd.dtype, odd.buffer, odd.session)
 
 
 def _require_room(runtime: Any, path: Path, nbytes: int, what: str) -> None:

@@ -10,15 +10,15 @@ nothing of one enters another.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from counterfactory.kernels.guided_step import guide
 
 from ..keys import generator
 from ..models.denoiser import DenoiserRow, PaintPlans
@@ -149,7 +149,7 @@ def _pictures(
     if not variants:
         return
     texts = TextStates(desk.models.clip_text(), [v.edited_caption for v in variants])
-    negative = desk.models.clip_text().encode([settings.negative_prompt])[0][0]
+    (negative,) = desk.models.clip_text().encode_states([settings.negative_prompt])
 
     def jobs() -> Iterator[PaintJob]:
         for source, group in groupby(variants, key=lambda v: v.source):
@@ -170,72 +170,87 @@ def _painted(variant: Variant, key: str, pixels: NDArray[np.uint8]) -> Painted:
 class PaintJob:
     """One variant to paint: its key, its text states [T, D], and its source's hint embedding [D, h, w].
 
-    `plans` are those of its picture's size; `steps` differs from the settings' where a variant wants its own number.
+    `plans` are those of its picture's size, and text and hint lie where they take them; `steps` differs from the
+    settings' where a variant wants its own number.
     """
 
     key: str
-    text: Floats
-    hint: Floats
+    text: Any
+    hint: Any
     plans: PaintPlans
     steps: int | None = None
 
 
-def paint(
-    jobs: Iterable[PaintJob], negative: Floats, settings: PaintSettings
-) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+def paint(jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Paint jobs of any picture sizes; yields (position in `jobs`, uint8 RGB [H, W, 3]) as pictures finish.
 
-    `negative` holds the text states [T, D] of the negative prompt. `jobs` are drawn as room for them comes up;
-    pictures of one size are decoded `decode_batch` at a time.
+    `negative` is the text states [T, D] of the negative prompt, where the plans take them. `jobs` are drawn as room for
+    them comes up; pictures of one size are decoded `decode_batch` at a time.
     """
     plans: dict[Shape, PaintPlans] = {}
     sampler_of = lru_cache(lambda steps: Sampler(replace(settings.sampler, steps=steps)))
 
-    def denoising() -> Iterator[Job[DenoiserRow, Floats, Floats]]:
+    def denoising() -> Iterator[Job[DenoiserRow, Any, Any]]:
         for job in jobs:
             plans[job.plans.latent_shape] = job.plans
             steps = settings.sampler.steps if job.steps is None else job.steps
             yield _denoise(job, negative, sampler_of(steps), settings)
 
-    def evaluate(rows: Sequence[DenoiserRow]) -> list[Floats]:
+    def evaluate(rows: Sequence[DenoiserRow]) -> Sequence[Any]:
         return plans[_shape(rows[0].latents)].evaluate(rows)
 
     rows = settings.batch * settings.streams
-    waiting: dict[Shape, dict[int, Floats]] = {}
+    waiting: dict[Shape, dict[int, Any]] = {}
+    decoding: deque[_Decoding] = deque()
     for order, latents in run_jobs(denoising(), evaluate, rows, lambda row: _shape(row.latents)):
         shape = _shape(latents)
         same = waiting.setdefault(shape, {})
         same[order] = latents
         if len(same) == settings.decode_batch:
-            yield from _decoded(waiting.pop(shape), plans[shape])
+            decoding.append(_decode(waiting.pop(shape), plans[shape]))
+            yield from _finished(decoding, plans[shape].behind)
     for shape, same in waiting.items():
-        yield from _decoded(same, plans[shape])
+        decoding.append(_decode(same, plans[shape]))
+    yield from _finished(decoding, 0)
 
 
-def _denoise(
-    job: PaintJob, negative: Floats, sampler: Sampler, settings: PaintSettings
-) -> Job[DenoiserRow, Floats, Floats]:
+def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings) -> Job[DenoiserRow, Any, Any]:
     """One variant's way from noise to latents [C, h, w]; each row is a group of its own."""
-    latents, history = _noise(job, "noise") * np.float32(sampler.initial_scale), sampler.start
+    variant = job.plans.begin(_noise(job, "noise"), sampler)
     for i, timestep in enumerate(sampler.timesteps.tolist()):
         guided = settings.guidance.guides(i, len(sampler.timesteps))
         texts = [job.text, negative] if guided else [job.text]
-        outputs = yield [[DenoiserRow(latents, timestep, text, job.hint, settings.control_scale)] for text in texts]
-        output = guide(outputs[0][0], outputs[1][0], settings.guidance.scale) if guided else outputs[0][0]
+        rows = [DenoiserRow(variant.latents, timestep, text, job.hint, settings.control_scale) for text in texts]
+        outputs = yield [[row] for row in rows]
         # Keyed by the step, so that an interrupted or reordered run draws the same.
         fresh = _noise(job, f"lcm {i}") if sampler.adds_noise(i) else None
-        latents, history = sampler.step(i, latents, output, history, fresh)
-    return latents
+        variant.step(i, [output for (output,) in outputs], settings.guidance.scale if guided else None, fresh)
+    return variant.latents
 
 
 def _noise(job: PaintJob, purpose: str) -> Floats:
     return generator(job.key, purpose).standard_normal(job.plans.latent_shape, np.float32)
 
 
-def _shape(latents: Floats) -> Shape:
+def _shape(latents: Any) -> Shape:
     channels, height, width = latents.shape
     return channels, height, width
 
 
-def _decoded(waiting: Mapping[int, Floats], plans: PaintPlans) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    yield from zip(waiting, plans.decode(list(waiting.values())), strict=True)
+@dataclass(frozen=True)
+class _Decoding:
+    """Pictures under way: their positions, and what waits for them."""
+
+    orders: Sequence[int]
+    finish: Callable[[], list[NDArray[np.uint8]]]
+
+
+def _decode(waiting: Mapping[int, Any], plans: PaintPlans) -> _Decoding:
+    return _Decoding(list(waiting), plans.decode(list(waiting.values())))
+
+
+def _finished(decoding: deque[_Decoding], left: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """The pictures of the earliest decodes, so that `left` stay under way."""
+    while len(decoding) > left:
+        earliest = decoding.popleft()
+        yield from zip(earliest.orders, earliest.finish(), strict=True)

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from ..models.clip import ClipText
-
-Floats = NDArray[np.float32]
 
 
 class TextStates:
@@ -23,11 +19,12 @@ class TextStates:
         self._text = text
         self._uses = Counter(captions)
         self._line = list(dict.fromkeys(captions))
-        self._states: dict[str, Floats] = {}
+        self._states: dict[str, Any] = {}
 
-    def take(self, caption: str) -> Floats:
-        """States [T, D] of a caption, for one of its uses; a batch of captions is encoded when one is missing.
+    def take(self, caption: str) -> Any:
+        """States [T, D] of a caption, where the denoiser takes them, for one of its uses.
 
+        A batch of captions is encoded when one is missing.
         Raises KeyError for a caption that has no use left.
         """
         if not self._uses[caption]:
@@ -35,8 +32,7 @@ class TextStates:
         while caption not in self._states:
             batch = self._text.plan.batch
             part, self._line = self._line[:batch], self._line[batch:]
-            states, _ = self._text.encode(part)
-            self._states.update(zip(part, states, strict=True))
+            self._states.update(zip(part, self._text.encode_states(part), strict=True))
         states = self._states[caption]
         self._uses[caption] -= 1
         if not self._uses[caption]:

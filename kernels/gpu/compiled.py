@@ -1,8 +1,8 @@
-"""Compiles every kernel ahead of time for a GPU that need not be there: an A10G's SM86 unless told otherwise.
+"""Compiles kernels ahead of time, for a GPU that need not be there: an A10G's SM86 unless told otherwise.
 
-What is compiled is what the launchers launch: the same dtypes, constants and options, pointers aligned as the
-allocator aligns them. A machine without a GPU so learns that each kernel has machine code, how many registers it
-takes and that none spill; not that it gives right numbers there, which nobody has run.
+What comes out is what the engine loads and launches: no torch and no C compiler are needed beside Triton, whose wheel
+has the assembler. A machine without a GPU so learns that each kernel has machine code, how many registers it takes and
+that none spill; not that it gives right numbers there, which nobody has run.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,124 +18,93 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from . import canny, edges, guided_step, pieces
-from .launch import BLOCK, NEAR
+from .guided_step import guided_step_kernel
+from .pixels import pixels_kernel
 
 SM86 = 86
-_WARP = 32
-_ALIGNED = 16  # bytes; what the launcher specialises pointers for
+BLOCK = 1024  # elements a program, eight a thread of four warps: loads of 16 bytes
+_WARP, _WARPS = 32, 4
+_ALIGNED = 16  # bytes; every array of the engine begins at such an address
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A kernel with the types of its arguments and its constants."""
+    """A kernel with the types of its arguments; the last of its own is `block`, which is a constant."""
 
     name: str
     kernel: Any
     types: tuple[str, ...]
-    constants: Mapping[str, Any] = field(default_factory=dict)
-    block: int = BLOCK
+
+
+GUIDED_STEP = Variant("guided step", guided_step_kernel, ("*fp32", "*i32", "*i64", "i32"))
+PIXELS = Variant("pixels", pixels_kernel, ("*fp32", "*u8", "i32"))
+VARIANTS = (GUIDED_STEP, PIXELS)
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What came out: machine code, assembly, and what one thread and one program take."""
+    """What came out: machine code with its function's name, and what it is launched with.
+
+    A program is of `threads` threads and `block` elements and takes `shared_bytes`; arguments are of `types`, and
+    `hidden` addresses follow them, which Triton would pass for memory that these kernels have no use for.
+    """
 
     cubin: bytes
     ptx: str
-    registers: int
+    function: str
+    types: tuple[str, ...]
+    hidden: int
+    threads: int
+    block: int
     shared_bytes: int
-    spilled_bytes: int
-
-
-def variants() -> tuple[Variant, ...]:
-    """Every kernel of this package in forms that it is launched in: the lightest and the heaviest where they differ."""
-    sizes = ("i32", "i32", "i32")
-    gradient = ("*u8", "*i16", "*i16", *sizes)
-    thin = ("*i16", "*i16", "*u8", *sizes, "i32", "i32")
-    guided = ("*fp32", "*i32", *("*fp32",) * 6, "i32", "i32")
-    return (
-        Variant("grey", canny.grey_kernel, ("*u8", "*u8", "i32")),
-        *(
-            Variant(
-                f"blur {side} x {side}, {channels} channels",
-                canny.blur_kernel,
-                ("*u8", "*u8", "*i32", *sizes),
-                {"channels": channels, "side": side},
-                NEAR,
-            )
-            for side, channels in ((5, 1), (7, 3))
-        ),
-        *(
-            Variant(
-                f"gradient {'L2' if l2 else 'L1'}, {channels} channels",
-                canny.gradient_kernel,
-                gradient,
-                {"channels": channels, "l2": l2},
-                NEAR,
-            )
-            for channels, l2 in ((1, False), (3, True))
-        ),
-        *(Variant(f"thin {'L2' if l2 else 'L1'}", canny.thin_kernel, thin, {"l2": l2}, NEAR) for l2 in (False, True)),
-        Variant("link", pieces.link_kernel, ("*u8", "*i32", *sizes), block=NEAR),
-        Variant("tally", pieces.tally_kernel, ("*u8", "*i32", "*i32", "*i32", "i32"), block=NEAR),
-        Variant("keep", pieces.keep_kernel, ("*u8", "*i32", "*i32", "*i32", "*u8", "i32", "i32")),
-        *(
-            Variant(
-                f"median {side} x {side}",
-                edges.median_kernel,
-                ("*u8", "*u8", *sizes),
-                {"side": side, "taps": taps},
-                edges.MEDIAN_BLOCK,
-            )
-            for side, taps in ((3, 16), (5, 32))
-        ),
-        *(
-            Variant(
-                f"smooth {source[1:]}, {'mirrored' if reflected else 'border kept'}",
-                edges.smooth_kernel,
-                (source, "*fp32", "*fp32", "i32", *sizes),
-                {"reflected": reflected},
-                NEAR,
-            )
-            for source, reflected in (("*u8", False), ("*fp32", True))
-        ),
-        Variant("steepest", edges.steepest_kernel, (*("*fp32",) * 4, *sizes), block=NEAR),
-        Variant("relative", edges.relative_kernel, ("*fp32", "*fp32", "*i16", "i32", "fp32")),
-        Variant("guided step", guided_step.guided_step_kernel, guided),
-    )
 
 
 def compile_for(variant: Variant, capability: int = SM86) -> Machine:
-    """Machine code of a variant for a compute capability such as 86. Raises whatever Triton raises when there is none,
-    and RuntimeError under Triton's interpreter, which compiles nothing.
+    """Machine code of a variant for a compute capability such as 86.
+
+    Raises whatever Triton raises when there is none, and RuntimeError where it wants to be launched in another way
+    than this, or under Triton's interpreter, which compiles nothing.
     """
     if not isinstance(variant.kernel, triton.JITFunction):
         raise RuntimeError("kernels were imported under TRITON_INTERPRET; unset it and start anew to compile them")
-    constants = {**variant.constants, "block": variant.block}
-    names = [name for name in variant.kernel.arg_names if name not in constants]
+    *names, block = variant.kernel.arg_names
     types = dict(zip(names, variant.types, strict=True))
-    pointers = [at for at, name in enumerate(variant.kernel.arg_names) if types.get(name, "").startswith("*")]
+    pointers = [at for at, kind in enumerate(variant.types) if kind.startswith("*")]
     source = ASTSource(
         variant.kernel,
-        signature={name: types.get(name, "constexpr") for name in variant.kernel.arg_names},
-        constexprs=constants,
+        signature=types | {block: "constexpr"},
+        constexprs={block: BLOCK},
         attrs={(at,): [["tt.divisibility", _ALIGNED]] for at in pointers},
     )
-    made = triton.compile(source, target=GPUTarget("cuda", capability, _WARP), options={"enable_fp_fusion": False})
-    ptx = made.asm["ptx"]
-    registers, spilled = _taken(ptx, capability)
-    return Machine(made.asm["cubin"], ptx, registers, int(made.metadata.shared), spilled)
+    options = {"enable_fp_fusion": False, "num_warps": _WARPS}
+    made = triton.compile(source, target=GPUTarget("cuda", capability, _WARP), options=options)
+    ptx, stated = made.asm["ptx"], made.metadata
+    hidden = _hidden_parameters(ptx, variant.types)
+    scratch = [getattr(stated, name, 0) for name in ("global_scratch_size", "profile_scratch_size", "tmem_size")]
+    if any(scratch) or (stated.num_warps, getattr(stated, "num_ctas", 1)) != (_WARPS, 1):
+        raise RuntimeError(f"kernel {variant.name} wants memory or threads that it is not launched with: {stated}")
+    shared = int(stated.shared)
+    return Machine(made.asm["cubin"], ptx, stated.name, variant.types, hidden, _WARP * _WARPS, BLOCK, shared)
 
 
-def _taken(ptx: str, capability: int) -> tuple[int, int]:
+def _hidden_parameters(ptx: str, types: tuple[str, ...]) -> int:
+    """How many addresses the machine code takes after the arguments of these types, read from its own head."""
+    entry = re.search(r"\.entry\s+\w+\s*\((.*?)\)", ptx, re.DOTALL)
+    found = re.findall(r"\.param \.[a-z]+(\d+)", entry[1]) if entry else []
+    expected = ["64" if kind.startswith("*") else re.sub(r"\D", "", kind) for kind in types]
+    if found[: len(expected)] != expected or set(found[len(expected) :]) - {"64"}:
+        raise RuntimeError(f"a kernel of {expected} bits came out with parameters of {found} bits")
+    return len(found) - len(expected)
+
+
+def resources(machine: Machine, capability: int = SM86) -> tuple[int, int]:
     """Registers of a thread and bytes that it spills, as the assembler reports them.
 
     Triton itself tells them only of kernels that were loaded on a GPU.
     """
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "kernel.ptx"
-        source.write_text(ptx)
+        source.write_text(machine.ptx)
         tool, target = triton.knobs.nvidia.ptxas.path, Path(folder) / "kernel.cubin"
         command = [tool, "-v", "--fmad=false", f"--gpu-name=sm_{capability}", str(source), "-o", str(target)]
         report = subprocess.run(command, capture_output=True, text=True, check=True).stderr

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from counterfactory.kernels.guided_step import StepWeights, guide, guided_step, pack, step
+from counterfactory.kernels.guided_step import StepWeights, guide, pack, step
 
 Floats = NDArray[np.float32]
 SHAPE = (2, 3)
@@ -68,14 +68,3 @@ def test_a_table_holds_each_row_s_weights_in_their_columns() -> None:
     assert (table.weights.dtype, table.counts.dtype) == (np.float32, np.int32)
     assert table.weights.tolist() == [[2.5, 2, 3, 4, 5, 6, 0, 7, 8, 9], [1, 2, 3, 0, 0, 0, 0, 7, 8, 0]]
     assert table.counts.tolist() == [[1, 3, 3], [0, 0, 2]]
-
-
-@pytest.mark.parametrize("wrong", ["latents", "conditional", "unconditional", "history"])
-def test_an_array_that_does_not_fit_is_named(wrong: str) -> None:
-    table = pack([(StepWeights((1, 1), (), (1, 1)), 2.0)])
-    arrays = {name: np.zeros((1, *SHAPE), np.float32) for name in ("latents", "conditional", "unconditional")}
-    arrays["history"] = np.zeros((3, 1, *SHAPE), np.float32)
-    guided_step(table, **arrays)
-    arrays[wrong] = arrays[wrong].astype(np.float64)
-    with pytest.raises(ValueError, match=f"^guided step {wrong} must be float32"):
-        guided_step(table, **arrays)

@@ -1,227 +1,44 @@
-"""Triton kernels without a GPU: under Triton's interpreter they give what their references give, and each of them
-compiles for an A10G. What a GPU makes of the machine code is not checked here.
+"""Triton kernels without a GPU: under Triton's interpreter they give what their references give, bit for bit, and each
+of them compiles for an A10G. What a GPU makes of the machine code is not checked here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from importlib.util import find_spec
+import importlib
+import pkgutil
 from pathlib import Path
 from typing import Any, Literal
 
-import cv2
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from interpreted import call, compiled, kernels, worker
 from numpy.typing import NDArray
 
 from counterfactory.engine.models import sampler as sampling
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.kernels import edges, guided_step
-from counterfactory.kernels.canny import CannySettings, canny
+from counterfactory.kernels import gpu
+from counterfactory.kernels.guided_step import pack
+from counterfactory.kernels.pixels import to_pictures
 
-pytestmark = pytest.mark.skipif(
-    find_spec("triton") is None or find_spec("torch") is None,
-    reason="triton or torch is not installed: no kernel was held to its reference and none was compiled",
-)
+pytest.importorskip("triton", reason="triton is not installed: no kernel was held to its reference, none was compiled")
 
-Pixels = NDArray[np.uint8]
-Interpreted = Callable[..., Any]
-FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
-# Whole sources of kernels, so that one without a variant to compile fails by name.
-KERNELS = (
-    "blur_kernel",
-    "gradient_kernel",
-    "grey_kernel",
-    "guided_step_kernel",
-    "keep_kernel",
-    "link_kernel",
-    "median_kernel",
-    "relative_kernel",
-    "smooth_kernel",
-    "steepest_kernel",
-    "tally_kernel",
-    "thin_kernel",
-)
+import triton
+from interpreted import interpret
+
+from counterfactory.kernels.gpu import compiled
+
+Floats = NDArray[np.float32]
+Kind = Literal["ddim", "unipc", "lcm"]
+BLOCK = 128  # of the interpreter; not a divisor of the arrays' sizes
 
 
-@pytest.fixture(scope="module")
-def interpreted() -> Iterator[Interpreted]:
-    """Calls a launcher, `interpreted(module, function, *arguments)`, on arrays under the interpreter."""
-    with worker(TRITON_INTERPRET="1") as pool:
-        yield lambda *arguments, **options: pool.submit(call, *arguments, **options).result()
+def at(array: NDArray[Any]) -> int:
+    return int(array.ctypes.data)
 
 
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessPoolExecutor]:
-    """A process that compiles, with an empty cache."""
-    with worker(TRITON_CACHE_DIR=str(tmp_path_factory.mktemp("triton")), TRITON_INTERPRET="0") as pool:
-        yield pool
-
-
-def shapes(seed: int, *shape: int) -> Pixels:
-    """Soft noise in few levels: gradients of all directions, and neighbours that are equal."""
-    images = np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
-    for image in images:
-        image[:] = cv2.GaussianBlur(image, (0, 0), 1.2).reshape(image.shape)
-        low, high = int(image.min()), int(image.max())
-        image[:] = (image.astype(int) - low) * 255 // max(high - low, 1) // 8 * 8
-    return images
-
-
-def streets(count: int) -> Pixels:
-    rng = np.random.default_rng(7)
-    return np.stack([render(sample_scene(rng))[0] for _ in range(count)])
-
-
-@FEW
-@given(
-    shape=st.tuples(st.integers(1, 2), st.integers(1, 24), st.integers(1, 24)),
-    colour=st.sampled_from([None, "grey", "steepest"]),
-    blur=st.sampled_from([1, 3, 5, 7]),
-    l2=st.booleans(),
-    low=st.floats(0, 100),
-    more=st.floats(0, 200),
-    seed=st.integers(0, 1000),
-)
-def test_canny_is_opencvs(
-    interpreted: Interpreted,
-    shape: tuple[int, int, int],
-    colour: Literal["grey", "steepest"] | None,
-    blur: int,
-    l2: bool,
-    low: float,
-    more: float,
-    seed: int,
-) -> None:
-    images = shapes(seed, *shape, 3) if colour else shapes(seed, *shape)
-    chosen = CannySettings(low, low + more, l2, blur, colour or "grey")
-    assert np.array_equal(interpreted("canny", "canny", images, chosen), canny(images, chosen))
-
-
-@pytest.mark.parametrize(
-    "chosen", [CannySettings(100, 200), CannySettings(30, 90, True, 5, "grey")], ids=["plain", "blurred grey"]
-)
-def test_canny_of_photographs_is_opencvs(interpreted: Interpreted, chosen: CannySettings) -> None:
-    skimage = pytest.importorskip("skimage", reason="scikit-image is not installed: no photograph went through Canny")
-    folder = Path(skimage.__file__).parent / "data"
-    photographs = [cv2.imread(str(folder / name)) for name in ("astronaut.png", "coffee.png")]
-    images = np.stack([np.asarray(one, np.uint8)[100:140, 190:238, ::-1] for one in photographs if one is not None])
-    expected = canny(images, chosen)
-    assert (expected > 0).mean() > 0.02
-    assert np.array_equal(interpreted("canny", "canny", images, chosen), expected)
-
-
-def spiral(side: int) -> Pixels:
-    """A line that winds inwards with a pixel of ground beside it."""
-    line = np.zeros((side, side), np.uint8)
-    x, y, dx, dy, length = 0, 0, 1, 0, side - 1
-    line[0, 0] = 1
-    for turn in range(side - 1):
-        for _ in range(length):
-            x, y = x + dx, y + dy
-            line[y, x] = 1
-        dx, dy = -dy, dx
-        length -= 2 if turn % 2 == 0 and turn else 0
-        if length <= 0:
-            break
-    return line
-
-
-def test_one_strong_pixel_keeps_a_line_of_any_length(interpreted: Interpreted) -> None:
-    """Across many programs and against the order of pixels; the same line without a strong pixel goes."""
-    marks = np.stack([spiral(37)] * 2)
-    pieces, _ = cv2.connectedComponents(marks[0])
-    assert pieces == 2
-    assert marks[0].sum() > 2 * 256
-    inner = np.argwhere(marks[0])[len(np.argwhere(marks[0])) // 2]
-    marks[1, inner[0], inner[1]] = 2
-    kept = interpreted("pieces", "keep_pieces", marks)
-    assert not kept[0].any()
-    assert np.array_equal(kept[1], np.where(marks[1], 255, 0))
-
-
-@FEW
-@given(
-    shape=st.tuples(st.integers(1, 2), st.integers(1, 32), st.integers(1, 32)),
-    density=st.floats(0.1, 0.7),
-    min_pixels=st.integers(0, 30),
-    seed=st.integers(0, 1000),
-)
-def test_pieces_are_opencvs(
-    interpreted: Interpreted, shape: tuple[int, int, int], density: float, min_pixels: int, seed: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    marks = (rng.random(shape) < density).astype(np.uint8)
-    marks[(rng.random(shape) < 0.03) & (marks > 0)] = 2
-    kept = interpreted("pieces", "keep_pieces", marks, min_pixels)
-    for one, found in zip(marks, kept, strict=True):
-        count, labels, stats, _ = cv2.connectedComponentsWithStats(np.minimum(one, 1), connectivity=8)
-        stays = np.isin(np.arange(count), labels[one == 2]) & (stats[:, cv2.CC_STAT_AREA] >= min_pixels)
-        stays[0] = False
-        assert np.array_equal(found, np.where(stays[labels], 255, 0))
-
-
-@pytest.mark.parametrize(
-    "chosen", [edges.EdgeSettings(reach=2.0, min_pixels=5), edges.EdgeSettings(median=5, reach=1.0, min_pixels=0)]
-)
-def test_relative_edges_differ_by_a_thousandth_at_most(
-    interpreted: Interpreted, monkeypatch: pytest.MonkeyPatch, chosen: edges.EdgeSettings
-) -> None:
-    """Gradients stand within one unit of the reference's. From gradients to maps all is equal: what OpenCV makes of
-    the kernels' gradients is the kernels' map, so that unit explains every differing pixel.
-    """
-    images = np.concatenate([streets(1)[:, 60:84, 40:72], shapes(5, 1, 24, 32, 3)])
-    plain, given_to_canny = cv2.Canny, []
-
-    def watched(across: Any, down: Any, *rest: Any, **options: Any) -> Any:
-        given_to_canny.append((across, down))
-        return plain(across, down, *rest, **options)
-
-    monkeypatch.setattr(edges.cv2, "Canny", watched)
-    expected = edges.canny_edges(images, chosen)
-    monkeypatch.undo()
-    gradients = interpreted("edges", "relative_gradients", images, chosen)
-    for axis in (0, 1):
-        wanted = np.stack([pair[axis] for pair in given_to_canny]).astype(int)
-        away = abs(gradients[axis].astype(int) - wanted)
-        # A pixel whose channels are equally steep but for rounding may take another channel's gradient.
-        assert (away > 1).mean() < 1e-3
-        assert (away > 0).mean() < 0.01
-    bounds = chosen.low * 1000, chosen.high * 1000
-    found = interpreted("canny", "edges_of", *gradients, *bounds, True, chosen.min_pixels)
-    for across, down, one in zip(*gradients, found, strict=True):
-        raw = np.asarray(plain(across, down, *bounds, L2gradient=True), np.uint8)
-        _, labels, stats, _ = cv2.connectedComponentsWithStats(raw, connectivity=8)
-        large = stats[:, cv2.CC_STAT_AREA] >= chosen.min_pixels
-        large[0] = False
-        assert np.array_equal(one, np.where(large[labels], 255, 0))
-    assert (expected > 0).mean() > 0.02
-    assert (found != expected).mean() < 2e-3
-
-
-def test_relative_edges_are_those_of_the_gradients(interpreted: Interpreted) -> None:
-    chosen = edges.EdgeSettings(low=0.3, high=0.8, reach=1.0, min_pixels=4)
-    images = streets(1)[:, 60:76, 44:64]
-    gradients = interpreted("edges", "relative_gradients", images, chosen)
-    found = interpreted("edges", "canny_edges", images, chosen)
-    assert np.array_equal(found, interpreted("canny", "edges_of", *gradients, 300.0, 800.0, True, 4))
-    assert 0 < (found > 0).mean() < 0.5
-
-
-def weights_of(sampler: sampling.Sampler) -> list[guided_step.StepWeights]:
-    return [sampler.weights(i) for i in range(len(sampler.timesteps))]
-
-
-def test_rows_at_any_step_are_the_samplers(interpreted: Interpreted) -> None:
+def test_rows_at_any_step_are_the_samplers() -> None:
     """A batch of variants from noise to latents through the kernel alone, each as the engine's sampler has it, bit
     for bit: other samplers, step counts and guidance, histories that begin as NaN, a last block that is not full.
     """
-    kinds: list[tuple[Literal["ddim", "unipc", "lcm"], int]] = [("unipc", 5), ("unipc", 3), ("ddim", 4), ("lcm", 3)]
+    kinds: list[tuple[Kind, int]] = [("unipc", 6), ("unipc", 3), ("ddim", 4), ("lcm", 3), ("unipc", 1)]
     samplers = [
         sampling.Sampler(
             sampling.SamplerSettings(kind, steps, "v_prediction", "lcm" if kind == "lcm" else "trailing", True)
@@ -229,76 +46,85 @@ def test_rows_at_any_step_are_the_samplers(interpreted: Interpreted) -> None:
         for kind, steps in kinds
     ]
     rng = np.random.default_rng(3)
-    shape = (4, 17, 23)
-    latents = rng.standard_normal((4, *shape), np.float32)
-    history = np.full((3, 4, *shape), np.nan, np.float32)
-    alone: list[tuple[Any, Any]] = [(row.copy(), ()) for row in latents]
-    for i in range(5):
+    shape, size = (4, 7, 11), 4 * 7 * 11
+    # Latents and history, each row's behind one another, rows far apart.
+    arrays = [np.full((4, *shape), np.nan, np.float32) for _ in kinds]
+    for one in arrays:
+        one[0] = rng.standard_normal(shape, np.float32)
+    alone: list[tuple[Any, Any]] = [(one[0].copy(), ()) for one in arrays]
+    for i in range(6):
         on = [row for row, (_, steps) in enumerate(kinds) if i < steps]
-        conditional, unconditional = rng.standard_normal((2, len(on), *shape), np.float32)
+        outputs = rng.standard_normal((2, len(on), *shape), np.float32)
         scales = [5.0 + row if (row + i) % 3 else None for row in on]
-        for at, scale in enumerate(scales):
-            if scale is None:
-                unconditional[at] = np.nan
         noise = {row: rng.standard_normal(shape, np.float32) for row in on if samplers[row].adds_noise(i)}
         for row, added in noise.items():
-            history[1, row] = added
-        table = guided_step.pack([(weights_of(samplers[r])[i], s) for r, s in zip(on, scales, strict=True)])
-        arrays = latents[on], conditional, unconditional, history[:, on]
-        found, kept = interpreted("guided_step", "guided_step", table.weights, table.counts, *arrays)
-        reference = guided_step.guided_step(table, *arrays)
-        assert np.array_equal(found, reference[0])
-        assert np.array_equal(kept, reference[1], equal_nan=True)
-        latents[on], history[:, on] = found, kept
-        for at, (row, scale) in enumerate(zip(on, scales, strict=True)):
-            output = conditional[at]
+            arrays[row][2] = added
+        table = pack([(samplers[row].weights(i), scale) for row, scale in zip(on, scales, strict=True)])
+        for place, scale in enumerate(scales):
+            if scale is None:
+                outputs[1, place] = np.nan
+        addresses = np.array([[at(arrays[r]), at(outputs[0, p]), at(outputs[1, p])] for p, r in enumerate(on)])
+        arguments = at(table.weights), at(table.counts), at(addresses), size
+        interpret(compiled.GUIDED_STEP, (len(on), -(-size // BLOCK)), arguments, BLOCK)
+        for place, (row, scale) in enumerate(zip(on, scales, strict=True)):
+            output = outputs[0, place]
             if scale:
-                output = unconditional[at] + np.float32(scale) * (conditional[at] - unconditional[at])
+                output = outputs[1, place] + np.float32(scale) * (outputs[0, place] - outputs[1, place])
             alone[row] = samplers[row].step(i, alone[row][0], output, alone[row][1], noise.get(row))
-            assert np.array_equal(latents[row], alone[row][0])
+            np.testing.assert_array_equal(arrays[row][0], alone[row][0])
+        for row in set(range(len(kinds))) - set(on):
+            np.testing.assert_array_equal(arrays[row][0], alone[row][0], "a row that took no step was written to")
 
 
-def test_empty_batches_are_empty(interpreted: Interpreted) -> None:
-    assert interpreted("canny", "canny", np.zeros((0, 8, 9), np.uint8), CannySettings(1, 2)).shape == (0, 8, 9)
-    empty = np.zeros((0, 8, 9, 3), np.uint8)
-    assert interpreted("edges", "canny_edges", empty, edges.EdgeSettings()).shape == (0, 8, 9)
+def test_pictures_are_the_references() -> None:
+    """Values out of range, halves between two levels, and a last block that is not full."""
+    rng = np.random.default_rng(0)
+    values = rng.uniform(-1.3, 1.3, (2, 3, 9, 21)).astype(np.float32)
+    halves = np.arange(-3, 260, dtype=np.float32)[: 9 * 21] + np.float32(0.5)
+    values[0, 0] = (halves / np.float32(127.5) - np.float32(1)).reshape(9, 21)
+    values[1, 2, 0, :3] = 1e9, -1e9, 0
+    exact = (values[0, 0] + np.float32(1)) * np.float32(127.5)
+    assert (exact % 1 == 0.5).sum() > 20, "no value lies between two levels"
+    levels = np.full((2, 9, 21, 3), 7, np.uint8)
+    interpret(compiled.PIXELS, (2, -(-189 // BLOCK)), (at(values), at(levels), 189), BLOCK)
+    for found, expected in zip(levels, to_pictures(values), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("canny", "canny", np.zeros((1, 8, 8), np.float32), CannySettings(1, 2)), "uint8 pictures"),
-        (("edges", "canny_edges", np.zeros((1, 8, 8), np.uint8), edges.EdgeSettings()), "uint8 images"),
-        (("pieces", "keep_pieces", np.zeros((8, 8), np.uint8)), "marks must be"),
-        (("guided_step", "guided_step", *[np.zeros((1, 10), np.float32)] * 6), r"counts must be torch.int32 \[1, 3\]"),
-    ],
-)
-def test_other_tensors_are_refused(interpreted: Interpreted, arguments: tuple[Any, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        interpreted(*arguments)
+def test_every_kernel_is_compiled_for_the_engine() -> None:
+    names = [found.name for found in pkgutil.iter_modules(gpu.__path__) if found.name != "__main__"]
+    modules = [importlib.import_module(f"{gpu.__name__}.{name}") for name in names]
+    kernels = {
+        id(value) for module in modules for value in vars(module).values() if isinstance(value, triton.JITFunction)
+    }
+    assert {id(variant.kernel) for variant in compiled.VARIANTS} == kernels
+    engine = (Path(__file__).parents[2] / "engine" / "runtime" / "kernels.py").read_text()
+    assert all(f"compiled.{name}" in engine for name in ("GUIDED_STEP", "PIXELS"))
+    assert {compiled.GUIDED_STEP, compiled.PIXELS} == set(compiled.VARIANTS)
 
 
-def test_without_a_gpu_nothing_falls_back(compiler: ProcessPoolExecutor) -> None:
-    images = np.zeros((1, 8, 8), np.uint8)
-    with pytest.raises(ValueError, match="one CUDA device, got cpu"):
-        compiler.submit(call, "canny", "canny", images, CannySettings(1, 2)).result()
+@pytest.mark.parametrize("variant", compiled.VARIANTS, ids=lambda variant: variant.name)
+def test_kernels_compile_for_an_a10g(variant: compiled.Variant) -> None:
+    """Machine code for SM86 comes out, no register spills, and arithmetic rounds as NumPy's."""
+    machine = compiled.compile_for(variant)
+    registers, spilled = compiled.resources(machine)
+    assert machine.cubin.startswith(b"\x7fELF")
+    assert machine.function.encode() in machine.cubin
+    assert ".target sm_86" in machine.ptx
+    assert spilled == 0
+    assert 0 < registers <= 128
+    assert (machine.threads, machine.shared_bytes) == (128, 0)
+    for inexact in ("fma.rn.f32", ".ftz", ".approx", ".full"):
+        assert inexact not in machine.ptx, inexact
 
 
-def test_every_kernel_has_a_variant_to_compile(compiler: ProcessPoolExecutor) -> None:
-    listed, found = compiler.submit(kernels).result()
-    assert set(listed) == set(found) == set(KERNELS)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_kernels_compile_for_an_a10g(compiler: ProcessPoolExecutor, kernel: str) -> None:
-    """Machine code for SM86 comes out, hardly a register spills, and arithmetic rounds as NumPy's."""
-    made = compiler.submit(compiled, kernel).result()
-    assert made
-    for name, machine in made:
-        assert machine.cubin.startswith(b"\x7fELF"), name
-        assert ".target sm_86" in machine.ptx, name
-        # Triton 3.7's assembler spills three registers of `link` at its entry; that of 3.9 none.
-        assert machine.spilled_bytes <= (12 if name == "link" else 0), name
-        assert 0 < machine.registers <= 128, name
-        for inexact in ("fma.rn.f32", ".ftz", ".approx", ".full"):
-            assert inexact not in machine.ptx, (name, inexact)
+def test_machine_code_that_takes_something_else_is_refused() -> None:
+    """Triton's releases differ in what they add to a kernel's arguments: its own head says."""
+    head = ".visible .entry k(\n\t.param .u64 .ptr .global .align 1 k_param_0,\n\t.param .u32 k_param_1"
+    assert compiled._hidden_parameters(f"{head}\n)\n.reqntid 128", ("*fp32", "i32")) == 0
+    assert (
+        compiled._hidden_parameters(f"{head},\n\t.param .u64 .ptr .global .align 1 k_param_2\n)", ("*u8", "i32")) == 1
+    )
+    for ptx, types in ((f"{head}\n)", ("*fp32",)), (f"{head}\n)", ("i32", "i32")), ("no head", ("i32",))):
+        with pytest.raises(RuntimeError, match="came out with parameters of"):
+            compiled._hidden_parameters(ptx, types)

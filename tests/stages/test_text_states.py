@@ -40,8 +40,8 @@ def test_states_go_after_their_last_use() -> None:
     class Text:
         plan = Networks().clip_text().plan
 
-        def encode(self, captions: list[str]) -> tuple[list[Kept], None]:
-            return [np.zeros(2).view(Kept) for _ in captions], None
+        def encode_states(self, captions: list[str]) -> list[Kept]:
+            return [np.zeros(2).view(Kept) for _ in captions]
 
     states = TextStates(Text(), LINE)  # type: ignore[arg-type]
     watched = weakref.ref(states.take("a"))

@@ -1,0 +1,147 @@
+"""Painting's plans on a device where everything stays: hints, texts, latents, predictions, until pictures come down.
+
+Who paints asks for evaluations, steps and pictures as on the host; here they are queued and not waited for. Rows of a
+batch are brought together on the device. The steps of all variants that an evaluation waits for are one launch of one
+kernel. What goes up for an evaluation is a parcel of timesteps, weights and addresses, some hundred bytes, and the
+noise that was drawn for its variants.
+
+Compiled, not run: nobody has run this on a GPU; tests paint with it over a stand-in for the driver, and get the host's
+pictures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterfactory.kernels.guided_step import HISTORY, StepWeights, pack
+
+from ..runtime.kernels import PaintKernels
+from ..runtime.pipeline import Pipeline
+from ..runtime.places import DeviceArray
+from ..runtime.session import Array
+from .batching import pad_rows
+from .denoiser import DenoiserRow, Denoising, Floats, PaintPlans, hints_of
+from .sampler import Sampler
+
+# Where fresh noise lies among a variant's arrays: latents, then its history, whose second array a step adds.
+_NOISE = 2
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A step that was asked for: of `arrays` [4, C, h, w], by the predictions [C, h, w]."""
+
+    arrays: DeviceArray
+    outputs: Sequence[DeviceArray]
+    weights: StepWeights
+    scale: float | None
+
+
+class _OnDevice:
+    """A variant whose latents and history are arrays of the device."""
+
+    def __init__(self, arrays: DeviceArray, sampler: Sampler, pending: _Pending) -> None:
+        self.latents = arrays.row(0)
+        self._arrays, self._sampler, self._pending = arrays, sampler, pending
+
+    def step(self, i: int, outputs: Sequence[Any], scale: float | None, noise: Floats | None) -> None:
+        if noise is not None:
+            self._pending.noise.append((self._arrays.row(_NOISE), noise))
+        self._pending.steps.append(_Step(self._arrays, outputs, self._sampler.weights(i), scale))
+
+
+@dataclass
+class _Pending:
+    """What was asked for and goes with the next parcel: noise and where it belongs, and steps."""
+
+    noise: list[tuple[DeviceArray, Floats]] = field(default_factory=list)
+    steps: list[_Step] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class DevicePaintPlans(PaintPlans):
+    """The plans of one picture size, on the device of `pipeline`."""
+
+    pipeline: Pipeline
+    kernels: PaintKernels
+    _pending: _Pending = field(default_factory=_Pending, init=False, repr=False, compare=False)
+
+    @property
+    def behind(self) -> int:
+        """One decode: the device paints on while its pictures are brought down and written."""
+        return 1
+
+    def embed_hints(self, edges: NDArray[np.uint8]) -> Sequence[Any]:
+        """Hint embeddings [D, h, w] of edge maps uint8 [N, H, W], a batch at a time."""
+        found, batch = list[DeviceArray](), self.hint.batch
+        for start in range(0, len(edges), batch):
+            some = edges[start : start + batch]
+            with self.pipeline.parcel([pad_rows(hints_of(some), batch)]) as (hints,):
+                embedded = self.hint.queue({"hint": hints}, len(some), self.pipeline)["hint_embedding"]
+                found += [self.pipeline.keep(embedded.row(at)) for at in range(len(some))]
+        return found
+
+    def begin(self, noise: Floats, sampler: Sampler) -> Denoising:
+        """A variant's way from standard normal noise [C, h, w], which goes up with the next parcel."""
+        arrays = self.pipeline.take((1 + HISTORY, *self.latent_shape), np.float32)
+        self._pending.noise.append((arrays.row(0), noise * np.float32(sampler.initial_scale)))
+        return _OnDevice(arrays, sampler, self._pending)
+
+    def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Any]:
+        """Model outputs [C, h, w] of at most a batch of rows."""
+        batch = self.denoiser.batch
+        timesteps = pad_rows(np.array([r.timestep for r in rows], np.int64), batch)
+        scales = pad_rows(np.array([r.control_scale for r in rows], np.float32), batch)
+        with self.pipeline.parcel([timesteps, scales, *self._going_up()]) as (timestep, scale, *sent):
+            self._queue_pending(sent)
+            feeds: dict[str, DeviceArray | Sequence[DeviceArray]] = {
+                "latents": [r.latents for r in rows],
+                "timestep": timestep,
+                "text": [r.text for r in rows],
+                "hint_embedding": [r.hint for r in rows],
+                "control_scale": scale,
+            }
+            predicted = self.denoiser.queue(feeds, len(rows), self.pipeline)["prediction"]
+            return [self.pipeline.keep(predicted.row(at)) for at in range(len(rows))]
+
+    def decode(self, latents: Sequence[Any]) -> Callable[[], list[NDArray[np.uint8]]]:
+        """Begin to make pictures of scaled latents [C, h, w]; call the result for them, uint8 RGB [H, W, 3]."""
+        if self._pending.steps:
+            with self.pipeline.parcel(self._going_up()) as sent:
+                self._queue_pending(sent)
+        values = self.decoder.queue({"latents": latents}, len(latents), self.pipeline)["pixel_values"]
+        _, channels, height, width = values.shape
+        levels = self.pipeline.take((len(latents), height, width, channels), np.uint8)
+        size = height * width
+        self.kernels.pixels.queue(len(latents), size, values.pointer, levels.pointer, size)
+        finish = self.pipeline.fetch(levels)
+        return lambda: list(finish())
+
+    def _going_up(self) -> list[Array]:
+        """The noise, then the table of steps, if there are any: weights, counts and addresses."""
+        arrays: list[Array] = [noise for _, noise in self._pending.noise]
+        steps = self._pending.steps
+        if steps:
+            table = pack([(step.weights, step.scale) for step in steps])
+            # A row without guidance has one output, and the kernel does not look for another.
+            addresses = [(step.arrays.pointer, step.outputs[0].pointer, step.outputs[-1].pointer) for step in steps]
+            arrays += [table.weights, table.counts, np.array(addresses, np.int64)]
+        return arrays
+
+    def _queue_pending(self, sent: Sequence[DeviceArray]) -> None:
+        """Put the noise into its places, and take the steps, by what `_going_up` sent."""
+        noise, steps = list(self._pending.noise), list(self._pending.steps)
+        self._pending.noise.clear()
+        self._pending.steps.clear()
+        for (place, _), row in zip(noise, sent, strict=False):
+            self.pipeline.cuda.on_device(place, row, row.nbytes)
+        if steps:
+            weights, counts, addresses = sent[len(noise) :]
+            size = math.prod(self.latent_shape)
+            self.kernels.guided_step.queue(len(steps), size, weights.pointer, counts.pointer, addresses.pointer, size)

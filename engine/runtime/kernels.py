@@ -1,0 +1,94 @@
+"""Our own kernels on the device: compiled by Triton for the GPU that is there, launched on the stream of its plans.
+
+Triton is asked for machine code and nothing else: its own launcher would need torch and a C compiler. Compiled, not
+run: nobody has run this on a GPU; tests launch them over a stand-in for the driver, which hands them to Triton's
+interpreter.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from ..errors import CounterfactoryError
+from .cuda import Cuda, capability, load_driver
+
+_TYPES = {"i32": ctypes.c_int32}
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that is loaded on the device; `driver` is the module cuda.bindings.driver."""
+
+    driver: Any
+    cuda: Cuda
+    machine: Any
+    _function: Any
+
+    def queue(self, rows: int, elements: int, *arguments: int) -> None:
+        """Queue programs that cover `elements` of each of `rows`; arguments are addresses and numbers, as it has them.
+
+        Raises CounterfactoryError with the driver's reason where that refuses.
+        """
+        made = self.machine
+        types = [ctypes.c_void_p if kind.startswith("*") else _TYPES[kind] for kind in made.types]
+        assert len(types) == len(arguments)
+        hidden = [ctypes.c_void_p] * made.hidden
+        parameters = (*arguments, *[0] * made.hidden), (*types, *hidden)
+        grid = rows, -(-elements // made.block), 1
+        _call(
+            self.driver,
+            "cuLaunchKernel",
+            self._function,
+            *grid,
+            *(made.threads, 1, 1),
+            made.shared_bytes,
+            self.cuda.stream_handle,
+            parameters,
+            0,
+        )
+
+
+@dataclass(frozen=True)
+class PaintKernels:
+    """What painting needs: guidance with the sampler's step, and pictures of a decoder's values."""
+
+    guided_step: Kernel
+    pixels: Kernel
+
+
+def load_paint_kernels(cuda: Cuda) -> PaintKernels:
+    """Compile the kernels for the device, or find them where Triton keeps them, and load them.
+
+    Raises CounterfactoryError when Triton is not installed or the driver refuses them.
+    """
+    try:
+        compiled = import_module("counterfactory.kernels.gpu.compiled")
+    except ImportError as error:
+        raise CounterfactoryError(
+            f"painting on a GPU needs triton, which is not installed ({error}); "
+            "install it: pip install 'counterfactory[cuda]'"
+        ) from error
+    driver, number = load_driver(), int(capability(cuda.runtime).removeprefix("SM"))
+    made = (compiled.compile_for(variant, number) for variant in (compiled.GUIDED_STEP, compiled.PIXELS))
+    return PaintKernels(*(_load(driver, cuda, machine) for machine in made))
+
+
+def _load(driver: Any, cuda: Cuda, machine: Any) -> Kernel:
+    module = _call(driver, "cuModuleLoadData", machine.cubin)
+    function = _call(driver, "cuModuleGetFunction", module, machine.function.encode())
+    kernel = Kernel(driver, cuda, machine, function)
+    weakref.finalize(kernel, driver.cuModuleUnload, module).atexit = False
+    return kernel
+
+
+def _call(driver: Any, name: str, *arguments: Any) -> Any:
+    """One call of the CUDA driver: its value, if it has one. Raises CounterfactoryError with the driver's reason."""
+    error, *values = getattr(driver, name)(*arguments)
+    if error != driver.CUresult.CUDA_SUCCESS:
+        code, text = driver.cuGetErrorName(error)[1].decode(), driver.cuGetErrorString(error)[1].decode()
+        raise CounterfactoryError(f"CUDA's {name} failed with {code}: {text}; see `nvidia-smi` for the driver")
+    return values[0] if values else None

@@ -1,0 +1,388 @@
+"""Painting on a device: over a strict stand-in for its driver, with the kernels that are compiled for it under Triton's
+interpreter, it makes the host's pictures of the same graphs, bit for bit, and next to nothing crosses the bus.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+from stand_in_cuda import Kind, Memory
+from stand_in_gpu import Engine, Library
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.meter.meter import Work
+from counterfactory.engine.models.batching import Batched
+from counterfactory.engine.models.clip import ClipText
+from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans
+from counterfactory.engine.models.device_painting import DevicePaintPlans
+from counterfactory.engine.models.sampler import Sampler, SamplerSettings
+from counterfactory.engine.runtime import cuda, kernels, tensorrt
+from counterfactory.engine.runtime.cuda import Cuda
+from counterfactory.engine.runtime.pipeline import Pipeline
+from counterfactory.engine.runtime.plans import Shapes
+from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings, paint
+
+pytest.importorskip("triton", reason="triton is not installed: painting on a device goes unchecked")
+
+from stand_in_kernels import Driver
+
+Image = NDArray[np.uint8]
+Floats = NDArray[np.float32]
+BATCH, DECODE_BATCH, HINT_BATCH, CHANNELS, HINT, TOKENS, WIDTH, FACTOR = 3, 2, 2, 4, 6, 7, 12, 2
+SIZES = ((16, 16), (16, 24))
+UP, DOWN = Kind.cudaMemcpyHostToDevice, Kind.cudaMemcpyDeviceToHost
+UNIPC = SamplerSettings("unipc", 4, "v_prediction", "trailing", True)
+LCM = SamplerSettings("lcm", 3, "epsilon", "lcm", False)
+
+
+def node(kind: str, inputs: str, output: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(kind, inputs.split(), [output], **attributes)
+
+
+def saved(
+    path: Path, nodes: list[onnx.NodeProto], inputs: Mapping[str, tuple[Any, ...]], output: str, **weights: Floats
+) -> None:
+    ports = [
+        helper.make_tensor_value_info(
+            name, TensorProto.INT64 if name == "timestep" else TensorProto.FLOAT, ["batch", *shape]
+        )
+        for name, shape in inputs.items()
+    ]
+    given = [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", *"abc"])]
+    known = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, path.stem, ports, given, known)
+    opset = helper.make_opsetid("", 18)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), path)
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Networks that take and give what painting's do, `folder`/NAME.onnx: every input moves every output."""
+    folder, rng = tmp_path_factory.mktemp("graphs"), np.random.default_rng(0)
+
+    def weight(*shape: int) -> Floats:
+        return rng.standard_normal(shape).astype(np.float32) / np.float32(np.prod(shape[1:]) ** 0.5)
+
+    half = {"strides": [2, 2], "pads": [1, 1, 1, 1]}
+    embed = [node("Conv", "hint w", "c", **half), node("Tanh", "c", "hint_embedding")]
+    saved(folder / "hint.onnx", embed, {"hint": (1, "h", "w")}, "hint_embedding", w=weight(HINT, 1, 3, 3))
+    step = [
+        node("Cast", "timestep", "t0", to=TensorProto.FLOAT),
+        node("Div", "t0 thousand", "t1"),
+        node("Unsqueeze", "t1 one", "t2"),
+        node("Unsqueeze", "control_scale three", "s"),
+        node("ReduceMean", "text one", "x0", keepdims=0),
+        node("MatMul", "x0 wt", "x1"),
+        node("Mul", "x1 t2", "x2"),
+        node("Unsqueeze", "x2 two", "x3"),
+        node("Conv", "hint_embedding wh", "h0", pads=[1, 1, 1, 1]),
+        node("Mul", "h0 s", "h1"),
+        node("Conv", "latents wl", "l0", pads=[1, 1, 1, 1]),
+        node("Sum", "x3 h1 l0", "sum"),
+        node("Tanh", "sum", "prediction"),
+    ]
+    inputs = {
+        "latents": (CHANNELS, "h", "w"),
+        "timestep": (),
+        "text": (TOKENS, WIDTH),
+        "hint_embedding": (HINT, "h", "w"),
+        "control_scale": (),
+    }
+    saved(
+        folder / "denoiser.onnx",
+        step,
+        inputs,
+        "prediction",
+        thousand=np.float32(1000),
+        one=np.array([1], np.int64),
+        two=np.array([2, 3], np.int64),
+        three=np.array([1, 2, 3], np.int64),
+        wt=weight(WIDTH, CHANNELS) * np.float32(9),
+        wh=weight(CHANNELS, HINT, 3, 3),
+        wl=weight(CHANNELS, CHANNELS, 3, 3),
+    )
+    draw = [node("ConvTranspose", "latents w", "c", strides=[2, 2]), node("Tanh", "c", "pixel_values")]
+    shape = {"latents": (CHANNELS, "h", "w")}
+    saved(folder / "vae_decoder.onnx", draw, shape, "pixel_values", w=weight(CHANNELS, 3, 2, 2))
+    return folder
+
+
+def shapes_of(size: tuple[int, int]) -> dict[str, dict[str, tuple[int, ...]]]:
+    """The inputs of each plan of a picture size."""
+    h, w = size[0] // FACTOR, size[1] // FACTOR
+    return {
+        "hint": {"hint": (HINT_BATCH, 1, *size)},
+        "denoiser": {
+            "latents": (BATCH, CHANNELS, h, w),
+            "timestep": (BATCH,),
+            "text": (BATCH, TOKENS, WIDTH),
+            "hint_embedding": (BATCH, HINT, h, w),
+            "control_scale": (BATCH,),
+        },
+        "vae_decoder": {"latents": (DECODE_BATCH, CHANNELS, h, w)},
+    }
+
+
+def latents_of(size: tuple[int, int]) -> tuple[int, int, int]:
+    return CHANNELS, size[0] // FACTOR, size[1] // FACTOR
+
+
+def host_plans(graphs: Path, size: tuple[int, int]) -> PaintPlans:
+    """The same computations, run one by one from host to host."""
+    memory = Memory()
+
+    def plan(name: str, inputs: Mapping[str, tuple[int, ...]]) -> Batched:
+        return Batched(bound(graphs, name, inputs, memory, Cuda(memory)))
+
+    return PaintPlans(*(plan(*one) for one in shapes_of(size).items()), latents_of(size))
+
+
+def bound(graphs: Path, name: str, inputs: Mapping[str, tuple[int, ...]], memory: Memory, device: Cuda) -> Any:
+    profile = {one: Shapes.static(*shape) for one, shape in inputs.items()}
+    context = Engine(graphs / f"{name}.onnx", profile, memory).create_execution_context()
+    return tensorrt.bind(name, Library(), context, device, next(iter(inputs.values()))[0], {})
+
+
+@dataclass
+class Device:
+    """A device and what painting has on it."""
+
+    memory: Memory
+    driver: Driver
+    line: Pipeline
+    plans: dict[tuple[int, int], DevicePaintPlans]
+    work: dict[str, Work] = field(default_factory=dict)
+
+
+def opened(graphs: Path, monkeypatch: pytest.MonkeyPatch, seed: int | None = None) -> Device:
+    memory = Memory(seed=seed)
+    driver = Driver(memory)
+    monkeypatch.setattr(kernels, "load_driver", lambda: driver)
+    device = Cuda(memory)
+    line, work = Pipeline(device), {name: Work() for name in ("hint", "denoiser", "vae_decoder")}
+    ours = kernels.load_paint_kernels(device)
+
+    def plan(name: str, inputs: Mapping[str, tuple[int, ...]]) -> Batched:
+        return Batched(bound(graphs, name, inputs, memory, device), lambda: work[name])
+
+    plans = {
+        size: DevicePaintPlans(*(plan(*one) for one in shapes_of(size).items()), latents_of(size), line, ours)
+        for size in SIZES
+    }
+    return Device(memory, driver, line, plans, work)
+
+
+@dataclass(frozen=True)
+class Order:
+    key: str
+    text: int
+    edges: Image
+    steps: int | None = None
+
+
+def orders(count: int = 7) -> list[Order]:
+    """Pictures in two sizes, of three texts and four edge maps: more rows than one evaluation takes."""
+    rng = np.random.default_rng(5)
+    edges = [(rng.random(SIZES[i % 2]) < 0.2).astype(np.uint8) * 255 for i in range(4)]
+    return [Order(f"variant {i}", i % 3, edges[i % 4], 2 if i == 4 else None) for i in range(count)]
+
+
+def text_states(seed: int) -> Floats:
+    return np.random.default_rng((1, seed)).standard_normal((TOKENS, WIDTH)).astype(np.float32)
+
+
+def settings_of(sampler: SamplerSettings, scale: float, stop: float) -> PaintSettings:
+    return PaintSettings(sampler, GuidanceSettings(scale, 0.0, stop), "denoiser", 1.4, "", BATCH, 1, DECODE_BATCH)
+
+
+def painted(
+    plans: Mapping[tuple[int, int], PaintPlans],
+    wanted: Sequence[Order],
+    settings: PaintSettings,
+    put: Callable[[Floats], Any] = lambda array: array,
+) -> dict[int, Image]:
+    """Pictures by their places; `put` brings text states to where the plans take them."""
+    texts = [put(text_states(seed)) for seed in range(3)]
+
+    def jobs() -> Iterable[PaintJob]:
+        for order in wanted:
+            own = plans[order.edges.shape[0], order.edges.shape[1]]
+            yield PaintJob(order.key, texts[order.text], own.embed_hints(order.edges[None])[0], own, order.steps)
+
+    return dict(paint(jobs(), put(text_states(99)), settings))
+
+
+def putting(line: Pipeline) -> Callable[[Floats], Any]:
+    def put(array: Floats) -> Any:
+        with line.parcel([array]) as (sent,):
+            return line.keep(sent)
+
+    return put
+
+
+CASES = {
+    "unipc, half guided": (UNIPC, 4.0, 0.5),
+    "unipc, guided": (UNIPC, 4.0, 1.0),
+    "lcm, half guided": (LCM, 2.0, 0.5),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("seed", [None, 1])
+def test_pictures_are_the_hosts_bit_for_bit(
+    graphs: Path, case: tuple[SamplerSettings, float, float], seed: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As late as queued work may be done, and at random times."""
+    settings = settings_of(*case)
+    device = opened(graphs, monkeypatch, seed)
+    found = painted(device.plans, orders(), settings, putting(device.line))
+    expected = painted({size: host_plans(graphs, size) for size in SIZES}, orders(), settings)
+    assert found.keys() == expected.keys()
+    for place, picture in expected.items():
+        assert picture.std() > 20
+        np.testing.assert_array_equal(found[place], picture)
+
+
+def test_nothing_of_a_row_crosses_the_bus(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up go edges once a source, noise once a variant, and some hundred bytes an evaluation; down come pictures."""
+    device, size = opened(graphs, monkeypatch), SIZES[0]
+    wanted = [replace(order, edges=orders()[0].edges, steps=None) for order in orders(4)]
+    plans, put = device.plans[size], putting(device.line)
+    texts = [put(text_states(order.text)) for order in wanted]
+    (hint,) = plans.embed_hints(wanted[0].edges[None])
+    negative = put(text_states(99))
+    device.memory.copied.clear()
+    jobs = [PaintJob(order.key, text, hint, plans) for order, text in zip(wanted, texts, strict=True)]
+    settings = settings_of(UNIPC, 4.0, 1.0)
+    assert len(list(paint(jobs, negative, settings))) == 4
+    up = [count for kind, count in device.memory.copied if kind is UP]
+    down = [count for kind, count in device.memory.copied if kind is DOWN]
+    evaluations = device.work["denoiser"].calls
+    assert evaluations >= -(-4 * settings.rows_per_variant // BATCH)
+    noise = 4 * int(np.prod(latents_of(size))) * 4
+    assert noise < sum(up) < noise + 2048 * (evaluations + 2)
+    row = hint.nbytes + texts[0].nbytes
+    assert sum(up) - noise < evaluations * BATCH * row / 4, "the host path sends each row's hint and text"
+    assert down == [DECODE_BATCH * size[0] * size[1] * 3] * 2
+
+
+def test_edges_go_up_once_a_source_and_in_batches(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, size = opened(graphs, monkeypatch), SIZES[0]
+    edges = (np.random.default_rng(0).random((3, *size)) < 0.2).astype(np.uint8) * 255
+    hints = device.plans[size].embed_hints(edges)
+    expected = host_plans(graphs, size).embed_hints(edges)
+    copies = [count for kind, count in device.memory.copied if kind is UP]
+    assert copies == [HINT_BATCH * size[0] * size[1] * 4] * 2
+    for hint, wanted in zip(hints, expected, strict=True):
+        np.testing.assert_array_equal(device.line.fetch(hint)(), wanted)
+    assert (device.work["hint"].rows, device.work["hint"].calls) == (3, 2)
+
+
+def test_captions_stay_where_they_were_encoded(tmp_path: Path) -> None:
+    """The text encoder's states are the painter's texts; checks still get arrays."""
+    table = np.random.default_rng(0).standard_normal((9, WIDTH)).astype(np.float32)
+    nodes = [node("Gather", "table input_ids", "states"), node("ReduceMax", "states one", "text_embeds", keepdims=0)]
+    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", TOKENS])
+    outputs = [
+        helper.make_tensor_value_info("states", TensorProto.FLOAT, ["batch", TOKENS, WIDTH]),
+        helper.make_tensor_value_info("text_embeds", TensorProto.FLOAT, ["batch", WIDTH]),
+    ]
+    known = [numpy_helper.from_array(table, "table"), numpy_helper.from_array(np.array([1], np.int64), "one")]
+    graph = helper.make_graph(nodes, "clip_text", [ids], outputs, known)
+    opset = helper.make_opsetid("", 18)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), tmp_path / "clip_text.onnx")
+    memory = Memory()
+    device = Cuda(memory)
+    line = Pipeline(device)
+
+    class Tokenizer:
+        def encode_batch(self, captions: list[str]) -> list[Any]:
+            return [SimpleNamespace(ids=[len(c)] * TOKENS) for c in captions]
+
+    plan = Batched(bound(tmp_path, "clip_text", {"input_ids": (3, TOKENS)}, memory, device))
+    text = ClipText(plan, Tokenizer(), line)  # type: ignore[arg-type]
+    memory.copied.clear()
+    rows = text.encode_states(["a", "abc"])
+    assert [kind for kind, _ in memory.copied if kind is not Kind.cudaMemcpyDeviceToDevice] == [UP]
+    states, embeds = text.encode(["a", "abc"])
+    for row, caption, state, embed in zip(rows, ("a", "abc"), states, embeds, strict=True):
+        np.testing.assert_array_equal(line.fetch(row)(), np.tile(table[len(caption)], (TOKENS, 1)))
+        np.testing.assert_array_equal(state, np.tile(table[len(caption)], (TOKENS, 1)))
+        np.testing.assert_array_equal(embed, table[len(caption)])
+
+
+def test_two_evaluations_are_under_way_and_no_more(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host waits for none of them until it wants to queue the third."""
+    device, size = opened(graphs, monkeypatch), SIZES[0]
+    plans, put = device.plans[size], putting(device.line)
+    (hint,) = plans.embed_hints(orders()[0].edges[None])
+    text = put(text_states(0))
+    noise = np.ones(latents_of(size), np.float32)
+    rows = [DenoiserRow(plans.begin(noise, Sampler(UNIPC)).latents, 1, text, hint, 1.0)]
+    plans.evaluate(rows)  # the first run records
+    device.line.rest()
+    waited: list[str] = []
+    for name in ("cudaEventSynchronize", "cudaStreamSynchronize"):
+        really = getattr(device.memory, name)
+        monkeypatch.setattr(
+            device.memory, name, lambda handle, name=name, really=really: waited.append(name) or really(handle)
+        )
+    counts = []
+    for _ in range(4):
+        plans.evaluate(rows)
+        counts.append(len(waited))
+    assert counts[0] <= counts[1] <= 2, counts
+    assert counts[3] - counts[1] == 2
+    assert set(waited) == {"cudaEventSynchronize"}
+    device.line.rest()
+
+
+def test_the_device_s_own_time_is_metered(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, settings = opened(graphs, monkeypatch), settings_of(UNIPC, 1.0, 1.0)
+    assert len(painted(device.plans, orders(4), settings, putting(device.line))) == 4
+    work = device.work["denoiser"]
+    assert work.rows == 3 * 4 + 4
+    assert (device.work["vae_decoder"].rows, device.work["hint"].rows) == (4, 4)
+    # A piece of work takes the stand-in a millisecond: copies of three rows, and the run with its recording's.
+    assert work.busy_s * 1000 == pytest.approx(work.calls * 12, rel=0.5)
+
+
+def test_memory_is_used_again_and_given_back(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, settings = opened(graphs, monkeypatch), settings_of(UNIPC, 4.0, 1.0)
+    put = putting(device.line)
+    for _ in range(2):  # parcels grow to the largest that there is
+        painted(device.plans, orders(), settings, put)
+    once, taken = device.memory.allocations, device.memory.bytes_of("device")
+    painted(device.plans, orders(), settings, put)
+    assert device.memory.allocations == once
+    device.line.rest()
+    assert device.memory.bytes_of("device") < taken
+    device.plans.clear()
+    memory = device.memory
+    del device, put
+    gc.collect()
+    assert memory.bytes_of("device") == memory.bytes_of("host") == 0
+    assert memory.left == {}
+
+
+def test_a_kernel_that_the_driver_refuses_is_named(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = opened(graphs, monkeypatch)
+    plans = device.plans[SIZES[0]]
+    with pytest.raises(CounterfactoryError, match="CUDA's cuLaunchKernel failed with CUDA_ERROR_INVALID_VALUE"):
+        plans.kernels.pixels.queue(0, 5, 0, 0, 5)
+    monkeypatch.setattr(cuda, "import_module", lambda name: (_ for _ in ()).throw(ImportError(name)))
+    with pytest.raises(CounterfactoryError, match="needs cuda-bindings"):
+        cuda.load_driver()
+    monkeypatch.setattr(kernels, "import_module", lambda name: (_ for _ in ()).throw(ImportError(name)))
+    with pytest.raises(CounterfactoryError, match=r"painting on a GPU needs triton.*pip install"):
+        kernels.load_paint_kernels(device.line.cuda)
