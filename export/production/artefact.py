@@ -132,6 +132,7 @@ def _export_graph(
             precision=artefact.parity.precision,
             islands=artefact.islands,
             parity=artefact.parity,
+            examples=traced.examples,
             measured=artefact.measured,
             shapes=traced.shapes,
             random=random,
@@ -150,6 +151,7 @@ class _Traced:
 
     name: str
     classes: tuple[str, ...]
+    examples: str
     parameters: int
     shapes: Mapping[str, Shapes]
     weights_sha256: str
@@ -192,7 +194,17 @@ def _trace(build: Callable[[], Graph], work: Path) -> _Traced:
     feeds = {name: np.ascontiguousarray(value.numpy()) for name, value in graph.inputs.items()}
     reference = _reference(graph)
     to_onnx(graph.module, graph.inputs, graph.outputs, full, graph.axes)
-    known = (graph.name, graph.classes, graph.parameters, graph.plan, digest(graph.module), full, feeds, reference)
+    known = (
+        graph.name,
+        graph.classes,
+        graph.examples,
+        graph.parameters,
+        graph.plan,
+        digest(graph.module),
+        full,
+        feeds,
+        reference,
+    )
     del graph
     gc.collect()
     error = worst_error(OnnxCpu(full).run(feeds), reference)

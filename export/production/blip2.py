@@ -197,10 +197,15 @@ def write_tokens(request: Request, graph: Graph, folder: Path) -> None:
     if request.small:
         opt_tokenizer(config.vocab_size, int(config.eos_token_id)).save(str(folder / "opt_tokenizer.json"))
     if request.sources is not None:
-        tokenizer = _folder(request) / "tokenizer.json"
-        if not tokenizer.is_file():
-            raise CounterfactoryError(f"{tokenizer} is missing; fetch the whole BLIP-2 folder")
-        shutil.copyfile(tokenizer, folder / "opt_tokenizer.json")
+        shutil.copyfile(tokenizer_file(request), folder / "opt_tokenizer.json")
+
+
+def tokenizer_file(request: Request) -> Path:
+    """The tokenizer beside the weights. Raises CounterfactoryError when it is missing."""
+    tokenizer = _folder(request) / "tokenizer.json"
+    if not tokenizer.is_file():
+        raise CounterfactoryError(f"{tokenizer} is missing; fetch the whole BLIP-2 folder")
+    return tokenizer
 
 
 def _folder(request: Request) -> Path:

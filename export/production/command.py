@@ -32,6 +32,7 @@ from ..precision.int8 import Painting, example_painting
 from . import blip2, clip, denoiser, hed, vae
 from .artefact import Asked, Row, export_graph
 from .calibration import painting
+from .examples import on_streets
 from .graph import Graph, Request, Sources, batches_of
 from .workspace import Workspace
 
@@ -72,7 +73,7 @@ def export_one(name: str, request: Request, out: Path, asked: Asked, threads: in
             clip.write_tokenizer(request, out)
         elif name == "vae_decoder":
             vae.write_latent(request, out)
-        return graph
+        return on_streets(graph, request)
 
     own = replace(asked, int8=asked.int8 and name == "denoiser")
     random = request.sources is None

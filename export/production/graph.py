@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import torch
 from diffusers import ModelMixin
@@ -29,7 +30,7 @@ class Graph:
     """`inputs` are examples, in the order of the module's arguments, with every dynamic axis of length 2 or more.
 
     torch.export takes an axis of length 1 for a fixed one. `axes` names the dynamic axes of each input, `plan` the
-    shapes that its compiled form takes.
+    shapes that its compiled form takes. `examples` says what the inputs show: "noise", or "streets" (examples.py).
     """
 
     name: str
@@ -38,6 +39,7 @@ class Graph:
     outputs: tuple[str, ...]
     axes: Axes
     plan: Mapping[str, Shapes]
+    examples: Literal["noise", "streets"] = "noise"
 
     @property
     def classes(self) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ class Manifest:
 
     `classes` are those of diffusers and transformers that it was made from. `weights_sha256` names the weights as they
     entered the export, LoRAs merged; `random` says that they are no trained ones. `measured` holds the error for each
-    set of islands that was tried, `shapes` what a plan of it takes.
+    set of islands that was tried on the `examples` ("noise" or rendered "streets"), `shapes` what a plan of it takes.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Manifest:
     precision: str
     islands: Sequence[str]
     parity: Parity
+    examples: str
     measured: Mapping[str, float]
     shapes: Mapping[str, Shapes]
     versions: Mapping[str, str]
@@ -66,6 +67,7 @@ def describe(
     precision: str,
     islands: Sequence[str],
     parity: Parity,
+    examples: str,
     measured: Mapping[str, float],
     shapes: Mapping[str, Shapes],
     random: bool,
@@ -83,6 +85,7 @@ def describe(
         precision=precision,
         islands=list(islands),
         parity=parity,
+        examples=examples,
         measured=dict(measured),
         shapes=dict(shapes),
         versions={library: version(library) for library in _LIBRARIES},

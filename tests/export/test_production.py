@@ -396,6 +396,7 @@ def test_an_artefact_says_what_it_is(tmp_path: Path, precision: Any) -> None:
     manifest = json.loads(path.with_name("manifest.json").read_text())
     assert manifest["onnx_sha256"] == onnx_digest(path)
     assert manifest["weights_sha256"] == digest(Mixing())
+    assert (manifest["classes"], manifest["examples"]) == ([], "noise")
     assert manifest["inputs"] == [{"name": "states", "dtype": "float32", "shape": ["batch", 5, 24]}]
     assert manifest["outputs"] == [{"name": "mixed", "dtype": "float32", "shape": ["batch", 5, 8]}]
     assert manifest["parity"] == {"error": row.parity_error, "bound": row.parity_bound, "precision": precision}

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from counterfactory.engine.runtime.manifests import exported_classes
 from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.graphs.weights import fill, tensors, weight_files
 from counterfactory.export.precision.cpu import OnnxCpu
-from counterfactory.export.production import blip2, clip, command, denoiser, hed
+from counterfactory.export.production import blip2, clip, command, denoiser, examples, hed
 from counterfactory.export.production.graph import Graph, Request
 from counterfactory.export.production.small_words import clip_tokenizer
 
@@ -265,6 +266,75 @@ def test_taesd_in_place_of_the_pipelines_decoder(hub: Hub) -> None:
     assert command.graphs_of(request_of(*hub.said))["vae_decoder"]().classes == ("AutoencoderKL",)
 
 
+# --- what they are compared on ---
+
+
+@pytest.mark.parametrize("said", [[], ["--profile", "lance"]], ids=["a10g", "lance"])
+def test_trained_networks_are_compared_on_streets(hub: Hub, said: list[str]) -> None:
+    """Every input that a suite makes of photographs and captions; the graphs compute something of them."""
+    asked = parsed(*hub.said, *said)
+    request = command._request(asked, load_profile(asked.profile))
+    graphs = {name: build() for name, build in command.graphs_of(request).items() if name != "denoiser" or not said}
+    made = {name: examples.on_streets(graph, request) for name, graph in graphs.items()}
+    shown = {
+        name: {i for i in graph.inputs if graph.inputs[i] is not graphs[name].inputs[i]} for name, graph in made.items()
+    }
+    cache = {"cache_rows"} if said else set()
+    assert shown == {
+        "blip2_vision": {"pixel_values"},
+        "opt_decoder": {"inputs_embeds", "position_ids", "cache_keys", "cache_values"} | cache,
+        "clip_text": {"input_ids"},
+        "clip_image": {"pixel_values"},
+        "hint": {"hint"},
+        "vae_decoder": {"latents"},
+    } | ({} if said else {"denoiser": {"latents", "text", "hint_embedding"}})
+    assert {graph.examples for graph in made.values()} == {"streets"}
+    for name, graph in made.items():
+        if name != "denoiser":  # computed above
+            for output in computed(graph):
+                assert relative_error(output, output) == 0, "a flat output proves nothing"
+    hint = made["hint"].inputs["hint"]
+    assert set(hint.unique().tolist()) == {0.0, 1.0}
+    assert 0.005 < hint.mean() < 0.5
+    ids = made["clip_text"].inputs["input_ids"]
+    assert (ids == 49407).any(1).all()
+    step = made["opt_decoder"].inputs
+    assert step["position_ids"][0, 0] == len(step["cache_keys"]) == 33
+
+
+def test_the_denoiser_is_compared_on_noised_streets_if_their_weights_are_named(hub: Hub) -> None:
+    request = request_of(*hub.said)
+    graph = command.graphs_of(request)["denoiser"]()
+    made = examples.on_streets(graph, request).inputs
+    # Next to no noise is left at timestep 1, and next to nothing else at 999.
+    assert made["timestep"].tolist() == [999, 1]
+    noise = graph.inputs["latents"]
+    alike = [np.corrcoef(made["latents"][i].flatten(), noise[i].flatten())[0, 1] for i in range(2)]
+    assert alike[0] > 0.9
+    assert alike[1] < 0.2
+    assert request.sources is not None
+    without = replace(request, sources=replace(request.sources, clip=None))
+    assert examples.on_streets(graph, without) is graph
+
+
+def test_islands_are_found_on_words_that_noise_does_not_say(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text tower that answers one word with an outlier: random tokens never say it, captions of streets do."""
+    shutil.copytree(hub["clip"], tmp_path / "clip")
+    file, name = tmp_path / "clip" / "model.safetensors", "text_model.embeddings.token_embedding.weight"
+    weights = load_file(file)
+    word = clip_tokenizer(49408, 77).token_to_id("a")
+    weights[name][word, :2] *= 2000
+    save_file(weights, file, {"format": "pt"})
+    said = [*hub.said, "--clip", str(tmp_path / "clip"), "--only", "clip_text"]
+    exported(said, tmp_path / "out", monkeypatch, islands=None)
+    manifest = json.loads((tmp_path / "out" / "onnx" / "clip_text" / "manifest.json").read_text())
+    assert manifest["examples"] == "streets"
+    assert manifest["measured"]["none"] > 1e-2
+    assert "normalisation" in manifest["islands"]
+
+
 # --- which files are the weights ---
 
 
@@ -364,11 +434,13 @@ def test_a_lora_of_the_whole_unet_is_merged(hub: Hub, tmp_path: Path, naming: st
 # --- the command ---
 
 
-def exported(said: list[str], out: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def exported(
+    said: list[str], out: Path, monkeypatch: pytest.MonkeyPatch, islands: str | None = "timestep,normalisation"
+) -> dict[str, Any]:
     """The rows of export.json, of graphs made in this process."""
     monkeypatch.setattr(command, "ProcessPoolExecutor", lambda *_, **__: ThreadPoolExecutor(1))
     heard: list[str] = []
-    asked = parsed(*said, "--threads", "1", "--islands", "timestep,normalisation")
+    asked = parsed(*said, "--threads", "1", *(["--islands", islands] if islands else []))
     asked.out = out
     assert command.run(asked, heard.append) == 0, heard
     return {row["name"]: row for row in json.loads((out / "export.json").read_text())}

@@ -1,0 +1,186 @@
+"""What trained networks are compared on: rendered streets and captions of them, as suites will feed them.
+
+Islands of float32 are chosen by the error of fp16, and noise has neither the values that trained weights answer with
+outliers (first tokens, end tokens, edges) nor their size. The product renders its own photographs with captions, so
+that no data set is needed. Networks of random weights know no streets; they keep the noise that their graphs come with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import cv2
+import numpy as np
+import torch
+from diffusers import AutoencoderTiny, DDPMScheduler
+from tokenizers import Tokenizer
+
+from counterfactory.engine.pocket.captions import describe
+from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.world import restyle, sample_scene
+from counterfactory.engine.runtime.session import Array
+from counterfactory.kernels.canny import CannySettings, canny
+
+from ..graphs import modules
+from . import blip2, clip, denoiser, vae
+from .graph import Graph, Request
+
+_SEED = 77
+# As the profiles of GPU boxes have them.
+_EDGES = CannySettings(100, 200)
+_Tensors = dict[str, torch.Tensor]
+
+
+def streets(count: int, size: tuple[int, int]) -> tuple[Array, list[str]]:
+    """Rendered scenes, uint8 [N, H, W, 3], and captions of the same layouts under other weather and light."""
+    scenes = [sample_scene(np.random.default_rng((_SEED, i))) for i in range(count)]
+    captions = []
+    for i, scene in enumerate(scenes):
+        random = np.random.default_rng((_SEED, i, 1))
+        captions.append(describe(restyle(scene, random), random))
+    height, width = size
+    images = [cv2.resize(render(scene)[0], (width, height), interpolation=cv2.INTER_CUBIC) for scene in scenes]
+    return np.stack(images), captions
+
+
+def edges_of(images: Array) -> Array:
+    """Hints, float32 [N, 1, H, W] in 0..1."""
+    return canny(images, _EDGES).astype(np.float32)[:, None] / 255
+
+
+def text_states(request: Request, captions: list[str]) -> torch.Tensor:
+    """States [N, T, D] of the CLIP of `request`."""
+    with torch.no_grad():
+        states: torch.Tensor = modules.ClipTextEncoder(clip.build(request))(_tokens(request, captions))[0]
+    return states
+
+
+def hint_embeddings(request: Request, edges: Array) -> torch.Tensor:
+    """Hint embeddings [N, D, h, w], or [N, C, D, h, w] of C ControlNets."""
+    found = []
+    for controlnet in denoiser.build_controlnets(request):
+        with torch.no_grad():
+            found.append(modules.HintEncoder(controlnet, grey=True)(torch.from_numpy(edges)))
+    return found[0] if len(found) == 1 else torch.stack(found, 1)
+
+
+def on_streets(graph: Graph, request: Request) -> Graph:
+    """`graph` with examples from rendered streets in place of noise, if `request` names all weights that make them.
+
+    Raises CounterfactoryError where those weights cannot be read.
+    """
+    maker = _MAKERS["hint" if graph.name.startswith("hint") else graph.name]
+    sources = request.sources
+    if sources is None or (maker is _step and not (sources.clip and sources.diffusion)):
+        return graph
+    with torch.no_grad():
+        made = maker(graph, request)
+    for name, value in made.items():
+        noise, open_axes = graph.inputs[name], graph.axes.get(name, {})
+        fixed = [i for i in range(noise.ndim) if i not in open_axes]
+        assert value.dtype == noise.dtype, name
+        assert [value.shape[i] for i in fixed] == [noise.shape[i] for i in fixed], name
+    return replace(graph, inputs={**graph.inputs, **made}, examples="streets")
+
+
+def _pictures(graph: Graph, name: str, times: int = 1) -> tuple[Array, list[str]]:
+    """As many streets as the input has rows, `times` as large."""
+    rows, *_, height, width = graph.inputs[name].shape
+    return streets(rows, (times * height, times * width))
+
+
+def _pixels(images: Array) -> torch.Tensor:
+    """float32 [N, 3, H, W] in -1..1."""
+    return torch.from_numpy(images.transpose(0, 3, 1, 2).astype(np.float32) / 127.5 - 1)
+
+
+def _seen(graph: Graph, _: Request) -> _Tensors:
+    return {"pixel_values": _pixels(_pictures(graph, "pixel_values")[0])}
+
+
+def _edged(graph: Graph, _: Request) -> _Tensors:
+    images, _captions = _pictures(graph, "hint")
+    return {"hint": torch.from_numpy(edges_of(images)).expand(graph.inputs["hint"].shape).contiguous()}
+
+
+def _coloured(graph: Graph, _: Request) -> _Tensors:
+    return {"image": (_pixels(_pictures(graph, "image")[0]) + 1) / 2}
+
+
+def _said(graph: Graph, request: Request) -> _Tensors:
+    _, captions = streets(len(graph.inputs["input_ids"]), (64, 64))
+    return {"input_ids": _tokens(request, captions)}
+
+
+def _encoded(request: Request, images: Array) -> torch.Tensor:
+    """Latents [N, 4, h, w] of the autoencoder that pictures are decoded by, scaled as the denoiser knows them."""
+    autoencoder = vae.build(request)
+    encoded = autoencoder.encode(_pixels(images))
+    tiny = isinstance(autoencoder, AutoencoderTiny)
+    latents: torch.Tensor = encoded.latents if tiny else encoded.latent_dist.mode()
+    scaled: torch.Tensor = latents * autoencoder.config.scaling_factor
+    return scaled
+
+
+def _latents(graph: Graph, request: Request) -> _Tensors:
+    return {"latents": _encoded(request, _pictures(graph, "latents", denoiser.FACTOR)[0])}
+
+
+def _step(graph: Graph, request: Request) -> _Tensors:
+    """Streets as they are after noise was added up to the examples' timesteps, the captions over their edges."""
+    images, captions = _pictures(graph, "latents", denoiser.FACTOR)
+    schedule = DDPMScheduler(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear")
+    noise, timestep = graph.inputs["latents"], graph.inputs["timestep"]
+    return {
+        "latents": schedule.add_noise(_encoded(request, images), noise, timestep),
+        "text": text_states(request, captions),
+        "hint_embedding": hint_embeddings(request, edges_of(images)),
+    }
+
+
+def _continued(graph: Graph, request: Request) -> _Tensors:
+    """Two tokens of a caption behind its picture's queries and the first token, which the decoder has read."""
+    decoder = graph.module
+    assert isinstance(decoder, modules.CachedOptDecoder)
+    rows, steps = graph.inputs["position_ids"].shape
+    eyes, config = blip2.build_eyes(request), blip2.config_of(request)
+    images, captions = streets(rows, (eyes.vision_model.config.image_size,) * 2)
+    queries = modules.Normalised(modules.Blip2Vision(eyes), clip.MEAN, clip.STD)(_pixels(images))
+    del eyes
+    first = decoder.tokens[config.text_config.bos_token_id].expand(rows, 1, -1)
+    past = queries.shape[1] + 1
+    empty = [graph.inputs[name][:0] for name in ("cache_keys", "cache_values")]
+    no_rows = [graph.inputs["cache_rows"][:0]] if "cache_rows" in graph.inputs else []
+    start = torch.arange(past).expand(rows, -1)
+    _, keys, values = decoder(torch.cat([queries, first], 1), start, *empty, *no_rows)
+    tokenizer = Tokenizer.from_file(str(blip2.tokenizer_file(request)))
+    words = [tokenizer.encode(caption, add_special_tokens=False).ids for caption in captions]
+    written = torch.tensor([(ids * steps)[:steps] for ids in words])
+    made = {
+        "inputs_embeds": decoder.tokens[written],
+        "position_ids": torch.arange(past, past + steps).repeat(rows, 1),
+        "cache_keys": keys,
+        "cache_values": values,
+    }
+    if no_rows:
+        random = torch.Generator().manual_seed(_SEED)
+        made["cache_rows"] = torch.randint(rows, (past, rows), generator=random)
+    return made
+
+
+def _tokens(request: Request, captions: list[str]) -> torch.Tensor:
+    tokenizer = clip.tokenizer_of(request)
+    return torch.tensor([encoded.ids for encoded in tokenizer.encode_batch(captions)])
+
+
+_MAKERS: Mapping[str, Callable[[Graph, Request], _Tensors]] = {
+    "blip2_vision": _seen,
+    "opt_decoder": _continued,
+    "clip_text": _said,
+    "clip_image": _seen,
+    "hint": _edged,
+    "hed": _coloured,
+    "denoiser": _step,
+    "vae_decoder": _latents,
+}
