@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,6 @@ from counterfactory.engine.models import opened
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle, sample_scene
 from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before any test imports OpenVINO
-from counterfactory.engine.runtime.cuda import Cuda, open_device
 from counterfactory.engine.runtime.opening import plan_file
 from counterfactory.engine.runtime.session import RuntimeSettings, Session
 from counterfactory.engine.suite import Painted, RunRecord, Suite, VariantRow, mask_path
@@ -102,12 +102,12 @@ def shared_plans(opened_plans: dict[object, Session]) -> Iterator[None]:
         batch: int,
         sizes: Mapping[str, tuple[int, int]] | None = None,
         streams: int = 1,
-        device: Callable[[], Cuda] = open_device,
+        *rest: Any,
     ) -> Session:
         file = plan_file(folder, plan, runtime.backend)
         key = (file.resolve(), runtime, batch, tuple(sorted((sizes or {}).items())), streams)
         if key not in opened_plans or not file.is_file():
-            opened_plans[key] = really(folder, plan, runtime, batch, sizes, streams, device)
+            opened_plans[key] = really(folder, plan, runtime, batch, sizes, streams, *rest)
         return opened_plans[key]
 
     with pytest.MonkeyPatch.context() as patch:
