@@ -1,16 +1,25 @@
-"""A variant: one image to be made from a source, with everything that decides its bytes but the paint settings."""
+"""A variant: one image to be made from a source, with everything that decides its bytes but the paint settings.
+
+A control is one as well, without edits: the source's own caption painted over its edges. What the painter does to a
+model whatever the caption says shows in controls, so that it is not taken for an edit's doing.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from .edit import Edit
 from .sources.source import Source
 
+# What a suite's picture is: the source as the painter saw it, its own caption painted anew, or an edited one.
+Kind = Literal["original", "control", "variant"]
+KINDS: tuple[Kind, ...] = ("original", "control", "variant")
+
 
 @dataclass(frozen=True)
 class Variant:
-    """Variant number `index` (from 0) of a source.
+    """Variant number `index` (from 0) of a source, or its control of that number.
 
     `caption` is the source's, `edited_caption` what to paint. `dropped` gives the reason when the text breaks the
     task's rules; such a variant is recorded and never painted. `key` names it by content.
@@ -24,3 +33,4 @@ class Variant:
     edited_caption: str
     seed: int
     dropped: str | None
+    kind: Literal["control", "variant"] = "variant"

@@ -1,0 +1,271 @@
+"""Effects against plain regressions, by hand, and against what a large population holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from counterfactory.engine.judging.effects import Answered, Effect, find_effects, find_flips
+
+TYPES = ("colour", "fog", "night")
+
+
+def variant(source: str, outcome: float, *names: str) -> Answered:
+    return Answered(source, "variant", outcome, frozenset(names))
+
+
+def control(source: str, outcome: float) -> Answered:
+    return Answered(source, "control", outcome)
+
+
+def original(source: str, outcome: float) -> Answered:
+    return Answered(source, "original", outcome)
+
+
+def by_name(effects: Sequence[Effect]) -> dict[str, Effect]:
+    return {effect.name: effect for effect in effects}
+
+
+def value_of(effects: Sequence[Effect], name: str) -> float:
+    value = by_name(effects)[name].value
+    assert value is not None
+    return value
+
+
+@st.composite
+def suites(draw: st.DrawFn) -> list[Answered]:
+    """A control and a few variants a source, with any names and outcomes."""
+    answers = []
+    for g in range(draw(st.integers(2, 7))):
+        answers += [control(f"s{g}", draw(st.integers(0, 1))) for _ in range(draw(st.integers(1, 2)))]
+        for _ in range(draw(st.integers(0, 4))):
+            names = draw(st.sets(st.sampled_from(TYPES), min_size=1, max_size=2))
+            answers.append(variant(f"s{g}", draw(st.integers(0, 1)), *names))
+    return answers
+
+
+def dummies(answers: Sequence[Answered]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], list[str]]:
+    """The regression written out: a column for each name, and one for each source."""
+    names = sorted({name for answer in answers for name in answer.names})
+    sources = sorted({answer.source for answer in answers})
+    x = [[*(n in a.names for n in names), *(s == a.source for s in sources)] for a in answers]
+    return np.array(x, float), np.array([a.outcome for a in answers], float), names
+
+
+@settings(max_examples=60, deadline=None)
+@given(suites())
+def test_effects_are_the_regression_with_a_column_for_each_source(answers: list[Answered]) -> None:
+    x, y, names = dummies(answers)
+    effects = find_effects(answers, "control")
+    assert [effect.name for effect in effects] == names
+    solved = np.linalg.lstsq(x, y, rcond=None)[0]
+    inverse = np.linalg.pinv(x) @ x
+    for k, effect in enumerate(effects):
+        told_apart = np.allclose(inverse[k], np.eye(x.shape[1])[k], atol=1e-8)
+        assert (effect.value is not None) == told_apart
+        if effect.value is not None:
+            assert effect.value == pytest.approx(solved[k], abs=1e-8)
+        assert effect.pictures == sum(effect.name in answer.names for answer in answers)
+
+
+def test_the_spread_is_that_of_leaving_out_each_source() -> None:
+    rng = np.random.default_rng(1)
+    answers = []
+    for g in range(12):
+        answers.append(control(f"s{g}", float(rng.random() < 0.9)))
+        answers += [variant(f"s{g}", float(rng.random() < 0.5), name) for name in ("fog", "night")]
+        answers.append(variant(f"s{g}", float(rng.random() < 0.3), "fog", "colour"))
+
+    def solve(some: Sequence[Answered]) -> np.ndarray[Any, Any]:
+        x, y, _ = dummies(some)
+        return np.linalg.lstsq(x, y, rcond=None)[0][:3]
+
+    whole = solve(answers)
+    parts = [solve([a for a in answers if a.source != f"s{g}"]) for g in range(12)]
+    spread = np.sqrt(11 / 12 * sum((part - whole) ** 2 for part in parts))
+    for k, effect in enumerate(find_effects(answers, "control")):
+        reach = stats.t.ppf(0.975, 11) * spread[k]
+        assert (effect.low, effect.high) == pytest.approx((whole[k] - reach, whole[k] + reach))
+        assert effect.p == pytest.approx(2 * stats.t.sf(abs(whole[k]) / spread[k], 11))
+        assert effect.sources == 12
+
+
+def test_the_damage_of_an_edit_beside_it_is_not_an_edits_own() -> None:
+    """Colour changes nothing, fog everything; a third of the colours stand beside fog."""
+    answers = []
+    for g in range(30):
+        answers += [control(f"s{g}", 1), variant(f"s{g}", 0, "fog"), variant(f"s{g}", 1, "colour")]
+        if g % 2:
+            answers.append(variant(f"s{g}", 0, "fog", "colour"))
+    effects = by_name(find_effects(answers, "control"))
+    assert effects["fog"].value == pytest.approx(-1)
+    assert effects["colour"].value == pytest.approx(0)
+    assert effects["fog"].clear
+    assert not effects["colour"].clear
+
+
+def test_the_painters_own_damage_is_in_no_effect_against_controls() -> None:
+    """Painting turns every second answer, whatever the edit."""
+    answers = []
+    for g in range(40):
+        painted = float(g % 2)
+        answers += [original(f"s{g}", 1), control(f"s{g}", painted), variant(f"s{g}", painted, "fog")]
+    assert value_of(find_effects(answers, "control"), "fog") == 0
+    assert value_of(find_effects(answers, "original"), "fog") == -0.5
+
+
+def test_several_controls_of_a_source_count_as_their_mean() -> None:
+    answers = [control("s", 1), control("s", 0), variant("s", 0, "fog"), control("t", 1), variant("t", 1, "fog")]
+    twice = [*answers, control("t", 1)]
+    # Means of the differences, weighted by the share of a source's pictures that vary: 2/3 each where two are controls.
+    assert value_of(find_effects(twice, "control"), "fog") == pytest.approx(-0.25)
+
+
+def test_sources_that_all_react_alike_leave_doubt() -> None:
+    """No two differ, and the interval still says what so few sources cannot exclude."""
+    few = [a for g in range(5) for a in (control(f"s{g}", 1), variant(f"s{g}", 1, "colour"))]
+    many = [a for g in range(500) for a in (control(f"s{g}", 1), variant(f"s{g}", 1, "colour"))]
+    (some,), (most,) = find_effects(few, "control"), find_effects(many, "control")
+    assert some.value == most.value == 0
+    assert (some.low, some.high) == pytest.approx((-(1 - 0.025 ** (1 / 5)), 1 - 0.025 ** (1 / 5)))
+    assert most.high is not None
+    assert 0 < most.high < 0.01
+    assert some.p == most.p == 1
+    falls = [a for g in range(8) for a in (control(f"s{g}", 1), variant(f"s{g}", 0, "fog"))]
+    (fog,) = find_effects(falls, "control")
+    assert fog.p == pytest.approx(2**-7)  # as many heads in a row
+    assert fog.clear
+
+
+def test_a_name_that_never_stands_alone_is_not_told_from_its_companion() -> None:
+    answers = [a for g in range(9) for a in (control(f"s{g}", 1), variant(f"s{g}", g % 2, "fog", "night"))]
+    answers += [variant("s0", 1, "colour"), variant("s1", 1, "colour")]
+    effects = by_name(find_effects(answers, "control"))
+    assert effects["fog"].value is effects["night"].value is effects["fog"].q is None
+    assert effects["fog"].pictures == 9
+    assert effects["colour"].value is not None
+
+
+def test_sources_without_a_baseline_say_nothing_of_what_all_their_pictures_carry() -> None:
+    paired = [a for g in range(4) for a in (control(f"s{g}", 1), variant(f"s{g}", g % 2, "fog"))]
+    alone = [variant(f"x{g}", 0, "fog") for g in range(50)]
+    assert find_effects([*paired, *alone], "control")[0].value == pytest.approx(-0.5)
+    assert find_effects([*paired, *alone], "control")[0].sources == 4
+    (unknown,) = find_effects(alone, "control")
+    assert unknown == Effect("fog", None, None, None, None, None, 0, 50)
+
+
+def test_one_source_gives_a_value_and_no_interval() -> None:
+    (effect,) = find_effects([control("s", 1), variant("s", 0, "fog")], "control")
+    assert effect == Effect("fog", -1, None, None, None, None, 1, 1)
+
+
+def test_nothing_asked_is_nothing_found() -> None:
+    assert find_effects([], "control") == find_effects([control("s", 1)], "control") == ()
+
+
+def test_many_comparisons_are_corrected() -> None:
+    """Of forty names that do nothing a few would pass by themselves."""
+    rng = np.random.default_rng(0)
+    answers = []
+    for g in range(60):
+        answers.append(control(f"s{g}", float(rng.random() < 0.7)))
+        answers += [variant(f"s{g}", float(rng.random() < 0.7), f"n{k:02}") for k in range(40)]
+        answers.append(variant(f"s{g}", float(rng.random() < 0.1), "night"))
+    effects = find_effects(answers, "control")
+    assert [effect.q for effect in effects] == pytest.approx(
+        stats.false_discovery_control([effect.p for effect in effects])
+    )
+    assert [effect.name for effect in effects if effect.clear] == ["night"]
+
+
+def population(blind_to_fog: bool, seed: int, sources: int = 2000) -> list[Answered]:
+    """Sources of which some are hard, painted with damage of its own; 5 variants with 1 to 3 edits.
+
+    Colour does nothing. Fog turns answers that the source's own hardness decides, so that variants of one source hang
+    together.
+    """
+    rng = np.random.default_rng(seed)
+    answers = []
+    for g in range(sources):
+        ease = rng.normal(1.6, 1.2)
+
+        def right(loss: float, ease: float = ease) -> float:
+            return float(rng.random() < 1 / (1 + np.exp(loss - ease)))
+
+        answers.append(control(f"s{g}", right(0.4)))
+        for _ in range(5):
+            names = {TYPES[k] for k in rng.choice(3, rng.integers(1, 4), replace=False)}
+            loss = 0.4 + (2.0 if blind_to_fog and "fog" in names else 0) + (0.5 if "night" in names else 0)
+            answers.append(variant(f"s{g}", right(loss), *names))
+    return answers
+
+
+@pytest.mark.parametrize("blind_to_fog", [True, False])
+def test_intervals_cover_the_effect_of_a_large_population(blind_to_fog: bool) -> None:
+    """Of 200 suites of 100 sources, at least 92 in 100 hold what 2,000 sources show, for every type."""
+    answers = population(blind_to_fog, seed=2)
+    truth = by_name(find_effects(answers, "control"))
+    of_source: dict[str, list[Answered]] = {}
+    for answer in answers:
+        of_source.setdefault(answer.source, []).append(answer)
+    rng = np.random.default_rng(3)
+    held = dict.fromkeys(TYPES, 0)
+    for _ in range(200):
+        chosen = rng.choice(len(of_source), 100, replace=False)
+        for effect in find_effects([a for g in chosen for a in of_source[f"s{g}"]], "control"):
+            value = truth[effect.name].value
+            assert value is not None
+            assert effect.low is not None
+            assert effect.high is not None
+            held[effect.name] += effect.low <= value <= effect.high
+    assert min(held.values()) >= 184, held
+    fog = truth["fog"].value
+    assert fog is not None
+    assert (fog < -0.2) == blind_to_fog
+
+
+def test_flips_count_pictures_that_turn_wrong_and_hold_sources_together() -> None:
+    answers = []
+    for g in range(20):
+        answers.append(original(f"s{g}", 1))
+        answers += [variant(f"s{g}", float(g >= 5), "fog")] * 2  # both pictures of a source turn together
+    answers += [original("wrong", 0), variant("wrong", 1, "fog")]
+    (flips,) = find_flips(answers, "original")
+    assert (flips.right, flips.flipped, flips.rate) == (40, 10, 0.25)
+    # The mean of 20 sources' shares, of which 5 are 1.
+    reach = stats.t.ppf(0.975, 19) * np.sqrt(0.25 * 0.75 / 19)
+    assert (flips.low, flips.high) == pytest.approx((0.25 - reach, 0.25 + reach))
+    assert flips.p == pytest.approx(stats.chi2.sf((10 - 1) ** 2 / (5 * 4 + 1), 1))
+
+
+def test_mcnemar_of_single_pictures_is_the_textbooks() -> None:
+    answers = []
+    for g in range(30):
+        answers += [original(f"s{g}", float(g < 25)), variant(f"s{g}", float(g >= 10), "fog")]
+    (flips,) = find_flips(answers, "original")
+    assert (flips.right, flips.flipped) == (25, 10)
+    assert flips.p == pytest.approx(stats.chi2.sf((10 - 5) ** 2 / (10 + 5), 1))
+
+
+def test_no_flip_among_few_is_no_proof() -> None:
+    answers = [a for g in range(10) for a in (original(f"s{g}", 1), variant(f"s{g}", 1, "fog"))]
+    (flips,) = find_flips(answers, "original")
+    assert (flips.rate, flips.low, flips.high) == (0, 0, pytest.approx(stats.beta.ppf(0.975, 1, 10)))
+    assert flips.p is None
+    (all_wrong,) = find_flips(
+        [original("s", 1), original("t", 1), variant("s", 0, "x"), variant("t", 0, "x")], "original"
+    )
+    assert (all_wrong.low, all_wrong.high) == (pytest.approx(1 - stats.beta.ppf(0.975, 1, 2)), 1)
+
+
+def test_flips_of_sources_that_were_never_right_are_unknown() -> None:
+    (flips,) = find_flips([original("s", 0), variant("s", 0, "fog")], "original")
+    assert (flips.right, flips.rate, flips.low, flips.p) == (0, None, None, None)
+    assert find_flips([variant("s", 0, "fog")], "original")[0].right == 0
