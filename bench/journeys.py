@@ -119,9 +119,9 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
 
 
 def pictures_of(suite: Path) -> dict[str, Image]:
-    """A suite's RGB pictures by variant key."""
-    rows = read_metadata(suite)
-    return {row.variant_key: np.asarray(Pictures.open(suite / row.file_name).convert("RGB")) for row in rows}
+    """A suite's painted RGB pictures by key."""
+    rows = [row for row in read_metadata(suite) if row.kind != "original"]
+    return {row.key: np.asarray(Pictures.open(suite / row.file_name).convert("RGB")) for row in rows}
 
 
 def fully_guided(profile: Profile) -> Profile:

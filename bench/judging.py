@@ -87,4 +87,4 @@ def differences(baseline: Sequence[Judged], candidate: Sequence[Judged]) -> Mapp
 
 
 def _variant(one: Judged) -> tuple[str, int, str]:
-    return one.row.source, one.row.variant, one.row.edited_caption
+    return one.row.source, one.row.number, one.row.edited_caption

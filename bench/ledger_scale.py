@@ -46,7 +46,7 @@ from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.meter.energy import peak_memory_bytes
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.suite import Suite, VariantRow, image_path, mask_path
+from counterfactory.engine.suite import Origin, Painting, PictureRow, Suite, image_path, mask_path
 from counterfactory.engine.suite.outcome import Outcome, Outcomes
 
 VARIANTS_PER_SOURCE = 5
@@ -104,47 +104,56 @@ class Made:
         names = ("image_text", "directional", "image_image")
         return {name: int(digits[5 * i : 5 * i + 5], 16) % 10**6 / 10**6 for i, name in enumerate(names)}
 
-    def row(self, variant: int) -> VariantRow:
+    def row(self, variant: int) -> PictureRow:
         source = variant // VARIANTS_PER_SOURCE
         image = self.painted(variant)["image"]
-        return VariantRow(
+        return PictureRow(
             file_name=image["path"],
             sha256=image["sha256"],
+            kind="variant",
             source=self.name(source),
             label=CLASSES[source % 5],
             mask=self.files(variant)["mask"],
+            original=image_path(self.key("original", source), self.name(source), "originals"),
+            control=None,
             caption=self.caption(source),
             edited_caption=self.caption(variant + 1),
             edits=(
                 Edit("weather", "clear", WEATHERS[variant % 5]),
                 Edit("colour", "red bus", f"{COLOURS[variant % 7]} bus"),
             ),
-            variant=variant % VARIANTS_PER_SOURCE,
-            seed=0,
-            steps=12,
-            guidance_scale=2.0,
-            guidance_start=0.0,
-            guidance_stop=0.5,
+            number=variant % VARIANTS_PER_SOURCE,
+            painting=Painting(0, 12, 2.0, 0.0, 0.5),
             scores=self.scores(variant),
             reason=None if variant % 20 else "image_text 0.120 is below 0.150",
+            origin=Origin(f"{self.name(source)}.jpg", self.key("digest", source), 128, 128, (0.0, 0.0, 128.0, 128.0)),
             source_key=self.key("source", source),
-            variant_key=self.key("variant", variant),
+            key=self.key("variant", variant),
         )
 
     def sources_of(self, numbers: range) -> list[Source]:
         """Sources as a run has them; nobody reads their files."""
         return [
-            Source(name, Path(name), name.split("/")[0], None, self.key("digest", i), self.key("source", i))
+            Source(
+                name,
+                name,
+                Path(name),
+                (128, 128),
+                name.split("/")[0],
+                None,
+                self.key("digest", i),
+                self.key("source", i),
+            )
             for i in numbers
             for name in [self.name(i)]
         ]
 
-    def outcome(self, variants: range) -> tuple[Outcome, list[VariantRow]]:
+    def outcome(self, variants: range) -> tuple[Outcome, list[PictureRow]]:
         """What a finished shard came to, and its rows of metadata.parquet."""
         rows = [self.row(i) for i in variants]
         accepted = sum(row.accepted for row in rows)
         files = {path: len(path) for i in variants for path in self.files(i).values() if path}
-        return Outcome(accepted, len(rows) - accepted, files, [], []), rows
+        return Outcome(accepted, len(rows) - accepted, 0, 0, files, [], []), rows
 
     def shards(self, size: int) -> Iterator[tuple[range, range]]:
         """Numbers of each shard's sources and variants."""
@@ -207,7 +216,7 @@ def resume(folder: Path, shards: Sequence[Shard], made_by: str) -> dict[str, flo
             with timed("outcomes"):
                 outcome = outcomes.find(sources)
             if outcome:
-                assert outcome.variants == len(stages["paint"])
+                assert outcome.painted == len(stages["paint"])
                 continue
             for stage, keys in stages.items():
                 with timed(stage):

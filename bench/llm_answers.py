@@ -110,10 +110,19 @@ def main() -> None:
     for start in range(0, len(rows), asked.shard):
         part = rows[start : start + asked.shard]
         sources = [
-            Source(str(start + i), Path(str(start + i)), label, None, "d", content_key(start + i))
+            Source(
+                str(start + i),
+                str(start + i),
+                Path(str(start + i)),
+                (128, 128),
+                label,
+                None,
+                "d",
+                content_key(start + i),
+            )
             for i, (_, label) in enumerate(part)
         ]
-        wanted = JourneySettings(_TASK, asked.variants, (1, 2), 0)
+        wanted = JourneySettings(_TASK, asked.variants, 0, (1, 2), 0)
         for answered in rewrite(sources, [caption for caption, _ in part], settings, wanted, ask, prompts):
             variants += len(answered.variants)
             for variant in answered.variants:

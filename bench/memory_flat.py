@@ -50,7 +50,9 @@ def one_run(streets: Path, count: int) -> None:
     if count:
         sources, _ = find_sources(streets)
         chosen = sorted(sources, key=lambda source: source.name.split("/")[-1])[:count]
-        settings = JourneySettings(builtin_task("classification"), variants=VARIANTS_PER_SOURCE, edits=(1, 3), seed=0)
+        settings = JourneySettings(
+            builtin_task("classification"), variants=VARIANTS_PER_SOURCE, controls=0, edits=(1, 3), seed=0
+        )
         with tempfile.TemporaryDirectory() as folder, Suite.open(Path(folder) / "suite") as suite:
             report = Journey(load_profile("pocket"), settings).run(chosen, suite)
         taken = {"variants": report.variants, "wall_s": report.wall_s}

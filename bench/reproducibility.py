@@ -35,7 +35,7 @@ from counterfactory.engine.tasks.task import builtin_task
 def make(profile: Profile, streets: Path, suite_path: Path, backward: bool = False) -> Path:
     """Generate a suite of two variants per source."""
     sources, _ = find_sources(streets)
-    settings = JourneySettings(builtin_task("classification"), variants=2, edits=(1, 2), seed=0)
+    settings = JourneySettings(builtin_task("classification"), variants=2, controls=1, edits=(1, 2), seed=0)
     with Suite.open(suite_path) as suite:
         Journey(profile, settings).run(sources[::-1] if backward else sources, suite)
     return suite_path
@@ -47,10 +47,10 @@ def digests(suite: Path) -> dict[str, str]:
     return {str(f.relative_to(suite)): hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
 
 
-def pictures(suite: Path) -> dict[tuple[str, int], NDArray[np.float64]]:
-    """By source and variant."""
+def pictures(suite: Path) -> dict[tuple[str, str, int], NDArray[np.float64]]:
+    """By source, kind and number."""
     rows = read_metadata(suite)
-    return {(r.source, r.variant): np.asarray(cv2.imread(str(suite / r.file_name)), np.float64) for r in rows}
+    return {(r.source, r.kind, r.number): np.asarray(cv2.imread(str(suite / r.file_name)), np.float64) for r in rows}
 
 
 def psnr(a: Path, b: Path) -> float | None:

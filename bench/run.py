@@ -119,7 +119,9 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
     profile = load_profile(asked.profile)
     box = box_of(asked, profile) if asked.against else None
     refuse_without_device(profile)
-    settings = JourneySettings(builtin_task("classification"), variants=asked.variants, edits=(1, 3), seed=0)
+    settings = JourneySettings(
+        builtin_task("classification"), variants=asked.variants, controls=0, edits=(1, 3), seed=0
+    )
     ratio: Ratio | None = None
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

@@ -201,7 +201,8 @@ def apart(suite: Path) -> str:
     """Mean PSNR between different variants of one source, in words."""
     painted, keys = pictures_of(suite), defaultdict(list)
     for row in read_metadata(suite):
-        keys[row.source_key].append(row.variant_key)
+        if row.kind == "variant":
+            keys[row.source_key].append(row.key)
     pairs = (pair for same in keys.values() for pair in combinations(same, 2))
     decibel = [psnr(painted[a], painted[b]) for a, b in pairs]
     return f"{np.mean(decibel):.1f} dB" if decibel else "none to compare"

@@ -1,6 +1,7 @@
 """A shard's way through the stages: the one place that shows the whole.
 
     source ─ caption ─ rewrite ─ edges ─ paint ─ check ─ suite
+       └──────────────── original ────────────────────────┘
 
 Sources go through the stages shard by shard (`Journey.step`). Every stage looks up what the suite has under its content
 keys, makes what is missing, and records it; so an interrupted run, a repeated one and a changed one are all the same
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from .config.networks import library_of
 from .config.profile import Profile
-from .config.recording import recipes_of, session_costs, session_facts, variant_row
+from .config.recording import picture_rows, recipes_of, session_costs, session_facts
 from .estimate.estimate import residency_of
 from .estimate.measured import measured_rates, save_rates
 from .language.chat import prompts_of
@@ -32,13 +33,13 @@ from .recipes import STAGES, outcome_key
 from .schedule.overlap import ahead
 from .sources.pictures import Pictures
 from .sources.source import Problem, Source
-from .stages import caption, check, edges, paint, rewrite
+from .stages import caption, check, edges, original, paint, rewrite
 from .stages.desk import Desk
 from .stages.rewrite import Rewritten
-from .suite import PaintedRow, Suite
+from .suite import PaintedRow, PictureRow, Suite
 from .suite.outcome import Outcome, Outcomes
-from .suite.run_record import RunSummary, Standing
-from .suite.variant_row import Dropped
+from .suite.picture_row import Dropped
+from .suite.run_record import RunSummary, Standing, count_verdicts
 from .tasks.settings import JourneySettings
 from .variant import Variant
 
@@ -61,6 +62,8 @@ class Tally:
     sources: int
     accepted: int = 0
     rejected: int = 0
+    controls: int = 0
+    rejected_controls: int = 0
     dropped: list[Dropped] = field(default_factory=list)
     shortfalls: list[Problem] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -69,6 +72,8 @@ class Tally:
         """One more shard, and the sources of it that could not be read."""
         self.accepted += outcome.accepted
         self.rejected += outcome.rejected
+        self.controls += outcome.controls
+        self.rejected_controls += outcome.rejected_controls
         self.dropped += outcome.dropped
         self.shortfalls += outcome.shortfalls
         self.problems += problems
@@ -79,6 +84,8 @@ class Tally:
             sources=self.sources - len(self.problems),
             accepted=self.accepted,
             rejected=self.rejected,
+            controls=self.controls,
+            rejected_controls=self.rejected_controls,
             dropped=tuple(self.dropped),
             shortfalls=tuple(self.shortfalls),
             check=asdict(profile.check),
@@ -144,28 +151,26 @@ class Journey:
         """Take a shard through every stage."""
         profile, pictures = self.profile, shard.pictures
         captions = caption.run(desk, shard.sources, pictures, profile.caption)
+        originals = original.run(desk, captions, pictures)
         rewritten = rewrite.run(desk, captions, profile.rewrite, self.settings, prompts_of(profile.llm.style))
         maps = edges.run(desk, captions, paint.unpainted_sources(desk, rewritten.variants), pictures, profile.edges)
         painted = paint.run(desk, rewritten.variants, maps, profile.paint)
         scores = check.run(desk, painted, pictures, profile.check)
-        return self._settle(outcomes, shard, rewritten, painted, scores)
+        table = picture_rows(profile, captions, originals, painted, scores)
+        return self._settle(outcomes, shard, rewritten, table, _files(originals, painted, table))
 
     def _settle(
         self,
         outcomes: Outcomes,
         shard: Shard,
         rewritten: Rewritten,
-        painted: Mapping[Variant, PaintedRow],
-        scores: Mapping[Variant, Mapping[str, float]],
+        table: Sequence[PictureRow],
+        files: Mapping[str, int],
     ) -> Outcome:
-        """Keep what a shard came to."""
-        kept = [variant for variant in rewritten.variants if variant in scores]
-        table = [variant_row(variant, painted[variant], scores[variant], self.profile) for variant in kept]
-        accepted = sum(row.accepted for row in table)
+        """Keep what a shard came to: `table`'s rows, which name `files` (bytes by path)."""
         outcome = Outcome(
-            accepted=accepted,
-            rejected=len(table) - accepted,
-            files={file.path: file.bytes for variant in kept for file in painted[variant].files},
+            **count_verdicts(table),
+            files=files,
             dropped=[Dropped(v.source.name, v.index, v.edited_caption, v.dropped or "") for v in rewritten.dropped],
             shortfalls=rewritten.shortfalls,
         )
@@ -177,7 +182,8 @@ class Journey:
         """What the stages work with; no network is opened yet."""
         recipes = recipes_of(self.profile, library)
         models = Opened(library, meter, residency_of(self.profile, library))
-        return Desk(suite, models, meter, recipes, sources, sources * self.settings.variants)
+        pictures = self.settings.variants + self.settings.controls
+        return Desk(suite, models, meter, recipes, sources, sources * pictures)
 
     def _metrics_file(self, suite: Suite, path: Path | None, energy: EnergyMeter) -> MetricsFile | None:
         if path is None:
@@ -185,6 +191,15 @@ class Journey:
         runtime = self.profile.runtime
         earlier = suite.read_run().costs.device_hours.get(runtime.unit, 0.0)
         return MetricsFile(path, devices=runtime.devices, energy=energy, earlier_device_hours=earlier)
+
+
+def _files(
+    originals: Mapping[Source, PaintedRow], painted: Mapping[Variant, PaintedRow], table: Sequence[PictureRow]
+) -> dict[str, int]:
+    """Bytes by path of the files that belong to a table."""
+    named = {name for row in table for name in row.files}
+    kept = [file for row in (*originals.values(), *painted.values()) for file in row.files]
+    return {file.path: file.bytes for file in kept if file.path in named}
 
 
 @contextmanager
@@ -214,6 +229,6 @@ def _pass(desk: Desk, shard: Shard) -> Outcome | None:
     if shard.outcome is not None:
         for stage in STAGES:
             of_sources = stage in ("caption", "rewrite", "edges")
-            items, total = (len(shard.sources), desk.sources) if of_sources else (shard.outcome.variants, desk.variants)
+            items, total = (len(shard.sources), desk.sources) if of_sources else (shard.outcome.painted, desk.pictures)
             desk.meter.advance(stage, items, total)
     return shard.outcome

@@ -9,6 +9,7 @@ so this page decides what a changed setting costs.
     answer          the question with its grammar, how the language model samples              language model
     choice          source, task, seed                                                         the rules
     variant         source, caption, edits, edited caption, seed
+    original        source, [image]
     picture         variant, [image], [edges], [paint], [text]                                 edge detector, painter
     scores          picture bytes, source, [image], both captions, [text], [check] batch       CLIP
     outcome         profile, settings, all of the above                                        everything
@@ -37,7 +38,7 @@ def code_of(stage: Stage) -> int:
     Reformatting, or a faster way to the same bytes, leaves it. "rewrite" covers the rules that choose edits and judge
     words. tests/test_recipes.py holds results of today's code and fails when they move while the number stays.
     """
-    return {"caption": 1, "rewrite": 1, "edges": 1, "paint": 1, "check": 1}[stage]
+    return {"caption": 1, "rewrite": 2, "edges": 1, "paint": 1, "check": 1}[stage]
 
 
 def source_key(name: str, image_sha256: str, label: str | None, mask_sha256: str | None) -> str:
@@ -56,9 +57,9 @@ def choice_key(source_key: str, task: object, seed: int) -> str:
 
 
 def variant_key(source_key: str, caption: str, edits: object, edited_caption: str, seed: int) -> str:
-    """Names a variant, and the noise that it is painted from.
+    """Names a variant, and the noise that it is painted from; a control has its number in place of edits.
 
-    Its index is left out: the same edits of the same source make the same picture, whichever variant they are.
+    A variant's index is left out: the same edits of the same source make the same picture, whichever variant they are.
     """
     return content_key("variant", source_key, caption, edits, edited_caption, seed)
 
@@ -97,6 +98,10 @@ class Recipes:
     def answer_key(self, question: str, request: object) -> str:
         """Names the language model's answer to a request."""
         return content_key("rewrite", question, request, self.makers["rewrite"], self.sampling)
+
+    def original_key(self, source_key: str) -> str:
+        """Names the source's picture as the painter saw it."""
+        return content_key("original", source_key, self.image)
 
     def picture_key(self, variant_key: str) -> str:
         """Names a variant's picture."""

@@ -22,7 +22,17 @@ from counterfactory.engine.pocket.world import restyle, sample_scene
 from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before any test imports OpenVINO
 from counterfactory.engine.runtime.opening import plan_file
 from counterfactory.engine.runtime.session import RuntimeSettings, Session
-from counterfactory.engine.suite import Painted, RunRecord, Suite, VariantRow, mask_path
+from counterfactory.engine.suite import (
+    Origin,
+    Painted,
+    PaintedRow,
+    Painting,
+    PictureRow,
+    RunRecord,
+    Suite,
+    mask_path,
+)
+from counterfactory.engine.suite.images import Top
 from counterfactory.engine.suite.run_record import Standing
 from counterfactory.engine.suite.session import SessionRecord
 from counterfactory.export.pocket.packed import gather
@@ -48,7 +58,7 @@ class MadeSuite:
 
     path: Path
     street: Street
-    rows: list[VariantRow]
+    rows: list[PictureRow]
 
 
 @pytest.fixture(autouse=True)
@@ -138,40 +148,64 @@ def made_profile() -> Profile:
 
 @pytest.fixture
 def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
-    """The street's suite, its variants rendered instead of painted; scores fall from 0.9 by 0.1 a variant."""
-    rows: list[VariantRow] = []
+    """The street's suite: originals, and variants rendered instead of painted, whose scores fall from 0.9 by 0.1."""
+    rows: list[PictureRow] = []
     with Suite.open(tmp_path / "suite") as suite:
-        for name in street.names:
+        for number, name in enumerate(street.names):
             scene = sample_scene(np.random.default_rng((1, int(name[-4:]))))
+
+            def keep(key: str, pictures: tuple[Any, Any], top: Top, name: str = name) -> PaintedRow:
+                return suite.write_images(top, [Painted(key, name, *pictures, top)])[key]
+
+            original = keep(f"{number:016x}" + "f" * 48, render(scene), "originals")
+            common: dict[str, Any] = {
+                "source": name,
+                "label": scene.label,
+                "original": original.image.path,
+                "control": None,
+                "caption": "a clear street.",
+                "origin": Origin(f"{name}.png", "0" * 64, 128, 128, (0.0, 0.0, 128.0, 128.0)),
+                "source_key": "0" * 64,
+            }
+            rows.append(
+                PictureRow(
+                    file_name=original.image.path,
+                    sha256=original.image.sha256,
+                    kind="original",
+                    mask=mask_path(original.image.path),
+                    edited_caption="a clear street.",
+                    edits=(),
+                    number=0,
+                    painting=None,
+                    scores={},
+                    reason=None,
+                    key=f"{number:016x}" + "f" * 48,
+                    **common,
+                )
+            )
             for variant in range(2):
-                image, mask = render(restyle(scene, np.random.default_rng((variant, len(rows)))))
-                key = f"{len(rows):016x}" + "0" * 48
-                painted = suite.write_images("paint", [Painted(key, name, image, mask)])[key]
+                made = 2 * number + variant
+                key = f"{made:016x}" + "0" * 48
+                painted = keep(key, render(restyle(scene, np.random.default_rng((variant, made)))), "images")
                 rows.append(
-                    VariantRow(
+                    PictureRow(
                         file_name=painted.image.path,
                         sha256=painted.image.sha256,
-                        source=name,
-                        label=scene.label,
+                        kind="variant",
                         mask=mask_path(painted.image.path),
-                        caption="a clear street.",
                         edited_caption="a foggy street.",
                         edits=(Edit("weather", "clear", "foggy"),),
-                        variant=variant,
-                        seed=0,
-                        steps=20,
-                        guidance_scale=5.0,
-                        guidance_start=0.0,
-                        guidance_stop=1.0,
-                        scores={"image_text": 0.9 - 0.1 * len(rows), "directional": 0.5, "image_image": 0.5},
-                        reason="image_text 0.400 is below 0.450" if len(rows) == 5 else None,
-                        source_key="0" * 64,
-                        variant_key=key,
+                        number=variant,
+                        painting=Painting(0, 20, 5.0, 0.0, 1.0),
+                        scores={"image_text": 0.9 - 0.1 * made, "directional": 0.5, "image_image": 0.5},
+                        reason="image_text 0.400 is below 0.450" if made == 5 else None,
+                        key=key,
+                        **common,
                     )
                 )
         suite.write_metadata(rows)
         profile = asdict(made_profile())
         facts, spent = session_facts(profile=profile), costs(wall_s=36.0)
         session = SessionRecord("a", "2026-01-01T00:00:00+00:00", True, facts, (), spent)
-        suite.write_run(RunRecord((session,), Standing(3, 5, 1, (), (), profile["check"])))
+        suite.write_run(RunRecord((session,), Standing(3, 5, 1, 0, 0, (), (), profile["check"])))
     return MadeSuite(tmp_path / "suite", street, rows)

@@ -25,7 +25,7 @@ from run import main as run_bench
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config import profile as profiles
 from counterfactory.engine.config.profile import Profile, load_profile
-from counterfactory.engine.suite import read_metadata
+from counterfactory.engine.suite import PictureRow, read_metadata
 from counterfactory.export.pocket.packed import RUNTIME
 from counterfactory.export.production.artefact import Asked
 from counterfactory.export.production.command import export_one, graphs_of
@@ -97,12 +97,16 @@ def generate(profile: Path, photographs: Path, out: Path) -> int:
 
 
 def pictures(suite: Path) -> list[NDArray[np.uint8]]:
-    return [np.asarray(Image.open(suite / row.file_name).convert("RGB")) for row in read_metadata(suite)]
+    return [np.asarray(Image.open(suite / row.file_name).convert("RGB")) for row in painted(suite)]
+
+
+def painted(suite: Path) -> list[PictureRow]:
+    return [row for row in read_metadata(suite) if row.kind != "original"]
 
 
 def test_production_graphs_make_a_suite_on_a_cpu(profile: Path, photographs: Path, tmp_path: Path) -> None:
     assert generate(profile, photographs, tmp_path / "one") == 0
-    rows, found = read_metadata(tmp_path / "one"), pictures(tmp_path / "one")
+    rows, found = painted(tmp_path / "one"), pictures(tmp_path / "one")
     assert len({row.source for row in rows}) == 3
     assert all(picture.shape == (32, 32, 3) and picture.std() > 1 for picture in found)
     assert len({picture.tobytes() for picture in found}) == len(found) == len(rows) > 3

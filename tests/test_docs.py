@@ -38,9 +38,9 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     exec(making, names)
     exec(opening.replace('data_dir="suite"', f'data_dir="suite", cache_dir={str(tmp_path / "cache")!r}'), names)
     rows = read_metadata(tmp_path / "suite")
-    assert len(rows) == 5
+    assert [row.kind for row in rows] == ["original", "control", *["variant"] * 5]
     assert {row.label for row in rows} == {scene.label}
-    assert len(names["suite"]) == 5  # type: ignore[arg-type]  # what the block opened
+    assert len(names["suite"]) == 7  # type: ignore[arg-type]  # what the block opened
 
 
 def named(text: str) -> Iterator[str]:

@@ -35,7 +35,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "sources": {"errors", "recipes", "files", "schedule"},
         "variant": {"edit", "sources"},
         "tasks": {"errors", "edit", "keys", "files", "language"},
-        "suite": {"errors", "edit", "recipes", "files", "meter", "sources"},
+        "suite": {"errors", "edit", "recipes", "files", "meter", "sources", "variant"},
         "stages": {
             *("errors", "edit", "keys", "recipes", "language", "meter", "schedule", "models"),
             *("sources", "variant", "tasks", "suite"),
@@ -52,11 +52,11 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("recipes", "language", "meter", "schedule", "models", "sources", "variant", "tasks"),
             *("suite", "stages", "config", "estimate"),
         },
-        "judging": {"errors", "files", "suite", "stages"},
-        "report": {"errors", "edit", "files", "meter", "models", "sources", "suite", "stages", "config"},
+        "judging": {"errors", "files", "variant", "suite", "stages"},
+        "report": {"errors", "edit", "files", "meter", "models", "suite", "stages", "config"},
         "pocket": {"errors", "runtime"},
         "cli": {
-            *("errors", "edit", "runtime", "meter", "schedule", "sources", "tasks", "suite", "stages"),
+            *("errors", "runtime", "meter", "schedule", "sources", "tasks", "suite", "stages"),
             *("config", "estimate", "journey", "judging", "report", "pocket"),
         },
         "__main__": {"cli"},

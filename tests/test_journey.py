@@ -23,7 +23,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.journey import Journey, JourneySettings, Progress, RunSummary
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.engine.sources.source import Source, find_sources
+from counterfactory.engine.sources.source import Source, find_sources, load_mask, load_pixels
 from counterfactory.engine.suite import Suite, read_metadata, read_run
 from counterfactory.engine.tasks.interventions import parse_interventions
 from counterfactory.engine.tasks.task import builtin_task
@@ -31,7 +31,7 @@ from counterfactory.engine.tasks.task import builtin_task
 pytestmark = pytest.mark.usefixtures("shared_plans")
 
 ROOT = Path(__file__).parents[1]
-SETTINGS = JourneySettings(builtin_task("segmentation"), variants=2, edits=(1, 2), seed=3)
+SETTINGS = JourneySettings(builtin_task("segmentation"), variants=2, controls=1, edits=(1, 2), seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -84,10 +84,14 @@ def test_a_suite_is_complete(finished: tuple[Path, RunSummary], streets: Path) -
     path, report = finished
     rows = read_metadata(path)
     assert report.sources == 6
-    assert len(rows) == report.variants == report.accepted + report.rejected == report.painted
+    variants = [row for row in rows if row.kind == "variant"]
+    assert len(variants) == report.variants == report.accepted + report.rejected
+    assert [row.source for row in rows if row.kind == "original"] == sorted({row.source for row in variants})
+    assert [row.source for row in rows if row.kind == "control"] == sorted({row.source for row in variants})
+    assert report.painted == len(rows) - report.sources == report.variants + report.controls + report.rejected_controls
     assert report.variants + report.dropped + len(report.shortfalls) >= 6 * 2
     assert report.variants >= 8, "the language model lost most variants"
-    for row in rows:
+    for row in variants:
         image, source = Image.open(path / row.file_name), Image.open(streets / "images" / f"{row.source}.png")
         assert image.size == source.size
         mask = np.asarray(Image.open(path / str(row.mask)))
@@ -97,7 +101,41 @@ def test_a_suite_is_complete(finished: tuple[Path, RunSummary], streets: Path) -
             assert edit.keyword in row.caption
     pictures = [np.asarray(Image.open(path / row.file_name)) for row in rows]
     assert min(picture.std() for picture in pictures) > 5, "a picture is flat"
-    assert len({row.edited_caption for row in rows}) > len(rows) // 2
+    assert len({row.edited_caption for row in variants}) > len(variants) // 2
+
+
+def test_originals_are_what_the_painter_saw_and_controls_its_own_caption(
+    finished: tuple[Path, RunSummary], streets: Path, quick: Profile
+) -> None:
+    path, _ = finished
+    sources, size = {source.name: source for source in find_sources(streets)[0]}, quick.image
+    rows = read_metadata(path)
+    for row in rows:
+        source = sources[row.source]
+        pixels = load_pixels(source, size.short_side, size.multiple, size.max_long_side)
+        np.testing.assert_array_equal(np.asarray(Image.open(path / row.original)), pixels)
+        assert (row.origin.path, row.origin.sha256) == (source.file, source.digest)
+        (control,) = [other for other in rows if other.source == row.source and other.kind == "control"]
+        assert row.control == control.file_name
+        assert control.caption == control.edited_caption == row.caption
+        assert control.edits == ()
+        assert not np.array_equal(np.asarray(Image.open(path / control.file_name)), pixels)
+        np.testing.assert_array_equal(np.asarray(Image.open(path / str(row.mask))), load_mask(source, pixels.shape[:2]))
+
+
+def test_more_controls_paint_nothing_anew_and_none_are_a_choice(
+    finished: tuple[Path, RunSummary], streets: Path, quick: Profile, tmp_path: Path
+) -> None:
+    sources = find_sources(streets)[0][:2]
+    first = travel(quick, SETTINGS, sources, tmp_path / "s")
+    more = travel(quick, replace(SETTINGS, controls=3), sources, tmp_path / "s")
+    assert more.painted == 4
+    rows = [row for row in read_metadata(tmp_path / "s") if row.kind == "control"]
+    assert [row.number for row in rows] == [0, 1, 2] * 2
+    assert len({(tmp_path / "s" / row.file_name).read_bytes() for row in rows}) == 6, "each has noise of its own"
+    none = travel(quick, replace(SETTINGS, controls=0), sources, tmp_path / "s")
+    assert (none.painted, none.controls, none.variants) == (0, 0, first.variants)
+    assert {row.control for row in read_metadata(tmp_path / "s")} == {None}
 
 
 @pytest.mark.parametrize(("shard", "backward"), [(1, False), (4, False), (100, True)])
@@ -118,7 +156,7 @@ def test_nothing_is_done_twice(finished: tuple[Path, RunSummary], streets: Path,
     assert report.device_hours_per_1k_accepted == pytest.approx(sum(hours))
     assert report.session_device_hours_per_1k_accepted == pytest.approx(hours[1])
     assert (report.painted, report.models_load_s) == (0, 0.0)
-    assert report.reused == report.variants
+    assert report.reused == first.painted
     assert contents(path) == before
 
 
@@ -129,7 +167,7 @@ def test_changes_reuse_what_they_leave_as_it_was(
     sources = find_sources(streets)[0][:3]
     first = travel(quick, replace(SETTINGS, variants=1), sources, tmp_path / "s")
     more = travel(quick, SETTINGS, sources, tmp_path / "s")
-    assert more.reused == first.variants
+    assert more.reused == first.painted
     assert more.painted == more.variants - first.variants > 0
     strict = replace(quick, check=replace(quick.check, min_image_text=1.0))
     none = travel(strict, SETTINGS, sources, tmp_path / "s")
@@ -138,7 +176,7 @@ def test_changes_reuse_what_they_leave_as_it_was(
     repaint = replace(quick, paint=replace(quick.paint, guidance=replace(quick.paint.guidance, scale=3.5)))
     # Captions and edits are on record: the models that would make them again stay closed.
     again = travel(repaint, SETTINGS, sources, tmp_path / "s")
-    assert again.painted == again.variants == more.variants
+    assert again.painted == more.painted + more.reused
     opened = {use.plan for use in again.plans if use.loads}
     assert opened == {"hint", "denoiser", "vae_decoder", "clip_text", "clip_image"}
     # And the first setting's pictures come back from the shelf, byte for byte.

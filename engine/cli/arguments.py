@@ -77,7 +77,13 @@ def _add_generate(parsers: _Commands[argparse.ArgumentParser]) -> None:
     )
     task.add_argument("--task-file", type=Path, metavar="FILE", help="a task of your own (TOML)")
     parser.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")
-    parser.add_argument("--edits", type=_span, default=(1, 3), metavar="N|A..B", help="edits per variant (1..3)")
+    parser.add_argument(
+        "--edits",
+        type=_span,
+        default=(1, 3),
+        metavar="N|A..B",
+        help="edits per variant (1..3): half have the fewest, which shows an edit alone, the others mix more",
+    )
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="another seed, another suite (%(default)s)")
     parser.add_argument(
         "--interventions", type=Path, metavar="FILE", help="the only edits allowed, such as 'time: night'"
@@ -130,6 +136,13 @@ def _add_sources(parser: argparse.ArgumentParser, optional: bool = False) -> Non
     parser.add_argument("--limit", type=_positive, metavar="N", help="use the first N sources only")
     parser.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
     parser.add_argument("--variants", type=_positive, default=5, metavar="N", help="variants per source (%(default)s)")
+    parser.add_argument(
+        "--controls",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="pictures per source of its own caption, to compare variants with (%(default)s)",
+    )
 
 
 def _add_check(parsers: _Commands[argparse.ArgumentParser]) -> None:
@@ -142,14 +155,16 @@ def _add_check(parsers: _Commands[argparse.ArgumentParser]) -> None:
 
 
 def _add_evaluate(parsers: _Commands[argparse.ArgumentParser]) -> None:
-    parser = parsers.add_parser("evaluate", help="score your classifier's answers on a suite, by kind of edit")
+    parser = parsers.add_parser(
+        "evaluate", help="say what each edit does to your classifier, with certainty, from its answers"
+    )
     parser.add_argument("suite", type=Path, metavar="SUITE")
     parser.add_argument(
         "--predictions",
         type=Path,
         required=True,
         metavar="FILE",
-        help="CSV or JSONL with image (a variant's file_name, or a source's name) and prediction",
+        help="CSV or JSONL with image (a file_name of metadata.parquet) and prediction, originals and controls too",
     )
     parser.set_defaults(run=commands.evaluate)
 
@@ -157,10 +172,10 @@ def _add_evaluate(parsers: _Commands[argparse.ArgumentParser]) -> None:
 def _add_report(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser = parsers.add_parser("report", help="make the web page and the contact sheet of a suite")
     parser.add_argument("suite", type=Path, metavar="SUITE")
-    parser.add_argument("--sources", type=Path, metavar="SOURCES", help="the images it was made from, to show them too")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the report (SUITE/report)")
     parser.add_argument("--predictions", type=Path, metavar="FILE", help="mark what your classifier got wrong")
-    parser.add_argument("--profile", help="name or .toml file: whose image size and edges to show (the suite's own)")
+    parser.add_argument("--profile", help="name or .toml file: whose edges to show (the suite's own)")
+    parser.add_argument("--no-edges", action="store_true", help="show no edges, which the suite does not hold")
     parser.add_argument("--limit", type=_positive, default=200, metavar="N", help="sources on the page (%(default)s)")
     parser.set_defaults(run=commands.report)
 
@@ -168,6 +183,12 @@ def _add_report(parsers: _Commands[argparse.ArgumentParser]) -> None:
 def _positive(text: str) -> int:
     if not re.fullmatch(r"\d+", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"a whole number above 0 is needed, got {text!r}")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"\d{1,9}", text):
+        raise argparse.ArgumentTypeError(f"a whole number from 0 is needed, got {text!r}")
     return int(text)
 
 

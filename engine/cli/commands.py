@@ -15,7 +15,6 @@ from pathlib import Path
 from ..config.profile import load_profile
 from ..config.recorded import recorded_check, recorded_profile
 from ..errors import CounterfactoryError
-from ..judging.evaluate import evaluate_labels
 from ..judging.predictions import load_predictions, match_predictions
 from ..judging.recheck import recheck
 from ..meter.meter import Progress
@@ -25,13 +24,13 @@ from ..sources.source import Problem, Source, find_sources, refuse_suite_among_s
 from ..suite import Suite, read_metadata, require_finished
 from ..tasks.interventions import load_interventions
 from ..tasks.task import Task, builtin_task, load_task
+from .effects_text import evaluation_tables, note_lines, strangers_line
 from .run_text import (
     THRESHOLDS,
     as_data,
     cost_line,
     cost_table,
     count_line,
-    evaluation_table,
     recheck_line,
     shortfall_lines,
     time_lines,
@@ -50,6 +49,7 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     settings = JourneySettings(
         task=_task(args),
         variants=args.variants,
+        controls=args.controls,
         edits=args.edits,
         seed=args.seed,
         interventions=None if args.interventions is None else load_interventions(args.interventions),
@@ -73,7 +73,7 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     for line in shortfall_lines(report):
         terminal.say(line)
     terminal.say(f"suite      {args.out}")
-    look = shlex.join(["counterfactory", "report", str(args.out), "--sources", str(args.sources)])
+    look = shlex.join(["counterfactory", "report", str(args.out)])
     terminal.say(f"look at it with: {look}")
     skipped = [*problems, *report.problems]
     terminal.finish({"suite": str(args.out), **as_data(report), "problems": [asdict(problem) for problem in skipped]})
@@ -116,7 +116,7 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
     sources: Sequence[Source] | int
     sources, problems = (args.count, []) if args.sources is None else _usable(args, terminal)
     asked = None if args.memory is None else round(args.memory * 1e9)
-    predicted = predict(profile, sources, args.variants, asked)
+    predicted = predict(profile, sources, args.variants, asked, controls=args.controls)
     for line in forecast.cost_lines(predicted):
         terminal.say(line)
     terminal.show(forecast.stage_table(predicted))
@@ -170,42 +170,50 @@ def check(args: Namespace, terminal: Terminal) -> int:
 
 def evaluate(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory evaluate`."""
+    from ..judging.evaluate import evaluate_labels
+
     rows = read_metadata(args.suite)
-    evaluation = evaluate_labels(rows, *match_predictions(load_predictions(args.predictions), rows))
-    terminal.show(evaluation_table(evaluation))
-    if evaluation.excluded:
-        terminal.say(f"{evaluation.excluded} rejected variants are not counted")
+    matched = match_predictions(load_predictions(args.predictions), rows)
+    evaluation = evaluate_labels(rows, matched.answers)
+    if matched.strangers:
+        terminal.warn(strangers_line(matched.strangers))
+    for table in evaluation_tables(evaluation):
+        terminal.show(table)
+    for note in note_lines(evaluation):
+        terminal.say(note)
     terminal.finish(evaluation.to_json())
     return 0
 
 
 def report(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory report`."""
+    from ..judging.evaluate import evaluate_labels
     from ..report.album import Answer, mark_answers
     from ..report.folder import describe_suite, write_report
-    from ..report.originals import originals_of
+    from ..report.outlines import edge_detector
 
     rows = read_metadata(args.suite)
     answers: dict[str, Answer] = {}
     tables: tuple[Table, ...] = ()
     if args.predictions is not None:
         predicted = match_predictions(load_predictions(args.predictions), rows)
-        answers, tables = mark_answers(rows, *predicted), (evaluation_table(evaluate_labels(rows, *predicted)),)
-    originals, problems = None, list[Problem]()
-    if args.sources is not None:
-        profile = recorded_profile(args.suite) if args.profile is None else load_profile(args.profile)
-        sources, problems = _read(args.sources, terminal)
-        originals = originals_of(sources, profile)
+        if predicted.strangers:
+            terminal.warn(strangers_line(predicted.strangers))
+        answers = mark_answers(rows, predicted.answers)
+        tables = evaluation_tables(evaluate_labels(rows, predicted.answers))
+    edges = None
+    if not args.no_edges:
+        edges = edge_detector(recorded_profile(args.suite) if args.profile is None else load_profile(args.profile))
     files = write_report(
         args.out or args.suite / "report",
         rows,
         args.suite,
         describe_suite(rows, tables),
-        originals=originals,
+        edges=edges,
         answers=answers,
         limit=args.limit,
     )
     terminal.say(f"page           {files.page}")
     terminal.say(f"contact sheet  {files.sheet}")
     terminal.finish({"page": str(files.page), "sheet": str(files.sheet)})
-    return len(problems)
+    return 0

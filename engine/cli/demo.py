@@ -17,20 +17,20 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..config.profile import load_profile
-from ..edit import EDIT_TYPES
 from ..journey import Journey, JourneySettings, RunSummary
 from ..judging.confusion import confusion_matrix
-from ..judging.evaluate import Evaluation, Score, evaluate_labels, evaluate_masks
+from ..judging.evaluate import Evaluation, evaluate_labels, evaluate_masks
 from ..pocket.judges import Classifier, Segmenter
 from ..pocket.render import render
 from ..pocket.world import CLASSES, Scene, sample_scene
 from ..report.album import Answer, mark_answers
 from ..report.folder import ReportText, write_report
-from ..report.originals import originals_of
+from ..report.outlines import edge_detector
 from ..report.table import Table
-from ..sources.source import ImageSettings, Source, find_sources, load_mask, load_pixels
-from ..suite import Suite, VariantRow, read_metadata
+from ..sources.source import find_sources
+from ..suite import PictureRow, Suite, read_metadata
 from ..tasks.task import builtin_task
+from .effects_text import interval, note_lines, points
 from .run_text import as_data, cost_line, count_line, duration, figure, percent, time_lines
 from .terminal import Terminal
 
@@ -57,21 +57,21 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     sources, _ = find_sources(out / "sources")
     clock.append(time.monotonic())
     settings = JourneySettings(
-        task=builtin_task("classification"), variants=variants, edits=(1, 3), seed=0, interventions=None
+        task=builtin_task("classification"), variants=variants, controls=1, edits=(1, 3), seed=0, interventions=None
     )
     with Suite.open(suite_path) as suite, terminal.progress() as on_progress:
         report = Journey(profile, settings).run(sources, suite, on_progress)
     clock.append(time.monotonic())
     rows, weights = read_metadata(suite_path), profile.models.path
-    results = ask_models(rows, suite_path, sources, profile.image, Classifier.load(weights), Segmenter.load(weights))
+    results = ask_models(rows, suite_path, Classifier.load(weights), Segmenter.load(weights))
     clock.append(time.monotonic())
-    table = results_table(results)
+    tables = (effects_table(results), results_table(results))
     files = write_report(
         out,
         rows,
         suite_path,
-        _text(report, results, table, variants),
-        originals=originals_of(sources, profile),
+        _text(report, results, tables, variants),
+        edges=edge_detector(profile),
         answers=results.answers,
     )
     clock.append(time.monotonic())
@@ -81,7 +81,10 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
         terminal.say(line)
     terminal.say(count_line(report))
     terminal.say("time       " + ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts.items()))
-    terminal.show(table)
+    for table in tables:
+        terminal.show(table)
+    for note in note_lines(results.classifier):
+        terminal.say(note)
     for name, path in (
         ("look at", files.sheet),
         ("and at", files.page),
@@ -102,20 +105,20 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     )
 
 
-def _text(report: RunSummary, results: ModelResults, table: Table, variants: int) -> ReportText:
-    before, after = (side.score.value for side in (results.classifier.originals, results.classifier.variants))
-    miou_before, miou_after = (side.score.value for side in (results.segmenter.originals, results.segmenter.variants))
+def _text(report: RunSummary, results: ModelResults, tables: tuple[Table, ...], variants: int) -> ReportText:
+    before, after = (side.score.value for side in (results.classifier.controls, results.classifier.variants))
+    miou_before, miou_after = (side.score.value for side in (results.segmenter.controls, results.segmenter.variants))
     return ReportText(
         title="A counterfactual suite",
         subtitle=f"{report.sources} street scenes, {variants} variants each: the same layout and the same label "
         "under other weather, light and colours. In red: the model under test is wrong, or the variant was rejected.",
         figures=(
             ("variants accepted", f"{report.accepted} of {report.variants}"),
-            ("classifier's accuracy", f"{percent(before)} \N{RIGHTWARDS ARROW} {percent(after)}"),
-            ("segmenter's mIoU", f"{percent(miou_before)} \N{RIGHTWARDS ARROW} {percent(miou_after)}"),
+            ("accuracy, controls to variants", f"{percent(before)} \N{RIGHTWARDS ARROW} {percent(after)}"),
+            ("mIoU, controls to variants", f"{percent(miou_before)} \N{RIGHTWARDS ARROW} {percent(miou_after)}"),
             (f"{report.device}-hours per 1,000 accepted", figure(report.device_hours_per_1k_accepted)),
         ),
-        tables=(table,),
+        tables=tables,
     )
 
 
@@ -135,30 +138,16 @@ def write_sources(folder: Path, count: int) -> None:
             Image.fromarray(array).save(path)
 
 
-def ask_models(
-    rows: Sequence[VariantRow],
-    suite: Path,
-    sources: Sequence[Source],
-    image: ImageSettings,
-    classifier: Classifier,
-    segmenter: Segmenter,
-) -> ModelResults:
-    """Ask both models under test about every source and every variant of a suite of street scenes with masks."""
-    originals = np.stack([load_pixels(s, image.short_side, image.multiple, image.max_long_side) for s in sources])
-    truths = np.stack([load_mask(source, originals.shape[1:3]) for source in sources])
-    variants = np.stack([np.asarray(Image.open(suite / row.file_name).convert("RGB")) for row in rows])
-    carried = np.stack([np.asarray(Image.open(suite / row.mask)) for row in rows if row.mask is not None])
-    of_sources, of_variants = classifier.predict(originals), classifier.predict(variants)
-
-    pairs = {source.name: (str(source.label), answer) for source, answer in zip(sources, of_sources, strict=True)}
-    masks_of_originals = segmenter.predict(originals)
-    counts = {s.name: _counts(t, m) for s, t, m in zip(sources, truths, masks_of_originals, strict=True)}
+def ask_models(rows: Sequence[PictureRow], suite: Path, classifier: Classifier, segmenter: Segmenter) -> ModelResults:
+    """Ask both models under test about every picture of a suite of street scenes with masks."""
+    pictures = np.stack([np.asarray(Image.open(suite / row.file_name).convert("RGB")) for row in rows])
+    truths = [np.asarray(Image.open(suite / str(row.mask))) for row in rows]
+    answers, masks = classifier.predict(pictures), segmenter.predict(pictures)
+    counts = [_counts(truth, mask) for truth, mask in zip(truths, masks, strict=True)]
     return ModelResults(
-        classifier=evaluate_labels(rows, of_variants, pairs),
-        segmenter=evaluate_masks(
-            rows, [_counts(t, m) for t, m in zip(carried, segmenter.predict(variants), strict=True)], counts, CLASSES
-        ),
-        answers=mark_answers(rows, of_variants, pairs),
+        classifier=evaluate_labels(rows, answers),
+        segmenter=evaluate_masks(rows, counts, CLASSES),
+        answers=mark_answers(rows, answers),
     )
 
 
@@ -166,20 +155,25 @@ def _counts(truth: NDArray[Any], predicted: NDArray[Any]) -> NDArray[np.int64]:
     return confusion_matrix(truth, predicted, len(CLASSES))
 
 
+def effects_table(results: ModelResults) -> Table:
+    """What each type of edit does to both models, in points, with 95 % intervals; painting itself first."""
+    labels, masks = results.classifier.effects, results.segmenter.effects
+    pairs = list(zip(labels.by_type, masks.by_type, strict=True))
+    if labels.painter is not None and masks.painter is not None:
+        pairs.insert(0, (labels.painter, masks.painter))
+    rows = [(a.name, points(a.value), interval(a), points(b.value), interval(b)) for a, b in pairs]
+    columns = ("edit", "accuracy", "95 % interval", "mIoU", "95 % interval")
+    return Table("What edits do to the models under test, in points", columns, tuple(rows))
+
+
 def results_table(results: ModelResults) -> Table:
-    """Accuracy and mIoU on originals, on accepted variants, and by kind of edit."""
+    """Accuracy and mIoU on originals, controls and accepted variants."""
     rows = [
-        _row("originals", results.classifier.originals.score, results.segmenter.originals.score),
-        _row("variants", results.classifier.variants.score, results.segmenter.variants.score),
-    ]
-    by_type = results.classifier.by_edit_type
-    rows += [
-        _row(f"  {kind} edited", by_type[kind], results.segmenter.by_edit_type[kind])
-        for kind in EDIT_TYPES
-        if kind in by_type
+        (name, str(labels.score.count), percent(labels.score.value), percent(masks.score.value))
+        for name, labels, masks in (
+            ("originals", results.classifier.originals, results.segmenter.originals),
+            ("controls", results.classifier.controls, results.segmenter.controls),
+            ("variants", results.classifier.variants, results.segmenter.variants),
+        )
     ]
     return Table("Models under test", ("pictures", "count", "classifier's accuracy", "segmenter's mIoU"), tuple(rows))
-
-
-def _row(name: str, labels: Score, masks: Score) -> tuple[str, ...]:
-    return name, str(labels.count), percent(labels.value), percent(masks.value)

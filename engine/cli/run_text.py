@@ -10,7 +10,6 @@ from ..report.table import Table
 
 if TYPE_CHECKING:
     from ..journey import RunSummary
-    from ..judging.evaluate import Evaluation
     from ..judging.recheck import Recheck
     from ..meter.meter import StageCost
     from ..stages.check import CheckSettings
@@ -105,7 +104,9 @@ def count_line(report: RunSummary) -> str:
         parts.append(f"{report.dropped} more dropped for their text")
     if report.reused:
         parts.append(f"{report.reused} kept from before")
-    return f"variants   {', '.join(parts)}; {report.sources} sources"
+    controls = report.controls + report.rejected_controls
+    of_controls = f", {report.controls} of {controls} controls accepted" if controls else ""
+    return f"variants   {', '.join(parts)}; {report.sources} sources{of_controls}"
 
 
 def shortfall_lines(report: RunSummary) -> list[str]:
@@ -124,14 +125,6 @@ def as_data(report: RunSummary) -> dict[str, Any]:
         "models_load_s": report.models_load_s,
         "tokens_per_variant": report.tokens_per_variant,
     }
-
-
-def evaluation_table(evaluation: Evaluation) -> Table:
-    """Score of the originals, of the accepted variants, and by kind of edit."""
-    scores = {"originals": evaluation.originals.score, "variants": evaluation.variants.score}
-    scores |= {f"  {kind} edited": score for kind, score in evaluation.by_edit_type.items()}
-    rows = tuple((name, str(score.count), percent(score.value)) for name, score in scores.items())
-    return Table("Model under test", ("pictures", "count", evaluation.measure), rows)
 
 
 THRESHOLDS = ("min_image_text", "min_directional", "min_image_image")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from typing import Any
 
 from ..meter.energy import EnergyMeter
 from ..meter.machine import this_machine
@@ -11,8 +12,10 @@ from ..meter.meter import Meter
 from ..models.library import Library
 from ..recipes import STAGES, Recipes
 from ..runtime.opening import arithmetic
+from ..sources.pixels import crop_box, target_size
+from ..sources.source import Source
 from ..stages.check import verdict
-from ..suite import PaintedRow, VariantRow
+from ..suite import Origin, PaintedRow, Painting, PictureRow
 from ..suite.session import Costs, SessionFacts
 from ..tasks.settings import JourneySettings
 from ..variant import Variant
@@ -33,29 +36,78 @@ def recipes_of(profile: Profile, library: Library) -> Recipes:
     )
 
 
-def variant_row(variant: Variant, row: PaintedRow, scores: Mapping[str, float], profile: Profile) -> VariantRow:
-    """A variant's row of the table; its verdict follows from the stored scores and the profile's thresholds."""
+def picture_rows(
+    profile: Profile,
+    captions: Mapping[Source, str],
+    originals: Mapping[Source, PaintedRow],
+    painted: Mapping[Variant, PaintedRow],
+    scores: Mapping[Variant, Mapping[str, float]],
+) -> list[PictureRow]:
+    """The rows of a shard: its scored controls and variants, and the originals of the sources that have some.
+
+    Verdicts follow from the stored scores and the profile's thresholds. A control stands beside its source's variants
+    whatever its verdict.
+    """
+    shown = dict.fromkeys(variant.source for variant in scores)
+    first = {v.source: painted[v].image.path for v in scores if v.kind == "control" and v.index == 0}
+    rows = []
+    for source in shown:
+        kept = originals[source]
+        rows.append(
+            PictureRow(
+                **_common(source, kept, kept, first.get(source), profile),
+                kind="original",
+                caption=captions[source],
+                edited_caption=captions[source],
+                edits=(),
+                number=0,
+                painting=None,
+                scores={},
+                reason=None,
+                key=source.key,
+            )
+        )
     guidance = profile.paint.guidance
-    return VariantRow(
-        file_name=row.image.path,
-        sha256=row.image.sha256,
-        source=variant.source.name,
-        label=variant.source.label,
-        mask=None if row.mask is None else row.mask.path,
-        caption=variant.caption,
-        edited_caption=variant.edited_caption,
-        edits=variant.edits,
-        variant=variant.index,
-        seed=variant.seed,
-        steps=profile.paint.sampler.steps,
-        guidance_scale=guidance.scale,
-        guidance_start=guidance.start,
-        guidance_stop=guidance.stop,
-        scores=scores,
-        reason=verdict(scores, profile.check),
-        source_key=variant.source.key,
-        variant_key=variant.key,
-    )
+    for variant, of_it in scores.items():
+        source = variant.source
+        rows.append(
+            PictureRow(
+                **_common(source, painted[variant], originals[source], first.get(source), profile),
+                kind=variant.kind,
+                caption=variant.caption,
+                edited_caption=variant.edited_caption,
+                edits=variant.edits,
+                number=variant.index,
+                painting=Painting(
+                    variant.seed, profile.paint.sampler.steps, guidance.scale, guidance.start, guidance.stop
+                ),
+                scores=of_it,
+                reason=verdict(of_it, profile.check, variant.kind),
+                key=variant.key,
+            )
+        )
+    return rows
+
+
+def _common(
+    source: Source, row: PaintedRow, original: PaintedRow, control: str | None, profile: Profile
+) -> dict[str, Any]:
+    """What a source's rows have alike."""
+    height, width = source.size
+    size = profile.image
+    target = target_size(height, width, size.short_side, size.multiple, size.max_long_side)
+    left, top, right, bottom = crop_box(height, width, target)
+    return {
+        "file_name": row.image.path,
+        "sha256": row.image.sha256,
+        "source": source.name,
+        "label": source.label,
+        "mask": None if row.mask is None else row.mask.path,
+        "original": original.image.path,
+        "control": control,
+        "origin": Origin(source.file, source.digest, width, height, (left, top, right - left, bottom - top)),
+        "source_key": source.key,
+    }
 
 
 def session_facts(profile: Profile, settings: JourneySettings, recipes: Recipes, library: Library) -> SessionFacts:

@@ -31,6 +31,7 @@ from .formulas import (
     FIRST_USE_S,
     PER_SOURCE_STAGES,
     SHARE_OF_PEAK,
+    PerSource,
     Reach,
     cost_assumptions,
     item_s,
@@ -105,6 +106,7 @@ class Estimate:
 
     sources: int
     variants: int
+    controls: int
     devices: int
     device: str
     stages: tuple[StageEstimate, ...]
@@ -157,15 +159,21 @@ class Estimate:
 
 
 def estimate(
-    profile: Profile, sources: Sequence[Source] | int, variants: int, memory_bytes: int | None = None
+    profile: Profile,
+    sources: Sequence[Source] | int,
+    variants: int,
+    memory_bytes: int | None = None,
+    *,
+    controls: int = 0,
 ) -> Estimate:
-    """Predict a run over `sources`, at least one, or so many of the profile's size, of `variants` variants each.
+    """Predict a run over `sources`, at least one, or so many of the profile's size, of `variants` variants each and
+    `controls` beside them.
 
     `memory_bytes` is what the machine is taken to have, without it what the profile says, and where that says nothing
     the machine is asked, and what 24 GB would hold stands beside. Raises CounterfactoryError when a stage does not fit
     the memory or a model file is missing.
     """
-    library, rates = library_of(profile), load_rates(profile)
+    library, rates, each = library_of(profile), load_rates(profile), PerSource(variants, controls)
     count = sources if isinstance(sources, int) else len(sources)
     shards = -(-count // profile.shard_sources)
     plans = _plans(profile, library, rates)
@@ -173,13 +181,13 @@ def estimate(
     here = _holding(library.networks, plans, named or machine_memory(), shards)
     if here.timeline is None:
         raise CounterfactoryError(here.problem)
-    seconds = _measured_seconds(library.networks, rates, variants)
+    seconds = _measured_seconds(library.networks, rates, each.variants)
     size = peak = None
     assumptions: tuple[str, ...] = ()
     if not seconds.keys() >= set(library.networks.stages):
-        size, peak, counted = _counted_seconds(profile, library, sources, variants)
+        size, peak, counted = _counted_seconds(profile, library, sources, each)
         seconds = {stage: (item, "roofline") for stage, item in counted.items()} | seconds
-        assumptions += time_assumptions(profile, library.networks, variants)
+        assumptions += time_assumptions(profile, library.networks, each.variants)
     if not all(plan.measured_bytes and plan.measured_load for plan in plans):
         assumptions += cost_assumptions(profile)
     accepted = None if rates is None else rates.accepted_share
@@ -188,10 +196,11 @@ def estimate(
         accepted = profile.device.accepted
     return Estimate(
         sources=count,
-        variants=count * variants,
+        variants=count * each.variants,
+        controls=count * each.controls,
         devices=profile.runtime.devices,
         device=profile.runtime.unit,
-        stages=_stages(profile, library.networks, seconds, here.timeline, plans, (count, variants)),
+        stages=_stages(profile, library.networks, seconds, here.timeline, plans, count, each),
         plans=plans,
         holdings=(here,) if named else (here, _holding(library.networks, plans, GPU_BYTES, shards)),
         accepted_share=accepted,
@@ -276,12 +285,12 @@ def _measured_seconds(networks: Networks, rates: Rates | None, variants: int) ->
 
 
 def _counted_seconds(
-    profile: Profile, library: Library, sources: Sequence[Source] | int, variants: int
+    profile: Profile, library: Library, sources: Sequence[Source] | int, each: PerSource
 ) -> tuple[tuple[int, int] | None, float | None, dict[Stage, float]]:
     """The commonest picture size and this CPU's peak, both None for a GPU, and seconds per item by stage."""
     if (device := profile.device) is not None:
         reach = reach_of(device, device.share)
-        return None, None, item_s(library.networks, known_facts(profile, library, None), reach, variants)
+        return None, None, item_s(library.networks, known_facts(profile, library, None), reach, each)
     side = profile.image.short_side
     sizes = Counter({(side, side): sources}) if isinstance(sources, int) else painted_sizes(sources, profile)
     size = sizes.most_common(1)[0][0]
@@ -290,7 +299,7 @@ def _counted_seconds(
     if any(fact.integers for fact in facts.values()):
         with suppress(CounterfactoryError):  # a CPU without such arithmetic takes them in the other
             int8_peak = _measured_peak(profile, "int8")
-    seconds = item_s(library.networks, facts, Reach(SHARE_OF_PEAK * peak, SHARE_OF_PEAK * int8_peak), variants)
+    seconds = item_s(library.networks, facts, Reach(SHARE_OF_PEAK * peak, SHARE_OF_PEAK * int8_peak), each)
     # Pictures of other sizes cost about as their area.
     area = sum(height * width * count for (height, width), count in sizes.items()) / sizes.total()
     for stage in ("edges", "paint"):
@@ -315,10 +324,10 @@ def _stages(
     seconds: dict[Stage, tuple[float, Basis]],
     timeline: Timeline,
     plans: Sequence[PlanEstimate],
-    run: tuple[int, int],
+    sources: int,
+    each: PerSource,
 ) -> tuple[StageEstimate, ...]:
-    """`run` is how many sources there are, and variants of each."""
-    sources, variants = run
+    """What the stages take of so many sources."""
     on_gpu = profile.device is not None
     plan_s = {plan.cost.name: plan.cost.load_s for plan in plans}
     # Where loading was measured, so was a plan's first time.
@@ -330,10 +339,10 @@ def _stages(
     for shard, times in Counter(timeline.shards).items():
         for step in shard:
             load_s[step.stage] += times * sum(plan_s[name] for name in step.load)
-    moved = {} if profile.device is None else moved_s(networks, profile.device, variants)
+    moved = {} if profile.device is None else moved_s(networks, profile.device, each)
     stages = []
     for stage in (stage for stage in STAGES if stage in seconds):
-        items = sources if stage in PER_SOURCE_STAGES else sources * variants
+        items = sources if stage in PER_SOURCE_STAGES else sources * each.pictures
         item, basis = seconds[stage]
         copies = items * moved.get(stage, 0.0) if basis == "roofline" else 0.0
         stages.append(StageEstimate(stage, items, items * item, copies, load_s[stage], basis))

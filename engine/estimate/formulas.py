@@ -41,6 +41,23 @@ FIRST_USE_S = 20.0
 
 
 @dataclass(frozen=True)
+class PerSource:
+    """What is asked of each source: variants, and controls, which are painted and never written."""
+
+    variants: int
+    controls: int
+
+    @property
+    def pictures(self) -> int:
+        """Those to paint."""
+        return self.variants + self.controls
+
+    def of(self, stage: Stage) -> int:
+        """How many a stage's work goes by."""
+        return self.variants if stage == "rewrite" else self.pictures
+
+
+@dataclass(frozen=True)
 class Reach:
     """What is reached of a machine per second: operations, operations in 8-bit integers, bytes of weights read."""
 
@@ -118,7 +135,7 @@ def row_s(network: Network, fact: PlanFacts, reach: Reach, tokens: Tokens | None
 
 
 def network_s(network: Network, rows: Rows, fact: PlanFacts, reach: Reach, variants: int) -> float:
-    """Seconds that a source with `variants` variants takes in a network."""
+    """Seconds that a source with `variants` variants, or pictures to paint, takes in a network."""
     if network.questions:
         kinds: Iterable[tuple[Rows, Tokens | None]] = [(kind.rows, kind.tokens) for kind in network.questions]
     else:
@@ -126,21 +143,21 @@ def network_s(network: Network, rows: Rows, fact: PlanFacts, reach: Reach, varia
     return sum(rows.of_source(variants) * row_s(network, fact, reach, tokens) for rows, tokens in kinds)
 
 
-def item_s(networks: Networks, facts: Mapping[str, PlanFacts], reach: Reach, variants: int) -> dict[Stage, float]:
-    """Seconds per item of each stage that has networks: a source with `variants` variants, or one of those."""
+def item_s(networks: Networks, facts: Mapping[str, PlanFacts], reach: Reach, each: PerSource) -> dict[Stage, float]:
+    """Seconds per item of each stage that has networks: a source, or one of its pictures."""
     return {
-        stage: sum(network_s(n, n.rows[stage], facts[n.plan], reach, variants) for n in networks.of(stage))
-        / (1 if stage in PER_SOURCE_STAGES else variants)
+        stage: sum(network_s(n, n.rows[stage], facts[n.plan], reach, each.of(stage)) for n in networks.of(stage))
+        / (1 if stage in PER_SOURCE_STAGES else each.pictures)
         for stage in networks.stages
     }
 
 
-def moved_s(networks: Networks, device: DeviceSettings, variants: int) -> dict[Stage, float]:
+def moved_s(networks: Networks, device: DeviceSettings, each: PerSource) -> dict[Stage, float]:
     """Seconds per item of each stage that copies between host and GPU take, nothing else going on meanwhile."""
     return {
-        stage: sum(n.rows[stage].of_source(variants) * n.moved_bytes for n in networks.of(stage))
+        stage: sum(n.rows[stage].of_source(each.of(stage)) * n.moved_bytes for n in networks.of(stage))
         / (1e9 * device.bus_gb_per_s)
-        / (1 if stage in PER_SOURCE_STAGES else variants)
+        / (1 if stage in PER_SOURCE_STAGES else each.pictures)
         for stage in networks.stages
     }
 

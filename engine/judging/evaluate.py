@@ -1,22 +1,28 @@
-"""How a model under test does on the originals and on their variants.
+"""How a model under test does on a suite: on the originals, on the controls, on the variants, and what each edit does.
 
-From the rows of a suite's metadata and the model's answers on variants and originals it makes an `Evaluation`, the
-same for labels (measured by accuracy) and for masks (measured by mIoU). Which model answered, and how its pictures
-were loaded, is not known here; any set of labels or classes works.
+From the rows of a suite's metadata and the model's answers to their pictures it makes an `Evaluation`, the same for
+labels (measured by accuracy) and for masks (measured by mIoU). Which model answered, and how its pictures were loaded,
+is not known here; any set of labels or classes works.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
-from ..suite import VariantRow
+from ..suite import PictureRow
+from ..variant import Kind
 from .confusion import Counts, accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
+from .effects import Answered, Effect, Flips, correct, find_effects, find_flips
+
+T = TypeVar("T")
+# Labels that an error shows.
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -41,168 +47,228 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Effects:
+    """What the edits do to the model: changes of accuracy, or of a picture's mean IoU, between pictures of one source.
+
+    `by_type`, `by_value` ("type: alternative") and `by_class` are against the controls where the suite has answered
+    ones, so that what painting does by itself is not counted, and against the originals where it has none: `against`
+    says which. Those of types and values are adjusted for the other edits of the same variant; those of a class are of
+    all edits together. `painter` is the controls against the originals; `by_type_with_painter` the types against the
+    originals, the painter's damage included. `flips` are the types' answers that were right on the originals and turned
+    wrong; masks have none.
+    """
+
+    against: Kind | None
+    painter: Effect | None
+    by_type: tuple[Effect, ...]
+    by_value: tuple[Effect, ...]
+    by_class: tuple[Effect, ...]
+    by_type_with_painter: tuple[Effect, ...]
+    flips: tuple[Flips, ...]
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """What a model under test makes of a suite.
 
-    `measure` is "accuracy" or "miou". A variant with several edits counts once in each of its edit types and
-    values; values are written "type: alternative". `all_fail` and `none_fail` are the shares of sources with at
-    least one variant for which the model fails on all, or on none, of the variants (DILLEMA, arXiv 2502.04378,
-    section IV); for masks, where a picture does not simply fail, they are None. `excluded` counts rejected variants.
+    `measure` is "accuracy" or "miou". `originals`, `controls` and `variants` are different pictures and, where sources
+    lack an accepted one, different sources: what an edit does is in `effects`. `all_fail` and `none_fail` are the
+    shares of sources with at least one variant for which the model fails on all, or on none, of the variants (DILLEMA,
+    arXiv 2502.04378, section IV); for masks, where a picture does not simply fail, they are None. `excluded` counts
+    rejected variants, `excluded_controls` rejected controls: neither is compared.
     """
 
     measure: str
     classes: tuple[str, ...]
     originals: Side
+    controls: Side
     variants: Side
-    by_edit_type: dict[str, Score]
-    by_edit_value: dict[str, Score]
+    effects: Effects
     sources: int
     all_fail: float | None
     none_fail: float | None
     excluded: int
+    excluded_controls: int
 
     def to_json(self) -> dict[str, Any]:
         """The evaluation in JSON's own types: dicts, lists, strings, finite numbers and None."""
-        groups = {"by_edit_type": self.by_edit_type, "by_edit_value": self.by_edit_value}
         return {
             "measure": self.measure,
             "classes": list(self.classes),
             "originals": _side_json(self.originals),
+            "controls": _side_json(self.controls),
             "variants": _side_json(self.variants),
-            **{name: {key: vars(score).copy() for key, score in group.items()} for name, group in groups.items()},
+            "effects": asdict(self.effects),
             "sources": self.sources,
             "all_fail": self.all_fail,
             "none_fail": self.none_fail,
             "excluded": self.excluded,
+            "excluded_controls": self.excluded_controls,
         }
 
 
-def evaluate_labels(
-    rows: Sequence[VariantRow],
-    predictions: Sequence[str],
-    originals: Mapping[str, tuple[str, str]],
-) -> Evaluation:
+def evaluate_labels(rows: Sequence[PictureRow], predictions: Sequence[str | None]) -> Evaluation:
     """Judge a classifier.
 
-    `rows` are those of the suite's table, `predictions[i]` the label that the model gave to row i's picture,
-    `originals` maps a source's name to (true label, predicted label). Classes are all labels that occur on either
-    side, sorted. Rejected variants are left out. Raises CounterfactoryError when the lengths differ
-    or an accepted row has no label.
+    `rows` are those of the suite's table, `predictions[i]` the label that the model gave to row i's picture; None where
+    it gave none, which leaves the row out. Classes are all labels that occur on either side, sorted. Rejected pictures
+    are left out. Raises CounterfactoryError when the lengths differ, a picture that counts has no label, and when no
+    prediction is any picture's label.
     """
-    accepted = _accepted(rows, predictions)
-    for row in (rows[i] for i in accepted):
-        if row.label is None:
-            raise CounterfactoryError(
-                f"accuracy needs a label for every variant, but source {row.source!r} has none; "
-                "give labels to the sources (class folders or --labels) or judge with masks"
-            )
-    truths, answers = [str(rows[i].label) for i in accepted], [predictions[i] for i in accepted]
-    names = {*truths, *answers, *(label for pair in originals.values() for label in pair)}
-    classes = tuple(sorted(names))
+    used = _used(rows, predictions)
+    pairs = [(_label(row), answer) for row, answer in used]
+    labels, answers = {label for label, _ in pairs}, {answer for _, answer in pairs}
+    if pairs and labels.isdisjoint(answers):
+        raise CounterfactoryError(
+            f"no prediction is a label of this suite: its labels are {_some(labels)}, the predictions "
+            f"{_some(answers)}; write predictions as the sources' labels are written"
+        )
+    classes = tuple(sorted(labels | answers))
     number = {name: i for i, name in enumerate(classes)}
 
-    def tally(pairs: Sequence[tuple[str, str]]) -> Counts:
-        truth, predicted = ([number[pair[side]] for pair in pairs] for side in (0, 1))
-        return confusion_matrix(np.array(truth, np.int64), np.array(predicted, np.int64), len(classes))
+    def side(kind: Kind) -> Side:
+        of_kind = [pair for (row, _), pair in zip(used, pairs, strict=True) if row.kind == kind]
+        truth, predicted = ([number[pair[side]] for pair in of_kind] for side in (0, 1))
+        counts = confusion_matrix(np.array(truth, np.int64), np.array(predicted, np.int64), len(classes))
+        return Side(
+            Score(len(of_kind), accuracy(counts)), _by_class(classes, recall(counts)), _confusion_shares(counts)
+        )
 
-    pairs = list(zip(truths, answers, strict=True))
+    outcomes = [(row, float(label == answer)) for (row, _), (label, answer) in zip(used, pairs, strict=True)]
     right: dict[str, list[bool]] = {}
-    for i, (truth, predicted) in zip(accepted, pairs, strict=True):
-        right.setdefault(rows[i].source, []).append(truth == predicted)
-
-    def side(pairs: Sequence[tuple[str, str]]) -> Side:
-        counts = tally(pairs)
-        return Side(Score(len(pairs), accuracy(counts)), _by_class(classes, recall(counts)), _confusion_shares(counts))
-
-    def score(members: list[int]) -> Score:
-        return Score(len(members), accuracy(tally([pairs[m] for m in members])))
-
+    for row, outcome in outcomes:
+        if row.kind == "variant":
+            right.setdefault(row.source, []).append(outcome == 1)
     return Evaluation(
         measure="accuracy",
         classes=classes,
-        originals=side(list(originals.values())),
-        variants=side(pairs),
-        by_edit_type=_score_groups(rows, accepted, _edit_types, score),
-        by_edit_value=_score_groups(rows, accepted, _edit_values, score),
+        originals=side("original"),
+        controls=side("control"),
+        variants=side("variant"),
+        effects=_effects(
+            outcomes,
+            lambda against: find_effects(_answered(outcomes, lambda row: {_label(row)}), against),
+            find_flips(_answered(outcomes, _edit_types), "original"),
+        ),
         sources=len(right),
         all_fail=_fraction([not any(answers) for answers in right.values()]),
         none_fail=_fraction([all(answers) for answers in right.values()]),
-        excluded=len(rows) - len(accepted),
+        excluded=_rejected(rows, "variant"),
+        excluded_controls=_rejected(rows, "control"),
     )
 
 
 def evaluate_masks(
-    rows: Sequence[VariantRow],
-    confusions: Sequence[Counts],
-    originals: Mapping[str, Counts],
-    classes: Sequence[str],
+    rows: Sequence[PictureRow], confusions: Sequence[Counts | None], classes: Sequence[str]
 ) -> Evaluation:
     """Judge a segmenter.
 
     `confusions[i]` is the `confusion_matrix` of row i's carried-over mask (truth) and the model's mask, int64 [C, C];
-    `originals` maps a source's name to the same for its own picture. Every mIoU comes from summed confusions.
-    Raises CounterfactoryError when lengths or shapes do not fit.
+    None leaves the row out. An mIoU over pictures comes from summed confusions; an effect compares pictures by their
+    own mean IoU over the classes that truth or answer has, and a class's effect by its own IoU there. Rejected pictures
+    are left out. Raises CounterfactoryError when lengths or shapes do not fit.
     """
     size = len(classes)
-    for counts in (*confusions, *originals.values()):
-        if counts.shape != (size, size):
+    for counts in confusions:
+        if counts is not None and counts.shape != (size, size):
             raise CounterfactoryError(
                 f"{size} classes need confusion matrices of {size} x {size}, got {' x '.join(map(str, counts.shape))}"
             )
-    accepted = _accepted(rows, confusions)
-    used = [confusions[i] for i in accepted]
+    used = _used(rows, confusions)
 
-    def total(matrices: Sequence[Counts]) -> Counts:
-        return np.sum(matrices, axis=0, dtype=np.int64) if matrices else np.zeros((size, size), np.int64)
+    def side(kind: Kind) -> Side:
+        matrices = [counts for row, counts in used if row.kind == kind]
+        total: Counts = sum(matrices, np.zeros((size, size), np.int64))
+        return Side(Score(len(matrices), mean_iou(total)), _by_class(classes, iou(total)), _confusion_shares(total))
 
-    def side(matrices: Sequence[Counts]) -> Side:
-        counts = total(matrices)
-        return Side(Score(len(matrices), mean_iou(counts)), _by_class(classes, iou(counts)), _confusion_shares(counts))
+    of_class = [(row, iou(counts)) for row, counts in used]
 
-    def score(members: list[int]) -> Score:
-        return Score(len(members), mean_iou(total([used[m] for m in members])))
+    def by_class(against: Kind) -> tuple[Effect, ...]:
+        found: list[Effect] = []
+        for number, name in enumerate(classes):
+            known = [(row, float(values[number])) for row, values in of_class if not np.isnan(values[number])]
+            found += find_effects(_answered(known, lambda _, name=name: {name}), against)  # type: ignore[misc]
+        return correct(sorted(found, key=lambda effect: effect.name))
 
+    outcomes = [(row, float(mean)) for row, counts in used if (mean := mean_iou(counts)) is not None]
     return Evaluation(
         measure="miou",
         classes=tuple(classes),
-        originals=side(list(originals.values())),
-        variants=side(used),
-        by_edit_type=_score_groups(rows, accepted, _edit_types, score),
-        by_edit_value=_score_groups(rows, accepted, _edit_values, score),
-        sources=len({rows[i].source for i in accepted}),
+        originals=side("original"),
+        controls=side("control"),
+        variants=side("variant"),
+        effects=_effects(outcomes, by_class, ()),
+        sources=len({row.source for row, _ in used if row.kind == "variant"}),
         all_fail=None,
         none_fail=None,
-        excluded=len(rows) - len(accepted),
+        excluded=_rejected(rows, "variant"),
+        excluded_controls=_rejected(rows, "control"),
     )
 
 
-def _accepted(rows: Sequence[VariantRow], answers: Sequence[object]) -> list[int]:
-    """Indices of the accepted rows, each of which has its answer."""
+def _effects(
+    outcomes: Sequence[tuple[PictureRow, float]],
+    by_class: Callable[[Kind], tuple[Effect, ...]],
+    flips: tuple[Flips, ...],
+) -> Effects:
+    """The effects of pictures by their outcomes; `by_class` finds those of classes against a kind of pictures."""
+    kinds = {row.kind for row, _ in outcomes}
+    against: Kind | None = "control" if "control" in kinds else "original" if "original" in kinds else None
+    types, values = _answered(outcomes, _edit_types), _answered(outcomes, _edit_values)
+    painted = _answered(outcomes, lambda row: {"painting"}, "control")
+    of_painter = find_effects(painted, "original") if {"control", "original"} <= kinds else ()
+    return Effects(
+        against=against,
+        painter=of_painter[0] if of_painter else None,
+        by_type=find_effects(types, against) if against else (),
+        by_value=find_effects(values, against) if against else (),
+        by_class=by_class(against) if against else (),
+        by_type_with_painter=find_effects(types, "original") if "original" in kinds else (),
+        flips=flips,
+    )
+
+
+def _answered(
+    outcomes: Sequence[tuple[PictureRow, float]], names: Callable[[PictureRow], set[str]], named: Kind = "variant"
+) -> list[Answered]:
+    """Outcomes as effects are found from: pictures of the kind `named` carry their `names`, the others none."""
+    return [
+        Answered(row.source, row.kind, outcome, frozenset(names(row)) if row.kind == named else frozenset())
+        for row, outcome in outcomes
+    ]
+
+
+def _used(rows: Sequence[PictureRow], answers: Sequence[T | None]) -> list[tuple[PictureRow, T]]:
+    """The accepted rows that have an answer, with it."""
     if len(rows) != len(answers):
-        raise CounterfactoryError(f"{len(rows)} variants need as many answers of the model, got {len(answers)}")
-    return [i for i, row in enumerate(rows) if row.accepted]
+        raise CounterfactoryError(f"{len(rows)} pictures need as many answers of the model, got {len(answers)}")
+    return [(row, answer) for row, answer in zip(rows, answers, strict=True) if answer is not None and row.accepted]
 
 
-def _edit_types(row: VariantRow) -> set[str]:
+def _rejected(rows: Sequence[PictureRow], kind: Kind) -> int:
+    return sum(row.kind == kind and not row.accepted for row in rows)
+
+
+def _label(row: PictureRow) -> str:
+    if row.label is None:
+        raise CounterfactoryError(
+            f"accuracy needs a label for every picture, but source {row.source!r} has none; "
+            "give labels to the sources (class folders or --labels) or judge with masks"
+        )
+    return row.label
+
+
+def _some(names: set[str]) -> str:
+    shown = sorted(names)[:_SHOWN]
+    return ", ".join(map(repr, shown)) + (" and so on" if len(names) > _SHOWN else "")
+
+
+def _edit_types(row: PictureRow) -> set[str]:
     return set(row.edit_types)
 
 
-def _edit_values(row: VariantRow) -> set[str]:
+def _edit_values(row: PictureRow) -> set[str]:
     return {f"{edit.type}: {edit.alternative}" for edit in row.edits}
-
-
-def _score_groups(
-    rows: Sequence[VariantRow],
-    accepted: list[int],
-    keys: Callable[[VariantRow], set[str]],
-    score: Callable[[list[int]], Score],
-) -> dict[str, Score]:
-    """Score of each group, in the groups' order; members are positions in `accepted`."""
-    groups: dict[str, list[int]] = {}
-    for member, i in enumerate(accepted):
-        for key in keys(rows[i]):
-            groups.setdefault(key, []).append(member)
-    return {key: score(groups[key]) for key in sorted(groups)}
 
 
 def _fraction(answers: Sequence[bool]) -> float | None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ..errors import CounterfactoryError
 from ..stages.check import CheckSettings, verdict
-from ..suite import Suite, VariantRow, read_metadata
+from ..suite import PictureRow, Suite, read_metadata
+from ..suite.run_record import count_verdicts
 
 
 @dataclass(frozen=True)
@@ -27,18 +28,18 @@ def recheck(suite: Path, settings: CheckSettings) -> Recheck:
     with Suite.open(suite) as opened:
         rows = read_metadata(suite)  # under the lock: a run may have ended just before
         judged = [replace(row, reason=_rejection(row, settings)) for row in rows]
-        accepted = sum(row.accepted for row in judged)
         record = opened.read_run()  # before anything is changed: one that is broken stops here
         opened.write_metadata(judged)
         if record.sessions:
-            opened.write_run(record.with_verdicts(accepted, len(rows) - accepted, asdict(settings)))
-    return Recheck(len(rows), accepted, sum(row.accepted for row in rows))
+            opened.write_run(record.with_verdicts(judged, asdict(settings)))
+    now, before = count_verdicts(judged), count_verdicts(rows)
+    return Recheck(now["accepted"] + now["rejected"], now["accepted"], before["accepted"])
 
 
-def _rejection(row: VariantRow, settings: CheckSettings) -> str | None:
+def _rejection(row: PictureRow, settings: CheckSettings) -> str | None:
     """Why the row is rejected; None where it is accepted."""
     try:
-        return verdict(row.scores, settings)
+        return verdict(row.scores, settings, row.kind)
     except KeyError as error:
         raise CounterfactoryError(
             f"{row.file_name} was not scored for {error}, which its verdict needs; run `counterfactory generate` again"

@@ -1,8 +1,8 @@
 """The album: what a person is shown of a suite, ready for the contact sheet and for the page.
 
-It makes one strip per source, with its variants in order, from the suite's rows (as `read_metadata` returns them) and
-the sources' pictures. Sources and their edge maps are written beside the page, as the models saw them. The answers of
-models under test may be added; nothing is judged here.
+It makes one strip per source, with its original, its control and its variants in order, from the suite's rows (as
+`read_metadata` returns them). Edge maps are drawn beside the page. The answers of models under test may be added;
+nothing is judged here.
 """
 
 from __future__ import annotations
@@ -12,14 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
-from PIL import Image
 
 from ..edit import Edit
-from ..suite import VariantRow
+from ..suite import PictureRow
 from ..suite.names import safe_name
-
-SOURCE_SUFFIX, EDGES_SUFFIX = ".png", ".edges.png"
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Frame:
-    """One variant as shown: its picture, what was changed, and what became of it."""
+    """One variant, or a control, as shown: its picture, what was changed, and what became of it."""
 
     image: Path
     edits: tuple[Edit, ...]
@@ -49,79 +45,76 @@ class Frame:
 
 @dataclass(frozen=True)
 class Strip:
-    """One source and its variants. `image` and `edges` are None where only the suite is at hand."""
+    """One source: its original `image`, the edges found in it, None where they were not drawn, its first control, None
+    without one, and its variants.
+    """
 
     name: str
     label: str | None
     caption: str
-    image: Path | None
+    image: Path
     edges: Path | None
+    control: Frame | None
     frames: tuple[Frame, ...]
     answer: Answer | None = None
 
 
-def picture_paths(name: str, folder: Path) -> tuple[Path, Path]:
-    """Where a source's picture and its edge map lie below `folder`."""
+def edges_path(name: str, folder: Path) -> Path:
+    """Where the edge map of a source lies below `folder`."""
     stem = folder / safe_name(name)
-    return stem.with_name(stem.name + SOURCE_SUFFIX), stem.with_name(stem.name + EDGES_SUFFIX)
+    return stem.with_name(f"{stem.name}.png")
 
 
-def write_pictures(name: str, pixels: NDArray[np.uint8], edges: NDArray[np.uint8], folder: Path) -> None:
-    """Write a source's picture, uint8 RGB [H, W, 3], and its edge map, uint8 [H, W], below `folder`."""
-    picture, outline = picture_paths(name, folder)
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(pixels).save(picture)
-    Image.fromarray(edges).save(outline)
+def mark_answers(rows: Sequence[PictureRow], predicted: Sequence[str | None]) -> dict[str, Answer]:
+    """What a classifier answered, by pictures' `file_name`, as `group_by_source` takes it.
 
-
-def mark_answers(
-    rows: Sequence[VariantRow], predicted: Sequence[str], originals: Mapping[str, tuple[str, str]]
-) -> dict[str, Answer]:
-    """What a classifier answered, by variants' `file_name` and sources' names, as `group_by_source` takes it.
-
-    `predicted[i]` is the answer to row i's picture ("" for none; fewer answers than rows are the first rows'),
-    `originals` maps a source's name to (label, answer).
+    `predicted[i]` is the answer to row i's picture, None for none.
     """
-    answers = {name: Answer(answer, answer == label) for name, (label, answer) in originals.items()}
-    for row, answer in zip(rows, predicted, strict=False):
-        if answer:
-            answers[row.file_name] = Answer(answer, answer == row.label)
-    return answers
+    return {
+        row.file_name: Answer(answer, answer == row.label)
+        for row, answer in zip(rows, predicted, strict=True)
+        if answer is not None
+    }
 
 
 def group_by_source(
-    rows: Sequence[VariantRow],
+    rows: Sequence[PictureRow],
     suite: Path,
-    pictures: Path,
+    edges: Path,
     answers: Mapping[str, Answer] | None = None,
 ) -> list[Strip]:
-    """A strip per source of a suite, in the rows' order.
+    """A strip per source of a suite that has a variant, in the rows' order.
 
-    `rows` are the suite's metadata, `suite` its folder, `pictures` where `write_pictures` put the sources'. `answers`
-    maps a variant's `file_name`, or a source's name, to the model's answer.
+    `rows` are the suite's metadata, `suite` its folder, `edges` that of the edge maps (see `edges_path`). `answers`
+    maps a picture's `file_name` to the model's answer.
     """
     answers = answers or {}
-    grouped: dict[str, list[VariantRow]] = {}
+    grouped: dict[str, list[PictureRow]] = {}
     for row in rows:
         grouped.setdefault(row.source, []).append(row)
     album = []
     for name, group in grouped.items():
-        picture, outline = picture_paths(name, pictures)
+        variants = sorted((row for row in group if row.kind == "variant"), key=lambda row: row.number)
+        controls = [row for row in group if row.kind == "control" and row.number == 0]
+        if not variants:
+            continue
+        outline = edges_path(name, edges)
         album.append(
             Strip(
                 name=name,
                 label=group[0].label,
                 caption=group[0].caption,
-                image=picture if picture.is_file() else None,
+                image=suite / group[0].original,
                 edges=outline if outline.is_file() else None,
-                frames=tuple(_frame(row, suite, answers) for row in sorted(group, key=lambda row: row.variant)),
-                answer=answers.get(name),
+                control=_frame(controls[0], suite, answers) if controls else None,
+                frames=tuple(_frame(row, suite, answers) for row in variants),
+                answer=answers.get(group[0].original),
             )
         )
     return album
 
 
-def _frame(row: VariantRow, suite: Path, answers: Mapping[str, Answer]) -> Frame:
+def _frame(row: PictureRow, suite: Path, answers: Mapping[str, Answer]) -> Frame:
     return Frame(
         image=suite / row.file_name,
         edits=row.edits,

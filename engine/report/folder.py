@@ -1,26 +1,28 @@
-"""The report folder: `index.html`, `contact_sheet.png` and the sources' pictures, made from a suite.
+"""The report folder: `index.html`, `contact_sheet.png` and the sources' edges, made from a suite.
 
-It is made from a suite's rows and, if they are at hand, the sources. Made again without sources, it keeps the pictures
-that it has. The suite itself is only read.
+The suite itself is only read. Made again without edges, a report keeps those that it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from PIL import Image
+
 from ..errors import CounterfactoryError
-from ..sources.source import load_pixels
-from ..suite import VariantRow
+from ..suite import PictureRow
 from ..suite.paths import Folder
-from .album import Answer, group_by_source, pick_evenly, write_pictures
-from .originals import Originals
+from .album import Answer, Strip, edges_path, group_by_source, pick_evenly
+from .outlines import EdgeDetector
 from .page import write_page
 from .sheet import write_sheet
 from .table import Table
 
 SHEET_ROWS = 8
+_AGAIN = "run the `counterfactory generate` that made it again"
 
 
 @dataclass(frozen=True)
@@ -42,45 +44,46 @@ class ReportFiles:
     sheet: Path
 
 
-def describe_suite(rows: Sequence[VariantRow], tables: tuple[Table, ...] = ()) -> ReportText:
+def describe_suite(rows: Sequence[PictureRow], tables: tuple[Table, ...] = ()) -> ReportText:
     """What a report says of a suite whose models under test it does not know."""
-    sources, accepted = len({row.source for row in rows}), sum(row.accepted for row in rows)
+    variants = [row for row in rows if row.kind == "variant"]
+    sources, accepted = len({row.source for row in variants}), sum(row.accepted for row in variants)
     return ReportText(
         title="A counterfactual suite",
-        subtitle=f"{sources} sources, {len(rows)} variants, {accepted} accepted.",
-        figures=(("sources", str(sources)), ("variants accepted", f"{accepted} of {len(rows)}")),
+        subtitle=f"{sources} sources, {len(variants)} variants, {accepted} accepted.",
+        figures=(("sources", str(sources)), ("variants accepted", f"{accepted} of {len(variants)}")),
         tables=tables,
     )
 
 
 def write_report(
     folder: Path,
-    rows: Sequence[VariantRow],
+    rows: Sequence[PictureRow],
     suite: Path,
     text: ReportText,
     *,
-    originals: Originals | None = None,
+    edges: EdgeDetector | None = None,
     answers: Mapping[str, Answer] | None = None,
     limit: int = 200,
 ) -> ReportFiles:
     """Write the report of a suite into `folder`: at most `limit` sources on the page, `SHEET_ROWS` on the sheet.
 
-    `rows` are the suite's metadata, of which there is at least one; `originals` the sources to show beside their
-    variants; `answers` as in `group_by_source`. Raises CounterfactoryError for a suite without variants, for sources
-    that changed since, and for a report in the suite that a link would lead out of it.
+    `rows` are the suite's metadata; `edges` finds those of the originals on the page; `answers` as in
+    `group_by_source`. Raises CounterfactoryError for a suite without variants, and for a report in the suite that a
+    link would lead out of it.
     """
-    if not rows:
+    if not any(row.kind == "variant" for row in rows):
         raise CounterfactoryError(f"{suite} holds no variant to show")
     files = ReportFiles(folder / "index.html", folder / "contact_sheet.png")
-    pictures = folder / "pictures"
+    outlines = folder / "edges"
     if folder.is_relative_to(suite):  # a suite may come from anybody, with links in it
         Folder(suite).refuse_outward_links([folder.relative_to(suite).as_posix()])
-        Folder(folder).refuse_outward_links([path.name for path in (files.page, files.sheet, pictures)])
-    album = pick_evenly(group_by_source(rows, suite, pictures, answers), limit)
-    shown = {strip.name for strip in album}
-    if originals is not None:
-        _write_originals(originals, shown, pictures)
-    album = pick_evenly(group_by_source(rows, suite, pictures, answers), limit)
+        Folder(folder).refuse_outward_links([path.name for path in (files.page, files.sheet, outlines)])
+    album = pick_evenly(group_by_source(rows, suite, outlines, answers), limit)
+    if edges is not None:
+        for strip in album:
+            _write_edges(edges, strip, edges_path(strip.name, outlines))
+        album = pick_evenly(group_by_source(rows, suite, outlines, answers), limit)
     write_sheet(pick_evenly(album, SHEET_ROWS), files.sheet, text.title, text.subtitle)
     write_page(
         album,
@@ -94,9 +97,12 @@ def write_report(
     return files
 
 
-def _write_originals(originals: Originals, shown: Collection[str], pictures: Path) -> None:
-    size = originals.image
-    for source in originals.sources:
-        if source.name in shown:
-            pixels = load_pixels(source, size.short_side, size.multiple, size.max_long_side)
-            write_pictures(source.name, pixels, originals.edges(pixels[None])[0], pictures)
+def _write_edges(edges: EdgeDetector, strip: Strip, path: Path) -> None:
+    try:
+        pixels = np.asarray(Image.open(strip.image, formats=["PNG"]).convert("RGB"))
+    except FileNotFoundError as error:
+        raise CounterfactoryError(f"{strip.image} is missing: {_AGAIN}") from error
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise CounterfactoryError(f"{strip.image} is no picture of ours: delete it, and {_AGAIN}") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(edges(pixels[None])[0]).save(path)

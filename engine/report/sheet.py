@@ -47,7 +47,7 @@ def draw_sheet(album: Sequence[Strip], title: str, subtitle: str) -> Image.Image
         raise ValueError("a contact sheet needs at least one source")
     lines = [max((len(_notes(frame)) for frame in strip.frames), default=1) for strip in album]
     lines = [min(_MAX_LINES, max(2, count)) for count in lines]
-    columns = 2 + max(len(strip.frames) for strip in album)
+    columns = 2 + any(strip.control for strip in album) + max(len(strip.frames) for strip in album)
     width = 2 * MARGIN + columns * CELL + (columns - 1) * GAP
     heights = [CELL + _BELOW + count * _LINE + GAP for count in lines]
     sheet = Image.new("RGB", (width, MARGIN + _HEADER + sum(heights) + MARGIN // 2), PAPER)
@@ -71,6 +71,12 @@ def _draw_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, strip: Strip, top:
     left += CELL + GAP
     _paste_picture(sheet, strip.edges, left, top)
     pen.text((left, below), "edges", _GREY, _font(22))
+    if strip.control is not None:
+        left += CELL + GAP
+        _paste_picture(sheet, strip.control.image, left, top)
+        pen.text((left, below), "control: same caption", _GREY, _font(22))
+        if strip.control.answer and not strip.control.answer.right:
+            _draw_note(pen, (left, below + _LINE), f"model says: {strip.control.answer.text}", None, _RED)
     for frame in strip.frames:
         left += CELL + GAP
         _paste_picture(sheet, frame.image, left, top)
@@ -122,8 +128,7 @@ def _drop_shared_end(text: str, target: str) -> str:
 def _paste_picture(sheet: Image.Image, path: Path | None, left: int, top: int) -> None:
     """Paste a picture, enlarged to fit a cell and centred; an empty cell where there is none."""
     cell = Image.new("RGB", (CELL, CELL), _BLANK)
-    if path is not None:
-        picture = Image.open(path).convert("RGB")
+    if path is not None and (picture := _open_png(path)) is not None:
         scale = CELL / max(picture.size)
         size = (round(picture.width * scale), round(picture.height * scale))
         picture = picture.resize(size, Image.Resampling.BICUBIC)
@@ -131,6 +136,14 @@ def _paste_picture(sheet: Image.Image, path: Path | None, left: int, top: int) -
     corners = Image.new("L", (CELL * 2, CELL * 2), 0)
     ImageDraw.Draw(corners).rounded_rectangle((0, 0, CELL * 2 - 1, CELL * 2 - 1), 18, fill=255)
     sheet.paste(cell, (left, top), corners.resize((CELL, CELL), Image.Resampling.BOX))
+
+
+def _open_png(path: Path) -> Image.Image | None:
+    """The picture; None where the file is no PNG, whatever else it may be: a suite may come from anybody."""
+    try:
+        return Image.open(path, formats=["PNG"]).convert("RGB")
+    except (OSError, ValueError, Image.DecompressionBombError):
+        return None
 
 
 @cache  # Pillow decodes its font anew at every call

@@ -56,12 +56,15 @@ class ImageSettings:
 class Source:
     """One usable image.
 
-    `name` is unique in its set and path-like ("bus/0003"). `digest` is the SHA-256 of the image file, `key` the
-    content key of name, digest, label and the mask file's digest.
+    `name` is unique in its set and path-like ("bus/0003"). `file` is its path as the set names it, `size` (height,
+    width) in pixels, upright. `digest` is the SHA-256 of the image file, `key` the content key of name, digest, label
+    and the mask file's digest.
     """
 
     name: str
+    file: str
     path: Path
+    size: tuple[int, int]
     label: str | None
     mask_path: Path | None
     digest: str
@@ -177,7 +180,7 @@ def _verified(entry: Entry) -> Source | Problem:
     except UnreadableError as error:
         return Problem(entry.file, str(error) if what == "image" else f"{what}: {error}")
     key = source_key(entry.name, digest, entry.label, mask_digest)
-    return Source(entry.name, entry.path, entry.label, entry.mask, digest, key)
+    return Source(entry.name, entry.file, entry.path, (height, width), entry.label, entry.mask, digest, key)
 
 
 def _read(path: Path) -> bytes:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..schedule.overlap import ahead, in_chunks
 from ..sources.pictures import Pictures
 from ..suite import PaintedRow
-from ..variant import Variant
+from ..variant import Kind, Variant
 from .desk import Desk
 
 Floats = NDArray[np.float32]
@@ -69,7 +69,7 @@ def run(
         yield from _scored(desk, shown, images, lambda variant: desk.suite.load_image(painted[variant]))
 
     with desk.meter.stage("check"):
-        return desk.recorded("check", keys, make, total=desk.variants)
+        return desk.recorded("check", keys, make, total=desk.pictures)
 
 
 def _scored(
@@ -117,13 +117,20 @@ def score(embedded: Embedded) -> list[dict[str, float]]:
     ]
 
 
-def verdict(scores: Mapping[str, float], settings: CheckSettings) -> str | None:
-    """None if the scores pass, else the reason for rejection."""
+def verdict(scores: Mapping[str, float], settings: CheckSettings, kind: Kind = "variant") -> str | None:
+    """None if the scores pass, else the reason for rejection.
+
+    A control's caption changes nothing, so that there is no direction to hold it to; an original is what it is.
+    """
     minima = {
         "image_text": settings.min_image_text,
         "directional": settings.min_directional,
         "image_image": settings.min_image_image,
     }
+    if kind == "original":
+        return None
+    if kind == "control":
+        del minima["directional"]
     for name, least in minima.items():
         if scores[name] < least:
             return f"{name} {scores[name]:.3f} is below {least:.3f}"

@@ -23,14 +23,14 @@ Make = Callable[[list[T]], Generator[Mapping[T, Any], None, None]]
 
 @dataclass(frozen=True)
 class Desk:
-    """One run's suite, open models, meter and content keys; `sources` and `variants` are how many it is to have."""
+    """One run's suite, open models, meter and content keys; its number of `sources`, and of `pictures` to paint."""
 
     suite: Suite
     models: Opened
     meter: Meter
     recipes: Recipes
     sources: int
-    variants: int
+    pictures: int
 
     def missing(self, keys: Mapping[T, str], find: Find) -> list[T]:
         """The items whose key is not on record."""

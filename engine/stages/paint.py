@@ -131,7 +131,7 @@ def run(
 
     with desk.meter.stage("paint"):
         # Files and their rows are written together, so that there is nothing left to keep.
-        return desk.recorded("paint", keys, make, find=_find(desk), keep=lambda rows: None, total=desk.variants)
+        return desk.recorded("paint", keys, make, find=_find(desk), keep=lambda rows: None, total=desk.pictures)
 
 
 def _find(desk: Desk) -> Find:

@@ -58,8 +58,8 @@ class RewriteSettings:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """The variants of a shard: those to paint, and those to drop since their text breaks the task's rules; and why
-    sources have fewer variants than wanted.
+    """The variants of a shard: those to paint, a source's controls before its variants, and those to drop since their
+    text breaks the task's rules; and why sources have fewer variants than wanted.
     """
 
     variants: tuple[Variant, ...]
@@ -69,7 +69,10 @@ class Rewritten:
 
 @dataclass(frozen=True)
 class SourceVariants:
-    """A source's variants, fewer than wanted when its caption allows no more: `shortfall` then says why."""
+    """A source's controls and variants, fewer than wanted when its caption allows no more: `shortfall` then says why.
+
+    Controls are there to be compared with variants: a source without any to paint has none.
+    """
 
     variants: tuple[Variant, ...]
     shortfall: str | None
@@ -246,8 +249,15 @@ def _written(
     for draft, sets, row in zip(drafts, chosen, requests, strict=True):
         pairs = enumerate(zip(sets, row, strict=True))
         variants = tuple(_variant(draft, i, edits, answers[asked], wanted.seed) for i, (edits, asked) in pairs)
-        rewritten.append(SourceVariants(variants, draft.problem))
+        painted = any(variant.dropped is None for variant in variants)
+        controls = [_control(draft, i, wanted.seed) for i in range(wanted.controls if painted else 0)]
+        rewritten.append(SourceVariants((*controls, *variants), draft.problem))
     return rewritten
+
+
+def _control(draft: _Draft, number: int, seed: int) -> Variant:
+    key = variant_key(draft.source.key, draft.caption, number, draft.caption, seed)
+    return Variant(key, draft.source, number, draft.caption, (), draft.caption, seed, None, "control")
 
 
 def _variant(draft: _Draft, index: int, edits: tuple[Edit, ...], answer: str, seed: int) -> Variant:

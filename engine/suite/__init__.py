@@ -3,16 +3,18 @@
 from .images import Painted
 from .metadata import read_metadata, require_finished
 from .painted_row import PaintedRow
+from .picture_row import Origin, Painting, PictureRow, Verdict
 from .run_record import RunRecord, read_run
 from .suite import Suite, image_path, mask_path
-from .variant_row import VariantRow, Verdict
 
 __all__ = [
+    "Origin",
     "Painted",
     "PaintedRow",
+    "Painting",
+    "PictureRow",
     "RunRecord",
     "Suite",
-    "VariantRow",
     "Verdict",
     "image_path",
     "mask_path",

@@ -1,7 +1,7 @@
 """The table's rows before they are a table: gathered on the disk in any order, given back sorted.
 
-Rows are added one by one and read back in the table's form and order, each image once; whether a file is listed can be
-looked up. They wait in a file of their own, so that memory holds a page of them and no more. It is never synced: it
+Rows are added one by one and read back in the table's form and order, each picture once; whether a file is listed can
+be looked up. They wait in a file of their own, so that memory holds a page of them and no more. It is never synced: it
 does not outlive its process, and what a killed one leaves is removed at the next opening of the suite.
 """
 
@@ -17,14 +17,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..files.writing import TEMPORARY_SUFFIX, explain_os_errors
+from ..variant import KINDS
+from .picture_row import PictureRow
 from .sql import explain_sqlite_errors, in_chunks
-from .variant_row import VariantRow
 
 _TABLES = """
 PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
-CREATE TABLE rows (source TEXT NOT NULL, variant INTEGER NOT NULL, file_name TEXT NOT NULL, row TEXT NOT NULL);
-CREATE INDEX in_order ON rows (source, variant, file_name);
+CREATE TABLE rows (source TEXT NOT NULL, kind INTEGER NOT NULL, number INTEGER NOT NULL,
+    file_name TEXT NOT NULL UNIQUE, row TEXT NOT NULL);
+CREATE INDEX in_order ON rows (source, kind, number, file_name);
 CREATE TABLE files (name TEXT PRIMARY KEY) WITHOUT ROWID;
 BEGIN;
 """
@@ -50,17 +52,15 @@ class Draft:
                 self.close()
                 raise
 
-    def add(self, row: VariantRow) -> None:
+    def add(self, row: PictureRow) -> None:
         """Takes a row. Raises ValueError when another row names the same file."""
         with explain_sqlite_errors(self._path):
+            line = [row.source, KINDS.index(row.kind), row.number, row.file_name, json.dumps(row.to_json())]
             try:
-                self._db.execute("INSERT INTO files VALUES (?)", [row.file_name])
+                self._db.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?)", line)
             except sqlite3.IntegrityError as error:
                 raise ValueError(f"two rows name {row.file_name}") from error
-            if row.mask is not None:
-                self._db.execute("INSERT OR IGNORE INTO files VALUES (?)", [row.mask])
-            line = [row.source, row.variant, row.file_name, json.dumps(row.to_json())]
-            self._db.execute("INSERT INTO rows VALUES (?, ?, ?, ?)", line)
+            self._db.executemany("INSERT OR IGNORE INTO files VALUES (?)", [(name,) for name in row.files])
         self._scores.update(row.scores)
         self._rows += 1
 
@@ -73,13 +73,13 @@ class Draft:
         return self._rows
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The rows by (source, variant, file_name), text by code points, each as its `to_json` gave it."""
+        """The rows by source, kind, number and file name, text by code points, each as its `to_json` gave it."""
         with explain_sqlite_errors(self._path):
-            for (row,) in self._db.execute("SELECT row FROM rows ORDER BY source, variant, file_name"):
+            for (row,) in self._db.execute("SELECT row FROM rows ORDER BY source, kind, number, file_name"):
                 yield json.loads(row)
 
     def files(self) -> Iterator[str]:
-        """Every image and mask that a row names, sorted."""
+        """Every file that a row names, sorted."""
         with explain_sqlite_errors(self._path):
             for (name,) in self._db.execute("SELECT name FROM files ORDER BY name"):
                 yield name

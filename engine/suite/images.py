@@ -7,7 +7,7 @@ same bytes on one installation. Where the file lies, and its record, are the sui
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -19,9 +19,13 @@ _PICTURE_LEVEL = 1
 _MASK_LEVEL = 6
 
 
+# The folder of a suite that a picture is kept in.
+Top = Literal["images", "originals"]
+
+
 @dataclass(frozen=True)
 class Painted:
-    """An image to be kept.
+    """A picture to be kept.
 
     `key` names it by all that made it, paint settings included (at least 16 hex digits, the first 16 name the file);
     `source` is the source's name; `pixels` uint8 [H, W, 3] RGB; `mask` uint8 or uint16 [H, W] (or uint8 [H, W, 3]),
@@ -32,6 +36,7 @@ class Painted:
     source: str
     pixels: NDArray[np.uint8]
     mask: NDArray[np.uint8] | NDArray[np.uint16] | None = None
+    top: Top = "images"
 
 
 def encode_picture(pixels: NDArray[np.uint8]) -> bytes:

@@ -1,8 +1,9 @@
-"""metadata.parquet: the suite as a table, one row per variant that has an image.
+"""metadata.parquet: the suite as a table, one row per picture: originals, controls and variants.
 
 Rows in the table's order (see `draft`) become bytes that depend on nothing but the rows: no time, no machine, no chunks
 of writing. `datasets.load_dataset("imagefolder", data_dir=suite)` finds this file at the suite's root and takes from it
-alone which images exist; `file_name` becomes its column `image`, decoded.
+alone which images exist; `file_name` becomes its column `image`, decoded, and each other `…_file_name` a column of
+decoded pictures too.
 """
 
 from __future__ import annotations
@@ -17,21 +18,25 @@ import pyarrow.parquet as pq
 
 from ..errors import CounterfactoryError
 from .paths import Folder
-from .variant_row import VariantRow
+from .picture_row import PictureRow
 
 FILE = "metadata.parquet"
 _EDIT = pa.struct([("type", pa.string()), ("keyword", pa.string()), ("alternative", pa.string())])
+_CROP = pa.struct([(name, pa.float64()) for name in ("left", "top", "width", "height")])
 _BEFORE_SCORES = (
     ("file_name", pa.string()),
     ("sha256", pa.string()),
+    ("kind", pa.string()),
     ("source", pa.string()),
     ("label", pa.string()),
-    ("mask", pa.string()),
+    ("mask_file_name", pa.string()),
+    ("original_file_name", pa.string()),
+    ("control_file_name", pa.string()),
     ("caption", pa.string()),
     ("edited_caption", pa.string()),
     ("edits", pa.list_(_EDIT)),
     ("edit_types", pa.list_(pa.string())),
-    ("variant", pa.int64()),
+    ("number", pa.int64()),
     ("seed", pa.int64()),
     ("steps", pa.int64()),
     ("guidance_scale", pa.float64()),
@@ -41,11 +46,17 @@ _BEFORE_SCORES = (
 _AFTER_SCORES = (
     ("verdict", pa.string()),
     ("reason", pa.string()),
+    ("source_path", pa.string()),
+    ("source_sha256", pa.string()),
+    ("source_width", pa.int64()),
+    ("source_height", pa.int64()),
+    ("crop", _CROP),
     ("source_key", pa.string()),
-    ("variant_key", pa.string()),
+    ("key", pa.string()),
 )
 COLUMNS = tuple(name for name, _ in (*_BEFORE_SCORES, ("scores", None), *_AFTER_SCORES))
-_NULLABLE = ("label", "mask", "scores", "reason")
+_PAINTING = ("seed", "steps", "guidance_scale", "guidance_start", "guidance_stop")
+_NULLABLE = ("label", "mask_file_name", "control_file_name", *_PAINTING, "scores", "reason")
 # Readers take a group at a time, `datasets` one batch of it. A group is 10,000 rows.
 _ROWS_PER_PART = 1_000
 _PARTS_PER_GROUP = 10
@@ -61,7 +72,7 @@ def schema(score_names: Sequence[str]) -> pa.Schema:
 
 
 def write_table(rows: Iterable[Mapping[str, Any]], score_names: Sequence[str], file: BinaryIO) -> None:
-    """Writes rows, as `VariantRow.to_json` gives them, to `file` as Parquet, in the order given.
+    """Writes rows, as `PictureRow.to_json` gives them, to `file` as Parquet, in the order given.
 
     A group of them is held at a time. The bytes follow from the rows and `score_names` (what `scores` may hold; one
     that a row lacks is null).
@@ -87,7 +98,7 @@ def require_finished(suite: Path) -> None:
         raise CounterfactoryError(f"{suite} holds no finished suite ({FILE} is missing): run `counterfactory generate`")
 
 
-def read_metadata(suite: Path) -> list[VariantRow]:
+def read_metadata(suite: Path) -> list[PictureRow]:
     """A suite's rows, in the file's order; takes no lock.
 
     Raises CounterfactoryError for a table that is missing, damaged or another's, and for one that names a file outside
@@ -105,9 +116,8 @@ def read_metadata(suite: Path) -> list[VariantRow]:
     if missing:
         raise CounterfactoryError(f"{path} lacks {', '.join(missing)}: name a suite that this Counterfactory made")
     lines = enumerate(table.to_pylist(), start=1)
-    rows = [VariantRow.from_json(line, f"{path}, row {number}", _AGAIN) for number, line in lines]
+    rows = [PictureRow.from_json(line, f"{path}, row {number}", _AGAIN) for number, line in lines]
     for row in rows:
-        for name in (row.file_name, row.mask):
-            if name is not None:
-                folder.path(name)
+        for name in row.files:
+            folder.path(name)
     return rows

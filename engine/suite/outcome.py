@@ -16,28 +16,30 @@ from ..recipes import shard_key
 from ..sources.source import Problem, Source
 from .fields import Fields
 from .paths import checked_name
+from .picture_row import Dropped, PictureRow
 from .suite import Suite
-from .variant_row import Dropped, VariantRow
 
 _STAGE, _ROWS = "shard", "shard/rows"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How many variants were accepted and rejected, the size in bytes of each of their files by path, the dropped
-    variants, and the sources with fewer variants than asked for.
+    """How many variants and controls were accepted and rejected, the size in bytes of each of their files by path, the
+    dropped variants, and the sources with fewer variants than asked for.
     """
 
     accepted: int
     rejected: int
+    controls: int
+    rejected_controls: int
     files: Mapping[str, int]
     dropped: Sequence[Dropped]
     shortfalls: Sequence[Problem]
 
     @property
-    def variants(self) -> int:
-        """Those of metadata.parquet."""
-        return self.accepted + self.rejected
+    def painted(self) -> int:
+        """Variants and controls of metadata.parquet."""
+        return self.accepted + self.rejected + self.controls + self.rejected_controls
 
 
 class Outcomes:
@@ -70,18 +72,20 @@ class Outcomes:
         return Outcome(
             row.whole("accepted"),
             row.whole("rejected"),
+            row.whole("controls"),
+            row.whole("rejected_controls"),
             files,
             [Dropped.from_fields(dropped) for dropped in row.tables("dropped")],
             [Problem(problem.text("name"), problem.text("reason")) for problem in row.tables("shortfalls")],
         )
 
-    def keep(self, sources: Sequence[Source], outcome: Outcome, rows: Sequence[VariantRow], *, finished: bool) -> None:
+    def keep(self, sources: Sequence[Source], outcome: Outcome, rows: Sequence[PictureRow], *, finished: bool) -> None:
         """Keeps what these sources came to, in place of what was kept before; not to be found unless `finished`."""
         value = {"made_by": self._made_by if finished else None, **asdict(outcome)}
         key = shard_key([source.key for source in sources])
         self._suite.ledger.put_stages({_STAGE: {key: value}, _ROWS: {key: [row.to_json() for row in rows]}})
 
-    def rows(self, shards: Iterable[Sequence[Source]]) -> Iterator[VariantRow]:
+    def rows(self, shards: Iterable[Sequence[Source]]) -> Iterator[PictureRow]:
         """The metadata rows of shards that this run found or kept.
 
         Raises CounterfactoryError for one that is damaged, or names a file outside of the suite.
@@ -90,4 +94,4 @@ class Outcomes:
             key = shard_key([source.key for source in sources])
             place, advice = self._suite.ledger.place(_ROWS, key)
             for number, row in enumerate(self._suite.ledger.get(_ROWS, [key])[key], start=1):
-                yield VariantRow.from_json(row, f"{place}, row {number}", advice)
+                yield PictureRow.from_json(row, f"{place}, row {number}", advice)

@@ -1,8 +1,8 @@
 """Names of a suite's files, and the folder that no such name leaves.
 
 A suite may come from anybody, and its table and ledger name files that are read, moved and repainted. A name is
-relative, has "/" between its parts and lies below images/ or masks/; a link on the way that leads elsewhere is refused
-as well. What a source's name becomes as a folder is the business of `names`.
+relative, has "/" between its parts and lies below images/, masks/ or originals/; a link on the way that leads
+elsewhere is refused as well. What a source's name becomes as a folder is the business of `names`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..errors import CounterfactoryError
 
-TOPS = ("images", "masks")
+TOPS = ("images", "masks", "originals")
 _PART = r"(?!\.\.?(?:/|\Z))[^/\\:\x00]+"  # the colon is of Windows' drives; our own names have none (see `names`)
 _NAME = re.compile(rf"(?:{'|'.join(TOPS)})(?:/{_PART})+")
 # Names come folder by folder: memory need not hold all folders of a suite.
@@ -28,7 +28,7 @@ def is_name(name: str) -> bool:
 
 
 def checked_name(name: object, where: str) -> str:
-    """`name`, if it can be a file of a suite: below images/ or masks/, and not out of them again.
+    """`name`, if it can be a file of a suite: below one of `TOPS`, and not out of it again.
 
     Raises CounterfactoryError, beginning with `where` the name was found, for anything else: an absolute path, "..",
     an empty part, a backslash, a Windows drive, what is no text.

@@ -7,10 +7,11 @@ whose record could not be kept.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from ..errors import CounterfactoryError
 from ..files.reading import read_text
@@ -19,11 +20,11 @@ from ..meter.meter import PlanUse, StageCost, device_hours_per_1k
 from ..sources.source import Problem
 from .fields import Fields
 from .paths import Folder
+from .picture_row import Dropped, PictureRow
 from .session import Costs, SessionRecord
-from .variant_row import Dropped
 
 FILE = "run.json"
-FORMAT = 2
+FORMAT = 3
 _ADVICE = (
     "move it out of the folder and run the same command again, which begins a new one: the suite itself stays, and the "
     "costs in the old file are no longer added"
@@ -32,13 +33,16 @@ _ADVICE = (
 
 @dataclass(frozen=True)
 class Standing:
-    """What a suite came to by its last finished session: its variants by verdict, those `dropped` for their text, and
-    the sources that have fewer variants than asked for. `check` is the settings that the verdicts follow.
+    """What a suite came to by its last finished session: its variants and its controls by verdict (`controls` are the
+    accepted ones), the variants `dropped` for their text, and the sources that have fewer variants than asked for.
+    `check` is the settings that the verdicts follow.
     """
 
     sources: int
     accepted: int
     rejected: int
+    controls: int
+    rejected_controls: int
     dropped: tuple[Dropped, ...]
     shortfalls: tuple[Problem, ...]
     check: Mapping[str, Any]
@@ -54,10 +58,32 @@ class Standing:
             sources=fields.whole("sources"),
             accepted=fields.whole("accepted"),
             rejected=fields.whole("rejected"),
+            controls=fields.whole("controls"),
+            rejected_controls=fields.whole("rejected_controls"),
             dropped=tuple(Dropped.from_fields(dropped) for dropped in fields.tables("dropped")),
             shortfalls=tuple(Problem(p.text("name"), p.text("reason")) for p in fields.tables("shortfalls")),
             check=fields.plain("check"),
         )
+
+
+class VerdictCounts(TypedDict):
+    """Variants, and controls, by verdict, under the names that records have for them."""
+
+    accepted: int
+    rejected: int
+    controls: int
+    rejected_controls: int
+
+
+def count_verdicts(rows: Iterable[PictureRow]) -> VerdictCounts:
+    """How many of the rows' variants and controls were accepted and rejected."""
+    counts = Counter((row.kind, row.accepted) for row in rows)
+    return {
+        "accepted": counts["variant", True],
+        "rejected": counts["variant", False],
+        "controls": counts["control", True],
+        "rejected_controls": counts["control", False],
+    }
 
 
 @dataclass(frozen=True)
@@ -156,11 +182,11 @@ class RunRecord:
             return self
         return RunRecord((*self.sessions, session), standing or self.standing)
 
-    def with_verdicts(self, accepted: int, rejected: int, check: Mapping[str, Any]) -> RunRecord:
-        """The record after the verdicts were derived anew by the settings `check`; costs stay."""
+    def with_verdicts(self, rows: Iterable[PictureRow], check: Mapping[str, Any]) -> RunRecord:
+        """The record after the verdicts of all rows were derived anew by the settings `check`; costs stay."""
         if self.standing is None:
             return self
-        return replace(self, standing=replace(self.standing, accepted=accepted, rejected=rejected, check=check))
+        return replace(self, standing=replace(self.standing, **count_verdicts(rows), check=check))
 
     def to_json(self) -> dict[str, Any]:
         """The record as JSON holds it, with the sums, which follow from the rest."""
@@ -217,17 +243,19 @@ def write_run(suite: Path, record: RunRecord) -> None:
 class RunSummary:
     """What a run did.
 
-    `variants` are those of the suite as it stands, of which `painted` were made by this run and `reused` by earlier
-    ones; `dropped` ones broke the task's rules in their text and were never painted. `shortfalls` names sources with
-    fewer variants than asked for, `problems` those that were skipped. `stages` and `plans` say what the time went to,
-    `metrics_problem` why a metrics file fell behind. `devices` of the kind `device` (core, GPU) were held. `suite` is
-    what all sessions took together, this one included.
+    `variants` are those of the suite as it stands, and `controls` its accepted controls; of all its painted pictures
+    `painted` were made by this run and `reused` by earlier ones. `dropped` variants broke the task's rules in their
+    text and were never painted. `shortfalls` names sources with fewer variants than asked for, `problems` those that
+    were skipped. `stages` and `plans` say what the time went to, `metrics_problem` why a metrics file fell behind.
+    `devices` of the kind `device` (core, GPU) were held. `suite` is what all sessions took together, this one included.
     """
 
     sources: int
     variants: int
     accepted: int
     rejected: int
+    controls: int
+    rejected_controls: int
     dropped: int
     painted: int
     reused: int
@@ -255,9 +283,11 @@ class RunSummary:
             variants=variants,
             accepted=standing.accepted,
             rejected=standing.rejected,
+            controls=standing.controls,
+            rejected_controls=standing.rejected_controls,
             dropped=len(standing.dropped),
             painted=costs.painted,
-            reused=variants - costs.painted,
+            reused=variants + standing.controls + standing.rejected_controls - costs.painted,
             problems=session.problems,
             shortfalls=standing.shortfalls,
             stages=costs.stages,

@@ -1,13 +1,14 @@
 """A suite: a folder of images made from sources, with the record of how.
 
-    images/<source>/<16 hex>.png   masks/<source>/<the same>.png   metadata.parquet   run.json
-    superseded/images/…, superseded/masks/…   ledger.sqlite   suite.lock
+    images/<source>/<16 hex>.png   masks/<source>/<the same>.png   originals/<source>/<16 hex>.png
+    metadata.parquet   run.json   superseded/images/… and so on   ledger.sqlite   suite.lock
 
-Painted images are written in batches, metadata at the end; both are whole on the disk or absent. Which variants there
-should be is decided by the journey.
+Variants and controls lie in images/, the sources as the painter saw them in originals/. Pictures are written in
+batches, metadata at the end; both are whole on the disk or absent. Which variants there should be is decided by the
+journey.
 
-`datasets.load_dataset("imagefolder", data_dir=suite)` (5.2) takes the images from metadata.parquet alone; masks/,
-superseded/ and a contact sheet beside them are listed and left aside. One thing breaks it: a file or folder whose
+`datasets.load_dataset("imagefolder", data_dir=suite)` (5.2) takes the pictures from metadata.parquet alone; superseded/
+and a contact sheet beside them are listed and left aside. One thing breaks it: a file or folder whose
 name holds a word for a split (train, test, val, dev, eval, evaluation …) set off by "-._ " or digits makes it read
 only such files. Names of sources are escaped for that (see `names`); do not put an `evaluation.json` in the suite.
 """
@@ -30,13 +31,14 @@ from ..errors import CounterfactoryError
 from ..files.writing import make_folder, open_whole
 from ..sources.source import Problem
 from .draft import Draft
-from .images import Painted, encode_mask, encode_picture, read_png
+from .images import Painted, Top, encode_mask, encode_picture, read_png
 from .ledger import Ledger
 from .lock import Lock
 from .metadata import FILE, write_table
 from .names import safe_name
 from .painted_row import PaintedRow, StoredFile
-from .paths import Folder
+from .paths import TOPS, Folder
+from .picture_row import PictureRow
 from .run_record import FILE as RUN_FILE
 from .run_record import RunRecord, Standing, read_run, write_run
 from .session import (
@@ -49,23 +51,22 @@ from .session import (
     load_open_session,
 )
 from .shelf import BATCH_DONE, Shelf
-from .variant_row import VariantRow
 
 _LEDGER, _LOCK = "ledger.sqlite", "suite.lock"
 # What is opened before any name is read from it.
-_OWN = (_LOCK, _LEDGER, f"{_LEDGER}-wal", f"{_LEDGER}-shm", FILE, RUN_FILE, "images", "masks", "superseded")
+_OWN = (_LOCK, _LEDGER, f"{_LEDGER}-wal", f"{_LEDGER}-shm", FILE, RUN_FILE, *TOPS, "superseded")
 
 
-def image_path(key: str, source: str) -> str:
-    """Where an image lies, relative to the suite: images/<source>/<first 16 digits of key>.png."""
+def image_path(key: str, source: str, top: Top = "images") -> str:
+    """Where a picture lies, relative to the suite: <top>/<source>/<first 16 digits of key>.png."""
     if re.fullmatch(r"[0-9a-f]{16,}", key) is None:
         raise ValueError(f"a key is at least 16 hex digits, got {key!r}")
-    return str(PurePosixPath("images", safe_name(source), f"{key[:16]}.png"))
+    return str(PurePosixPath(top, safe_name(source), f"{key[:16]}.png"))
 
 
 def mask_path(image: str) -> str:
-    """The mask's path that pairs with an image's: images/ and masks/ differ in their first part alone."""
-    return "masks/" + image.removeprefix("images/")
+    """The mask's path that pairs with a picture's: they differ in their first part alone."""
+    return "masks/" + image.partition("/")[2]
 
 
 class Suite:
@@ -128,7 +129,7 @@ class Suite:
         CounterfactoryError, after which nothing of the batch counts.
         """
         files: dict[str, bytes] = {}
-        paths = {painted.key: image_path(painted.key, painted.source) for painted in batch}
+        paths = {painted.key: image_path(painted.key, painted.source, painted.top) for painted in batch}
         for painted in batch:
             path = paths[painted.key]
             files[path] = encode_picture(painted.pixels)
@@ -181,7 +182,7 @@ class Suite:
             )
         return read_png(data).astype(np.uint8, copy=False)
 
-    def write_metadata(self, rows: Iterable[VariantRow]) -> None:
+    def write_metadata(self, rows: Iterable[PictureRow]) -> None:
         """Writes metadata.parquet and makes the folders hold what it lists.
 
         The rows are drawn once, in any order, and never held together; the table depends on them alone. Listed files
@@ -276,7 +277,7 @@ def _refuse_foreign(path: Path) -> None:
     """Superseding moves images away: never those of somebody who named the wrong folder."""
     if any((path / own).exists() for own in (_LOCK, _LEDGER)):
         return
-    for name in ("images", "masks", "superseded", FILE):
+    for name in (*TOPS, "superseded", FILE):
         if (path / name).exists():
             raise CounterfactoryError(
                 f"{path} has {name} that Counterfactory did not make: name a new or an empty folder for the suite"

@@ -2,7 +2,9 @@
 
 From a caption's keywords with their alternatives it makes one set of edits per variant, no two alike. The choice for
 variant i depends on the key and on the variants before it, never on how many are requested, so that asking for more
-variants keeps those that exist. The least used types come first, then the least used keywords, then alternatives.
+variants keeps those that exist. Every second one has as few edits as may be, so that an edit is seen alone as well; the
+others have more where more are allowed. The least used types come first, then the least used keywords, then
+alternatives.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ def choose_edits(choices: Sequence[Choice], variants: int, edits: tuple[int, int
     for index in range(wanted):
         rng = generator(key, f"edits of variant {index}")
         taken = set(chosen)
-        drawn = (_draw(choices, low, min(high, len(choices)), used, rng) for _ in range(_DRAWS))
+        most = low if index % 2 == 0 else min(high, len(choices))
+        drawn = (_draw(choices, min(low + index % 2, most), most, used, rng) for _ in range(_DRAWS))
         fresh = next((edits for edits in drawn if edits not in taken), None)
         if fresh is None:
             fresh = next(edits for edits in _all_sets(choices, low, high) if edits not in taken)

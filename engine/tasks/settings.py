@@ -11,10 +11,15 @@ from .task import Task
 
 @dataclass(frozen=True)
 class JourneySettings:
-    """The task, variants per source, the least and the most edits per variant, the seed, and the edits allowed."""
+    """The task, variants and controls per source, the least and the most edits per variant, the seed, and the edits
+    allowed.
+
+    Half of a source's variants have the least number of edits, so that an edit's effect is seen alone.
+    """
 
     task: Task
     variants: int
+    controls: int
     edits: tuple[int, int]
     seed: int
     interventions: Interventions | None = None
@@ -22,6 +27,8 @@ class JourneySettings:
     def __post_init__(self) -> None:
         if self.variants < 1:
             raise CounterfactoryError(f"--variants must be at least 1, got {self.variants}")
+        if self.controls < 0:
+            raise CounterfactoryError(f"--controls must be 0 (none) or more, got {self.controls}")
         if not 1 <= self.edits[0] <= self.edits[1]:
             raise CounterfactoryError(
                 f"--edits must be a number or a range such as 1..3, got {self.edits[0]}..{self.edits[1]}"

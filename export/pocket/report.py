@@ -33,7 +33,7 @@ from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, TIMES, W
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.stages.caption import caption_images
-from counterfactory.engine.suite import Suite, VariantRow, read_metadata
+from counterfactory.engine.suite import PictureRow, Suite, read_metadata
 from counterfactory.engine.tasks.task import builtin_task
 
 from .curves import draw_curves, read_logs
@@ -47,7 +47,7 @@ BARS = {"caption_facts": 0.95, "vae_psnr_db": 28.0, "edit_success": 0.90, "colou
 class Judged:
     """A painted variant: its metadata, its source's scene and mask, its picture, and what the referee sees in it."""
 
-    row: VariantRow
+    row: PictureRow
     scene: Scene
     mask: NDArray[np.uint8]
     picture: NDArray[np.uint8]
@@ -129,7 +129,7 @@ def judge_variants(
         cv2.imwrite(str(folder / f"street/images/{i:04d}.png"), cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
         cv2.imwrite(str(folder / f"street/masks/{i:04d}.png"), mask)
     found, _ = find_sources(folder / "street")
-    settings = JourneySettings(builtin_task("segmentation"), variants, (1, 2), seed=0)
+    settings = JourneySettings(builtin_task("segmentation"), variants, 0, (1, 2), seed=0)
     with Suite.open(folder / "suite") as suite:
         Journey(profile, settings).run(found, suite)
     rows = read_metadata(folder / "suite")

@@ -25,7 +25,8 @@ def report_of_painting(rows: int, busy_s: float) -> RunSummary:
     """A run that painted for `busy_s` seconds and did nothing else."""
     stage = stage_cost("paint", wall_s=busy_s + 1.0, load_s=1.0, busy_s=busy_s, idle_s=0.0, generated_tokens=0)
     plan = PlanUse("denoiser", "paint", 2, rows, 1.0, busy_s, 1.0, 1, 1000)
-    counts = dict.fromkeys(("sources", "variants", "accepted", "rejected", "dropped", "painted", "reused"), 4)
+    names = ("sources", "variants", "accepted", "rejected", "controls", "rejected_controls", "dropped", "painted")
+    counts = dict.fromkeys((*names, "reused"), 4)
     taken = costs(stages=(stage,), plans=(plan,), wall_s=busy_s + 1.0, devices=1, device="GPU")
     return RunSummary(
         **counts,

@@ -129,7 +129,7 @@ def test_check_derives_verdicts_from_stored_scores(made_suite: MadeSuite, capsys
     }
     rows = read_metadata(made_suite.path)
     for row in rows:
-        assert row.accepted == (row.scores["image_text"] >= 0.65)
+        assert row.accepted == (row.kind == "original" or row.scores["image_text"] >= 0.65)
     assert {path: path.read_bytes() for path in made_suite.path.rglob("*.png")} == images
 
 
@@ -181,14 +181,18 @@ def test_the_report_shows_what_a_check_decided(made_suite: MadeSuite, capsys: py
     assert shown() == 3
 
 
-def test_the_report_shows_sources_as_the_suite_s_models_saw_them(
-    made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]
+def test_the_report_shows_edges_as_the_suite_s_painter_had_them(
+    made_suite: MadeSuite, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    picture = made_suite.path / "report" / "pictures" / f"{made_suite.street.names[0]}.png"
-    for profile, side in (([], 64), (["--profile", "pocket"], 128)):
-        assert run(capsys, "report", made_suite.path, "--sources", made_suite.street.root, *profile)[0] == 0
-        with Image.open(picture) as shown:
-            assert shown.size == (side, side)
+    asked: list[str] = []
+
+    def detector(profile: Any) -> None:
+        asked.append(profile.name)
+
+    monkeypatch.setattr("counterfactory.engine.report.outlines.edge_detector", detector)
+    for options in ([], ["--profile", "pocket"], ["--no-edges"]):
+        assert run(capsys, "report", made_suite.path, *options)[0] == 0
+    assert asked == [made_profile().name, "pocket"]
 
 
 def made_by(check: dict[str, Any] | None) -> str:
@@ -218,14 +222,13 @@ def test_a_suite_without_its_record_needs_a_profile(
     path.unlink()
     if record is not None:
         path.write_text(record)
-    sources = ("--sources", made_suite.street.root)
-    for command in (("check", made_suite.path), ("report", made_suite.path, *sources)):
+    for command in (("check", made_suite.path), ("report", made_suite.path)):
         status, out, err = run(capsys, *command)
         assert (status, out) == (2, "")
         assert message in err or command[0] == "report"
         assert "--profile" in err
-    assert run(capsys, "report", made_suite.path)[0] == 0
-    assert run(capsys, "report", made_suite.path, *sources, "--profile", "pocket")[0] == 0
+    assert run(capsys, "report", made_suite.path, "--no-edges")[0] == 0
+    assert run(capsys, "report", made_suite.path, "--profile", "pocket")[0] == 0
     if record is None:
         assert run(capsys, "check", made_suite.path, "--profile", "pocket")[0] == 0
 
@@ -253,7 +256,7 @@ def test_check_reads_what_it_writes_under_its_lock(
 
     monkeypatch.setattr(Suite, "open", late)
     assert run(capsys, "check", made_suite.path)[0] == 0
-    assert len(read_metadata(made_suite.path)) == len(rows) == 6
+    assert len(read_metadata(made_suite.path)) == len(rows) == 9
 
 
 def test_check_refuses_a_suite_in_use(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,22 +271,28 @@ def test_evaluate_counts_a_user_s_answers(
 ) -> None:
     lines = ["image,prediction"]
     for row in made_suite.rows:  # right on originals, wrong on every second variant
-        answer = row.label if row.variant == 0 else "tram"
-        lines += [f"{row.source}.png,{row.label}", f"{row.file_name},{answer}"]
-    (tmp_path / "p.csv").write_text("\n".join(lines))
-    status, out, _ = run(capsys, "evaluate", made_suite.path, "--predictions", tmp_path / "p.csv", "--json")
+        answer = "tram" if row.kind == "variant" and row.number else row.label
+        lines.append(f"{f'{row.source}.png' if row.kind == 'original' else row.file_name},{answer}")
+    (tmp_path / "p.csv").write_text("\n".join([*lines, "images/stranger.png,bus"]))
+    status, out, err = run(capsys, "evaluate", made_suite.path, "--predictions", tmp_path / "p.csv", "--json")
     found = json.loads(out)
     assert status == 0
+    assert "no picture of the suite is called images/stranger.png" in err
     assert found["originals"]["score"] == {"count": 3, "value": 1.0}
+    assert found["controls"]["score"] == {"count": 0, "value": None}
     assert found["variants"]["score"] == {"count": 5, "value": 0.6}
     assert found["excluded"] == 1
+    assert found["effects"]["against"] == "original"
+    (weather,) = found["effects"]["by_type"]
+    assert weather["low"] < weather["value"] < weather["high"]
     status, out, _ = run(capsys, "evaluate", made_suite.path, "--predictions", tmp_path / "p.csv")
     assert "60.0 %" in out
+    assert "no control has an answer" in out
     assert max(map(len, out.splitlines())) <= 80
 
 
 def test_report_writes_page_and_sheet(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(capsys, "report", made_suite.path, "--sources", made_suite.street.root, "--json")
+    status, out, _ = run(capsys, "report", made_suite.path, "--json")
     assert status == 0
     found = json.loads(out)
     assert Path(found["page"]) == made_suite.path / "report" / "index.html"
@@ -330,10 +339,11 @@ def test_generate_reports_what_it_skips_and_goes_on(
     assert {problem["name"] for problem in found["problems"]} == {"bus/empty.png", "bus/text.png", "bus/dot.png"}
     assert all(problem["reason"] in err for problem in found["problems"])
     rows = read_metadata(tmp_path / "suite")
-    assert len(rows) == found["variants"] > 0
+    assert sum(row.kind == "variant" for row in rows) == found["variants"] > 0
+    assert len(rows) - found["sources"] == found["painted"]
     before = (tmp_path / "suite" / "metadata.parquet").read_bytes()
     again = json.loads(run(capsys, *args)[1])
-    assert (again["painted"], again["reused"]) == (0, len(rows))
+    assert (again["painted"], again["reused"]) == (0, found["painted"])
     assert (tmp_path / "suite" / "metadata.parquet").read_bytes() == before
 
 

@@ -133,12 +133,12 @@ def test_no_command_opens_a_socket(watched: Watched, made: Path, tmp_path: Path)
         ["estimate", sources, "--limit", "1"],
         ["doctor"],
         ["check", suite, "--min-image-text", "0.1"],
-        ["report", suite, "--sources", sources],
+        ["report", suite],
         ["evaluate", suite, "--predictions", str(answers)],
     ]
     for command in commands:
         if command[0] == "evaluate":
-            rows = [{"image": row.file_name, "prediction": "bus"} for row in read_metadata(Path(suite))]
+            rows = [{"image": row.file_name, "prediction": row.label} for row in read_metadata(Path(suite))]
             answers.write_text("\n".join(map(json.dumps, rows)))
         done = watched.run("-m", "counterfactory.engine", *command)
         assert done.returncode == 0, (command, done.stderr)

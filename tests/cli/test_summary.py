@@ -38,6 +38,7 @@ def stage(name: str, load_s: float = 0.0, busy_s: float = 0.0, idle_s: float = 0
 def report(*stages: StageCost, **changes: Any) -> RunSummary:
     """A run of two cores that painted 120 variants."""
     counts = {"sources": 24, "variants": 120, "accepted": 100, "rejected": 20, "painted": 120, "dropped": 0}
+    counts |= {"controls": 0, "rejected_controls": 0}
     costs = {
         "devices": 2,
         "device": "core",

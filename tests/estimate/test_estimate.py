@@ -26,7 +26,7 @@ from counterfactory.engine.estimate import measured as rates
 from counterfactory.engine.estimate import peak
 from counterfactory.engine.estimate.estimate import Estimate, Holding, StageEstimate, estimate, painted_sizes
 from counterfactory.engine.estimate.flops import count_flops
-from counterfactory.engine.estimate.formulas import SHARE_OF_PEAK, Reach, item_s, known_facts
+from counterfactory.engine.estimate.formulas import SHARE_OF_PEAK, PerSource, Reach, item_s, known_facts
 from counterfactory.engine.estimate.measured import (
     PlanRate,
     Rates,
@@ -63,7 +63,11 @@ def profile(packed_models: Path) -> Profile:
 def counted(profile: Profile, variants: int, peak: float = PEAK, int8_peak: float = PEAK) -> dict[str, float]:
     """Seconds per item by stage, of pictures of 128 x 128."""
     reach = Reach(SHARE_OF_PEAK * peak, SHARE_OF_PEAK * int8_peak)
-    return {**item_s(networks_of(profile), known_facts(profile, library_of(profile), (128, 128)), reach, variants)}
+    return {
+        **item_s(
+            networks_of(profile), known_facts(profile, library_of(profile), (128, 128)), reach, PerSource(variants, 0)
+        )
+    }
 
 
 def of(found: Estimate) -> dict[str, StageEstimate]:
@@ -202,7 +206,8 @@ def spent(stage: str, items: int, made: int, busy_s: float, idle_s: float, calls
 
 def test_rates_of_a_run(profile: Profile) -> None:
     report = RunSummary(
-        sources=10, variants=45, accepted=30, rejected=15, dropped=0, painted=40, reused=5, problems=(), shortfalls=(),
+        sources=10, variants=45, accepted=30, rejected=15, dropped=0, controls=0, rejected_controls=0,
+        painted=40, reused=5, problems=(), shortfalls=(),
         stages=(
             spent("read", 0, 0, 0.0, 3.0, calls=0),
             spent("caption", 10, 10, 4.0, 1.0),
@@ -422,7 +427,7 @@ def test_the_command_fits_80_columns(known: bool, street: Street, capsys: pytest
     status, out, _ = run(capsys, street.root, "--variants", "4000")
     assert status == 0
     assert max(map(len, out.splitlines())) <= 80
-    assert "12,000 variants of 3 sources" in out
+    assert "12,000 variants and 3 controls of 3 sources" in out
     assert ("measured rates of this machine" in out) == known
     assert ("roofline" in out) == (not known)
     assert ("TFLOP/s" in out) == (not known)

@@ -16,7 +16,7 @@ from counterfactory.engine.config.profile import ModelPaths, Profile, load_profi
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.estimate.flops import count_flops
-from counterfactory.engine.estimate.formulas import FIRST_USE_S, Reach, item_s, known_facts, plan_cost
+from counterfactory.engine.estimate.formulas import FIRST_USE_S, PerSource, Reach, item_s, known_facts, plan_cost
 from counterfactory.engine.estimate.measured import PlanRate, Rates, profile_key, save_rates
 from counterfactory.engine.runtime.plans import PlanKey, write_key
 from counterfactory.export.production.graph import batches_of
@@ -48,7 +48,7 @@ def profile() -> Profile:
 
 
 def seconds(profile: Profile, facts: dict[str, PlanFacts], variants: int, reach: Reach = REACH) -> dict[str, float]:
-    return {**item_s(networks_of(profile), facts, reach, variants)}
+    return {**item_s(networks_of(profile), facts, reach, PerSource(variants, 0))}
 
 
 def test_compute_bound_work_takes_operations_over_the_peak(profile: Profile) -> None:
@@ -344,7 +344,8 @@ def test_the_decoder_that_is_named_or_exported_is_counted(tmp_path: Path) -> Non
     assert "vae_decoder_tiny" not in plan_facts(profile)
     reach = Reach(70e12, 70e12)
     paint = [
-        item_s(networks_of(one), known_facts(one, library_of(one), None), reach, 5)["paint"] for one in (profile, small)
+        item_s(networks_of(one), known_facts(one, library_of(one), None), reach, PerSource(5, 0))["paint"]
+        for one in (profile, small)
     ]
     assert paint[0] - paint[1] == pytest.approx((full.flops - tiny.flops) / 70e12)
     manifest = tmp_path / "onnx" / "vae_decoder" / "manifest.json"
@@ -352,3 +353,14 @@ def test_the_decoder_that_is_named_or_exported_is_counted(tmp_path: Path) -> Non
     for classes, found in (("AutoencoderTiny", tiny), ("AutoencoderKL", full)):
         manifest.write_text(json.dumps({"classes": [classes]}))
         assert plan_facts(profile)["vae_decoder"] == plan_facts(small)["vae_decoder"] == found
+
+
+def test_controls_are_painted_and_checked_and_never_written(profile: Profile) -> None:
+    plain, beside = (estimate(profile, 1000, 5, controls=count) for count in (0, 1))
+    assert (beside.variants, beside.controls) == (plain.variants, 1000) == (5000, 1000)
+    seconds = [{stage.stage: stage.compute_s for stage in found.stages} for found in (plain, beside)]
+    for stage in ("paint", "check"):
+        assert seconds[1][stage] == pytest.approx(seconds[0][stage] * 6 / 5, rel=0.05)
+    for stage in ("caption", "rewrite"):
+        assert seconds[1][stage] == seconds[0][stage]
+    assert beside.device_hours_per_1k > plain.device_hours_per_1k

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from variant_rows import variant_row
+from picture_rows import picture_row
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.judging.confusion import accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
-from counterfactory.engine.judging.evaluate import Evaluation, Score, Side, evaluate_labels, evaluate_masks
-from counterfactory.engine.suite import VariantRow
+from counterfactory.engine.judging.confusion import (
+    Counts,
+    accuracy,
+    confusion_matrix,
+    iou,
+    mean_iou,
+    recall,
+    row_normalised,
+)
+from counterfactory.engine.judging.effects import Effect, Flips
+from counterfactory.engine.judging.evaluate import Effects, Evaluation, Score, Side, evaluate_labels, evaluate_masks
+from counterfactory.engine.suite import PictureRow
 
 # A busy machine must not fail a property.
 patient = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 LABELS = ("bus", "car", "truck")
 
 
-def row(source: str, label: str | None, *edits: tuple[str, str], verdict: str = "accepted") -> VariantRow:
-    return variant_row(
+def row(
+    source: str, label: str | None, *edits: tuple[str, str], verdict: str = "accepted", kind: str = "variant"
+) -> PictureRow:
+    return picture_row(
+        kind=kind,
         source=source,
         label=label,
         edits=tuple(Edit(kind, "x", alternative) for kind, alternative in edits),
@@ -35,11 +48,14 @@ def row(source: str, label: str | None, *edits: tuple[str, str], verdict: str = 
 edits = st.lists(st.sampled_from([("weather", "snowy"), ("weather", "foggy"), ("time", "night")]), max_size=3)
 rows_strategy = st.lists(
     st.builds(
-        lambda source, label, changes, verdict: row(source, label, *changes, verdict=verdict),
+        lambda source, label, changes, verdict, kind: row(
+            source, label, *(changes if kind == "variant" else ()), verdict=verdict, kind=kind
+        ),
         st.sampled_from("abcd"),
         st.sampled_from(LABELS),
         edits,
         st.sampled_from(["accepted", "rejected"]),
+        st.sampled_from(["original", "control", "variant", "variant", "variant"]),
     ),
     max_size=12,
 )
@@ -83,49 +99,48 @@ def test_confusion_and_its_measures_agree_with_loops(case: tuple[int, tuple[tupl
     assert accuracy(counts) == (pytest.approx(sum(t == p for t, p in seen) / len(seen)) if seen else None)
 
 
+def shown(rows: list[PictureRow], answers: list[Any]) -> dict[str, list[tuple[PictureRow, Any]]]:
+    """The rows that count with their answers, by kind."""
+    pairs = [(r, a) for r, a in zip(rows, answers, strict=True) if r.accepted and a is not None]
+    return {kind: [(r, a) for r, a in pairs if r.kind == kind] for kind in ("original", "control", "variant")}
+
+
 @patient
 @given(rows_strategy, st.data())
-def test_label_evaluation_agrees_with_loops(rows: list[VariantRow], data: st.DataObject) -> None:
-    said = data.draw(st.lists(st.sampled_from((*LABELS, "bicycle")), min_size=len(rows), max_size=len(rows)))
-    originals = {name: ("car", data.draw(st.sampled_from(LABELS))) for name in "abcd"}
-    result = evaluate_labels(rows, said, originals)
-    used = [(r, s) for r, s in zip(rows, said, strict=True) if r.verdict == "accepted"]
+def test_label_evaluation_agrees_with_loops(rows: list[PictureRow], data: st.DataObject) -> None:
+    answer = st.sampled_from((*LABELS, "bicycle", None))
+    said = [*data.draw(st.lists(answer, min_size=len(rows), max_size=len(rows))), "car"]
+    rows = [*rows, row("z", "car", kind="original")]  # so that labels and answers meet
+    result = evaluate_labels(rows, said)
+    used = shown(rows, said)
 
     def share(answers: list[bool]) -> float | None:
         return pytest.approx(answers.count(True) / len(answers)) if answers else None
 
-    assert result.excluded == len(rows) - len(used)
-    assert (result.variants.score.count, result.originals.score.count) == (len(used), 4)
-    assert result.variants.score.value == share([r.label == s for r, s in used])
-    assert result.originals.score.value == share([t == s for t, s in originals.values()])
-    for kind in {t for r, _ in used for t in r.edit_types}:
-        group = [r.label == s for r, s in used if kind in r.edit_types]
-        assert (result.by_edit_type[kind].count, result.by_edit_type[kind].value) == (len(group), share(group))
-    for value in {(e.type, e.alternative) for r, _ in used for e in r.edits}:
-        group = [r.label == s for r, s in used if value in [(e.type, e.alternative) for e in r.edits]]
-        score = result.by_edit_value[": ".join(value)]
-        assert (score.count, score.value) == (len(group), share(group))
-    sources = {r.source for r, _ in used}
-    wrong = {name: [r.label != s for r, s in used if r.source == name] for name in sources}
-    assert result.sources == len(sources)
+    assert result.excluded == sum(r.kind == "variant" and not r.accepted for r in rows)
+    assert result.excluded_controls == sum(r.kind == "control" and not r.accepted for r in rows)
+    for kind, side in (("original", result.originals), ("control", result.controls), ("variant", result.variants)):
+        assert side.score.count == len(used[kind])
+        assert side.score.value == share([r.label == s for r, s in used[kind]])
+        for i, true in enumerate(result.classes):
+            answers = [s for r, s in used[kind] if r.label == true]
+            for j, name in enumerate(result.classes):
+                assert side.confusion[i][j] == share([s == name for s in answers])
+            assert side.by_class[true] == share([s == true for s in answers])
+    wrong = {r.source: [t.label != s for t, s in used["variant"] if t.source == r.source] for r, _ in used["variant"]}
+    assert result.sources == len(wrong)
     assert result.all_fail == share([all(w) for w in wrong.values()])
     assert result.none_fail == share([not any(w) for w in wrong.values()])
-    for i, true in enumerate(result.classes):
-        answers = [s for r, s in used if r.label == true]
-        for j, name in enumerate(result.classes):
-            expected = share([s == name for s in answers])
-            assert result.variants.confusion[i][j] == expected
-        assert result.variants.by_class[true] == share([s == true for s in answers])
     json.dumps(result.to_json(), allow_nan=False)
 
 
 @patient
 @given(rows_strategy, st.randoms(use_true_random=False))
-def test_mask_evaluation_sums_confusions(rows: list[VariantRow], random: Any) -> None:
+def test_mask_evaluation_sums_confusions(rows: list[PictureRow], random: Any) -> None:
     pictures = [np.array([[random.randrange(4) for _ in range(12)] for _ in "ts"]) for _ in rows]
     confusions = [confusion_matrix(t, s, 4) for t, s in pictures]
-    result = evaluate_masks(rows, confusions, {}, ("sky", "road", "car", "person"))
-    used = [(r, p) for r, p in zip(rows, pictures, strict=True) if r.verdict == "accepted"]
+    result = evaluate_masks(rows, confusions, ("sky", "road", "car", "person"))
+    used = shown(rows, pictures)
 
     def slow(members: list[Any]) -> float | None:
         if not members:
@@ -138,74 +153,146 @@ def test_mask_evaluation_sums_confusions(rows: list[VariantRow], random: Any) ->
                 ious.append(sum(1 for pair in pairs if pair == (c, c)) / union)
         return pytest.approx(sum(ious) / len(ious))
 
-    assert result.variants.score.value == slow([p for _, p in used])
-    assert result.originals.score.value is None
-    for kind, score in result.by_edit_type.items():
-        assert score.value == slow([p for r, p in used if kind in r.edit_types])
+    for kind, side in (("original", result.originals), ("control", result.controls), ("variant", result.variants)):
+        assert side.score.value == slow([p for _, p in used[kind]])
     assert (result.all_fail, result.none_fail) == (None, None)
     json.dumps(result.to_json(), allow_nan=False)
 
 
+def suite_of(sources: int, **outcomes: Any) -> tuple[list[PictureRow], list[str | None]]:
+    """An original, a control, a foggy and a red variant of each source; `outcomes` say which sources are right."""
+    rows: list[PictureRow] = []
+    said: list[str | None] = []
+    kinds = {"original": (), "control": (), "foggy": (("weather", "foggy"),), "red": (("colour", "red"),)}
+    for g in range(sources):
+        for name, edits in kinds.items():
+            kind = name if name in ("original", "control") else "variant"
+            rows.append(row(f"s{g}", LABELS[g % 2], *edits, kind=kind))
+            right = outcomes.get(name, lambda g: True)
+            said.append(None if right is None else LABELS[g % 2] if right(g) else "truck")
+    return rows, said
+
+
+def test_effects_are_against_the_controls_and_the_painter_s_stands_beside() -> None:
+    """Painting costs a tenth, fog half, colour nothing of its own."""
+    painted = lambda g: g % 10 != 0  # noqa: E731
+    rows, said = suite_of(40, control=painted, red=painted, foggy=lambda g: g % 2 == 1)
+    effects = evaluate_labels(rows, said).effects
+    assert effects.against == "control"
+    assert effects.painter is not None
+    assert effects.painter.value == pytest.approx(-0.1)
+    assert {e.name: e.value for e in effects.by_type} == {"weather": pytest.approx(-0.4), "colour": pytest.approx(0)}
+    assert {e.name: e.value for e in effects.by_value} == {
+        "weather: foggy": pytest.approx(-0.4),
+        "colour: red": pytest.approx(0),
+    }
+    with_painter = {e.name: e.value for e in effects.by_type_with_painter}
+    assert with_painter == {"weather": pytest.approx(-0.5), "colour": pytest.approx(-0.1)}
+    assert {f.name: f.rate for f in effects.flips} == {"weather": 0.5, "colour": pytest.approx(0.1)}
+    # Sources of even number are buses, and lose all of the fog's and the painter's.
+    assert {e.name: e.value for e in effects.by_class} == {"bus": pytest.approx(-0.4), "car": pytest.approx(0)}
+
+
+def test_effects_without_answered_controls_are_against_the_originals_and_say_so() -> None:
+    rows, said = suite_of(10, control=None, foggy=lambda g: g % 2 == 1)
+    effects = evaluate_labels(rows, said).effects
+    assert (effects.against, effects.painter) == ("original", None)
+    assert {e.name: e.value for e in effects.by_type}["weather"] == pytest.approx(-0.5)
+    rows, said = suite_of(10, control=None, original=None)
+    effects = evaluate_labels(rows, said).effects
+    assert (effects.against, effects.by_type, effects.by_class) == (None, (), ())
+
+
+def test_rejected_controls_are_no_baseline() -> None:
+    rows, said = suite_of(10, control=lambda g: False)
+    rows = [replace(r, reason="too dark") if r.kind == "control" else r for r in rows]
+    found = evaluate_labels(rows, said)
+    assert (found.excluded_controls, found.effects.against) == (10, "original")
+
+
+def test_effects_on_masks_are_of_each_picture_s_mean_iou() -> None:
+    right, half = np.array([[4, 0], [0, 4]], np.int64), np.array([[4, 0], [4, 0]], np.int64)
+    rows = [r for g in range(6) for r in (row(f"s{g}", None, kind="control"), row(f"s{g}", None, ("time", "night")))]
+    found = evaluate_masks(rows, [right, half] * 6, ("sky", "road"))
+    (night,) = found.effects.by_type
+    assert night.value == pytest.approx((0.5 + 0) / 2 - 1)
+    assert {e.name: e.value for e in found.effects.by_class} == {"sky": pytest.approx(-0.5), "road": pytest.approx(-1)}
+    assert found.effects.flips == ()
+
+
+def test_labels_that_no_prediction_knows_are_refused_with_both_sets() -> None:
+    rows = [row("a", "n01443537"), row("b", "n02099601")]
+    with pytest.raises(
+        CounterfactoryError,
+        match=r"its labels are 'n01443537', 'n02099601', the predictions 'goldfish'; write predictions as",
+    ):
+        evaluate_labels(rows, ["goldfish", "goldfish"])
+    many = [row(str(i), f"label {i}") for i in range(9)]
+    with pytest.raises(CounterfactoryError, match=r"'label 4' and so on, the predictions 'x'"):
+        evaluate_labels(many, ["x"] * 9)
+
+
 def test_no_variants_leave_no_scores_but_the_originals() -> None:
-    result = evaluate_labels([], [], {"a": ("car", "car"), "b": ("bus", "car")})
+    rows = [row("a", "car", kind="original"), row("b", "bus", kind="original")]
+    result = evaluate_labels(rows, ["car", "car"])
     assert result.originals.score.value == 0.5
     assert (result.variants.score.count, result.variants.score.value) == (0, None)
-    assert (result.all_fail, result.none_fail, result.by_edit_type) == (None, None, {})
+    assert (result.all_fail, result.none_fail, result.effects.by_type) == (None, None, ())
     assert result.variants.confusion == ((None, None), (None, None))
 
 
 def test_nothing_at_all() -> None:
-    assert evaluate_labels([], [], {}).classes == ()
-    assert evaluate_masks([], [], {}, ("sky",)).variants.by_class == {"sky": None}
+    assert evaluate_labels([], []).classes == ()
+    assert evaluate_masks([], [], ("sky",)).variants.by_class == {"sky": None}
 
 
 def test_one_class() -> None:
-    result = evaluate_labels([row("a", "car"), row("a", "car")], ["car", "car"], {"a": ("car", "car")})
+    result = evaluate_labels([row("a", "car"), row("a", "car")], ["car", "car"])
     assert result.classes == ("car",)
     assert result.variants.confusion == ((1.0,),)
     assert (result.all_fail, result.none_fail) == (0.0, 1.0)
 
 
 def test_an_answer_outside_the_labels_is_wrong_and_gets_a_column() -> None:
-    result = evaluate_labels([row("a", "car", ("time", "night"))], ["zebra"], {"a": ("car", "car")})
+    result = evaluate_labels([row("a", "car", ("time", "night")), row("b", "car")], ["zebra", "car"])
     assert result.classes == ("car", "zebra")
-    assert result.variants.confusion == ((0.0, 1.0), (None, None))
-    assert (result.all_fail, result.none_fail) == (1.0, 0.0)
-    assert result.by_edit_value["time: night"].value == 0.0
+    assert result.variants.confusion == ((0.5, 0.5), (None, None))
+    assert (result.all_fail, result.none_fail) == (0.5, 0.5)
 
 
 def test_two_edits_of_one_type_count_a_variant_once() -> None:
-    result = evaluate_labels([row("a", "car", ("colour", "red"), ("colour", "blue"))], ["car"], {})
-    assert result.by_edit_type["colour"].count == 1
-    assert {name: s.count for name, s in result.by_edit_value.items()} == {"colour: blue": 1, "colour: red": 1}
+    rows = [row("a", "car", kind="control"), row("a", "car", ("colour", "red"), ("colour", "blue"))]
+    effects = evaluate_labels(rows, ["car", "car"]).effects
+    assert [(e.name, e.pictures) for e in effects.by_type] == [("colour", 1)]
+    assert [(e.name, e.pictures) for e in effects.by_value] == [("colour: blue", 1), ("colour: red", 1)]
 
 
 def test_rejected_variants_need_no_label() -> None:
-    assert evaluate_labels([row("a", None, verdict="rejected")], ["car"], {}).excluded == 1
+    assert evaluate_labels([row("a", None, verdict="rejected")], ["car"]).excluded == 1
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(CounterfactoryError, match="2 variants need as many answers of the model, got 1"):
-        evaluate_labels([row("a", "car")] * 2, ["car"], {})
+    with pytest.raises(CounterfactoryError, match="2 pictures need as many answers of the model, got 1"):
+        evaluate_labels([row("a", "car")] * 2, ["car"])
     with pytest.raises(CounterfactoryError, match="source 'a' has none"):
-        evaluate_labels([row("a", None)], ["car"], {})
+        evaluate_labels([row("a", None)], ["car"])
     with pytest.raises(CounterfactoryError, match="2 classes need confusion matrices of 2 x 2, got 3 x 3"):
-        evaluate_masks([row("a", None)], [np.zeros((3, 3), np.int64)], {}, ("sky", "road"))
+        evaluate_masks([row("a", None)], [np.zeros((3, 3), np.int64)], ("sky", "road"))
     with pytest.raises(CounterfactoryError, match=r"shape \(2, 2\)"):
         confusion_matrix(np.zeros((2, 2), np.uint8), np.zeros((2, 3), np.uint8), 2)
     with pytest.raises(CounterfactoryError, match="answered class 7; there are 2"):
         confusion_matrix(np.zeros(3, np.uint8), np.full(3, 7, np.uint8), 2)
 
 
-def test_counts_and_names_of_masks() -> None:
-    rows = [row("a", None), row("a", None), row("b", None), row("c", None, verdict="rejected")]
-    counts = [np.array([[3, 1], [0, 4]], np.int64)] * 4
-    result = evaluate_masks(rows, counts, {"a": counts[0]}, ("sky", "road"))
+def test_counts_of_masks() -> None:
+    rows = [row("a", None, kind="original"), row("a", None), row("a", None), row("b", None)]
+    rows.append(row("c", None, verdict="rejected"))
+    counts: list[Counts | None] = [np.array([[3, 1], [0, 4]], np.int64)] * 5
+    result = evaluate_masks(rows, counts, ("sky", "road"))
     assert (result.measure, result.sources, result.excluded) == ("miou", 2, 1)
     assert result.variants.score == Score(3, pytest.approx((3 / 4 + 4 / 5) / 2))
     assert result.originals.score.count == 1
-    grouped = evaluate_masks([row("a", None, ("time", "night"))] * 2, counts[:2], {}, ("sky", "road"))
-    assert grouped.by_edit_type["time"].count == grouped.by_edit_value["time: night"].count == 2
+    assert evaluate_masks(rows, [None, *counts[1:]], ("sky", "road")).originals.score.count == 0
 
 
 def test_measures_of_classes_that_never_occur_divide_by_nothing() -> None:
@@ -219,31 +306,43 @@ def test_measures_of_classes_that_never_occur_divide_by_nothing() -> None:
 def test_an_evaluation_as_json() -> None:
     side = Side(Score(2, 0.5), {"car": 0.5}, ((0.5, None),))
     as_json = {"score": {"count": 2, "value": 0.5}, "by_class": {"car": 0.5}, "confusion": [[0.5, None]]}
+    fog = Effect("fog", -0.25, -0.5, 0.0, 0.04, 0.08, 9, 11)
+    flips = Flips("fog", 8, 2, 0.25, 0.0, 0.5, 0.1)
     found = Evaluation(
         measure="accuracy",
         classes=("car", "bus"),
         originals=side,
+        controls=side,
         variants=side,
-        by_edit_type={"time": Score(1, None)},
-        by_edit_value={"time: night": Score(1, 1.0)},
+        effects=Effects("control", None, (fog,), (), (), (), (flips,)),
         sources=3,
         all_fail=0.25,
         none_fail=0.75,
         excluded=4,
+        excluded_controls=1,
     ).to_json()
     assert found == {
         "measure": "accuracy",
         "classes": ["car", "bus"],
         "originals": as_json,
+        "controls": as_json,
         "variants": as_json,
-        "by_edit_type": {"time": {"count": 1, "value": None}},
-        "by_edit_value": {"time: night": {"count": 1, "value": 1.0}},
+        "effects": {
+            "against": "control",
+            "painter": None,
+            "by_type": (vars(fog),),
+            "by_value": (),
+            "by_class": (),
+            "by_type_with_painter": (),
+            "flips": (vars(flips),),
+        },
         "sources": 3,
         "all_fail": 0.25,
         "none_fail": 0.75,
         "excluded": 4,
+        "excluded_controls": 1,
     }
-    assert evaluate_labels([], [], {}).measure == "accuracy"
+    assert evaluate_labels([], []).measure == "accuracy"
 
 
 @pytest.mark.parametrize(
@@ -263,4 +362,4 @@ def test_the_error_for_a_missing_label_says_what_to_do() -> None:
     with pytest.raises(
         CounterfactoryError, match=r"has none; give labels to the sources \(class folders or --labels\) or "
     ):
-        evaluate_labels([row("a", None)], ["car"], {})
+        evaluate_labels([row("a", None)], ["car"])

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from variant_rows import variant_row
+from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.judging.predictions import load_predictions, match_predictions
+from counterfactory.engine.judging.predictions import Matched, load_predictions, match_predictions
 
 ROWS = [
-    variant_row(file_name="images/bus/1/a.png", source="bus/1"),
-    variant_row(file_name="images/bus/1/b.png", source="bus/1", reason="too dark"),
+    original_row(file_name="originals/bus/1/o.png", source="bus/1"),
+    control_row(file_name="images/bus/1/c.png", source="bus/1"),
+    picture_row(file_name="images/bus/1/a.png", source="bus/1"),
+    picture_row(file_name="images/bus/1/b.png", source="bus/1", reason="too dark"),
 ]
 
 
@@ -41,7 +43,9 @@ def test_tables_that_are_taken(name: str, text: str, tmp_path: Path) -> None:
         ("p.csv", b"image,prediction\n\xff,x\n", "not UTF-8"),
         ("p.jsonl", b"{", "p.jsonl:1 is not valid JSON"),
         ("p.jsonl", b"[1]", "not a JSON object"),
-        ("p.jsonl", b'{"image": "a", "prediction": 3}', "as text"),
+        ("p.jsonl", b'{"image": "a", "prediction": 3.5}', "as text or a whole number"),
+        ("p.jsonl", b'{"image": "a", "prediction": true}', "as text or a whole number"),
+        ("p.jsonl", b'{"image": 3, "prediction": "a"}', "an image, as text"),
         ("p.txt", b"a,b", ".csv and .jsonl"),
         ("p.csv", b"image,prediction\na,tench, Tinca tinca\n", "has 3 fields where the first line names 2"),
         (None, b"", "cannot read"),
@@ -55,24 +59,44 @@ def test_tables_that_are_refused(name: str | None, data: bytes, told: str, tmp_p
         load_predictions(path)
 
 
-@pytest.mark.parametrize("original", ["bus/1", "bus/1.png", "bus/1.jpeg"])
-def test_originals_are_named_with_or_without_suffix(original: str) -> None:
-    answers = {original: "car", "images/bus/1/a.png": "bus", "unknown": "x"}
-    assert match_predictions(answers, ROWS) == (["bus", ""], {"bus/1": ("bus", "car")})
+def test_class_numbers_are_answers(tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text('{"image": "a", "prediction": 281}\n{"image": "b", "prediction": "cat"}')
+    assert load_predictions(tmp_path / "p.jsonl") == {"a": "281", "b": "cat"}
+
+
+@pytest.mark.parametrize("original", ["bus/1", "bus/1.png", "bus/1.jpeg", "originals/bus/1/o.png"])
+def test_originals_are_named_by_file_or_by_source_with_or_without_suffix(original: str) -> None:
+    answers = {original: "car", "images/bus/1/a.png": "bus", "unknown.png": "x"}
+    assert match_predictions(answers, ROWS) == Matched(("car", None, "bus", None), ("unknown.png",))
+
+
+def test_every_kind_of_picture_gets_its_own_answer() -> None:
+    answers = {row.file_name: str(i) for i, row in enumerate(ROWS)}
+    assert match_predictions(answers, ROWS) == Matched(("0", "1", "2", "3"), ())
+
+
+@pytest.mark.parametrize("kind", ["original", "control"])
+def test_some_answers_of_a_kind_are_no_answers(kind: str) -> None:
+    make = {"original": original_row, "control": control_row}[kind]
+    rows = [ROWS[2], make(7, source="x"), make(8, source="y"), make(9, source="z", reason="too dark")]
+    answers = {ROWS[2].file_name: "bus"}
+    assert match_predictions(answers, rows).answers == ("bus", None, None, None)  # none at all is a choice
+    with pytest.raises(CounterfactoryError, match=rf"^1 of 2 {kind}s have no prediction, .*{rows[2].file_name}"):
+        match_predictions(answers | {rows[1].file_name: "bus"}, rows)
 
 
 def test_a_variant_without_answer_is_refused() -> None:
-    with pytest.raises(CounterfactoryError, match=r"1 of 2 variants have no prediction, .* images/bus/1/a\.png"):
+    with pytest.raises(CounterfactoryError, match=r"1 of 1 variants have no prediction, .* images/bus/1/a\.png"):
         match_predictions({"images/bus/1/b.png": "bus"}, ROWS)
 
 
 def test_a_source_s_own_name_may_look_like_a_suffix() -> None:
-    rows = [variant_row(file_name="v.png", source="bus/1.5", label="bus")]
-    assert match_predictions({"v.png": "bus", "bus/1.5": "car"}, rows)[1] == {"bus/1.5": ("bus", "car")}
+    rows = [original_row(source="bus/1.5", label="bus")]
+    assert match_predictions({"bus/1.5": "car"}, rows) == Matched(("car",), ())
 
 
 def test_errors_say_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(CounterfactoryError, match=r"; name variants as in metadata\.parquet's file_name$"):
+    with pytest.raises(CounterfactoryError, match=r"; name pictures as in metadata\.parquet's file_name$"):
         match_predictions({}, ROWS)
     (tmp_path / "p.csv").write_text("image,prediction\n")
     with pytest.raises(CounterfactoryError, match=r"holds no predictions; write the columns image and prediction$"):

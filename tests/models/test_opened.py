@@ -31,7 +31,7 @@ from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.run_record import RunSummary
 from counterfactory.engine.tasks.task import builtin_task
 
-SETTINGS = JourneySettings(builtin_task("classification"), variants=1, edits=(1, 1), seed=0)
+SETTINGS = JourneySettings(builtin_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
 
 
 @pytest.fixture

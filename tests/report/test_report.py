@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,18 +18,16 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
+from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.report.album import Answer, Frame, Strip, group_by_source, pick_evenly
 from counterfactory.engine.report.folder import ReportText, write_report
-from counterfactory.engine.report.originals import Originals
 from counterfactory.engine.report.page import write_page
 from counterfactory.engine.report.sheet import CELL, HUES, PAPER, draw_sheet
 from counterfactory.engine.report.table import Table
-from counterfactory.engine.sources.source import ImageSettings, find_sources
-from counterfactory.engine.suite import read_metadata
+from counterfactory.engine.suite import PictureRow, read_metadata
 from counterfactory.kernels.edges import EdgeSettings, canny_edges
 
 OUTLINES = partial(canny_edges, settings=EdgeSettings())
-IMAGE = ImageSettings(short_side=128, multiple=16, max_long_side=256)
 HOSTILE = '</script><script>alert("x")</script> & \' "quoted" {{ 7 * 7 }} {% raw %} {# no #} --> 雨'
 
 
@@ -63,7 +62,8 @@ def frame(image: Path, **changes: Any) -> Frame:
 
 
 def strip(*frames: Frame, **changes: Any) -> Strip:
-    values: dict[str, Any] = {"name": "bus/1", "label": "bus", "caption": "", "image": None, "edges": None}
+    values: dict[str, Any] = {"name": "bus/1", "label": "bus", "caption": "", "edges": None, "control": None}
+    values["image"] = frames[0].image if frames else Path("none.png")
     return Strip(**(values | changes), frames=frames)
 
 
@@ -81,21 +81,73 @@ def grey(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def variants_of(rows: list[PictureRow]) -> list[PictureRow]:
+    return [row for row in rows if row.kind == "variant"]
+
+
 def test_report_of_a_suite_links_files_that_exist(made_suite: MadeSuite, tmp_path: Path) -> None:
-    sources, _ = find_sources(made_suite.street.root)
     rows = read_metadata(made_suite.path)
     text = ReportText(title="Title", subtitle="Subtitle", figures=(("cost", "1.5"),))
     folder = tmp_path / "elsewhere" / "report"
-    files = write_report(folder, rows, made_suite.path, text, originals=Originals(sources, IMAGE, OUTLINES))
+    files = write_report(folder, rows, made_suite.path, text, edges=OUTLINES)
     page = Reader(files.page.read_text(encoding="utf-8"))
     links = [str(image["src"]) for image in page.all("img")]
-    assert len(links) == len(rows) + 2 * len(sources)
+    assert len(links) == len(variants_of(rows)) + 2 * len(made_suite.street.names)
     for link in links:
         assert not urlparse(link).scheme
         assert (folder / unquote(link)).is_file()
-    assert len(page.all("figure")) == len(rows)
+    assert len(page.all("figure")) == len(variants_of(rows))
     assert [f["data-verdict"] for f in page.all("figure")].count("rejected") == 1
     assert all(image["loading"] == "lazy" for image in page.all("img"))
+
+
+def test_sources_are_shown_as_the_suite_holds_them_with_their_edges(made_suite: MadeSuite, tmp_path: Path) -> None:
+    rows = read_metadata(made_suite.path)
+    write_report(tmp_path / "report", rows, made_suite.path, ReportText("t", "s"), edges=OUTLINES)
+    for strip in group_by_source(rows, made_suite.path, tmp_path / "report" / "edges"):
+        pixels = np.asarray(Image.open(strip.image).convert("RGB"))
+        np.testing.assert_array_equal(
+            pixels, np.asarray(Image.open(made_suite.street.root / "images" / f"{strip.name}.png").convert("RGB"))
+        )
+        assert strip.edges is not None
+        np.testing.assert_array_equal(np.asarray(Image.open(strip.edges)), OUTLINES(pixels[None])[0])
+
+
+def test_a_control_stands_beside_its_source_and_is_no_variant(made_suite: MadeSuite, tmp_path: Path) -> None:
+    rows = read_metadata(made_suite.path)
+    control = replace(rows[1], kind="control", number=0, edits=(), control=rows[1].file_name)
+    rows = [rows[0], control, *rows[2:]]
+    (first, *others) = group_by_source(rows, made_suite.path, tmp_path)
+    assert first.control is not None
+    assert first.control.image == made_suite.path / control.file_name
+    assert len(first.frames) == 1
+    assert all(strip.control is None for strip in others)
+    write_report(tmp_path, rows, made_suite.path, ReportText("t", "s"))
+    page = Reader((tmp_path / "index.html").read_text(encoding="utf-8"))
+    assert [f.get("data-types") for f in page.all("figure")].count(None) == 1
+    assert page.text.count("control: caption unchanged") == 1
+    sheets = [draw_sheet([strip], "", "") for strip in (first, others[0])]
+    assert sheets[0].width == sheets[1].width  # one variant less, and the control
+
+
+def test_an_original_that_is_no_picture_is_named(made_suite: MadeSuite, tmp_path: Path) -> None:
+    rows = read_metadata(made_suite.path)
+    (made_suite.path / rows[0].original).write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0")
+    with pytest.raises(CounterfactoryError, match=rf"{rows[0].original} is no picture of ours: delete it, and run"):
+        write_report(tmp_path, rows, made_suite.path, ReportText("t", "s"), edges=OUTLINES)
+    write_report(tmp_path, rows, made_suite.path, ReportText("t", "s"))  # its cell is empty
+    (made_suite.path / rows[0].original).unlink()
+    with pytest.raises(CounterfactoryError, match=rf"{rows[0].original} is missing: run"):
+        write_report(tmp_path, rows, made_suite.path, ReportText("t", "s"), edges=OUTLINES)
+
+
+def test_a_sheet_opens_nothing_but_pngs(picture: Path, tmp_path: Path) -> None:
+    """What a suite from somebody else calls .png may be meant for another decoder."""
+    jpeg = tmp_path / "jpeg.png"
+    Image.new("RGB", (8, 8), (10, 200, 30)).save(jpeg, "JPEG")
+    for file in (jpeg, tmp_path / "missing.png"):
+        sheet = np.asarray(draw_sheet([strip(frame(file))], "", ""))
+        assert not (sheet == (10, 200, 30)).all(axis=-1).any()
 
 
 def test_page_asks_nothing_of_the_network(made_suite: MadeSuite, tmp_path: Path) -> None:
@@ -107,18 +159,11 @@ def test_page_asks_nothing_of_the_network(made_suite: MadeSuite, tmp_path: Path)
     assert "@import" not in page
 
 
-def test_report_without_sources_keeps_their_pictures(made_suite: MadeSuite, tmp_path: Path) -> None:
-    sources, _ = find_sources(made_suite.street.root)
+def test_a_report_without_edges_keeps_those_that_it_has(made_suite: MadeSuite, tmp_path: Path) -> None:
     rows = read_metadata(made_suite.path)
     pages = []
-    for given_sources in (sources, []):
-        files = write_report(
-            tmp_path / "report",
-            rows,
-            made_suite.path,
-            ReportText("t", "s"),
-            originals=Originals(given_sources, IMAGE, OUTLINES) if given_sources else None,
-        )
+    for edges in (OUTLINES, None):
+        files = write_report(tmp_path / "report", rows, made_suite.path, ReportText("t", "s"), edges=edges)
         pages.append((files.page.read_bytes(), files.sheet.read_bytes()))
     assert pages[0] == pages[1]
 
@@ -161,7 +206,16 @@ def test_words_from_outside_are_escaped(picture: Path, tmp_path: Path) -> None:
         reason=HOSTILE,
         answer=Answer(HOSTILE, False),
     )
-    album = [strip(hostile, name=HOSTILE, label=HOSTILE, caption=HOSTILE, answer=Answer(HOSTILE, True))]
+    album = [
+        strip(
+            hostile,
+            control=frame(picture, answer=Answer(HOSTILE, False)),
+            name=HOSTILE,
+            label=HOSTILE,
+            caption=HOSTILE,
+            answer=Answer(HOSTILE, True),
+        )
+    ]
     table = Table(HOSTILE, (HOSTILE,), ((HOSTILE,),))
     path = tmp_path / "page.html"
     write_page(
@@ -171,8 +225,7 @@ def test_words_from_outside_are_escaped(picture: Path, tmp_path: Path) -> None:
     assert len(page.all("script")) == 1
     assert page.all("figure")[0]["title"] == HOSTILE
     assert page.text.count(HOSTILE) >= 12
-    image = page.all("img")[0]
-    assert image["alt"] == HOSTILE
+    image = next(image for image in page.all("img") if image["alt"] == HOSTILE)
     assert (tmp_path / unquote(str(image["src"]))).samefile(picture)
 
 
@@ -243,13 +296,14 @@ def test_strips_are_picked_evenly_and_in_order(length: int, count: int) -> None:
 
 def test_strips_keep_the_suite_s_order(made_suite: MadeSuite, tmp_path: Path) -> None:
     rows = read_metadata(made_suite.path)
-    answers = {rows[0].file_name: Answer("car", False)}
+    answers = {rows[1].file_name: Answer("car", False), rows[0].file_name: Answer("bus", True)}
     album = group_by_source(list(reversed(rows)), made_suite.path, tmp_path, answers)
     assert sorted(s.name for s in album) == list(made_suite.street.names)
     for made in album:
         assert [f.image.parent.name for f in made.frames] == [made.name.split("/")[1]] * 2
     frames = {f.image: f for s in album for f in s.frames}
-    assert frames[made_suite.path / rows[0].file_name].answer == Answer("car", False)
+    assert frames[made_suite.path / rows[1].file_name].answer == Answer("car", False)
+    assert next(strip for strip in album if strip.name == rows[0].source).answer == Answer("bus", True)
     assert sum(not f.accepted for f in frames.values()) == 1
 
 

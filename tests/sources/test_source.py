@@ -650,7 +650,7 @@ def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CounterfactoryError, match="there is no file"):
         load_pixels(source, 16, 16, 32)
     with pytest.raises(ValueError, match="has no mask"):
-        load_mask(Source("a", path, None, None, "", ""), (16, 16))
+        load_mask(Source("a", "a", path, (8, 8), None, None, "", ""), (16, 16))
 
 
 @pytest.mark.parametrize(

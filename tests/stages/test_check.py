@@ -99,3 +99,12 @@ def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], messag
     CheckSettings(1, 1, 1, 1)
     with pytest.raises(ValueError, match=message):
         replace(SETTINGS, **changed)
+
+
+def test_a_control_has_no_direction_to_be_held_to() -> None:
+    scores = GOOD | {"directional": -1.0}
+    assert (verdict(scores, SETTINGS) or "").startswith("directional")
+    assert verdict(scores, SETTINGS, "control") is None
+    assert (verdict(scores | {"image_text": 0.0}, SETTINGS, "control") or "").startswith("image_text")
+    assert (verdict(scores | {"image_image": 0.0}, SETTINGS, "control") or "").startswith("image_image")
+    assert verdict({}, SETTINGS, "original") is None

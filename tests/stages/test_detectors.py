@@ -25,7 +25,7 @@ from counterfactory.engine.config.networks import library_of, networks_of
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import estimate
-from counterfactory.engine.estimate.formulas import Reach, item_s, known_facts
+from counterfactory.engine.estimate.formulas import PerSource, Reach, item_s, known_facts
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
@@ -51,7 +51,7 @@ pytestmark = pytest.mark.usefixtures("shared_plans")
 CANNY = DetectorSettings("canny", canny=CannySettings(100, 200))
 HED = DetectorSettings("hed", hed=HedSettings(batch=2))
 SMALL = Request(small=True)
-SETTINGS = JourneySettings(builtin_task("classification"), variants=1, edits=(1, 1), seed=0)
+SETTINGS = JourneySettings(builtin_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
 Pixels = NDArray[np.uint8]
 
 
@@ -303,7 +303,9 @@ def test_plans_know_hed_only_where_it_is_asked_for(quick: Profile) -> None:
     without = known_facts(quick, library_of(quick), (128, 128))
     assert facts.keys() - without.keys() == {"hed"}
     reach = Reach(1e12, 1e12)
-    seconds, before = (item_s(networks_of(p), f, reach, 4) for p, f in ((profile, facts), (quick, without)))
+    seconds, before = (
+        item_s(networks_of(p), f, reach, PerSource(4, 0)) for p, f in ((profile, facts), (quick, without))
+    )
     assert seconds == {**before, "edges": facts["hed"].flops / 1e12}
 
 
@@ -356,12 +358,11 @@ def test_the_report_draws_what_the_detector_found(
 ) -> None:
     hed = f'[edges]\ndetector = "hed"\n[edges.hed]\nbatch = 2\n\n[models]\nfolder = "{quick.models.folder}"\n\n'
     profile = of_toml_with(tmp_path, hed)
-    arguments = ["report", str(made_suite.path), "--sources", str(made_suite.street.root), "--profile", profile]
+    arguments = ["report", str(made_suite.path), "--profile", profile]
     assert main(arguments) == 0
     for name in made_suite.street.names:
-        pictures = made_suite.path / "report" / "pictures"
-        picture = np.asarray(Image.open(pictures / f"{name}.png"))
-        drawn = np.asarray(Image.open(pictures / f"{name}.edges.png"))
+        picture = np.asarray(Image.open(made_suite.street.root / "images" / f"{name}.png").convert("RGB"))
+        drawn = np.asarray(Image.open(made_suite.path / "report" / "edges" / f"{name}.png"))
         assert np.abs(drawn - np.floor(by_torch(picture[None])[0] * 255.0)).max() <= 4  # maybe bf16
     (quick.models.path / "hed.xml").unlink()
     capsys.readouterr()
@@ -369,8 +370,8 @@ def test_the_report_draws_what_the_detector_found(
     told = capsys.readouterr().err
     assert "the edges of pocket are found by the network hed" in told
     assert "hed.xml is missing" in told
-    assert "leave out --sources" in told
-    assert main(arguments[:2] + arguments[4:]) == 0
+    assert "with --no-edges" in told
+    assert main([*arguments[:2], "--no-edges"]) == 0
 
 
 def of_toml_with(folder: Path, tables: str) -> str:

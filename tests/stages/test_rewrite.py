@@ -61,13 +61,18 @@ _OTHERS = {
 
 
 def wanted_of(
-    variants: int, edits: tuple[int, int], seed: int = 0, interventions: Interventions | None = None, task: Task = TASK
+    variants: int,
+    edits: tuple[int, int],
+    seed: int = 0,
+    interventions: Interventions | None = None,
+    task: Task = TASK,
+    controls: int = 0,
 ) -> JourneySettings:
-    return JourneySettings(task, variants, edits, seed, interventions)
+    return JourneySettings(task, variants, controls, edits, seed, interventions)
 
 
 def source(name: str, label: str | None = "bus") -> Source:
-    return Source(name, Path(name), label, None, "d", content_key(name, label))
+    return Source(name, name, Path(name), (8, 8), label, None, "d", content_key(name, label))
 
 
 class Writer:
@@ -136,6 +141,28 @@ def variant_of(source: Source, caption: str, edit: Edit, edited: str, seed: int,
 
 def rewritten(*names: str, wanted: JourneySettings, caption: str = CAPTION) -> list[SourceVariants]:
     return rewrite([source(n) for n in names], [caption] * len(names), SETTINGS, wanted, Writer())
+
+
+def test_controls_keep_the_caption_and_stand_before_the_variants() -> None:
+    (result,) = rewritten("bus/1", wanted=wanted_of(3, (1, 3), seed=4, controls=2))
+    assert [(v.kind, v.index) for v in result.variants] == [
+        *(("control", i) for i in range(2)),
+        *(("variant", i) for i in range(3)),
+    ]
+    assert len({v.key for v in result.variants}) == 5
+    for control in result.variants[:2]:
+        assert (control.caption, control.edited_caption, control.edits) == (CAPTION, CAPTION, ())
+        assert (control.seed, control.dropped) == (4, None)
+    (alone,) = rewritten("bus/1", wanted=wanted_of(3, (1, 3), seed=4))
+    assert alone.variants == result.variants[2:]
+    (other,) = rewritten("bus/1", wanted=wanted_of(3, (1, 3), seed=5, controls=2))
+    assert not {v.key for v in other.variants} & {v.key for v in result.variants}
+
+
+def test_a_source_without_variants_has_no_control() -> None:
+    (result,) = rewritten("bus/1", wanted=wanted_of(3, (1, 3), controls=2), caption="bus")
+    assert result.variants == ()
+    assert result.shortfall
 
 
 def test_variants_differ_and_say_what_their_edits_say() -> None:
@@ -403,7 +430,7 @@ def test_the_profile_s_types_are_those_that_are_asked_about() -> None:
         return ['[["none","none"]]'] * len(requests)
 
     only = RewriteSettings(("adjective", "domain"), 2, 2, 2, 120, verbatim=False)
-    source = Source("a", Path("a.png"), "bus", None, "d", "k")
+    source = Source("a", "a.png", Path("a.png"), (8, 8), "bus", None, "d", "k")
     rewrite([source], [CAPTION], only, wanted_of(1, (1, 1), 0), ask)
     assert "adjective, domain" in asked[0]
     assert "weather," not in asked[0].split("Types:")[-1]

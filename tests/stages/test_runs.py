@@ -147,16 +147,22 @@ ANSWERS = {
 
 
 def test_variants_are_split_into_those_to_paint_and_those_to_drop(sources: list[Source], tmp_path: Path) -> None:
-    asked_for = JourneySettings(builtin_task("segmentation"), 2, (1, 1), 0)
+    asked_for = JourneySettings(builtin_task("segmentation"), 2, 1, (1, 1), 0)
     captions = dict.fromkeys(sources[:2], "a red bus") | {sources[2]: "bus"}
     with tiny_run(tmp_path / "suite", sources) as first:
         first.networks.answers = ANSWERS
         found = rewrite.run(first.desk, captions, REWRITE, asked_for, prompts_of("pocket"))
-        assert [v.source for v in found.variants] == sources[:2]
-        assert [v.edits[0].alternative for v in found.variants] == ["blue", "blue"]
+        assert [(v.source, v.kind) for v in found.variants] == [
+            (source, kind) for source in sources[:2] for kind in ("control", "variant")
+        ]
+        controls, variants = found.variants[::2], found.variants[1::2]
+        assert [v.edits[0].alternative for v in variants] == ["blue", "blue"]
+        assert [(v.index, v.edits, v.caption, v.edited_caption) for v in controls] == [
+            (0, (), "a red bus", "a red bus")
+        ] * 2
         assert [(v.source, v.edits[0].alternative) for v in found.dropped] == [(s, "green") for s in sources[:2]]
         assert all("changes 'bus'" in (v.dropped or "") for v in found.dropped)
-        assert {v.edited_caption for v in found.variants + found.dropped} == {"a blue bus", "a green tree"}
+        assert {v.edited_caption for v in (*variants, *found.dropped)} == {"a blue bus", "a green tree"}
         assert [(p.name, "no words" in p.reason) for p in found.shortfalls] == [(sources[2].name, True)]
         assert [len(call) for call in first.networks.calls["llm"]] == [1, 1, 2], "equal questions are asked once"
         assert first.networks.entered == ["rewrite"] * 3
@@ -308,7 +314,7 @@ def _opened(path: Path) -> NDArray[np.uint8]:
 def test_sources_without_masks_have_variants_without(
     painter: TinyPainter, sources: list[Source], tmp_path: Path
 ) -> None:
-    bare = [Source(s.name, s.path, None, None, s.digest, s.key) for s in sources[:1]]
+    bare = [Source(s.name, s.file, s.path, s.size, None, None, s.digest, s.key) for s in sources[:1]]
     with tiny_run(tmp_path / "suite", bare, variants=1, painter=painter) as run:
         (row,) = paint.run(run.desk, tiny_variants(bare, 1), hints(bare), PAINT).values()
         assert row.mask is None

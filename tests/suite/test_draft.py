@@ -11,28 +11,32 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from variant_rows import variant_row
+from picture_rows import picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.suite import Suite, VariantRow
+from counterfactory.engine.suite import PictureRow, Suite
 from counterfactory.engine.suite.draft import Draft
+from counterfactory.engine.variant import KINDS, Kind
 
 
-def table_row(number: int, **changes: Any) -> VariantRow:
-    return variant_row(number, **{"file_name": f"{number}.png", "source": "s", "variant": number} | changes)
+def table_row(index: int, /, **changes: Any) -> PictureRow:
+    name = f"{index}.png"
+    return picture_row(index, **{"file_name": name, "original": name, "source": "s", "number": index} | changes)
 
 
-sort_keys = st.lists(st.tuples(st.text("aAäz/\U0001f600 ", max_size=3), st.integers(-3, 10**12)), max_size=12)
+sort_keys = st.lists(
+    st.tuples(st.text("aAäz/\U0001f600 ", max_size=3), st.sampled_from(KINDS), st.integers(-3, 10**12)), max_size=12
+)
 
 
 @settings(max_examples=30)
 @given(sort_keys)
-def test_rows_leave_sorted_as_python_sorts(keys: list[tuple[str, int]]) -> None:
-    rows = [table_row(i, source=source, variant=variant) for i, (source, variant) in enumerate(keys)]
+def test_rows_leave_sorted_as_python_sorts(keys: list[tuple[str, Kind, int]]) -> None:
+    rows = [table_row(i, source=source, kind=kind, number=n) for i, (source, kind, n) in enumerate(keys)]
     with tempfile.TemporaryDirectory() as folder, Draft(Path(folder)) as draft:
         for row in rows:
             draft.add(row)
-        in_order = sorted(rows, key=lambda row: (row.source, row.variant, row.file_name))
+        in_order = sorted(rows, key=lambda row: (row.source, KINDS.index(row.kind), row.number, row.file_name))
         assert list(draft) == [row.to_json() for row in in_order]
         assert len(draft) == len(rows)
 
@@ -82,10 +86,10 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from counterfactory.engine.suite import Suite
-from variant_rows import variant_row
+from picture_rows import picture_row
 suite = Suite.open(Path(sys.argv[1]))
 def rows():
-    yield variant_row()
+    yield picture_row()
     os.kill(os.getpid(), signal.SIGKILL)
 suite.write_metadata(rows())
 """

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from variant_rows import variant_row
+from picture_rows import picture_row
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.errors import CounterfactoryError
@@ -51,7 +51,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", [*NAMES, None, 3, b"images/a.png"])
 def test_names_that_are_refused(name: object) -> None:
-    with pytest.raises(CounterfactoryError, match=r"^here is .*names no file below images or masks"):
+    with pytest.raises(CounterfactoryError, match=r"^here is .*names no file below images or masks or originals"):
         checked_name(name, "here")
 
 
@@ -76,8 +76,8 @@ def suite_path(tmp_path: Path) -> Path:
     path = tmp_path / "suite"
     with Suite.open(path) as suite:
         made = suite.write_images("paint", [Painted(KEY, "bus/1", PIXELS, PIXELS[..., 0])])[KEY]
-        names = {"file_name": made.image.path, "mask": made.files[1].path}
-        suite.write_metadata([variant_row(**names, sha256=made.image.sha256, source="bus/1")])
+        names = {"file_name": made.image.path, "original": made.image.path, "mask": made.files[1].path}
+        suite.write_metadata([picture_row(**names, sha256=made.image.sha256, source="bus/1")])
     return path
 
 
@@ -99,7 +99,7 @@ def plant(path: Path, stage: str, rows: Mapping[str, Any]) -> None:
     ledger.close()
 
 
-@pytest.mark.parametrize("column", ["file_name", "mask"])
+@pytest.mark.parametrize("column", ["file_name", "mask_file_name", "original_file_name", "control_file_name"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_table_s_names_stay_inside(suite_path: Path, victim: Path, column: str, name: str) -> None:
     rewrite_table(suite_path, **{column: name})
@@ -158,10 +158,10 @@ def test_a_ledger_s_pictures_stay_inside(suite_path: Path, victim: Path, kind: s
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_ledger_s_outcomes_stay_inside(suite_path: Path, name: str) -> None:
-    sources = [Source("bus/1", Path("bus/1"), None, None, "digest", "key")]
+    sources = [Source("bus/1", "bus/1", Path("bus/1"), (8, 8), None, None, "digest", "key")]
     with Suite.open(suite_path) as suite:
         outcomes = Outcomes(suite, "x")
-        outcomes.keep(sources, Outcome(1, 0, {name: 3}, [], []), [variant_row(file_name=name)], finished=True)
+        outcomes.keep(sources, Outcome(1, 0, 0, 0, {name: 3}, [], []), [picture_row(file_name=name)], finished=True)
         with pytest.raises(CounterfactoryError, match=r"ledger\.sqlite, shard .*'files' is "):
             outcomes.find(sources)
         with pytest.raises(CounterfactoryError, match=r"ledger\.sqlite, shard/rows .*, row 1: 'file_name' is "):

@@ -15,11 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from variant_rows import variant_row as row
+from picture_rows import control_row, original_row
+from picture_rows import picture_row as row
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.suite import Painted, RunRecord, Suite, VariantRow, metadata, read_metadata
+from counterfactory.engine.suite import Painted, PictureRow, RunRecord, Suite, metadata, read_metadata
 from counterfactory.engine.suite.draft import Draft
 from counterfactory.engine.suite.images import encode_picture
 from counterfactory.engine.suite.metadata import COLUMNS, write_table
@@ -27,14 +28,17 @@ from counterfactory.engine.suite.metadata import COLUMNS, write_table
 CONTRACT = [
     "file_name",
     "sha256",
+    "kind",
     "source",
     "label",
-    "mask",
+    "mask_file_name",
+    "original_file_name",
+    "control_file_name",
     "caption",
     "edited_caption",
     "edits",
     "edit_types",
-    "variant",
+    "number",
     "seed",
     "steps",
     "guidance_scale",
@@ -43,17 +47,22 @@ CONTRACT = [
     "scores",
     "verdict",
     "reason",
+    "source_path",
+    "source_sha256",
+    "source_width",
+    "source_height",
+    "crop",
     "source_key",
-    "variant_key",
+    "key",
 ]
 
 
-def encoded(rows: Iterable[VariantRow]) -> bytes:
+def encoded(rows: Iterable[PictureRow]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         return (written(Path(folder), rows) / "metadata.parquet").read_bytes()
 
 
-def written(folder: Path, rows: Iterable[VariantRow]) -> Path:
+def written(folder: Path, rows: Iterable[PictureRow]) -> Path:
     """A folder with the rows' table and no images."""
     folder.mkdir(parents=True, exist_ok=True)
     with Draft(folder) as draft, (folder / "metadata.parquet").open("wb") as file:
@@ -68,11 +77,22 @@ def test_has_the_columns_of_the_contract_in_order(tmp_path: Path) -> None:
     table = pq.read_table(written(tmp_path, [row()]) / "metadata.parquet")
     assert table.column_names == CONTRACT
     assert str(table.schema.field("scores").type) == "struct<layout: double, text: double>"
-    assert str(table.schema.field("variant").type) == "int64"
+    assert str(table.schema.field("number").type) == "int64"
 
 
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
-    rows = [row(), row(1, mask="masks/bus/0000/0000000000000001.png", label=None, reason="text 0.1 is below 0.2")]
+    rows = [
+        original_row(),
+        control_row(),
+        row(),
+        row(
+            1,
+            mask="masks/bus/0000/0000000000000001.png",
+            control=control_row().file_name,
+            label=None,
+            reason="text 0.1 is below 0.2",
+        ),
+    ]
     assert read_metadata(written(tmp_path, rows)) == rows
 
 
@@ -105,7 +125,7 @@ def test_groups_have_one_size_whatever_the_rows_come_from(count: int, part: int,
         found = pq.ParquetFile(path).metadata
         sizes = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
         assert sizes == [min(part * parts, count - start) for start in range(0, count, part * parts)]
-        assert [r.variant_key for r in read_metadata(Path(folder))] == [r.variant_key for r in rows]
+        assert [r.key for r in read_metadata(Path(folder))] == [r.key for r in rows]
 
 
 ENCODE = """
@@ -114,10 +134,10 @@ from pathlib import Path
 from counterfactory.engine.suite import metadata
 from counterfactory.engine.suite.draft import Draft
 from counterfactory.engine.suite.metadata import write_table
-from counterfactory.engine.suite import VariantRow
+from counterfactory.engine.suite import PictureRow
 with Draft(Path(sys.argv[1])) as draft:
     for row in json.load(sys.stdin):
-        draft.add(VariantRow.from_json(row, "stdin", ""))
+        draft.add(PictureRow.from_json(row, "stdin", ""))
     write_table(draft, draft.score_names, sys.stdout.buffer)
 """
 
@@ -134,10 +154,18 @@ def test_bytes_are_the_same_in_another_process(tmp_path: Path) -> None:
     assert other.stdout == encoded(rows), other.stderr
 
 
-def test_rows_are_sorted_by_source_then_variant(tmp_path: Path) -> None:
-    rows = [row(i, source=f"s{i % 2}", variant=i) for i in (11, 2, 10, 1)]
+def test_rows_are_sorted_by_source_kind_and_number(tmp_path: Path) -> None:
+    rows = [row(i, source=f"s{i % 2}", number=i) for i in (11, 2, 10, 1)]
+    rows += [control_row(5, source="s1"), original_row(4, source="s1")]
     back = read_metadata(written(tmp_path, rows))
-    assert [(r.source, r.variant) for r in back] == [("s0", 2), ("s0", 10), ("s1", 1), ("s1", 11)]
+    assert [(r.source, r.kind, r.number) for r in back] == [
+        ("s0", "variant", 2),
+        ("s0", "variant", 10),
+        ("s1", "original", 0),
+        ("s1", "control", 0),
+        ("s1", "variant", 1),
+        ("s1", "variant", 11),
+    ]
 
 
 def test_scores_are_the_union_of_what_rows_have(tmp_path: Path) -> None:
@@ -157,7 +185,7 @@ def test_what_was_read_writes_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [[], [row(scores={})]])
-def test_no_scores_and_no_rows_are_fine(tmp_path: Path, rows: list[VariantRow]) -> None:
+def test_no_scores_and_no_rows_are_fine(tmp_path: Path, rows: list[PictureRow]) -> None:
     assert read_metadata(written(tmp_path, rows)) == rows
 
 
@@ -184,6 +212,8 @@ def test_a_table_by_another_hand_is_read_when_it_is_right(tmp_path: Path) -> Non
     ("changes", "found"),
     [
         ({"caption": None}, "'caption' should be text, found None"),
+        ({"kind": "copy"}, "'kind' should be 'original' or 'control' or 'variant', found 'copy'"),
+        ({"seed": None}, "'seed' should be a whole number, found None"),
         ({"label": "bus", "verdict": "maybe"}, "'verdict' should be 'accepted', as there is no reason"),
         ({"verdict": "rejected"}, "'verdict' should be 'accepted'.*found 'rejected'"),
         ({"reason": "too dark"}, "'verdict' should be 'rejected', as there is the reason 'too dark'"),
@@ -213,7 +243,7 @@ def test_another_table_is_refused(tmp_path: Path) -> None:
     import pyarrow as pa
 
     pq.write_table(pa.table({"file_name": ["a.png"]}), tmp_path / "metadata.parquet")
-    with pytest.raises(CounterfactoryError, match="lacks sha256, source"):
+    with pytest.raises(CounterfactoryError, match="lacks sha256, kind"):
         read_metadata(tmp_path)
 
 
@@ -222,7 +252,10 @@ import json, sys
 from datasets import load_dataset
 found = load_dataset("imagefolder", data_dir=sys.argv[1], cache_dir=sys.argv[2])
 (split,) = found
-rows = [row | {"image": [list(row["image"].size), list(row["image"].getpixel((0, 0)))]} for row in found[split]]
+shown = lambda picture: picture and [list(picture.size), picture.getpixel((0, 0))]
+names = found[split].column_names
+pictures = {name for name in names if name in ("image", "mask", "original", "control")}
+rows = [row | {name: shown(row[name]) for name in pictures} for row in found[split]]
 print(json.dumps({"columns": found[split].column_names, "rows": rows}))
 """
 
@@ -240,7 +273,15 @@ def test_datasets_opens_the_suite(tmp_path: Path) -> None:
         written_rows = list(suite.write_images("paint", batch).values())
         images, masks = ([files[at].path for files in (made.files for made in written_rows)] for at in (0, 1))
         suite.write_metadata(
-            row(i, source=name, file_name=images[i], sha256=written_rows[i].image.sha256, mask=masks[i])
+            row(
+                i,
+                source=name,
+                file_name=images[i],
+                sha256=written_rows[i].image.sha256,
+                mask=masks[i],
+                original=images[i],
+                control=None if i else images[0],
+            )
             for i, name in enumerate(sources)
         )
         suite.write_run(RunRecord())
@@ -258,7 +299,10 @@ def test_datasets_opens_the_suite(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["columns"] == ["image", *CONTRACT[1:]]
+    assert found["columns"] == ["image", *(name.removesuffix("_file_name") for name in CONTRACT[1:])]
+    assert [r["mask"] for r in found["rows"]] == [[[12, 8], r["image"][1][0]] for r in found["rows"]]
+    assert [r["original"] for r in found["rows"]] == [r["image"] for r in found["rows"]]
+    assert [r["control"] is None for r in found["rows"]] == [r["source"] != sources[0] for r in found["rows"]]
     assert {r["source"]: r["image"] for r in found["rows"]} == {
         name: [[12, 8], [i, i, i]] for i, name in enumerate(sources)
     }

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from picture_rows import picture_row
 from test_journey import SETTINGS, contents, quick, streets, travel  # noqa: F401 (two are fixtures)
-from variant_rows import variant_row
 
 from counterfactory.engine import journey as journey_module
 from counterfactory.engine.config.profile import Profile
@@ -19,10 +19,12 @@ from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.ledger import Ledger
 from counterfactory.engine.suite.outcome import Dropped, Outcome, Outcomes
 
-ROWS = [variant_row(0), variant_row(1, scores={}, reason="too dark")]
+ROWS = [picture_row(0), picture_row(1, scores={}, reason="too dark")]
 OUTCOME = Outcome(
     accepted=1,
     rejected=1,
+    controls=2,
+    rejected_controls=3,
     files={"images/a.png": 3, "masks/a.png": 2},
     dropped=[Dropped("a", 2, "ä", "as it was")],
     shortfalls=[Problem("b", "too short")],
@@ -30,7 +32,7 @@ OUTCOME = Outcome(
 
 
 def sources(*names: str) -> list[Source]:
-    return [Source(name, Path(name), None, None, f"digest of {name}", f"key of {name}") for name in names]
+    return [Source(name, name, Path(name), (8, 8), None, None, f"digest of {name}", f"key of {name}") for name in names]
 
 
 def with_files(folder: Path) -> Path:
@@ -104,7 +106,7 @@ def test_a_finished_shard_goes_through_no_stage_and_gives_the_same_suite(
     for name in ("sources", "variants", "accepted", "rejected", "dropped", "problems", "shortfalls"):
         assert getattr(again, name) == getattr(first, name), name
     assert {cost.stage: cost.items for cost in again.stages} == {cost.stage: cost.items for cost in first.stages}
-    assert (again.painted, again.reused) == (0, first.variants)
+    assert (again.painted, again.reused) == (0, first.variants + first.controls + first.rejected_controls)
     # Code that chooses edits otherwise asks for each result: no other key has its rules.
     stages.clear()
     monkeypatch.setattr(journey_module, "outcome_key", lambda *made_by: "another")

@@ -19,14 +19,16 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.machine import Machine, this_machine
 from counterfactory.engine.sources.source import Problem
 from counterfactory.engine.suite import RunRecord, Suite, read_run
+from counterfactory.engine.suite.picture_row import Dropped
 from counterfactory.engine.suite.run_record import RunSummary, Standing, SuiteCosts
 from counterfactory.engine.suite.session import Costs
-from counterfactory.engine.suite.variant_row import Dropped
 
 STANDING = Standing(
     sources=3,
     accepted=5,
     rejected=1,
+    controls=2,
+    rejected_controls=1,
     dropped=(Dropped("a", 2, "ä", "as it was"),),
     shortfalls=(Problem("b", "too short"),),
     check={"batch": 8, "min_image_text": 0.2},
@@ -81,7 +83,7 @@ def test_three_sessions_add_up(tmp_path: Path) -> None:
     report = RunSummary.of(record)
     assert report.device_hours_per_1k_accepted == pytest.approx(2 * 123 / 3.6 / 5)
     assert report.session_device_hours_per_1k_accepted == pytest.approx(2 * 3 / 3.6 / 5)
-    assert (report.painted, report.reused, report.wall_s) == (0, 6, 3.0)
+    assert (report.painted, report.reused, report.wall_s) == (0, 9, 3.0)
 
 
 def test_the_file_says_the_sums_beside_the_sessions(tmp_path: Path) -> None:
@@ -174,9 +176,9 @@ def test_a_kill_between_run_json_and_the_ledger_books_a_session_once(
         ("[" * 100_000, "is not JSON"),
         ("[]", "should be a table of keys and values"),
         ('{"profile": {}, "costs": {"wall_s": 3}}', "an older one kept its last run alone"),
-        ('{"format": 3}', "has format 3"),
-        ('{"format": 2, "standing": null, "sessions": [{}]}', r"key 'sessions\[0\]\."),
-        ('{"format": 2, "standing": {"sources": "3"}, "sessions": []}', r"'standing\.sources' should be a whole"),
+        ('{"format": 2}', "has format 2"),
+        ('{"format": 3, "standing": null, "sessions": [{}]}', r"key 'sessions\[0\]\."),
+        ('{"format": 3, "standing": {"sources": "3"}, "sessions": []}', r"'standing\.sources' should be a whole"),
     ],
 )
 def test_a_foreign_or_damaged_record_stops_a_session_before_it_begins(tmp_path: Path, text: str, told: str) -> None:

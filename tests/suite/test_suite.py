@@ -17,11 +17,11 @@ import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from variant_rows import variant_row
+from picture_rows import picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.schedule.overlap import Behind
-from counterfactory.engine.suite import Painted, PaintedRow, Suite, VariantRow, read_metadata
+from counterfactory.engine.suite import Painted, PaintedRow, PictureRow, Suite, read_metadata
 
 
 def key(number: int) -> str:
@@ -37,16 +37,17 @@ def painted(number: int, *, mask: bool = True) -> Painted:
     return Painted(key(number), f"bus/{number // 2:04}", pixels(number), labels if mask else None)
 
 
-def listed(row: PaintedRow, number: int) -> VariantRow:
-    return variant_row(
+def listed(row: PaintedRow, number: int) -> PictureRow:
+    return picture_row(
         number,
         file_name=row.image.path,
         sha256=row.image.sha256,
         source=f"bus/{number // 2:04}",
         mask=None if row.mask is None else row.mask.path,
-        variant=number % 2,
+        number=number % 2,
         source_key=key(number // 2),
-        variant_key=key(number),
+        key=key(number),
+        original=row.image.path,
     )
 
 
@@ -167,7 +168,7 @@ def test_the_table_takes_rows_as_they_come_and_holds_none(tmp_path: Path) -> Non
     alive: set[int] = set()
     most = 0
 
-    def rows(made: dict[str, PaintedRow]) -> Iterator[VariantRow]:
+    def rows(made: dict[str, PaintedRow]) -> Iterator[PictureRow]:
         nonlocal most
         for number in reversed(range(12)):
             row = listed(made[key(number)], number)
@@ -192,7 +193,7 @@ def test_rows_that_fail_on_the_way_leave_the_old_table(tmp_path: Path) -> None:
         write_table(suite, [0, 1])
         before = contents(tmp_path)
 
-        def failing() -> Iterator[VariantRow]:
+        def failing() -> Iterator[PictureRow]:
             yield listed(rows[key(1)], 1)
             raise OSError("the rows end here")
 

@@ -47,6 +47,15 @@ def test_edits_are_spread_over_types_and_sizes() -> None:
     assert min(types.values()) >= 58
 
 
+@settings(max_examples=30)
+@given(st.integers(1, 12), st.integers(1, 2), st.integers(0, 2), st.text("abc", max_size=3))
+def test_every_second_variant_has_as_few_edits_as_may_be(variants: int, low: int, more: int, key: str) -> None:
+    choices = [Choice(f"type {i}", f"k{i}", tuple(f"v{j}" for j in range(9))) for i in range(4)]
+    sizes = [len(edits) for edits in choose_edits(choices, variants, (low, low + more), key)]
+    assert sizes[::2] == [low] * len(sizes[::2])
+    assert all(min(low + 1, low + more) <= size <= low + more for size in sizes[1::2])
+
+
 def use(chosen: Sequence[tuple[Edit, ...]], of: Callable[[Edit], str]) -> list[Counter[str]]:
     """How often each was used by the first variant, the first two, and so on."""
     return list(accumulate((Counter(map(of, edits)) for edits in chosen), lambda one, two: one + two))
