@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..config.networks import library_of
-from ..config.profile import Profile, load_profile
+from ..config.profile import Profile, load_profile, other_decoder
 from ..config.weights import WeightSettings
 from ..errors import CounterfactoryError
 from ..meter.machine import machine, machine_memory
@@ -123,6 +123,10 @@ def examine(
     place = place or Place()
     library = library_of(profile)
     folder, plans = profile.models.path, tuple(Plan(one.plan, *library.state(one)) for one in library.networks)
+    if remark := other_decoder(profile):
+        plans = tuple(
+            replace(one, reason=remark) if (one.name, one.state) == ("vae_decoder", "found") else one for one in plans
+        )
     makers = plan_makers(folder, library.networks.plans) or (BOX_LIBRARY,)
     gpus, packages = find_gpus(nvml), {name: _version(name) for name in _needed(profile, makers)}
     driver = driver_fault(gpus, packages, _asks) if profile.runtime.on_gpu else ""

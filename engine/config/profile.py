@@ -117,8 +117,19 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     return {**facts, "vae_decoder": tiny} if _decodes_with_taesd(profile) else facts
 
 
+def other_decoder(profile: Profile) -> str:
+    """What is to be known where another decoder of latents was exported than the profile names; "" where none was."""
+    named, classes = _names_taesd(profile), exported_classes(profile.models.path, "vae_decoder")
+    if profile.weights is None or classes is None or ("AutoencoderTiny" in classes) == named:
+        return ""
+    wanted = "tiny_vae" if named else "the pipeline's own decoder"
+    return f"it is {' and '.join(classes)}'s, and [weights] names {wanted}: pictures are decoded by what was exported"
+
+
+def _names_taesd(profile: Profile) -> bool:
+    return profile.weights is not None and profile.weights.tiny_vae is not None
+
+
 def _decodes_with_taesd(profile: Profile) -> bool:
     classes = exported_classes(profile.models.path, "vae_decoder")
-    if classes is None:
-        return profile.weights is not None and profile.weights.tiny_vae is not None
-    return "AutoencoderTiny" in classes
+    return _names_taesd(profile) if classes is None else "AutoencoderTiny" in classes
