@@ -274,7 +274,7 @@ def test_every_question_says_all_that_it_is_about_and_a_bad_answer_costs_no_othe
         alternatives=["{}", '["a café","bar"]'],  # the first changes too little
         rewrite=['"a red bar bus"' if verbatim else "{}"],
     )
-    found = stage.rewrite(sources, captions, bounds, wanted_of(2, (1, 1), seed=7), ask, Told())
+    found = stage.rewrite(sources, captions, bounds, wanted_of(2, (1, 1), seed=7, controls=1), ask, Told())
     told, keep = Told(), ("bus",)
     assert ask.asked == {
         "keywords": [
@@ -300,9 +300,12 @@ def test_every_question_says_all_that_it_is_about_and_a_bad_answer_costs_no_othe
     }
     edit = Edit("background", "café", "bar")
     if verbatim:
-        variant = variant_of(sources[3], caption, edit, "a red bar bus", seed=7)
+        key = variant_key(sources[3].key, caption, 0, caption, 7)
+        control = Variant(key, sources[3], 0, caption, (), caption, 7, None, "control")
+        variants: tuple[Variant, ...] = (control, variant_of(sources[3], caption, edit, "a red bar bus", seed=7))
     else:
-        variant = variant_of(sources[3], caption, edit, "", seed=7, dropped="asked for a caption, got '{}'")
+        reason = "asked for a caption, got '{}'"
+        variants = (variant_of(sources[3], caption, edit, "", seed=7, dropped=reason),)
     assert found == [
         SourceVariants((), "its caption has no words that may change"),
         SourceVariants(
@@ -311,7 +314,7 @@ def test_every_question_says_all_that_it_is_about_and_a_bad_answer_costs_no_othe
             "raise [rewrite].max_chars_caption",
         ),
         SourceVariants((), "asked for a list of keywords, got '{}'"),
-        SourceVariants((variant,), "asked for a list of alternatives, got '{}'"),
+        SourceVariants(variants, "asked for a list of alternatives, got '{}'"),
     ]
 
 
