@@ -52,11 +52,11 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("recipes", "language", "meter", "schedule", "models", "sources", "variant", "tasks"),
             *("suite", "stages", "config", "estimate"),
         },
-        "judging": {"errors", "files", "variant", "suite", "stages"},
+        "judging": {"errors", "files", "sources", "variant", "suite", "stages"},
         "report": {"errors", "edit", "files", "meter", "models", "suite", "stages", "config"},
         "pocket": {"errors", "runtime"},
         "cli": {
-            *("errors", "runtime", "meter", "schedule", "sources", "tasks", "suite", "stages"),
+            *("errors", "files", "runtime", "meter", "schedule", "sources", "tasks", "suite", "stages"),
             *("config", "estimate", "journey", "judging", "report", "pocket"),
         },
         "__main__": {"cli"},

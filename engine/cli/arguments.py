@@ -11,7 +11,7 @@ from pathlib import Path
 from ..errors import CounterfactoryError
 from . import commands
 from .run_text import THRESHOLDS
-from .statuses import EXIT_ERROR, EXIT_SKIPPED, EXIT_STOPPED
+from .statuses import EXIT_ERROR, EXIT_STOPPED
 from .terminal import Terminal
 
 
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     terminal = Terminal(as_json=args.json)
     try:
-        skipped: int = args.run(args, terminal)
+        status: int = args.run(args, terminal)
     except CounterfactoryError as error:
         terminal.error(str(error))
         return EXIT_ERROR
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         terminal.warn("\nstopped; run the same command again to go on: what is done is kept")
         return EXIT_STOPPED
-    return EXIT_SKIPPED if skipped else 0
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -156,7 +156,7 @@ def _add_check(parsers: _Commands[argparse.ArgumentParser]) -> None:
 
 def _add_evaluate(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser = parsers.add_parser(
-        "evaluate", help="say what each edit does to your classifier, with certainty, from its answers"
+        "evaluate", help="say what each edit does to your model, with certainty, from its answers"
     )
     parser.add_argument("suite", type=Path, metavar="SUITE")
     parser.add_argument(
@@ -164,8 +164,20 @@ def _add_evaluate(parsers: _Commands[argparse.ArgumentParser]) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="CSV or JSONL with image (a file_name of metadata.parquet) and prediction, originals and controls too",
+        help="CSV or JSONL with image (a file_name of metadata.parquet) and prediction, originals and controls too; "
+        "or a folder with a mask for each file_name",
     )
+    parser.add_argument("--classes", type=Path, metavar="FILE", help="names of masks' classes 0, 1, ..., one per line")
+    parser.add_argument(
+        "--max-drop",
+        action="append",
+        type=_drop,
+        default=[],
+        metavar="NAME=POINTS",
+        help="the most that an edit's type, value or a class may cost, such as weather=5; broken when that is certain",
+    )
+    parser.add_argument("--fail-under", type=_percent, metavar="PERCENT", help="the least that variants must reach")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the limits' outcome as JUnit XML")
     parser.set_defaults(run=commands.evaluate)
 
 
@@ -210,6 +222,23 @@ def _cosine(text: str) -> float:
     if not -1 <= value <= 1:
         raise argparse.ArgumentTypeError(f"a cosine from -1 to 1 is needed, got {text!r}")
     return value
+
+
+def _percent(text: str) -> float:
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"a percentage from 0 to 100 is needed, got {text!r}")
+    return value / 100
+
+
+def _drop(text: str) -> tuple[str, float]:
+    name, equals, points = text.rpartition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"a name and points are needed, such as weather=5, got {text!r}")
+    return name, 100 * _percent(points)
 
 
 def _seed(text: str) -> int:

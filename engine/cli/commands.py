@@ -1,4 +1,4 @@
-"""What each command does: a function of arguments and terminal that returns the number of skipped sources.
+"""What each command does: a function of arguments and terminal that returns its exit status.
 
 Here files, settings and the journey meet; nothing is computed. What needs the runtime is imported where it is used,
 so that `--help` and `report` do not wait for it.
@@ -11,20 +11,23 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..config.profile import load_profile
 from ..config.recorded import recorded_check, recorded_profile
 from ..errors import CounterfactoryError
+from ..files.reading import read_text
+from ..files.writing import write_whole
 from ..judging.predictions import load_predictions, match_predictions
 from ..judging.recheck import recheck
 from ..meter.meter import Progress
 from ..pocket.scope import PHOTOGRAPHS, may_be_rendered
 from ..report.table import Table
 from ..sources.source import Problem, Source, find_sources, refuse_suite_among_sources
-from ..suite import Suite, read_metadata, require_finished
+from ..suite import PictureRow, Suite, read_metadata, require_finished
 from ..tasks.interventions import load_interventions
 from ..tasks.task import Task, builtin_task, load_task
-from .effects_text import evaluation_tables, note_lines, strangers_line
+from .effects_text import evaluation_tables, finding_line, note_lines, strangers_line
 from .run_text import (
     THRESHOLDS,
     as_data,
@@ -36,7 +39,11 @@ from .run_text import (
     time_lines,
     use_line,
 )
+from .statuses import EXIT_BROKEN, EXIT_SKIPPED
 from .terminal import Terminal
+
+if TYPE_CHECKING:
+    from ..judging.evaluate import Evaluation
 
 
 def generate(args: Namespace, terminal: Terminal) -> int:
@@ -77,7 +84,7 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     terminal.say(f"look at it with: {look}")
     skipped = [*problems, *report.problems]
     terminal.finish({"suite": str(args.out), **as_data(report), "problems": [asdict(problem) for problem in skipped]})
-    return len(skipped)
+    return EXIT_SKIPPED if skipped else 0
 
 
 def _task(args: Namespace) -> Task:
@@ -132,7 +139,7 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
     for note in predicted.assumptions:
         terminal.say(f"assumed    {note}")
     terminal.finish(forecast.as_data(predicted))
-    return len(problems)
+    return EXIT_SKIPPED if problems else 0
 
 
 def doctor(args: Namespace, terminal: Terminal) -> int:
@@ -170,19 +177,40 @@ def check(args: Namespace, terminal: Terminal) -> int:
 
 def evaluate(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory evaluate`."""
-    from ..judging.evaluate import evaluate_labels
+    from ..judging.limits import Drop, hold, junit_xml
 
+    if args.junit is not None and not args.max_drop and args.fail_under is None:
+        raise CounterfactoryError("--junit writes what became of limits: give --max-drop or --fail-under as well")
     rows = read_metadata(args.suite)
-    matched = match_predictions(load_predictions(args.predictions), rows)
-    evaluation = evaluate_labels(rows, matched.answers)
-    if matched.strangers:
-        terminal.warn(strangers_line(matched.strangers))
+    evaluation = _evaluation(args, rows, terminal)
+    findings = hold(evaluation, [Drop(*drop) for drop in args.max_drop], args.fail_under)
     for table in evaluation_tables(evaluation):
         terminal.show(table)
     for note in note_lines(evaluation):
         terminal.say(note)
-    terminal.finish(evaluation.to_json())
-    return 0
+    for finding in findings:
+        terminal.say(finding_line(finding))
+    if args.junit is not None:
+        write_whole(args.junit, junit_xml(args.suite.name, findings), sync="nothing")
+    terminal.finish({**evaluation.to_json(), "limits": [asdict(finding) for finding in findings]})
+    return EXIT_BROKEN if any(finding.outcome == "broken" for finding in findings) else 0
+
+
+def _evaluation(args: Namespace, rows: Sequence[PictureRow], terminal: Terminal) -> Evaluation:
+    """What the predictions that the command line names come to: a table of labels, or a folder of masks."""
+    from ..judging.evaluate import evaluate_labels, evaluate_masks
+
+    if args.predictions.is_dir():
+        from ..judging.masks import compare_masks
+
+        names = None if args.classes is None else [line for line in read_text(args.classes).split("\n") if line.strip()]
+        return evaluate_masks(rows, *compare_masks(args.predictions, args.suite, rows, names))
+    if args.classes is not None:
+        raise CounterfactoryError("--classes names the numbers in masks: give a folder of masks as --predictions")
+    matched = match_predictions(load_predictions(args.predictions), rows)
+    if matched.strangers:
+        terminal.warn(strangers_line(matched.strangers))
+    return evaluate_labels(rows, matched.answers)
 
 
 def report(args: Namespace, terminal: Terminal) -> int:

@@ -11,6 +11,7 @@ from .run_text import percent
 if TYPE_CHECKING:
     from ..judging.effects import Effect, Flips
     from ..judging.evaluate import Effects, Evaluation
+    from ..judging.limits import Finding
 
 # Values and classes in a table: those that do most harm.
 _WORST = 8
@@ -44,6 +45,12 @@ def note_lines(evaluation: Evaluation) -> list[str]:
         if count:
             notes.append(f"{count} rejected {kind}{'s are' if count > 1 else ' is'} not counted")
     return notes
+
+
+def finding_line(finding: Finding) -> str:
+    """What became of a limit."""
+    words = {"kept": "kept", "broken": "BROKEN", "undecided": "cannot tell"}
+    return f"{words[finding.outcome]:<11} {finding.limit}: {finding.found}"
 
 
 def strangers_line(images: Sequence[str]) -> str:

@@ -1,8 +1,9 @@
 """The process around a command: its exit status tells what became of it, whatever happens.
 
 0: all is well. 1: finished, but some sources could not be read. 2: cannot run, with one sentence that says why.
-70: a bug in Counterfactory, with its traceback. 130: stopped by Ctrl-C; the same command goes on from there.
-141: nobody reads the output any more, as for other Unix tools (128 + SIGPIPE).
+3: the model under test broke a limit that `evaluate` was given. 70: a bug in Counterfactory, with its traceback.
+130: stopped by Ctrl-C; the same command goes on from there. 141: nobody reads the output any more, as for other Unix
+tools (128 + SIGPIPE).
 
 Python itself would end with 1 after a crash and with 120 after output that it could not flush.
 """
@@ -15,7 +16,7 @@ import traceback
 from contextlib import suppress
 from typing import NoReturn
 
-from .statuses import EXIT_BUG, EXIT_ERROR, EXIT_PIPE, EXIT_SKIPPED, EXIT_STOPPED
+from .statuses import EXIT_BROKEN, EXIT_BUG, EXIT_ERROR, EXIT_PIPE, EXIT_SKIPPED, EXIT_STOPPED
 
 
 def run() -> NoReturn:
@@ -23,7 +24,7 @@ def run() -> NoReturn:
     _open_missing_streams()
     try:
         status = _run_command()
-        if status in (0, EXIT_SKIPPED):  # a command that failed has said why already
+        if status in (0, EXIT_SKIPPED, EXIT_BROKEN):  # a command that failed has said why already
             sys.stdout.flush()
     except BrokenPipeError:
         status = EXIT_PIPE

@@ -18,6 +18,7 @@ from counterfactory.engine.cli import commands
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.journey import Journey
+from counterfactory.engine.pocket.world import CLASSES
 from counterfactory.engine.suite import RunRecord, Suite, read_metadata, read_run
 from counterfactory.engine.suite.session import SessionRecord
 
@@ -289,6 +290,52 @@ def test_evaluate_counts_a_user_s_answers(
     assert "60.0 %" in out
     assert "no control has an answer" in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_evaluate_as_a_step_of_a_test(
+    made_suite: MadeSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"{r.file_name},{'tram' if r.kind == 'variant' and r.number else r.label}" for r in made_suite.rows]
+    (tmp_path / "p.csv").write_text("\n".join(["image,prediction", *lines]))
+    asked = ("evaluate", made_suite.path, "--predictions", tmp_path / "p.csv")
+    status, out, _ = run(capsys, *asked, "--fail-under", "50", "--max-drop", "weather=5")
+    assert status == 0
+    assert "cannot tell weather costs at most 5 points" in out
+    assert "kept        accuracy of the variants is at least 50 %" in out
+    status, out, _ = run(capsys, *asked, "--fail-under", "61%", "--junit", tmp_path / "j.xml", "--json")
+    assert status == 3
+    assert [finding["outcome"] for finding in json.loads(out)["limits"]] == ["broken"]
+    assert 'failures="1"' in (tmp_path / "j.xml").read_text()
+    for options, told in (
+        (("--junit", tmp_path / "k.xml"), "give --max-drop or --fail-under"),
+        (("--max-drop", "wether=5"), "did you mean 'weather'"),
+        (("--max-drop", "5"), "such as weather=5"),
+        (("--max-drop", "weather=500"), "from 0 to 100"),
+        (("--fail-under", "much"), "from 0 to 100"),
+        (("--classes", tmp_path / "p.csv"), "give a folder of masks"),
+    ):
+        status, _, err = run(capsys, *asked, *options)
+        assert status == 2
+        assert told in err
+
+
+def test_evaluate_takes_a_folder_of_masks(
+    made_suite: MadeSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for row in made_suite.rows:
+        (tmp_path / "masks" / row.file_name).parent.mkdir(parents=True, exist_ok=True)
+        mask = np.asarray(Image.open(made_suite.path / str(row.mask)))
+        Image.fromarray(mask if row.kind == "original" else np.zeros_like(mask)).save(
+            tmp_path / "masks" / row.file_name
+        )
+    (tmp_path / "names.txt").write_text("\n".join(CLASSES))
+    asked = ("--predictions", tmp_path / "masks", "--classes", tmp_path / "names.txt", "--max-drop", "weather=5")
+    status, out, _ = run(capsys, "evaluate", made_suite.path, *asked, "--json")
+    found = json.loads(out)
+    assert status == 3, "a segmenter that sees sky alone has certainly lost more than 5 points"
+    assert (found["measure"], found["classes"]) == ("miou", list(CLASSES))
+    assert found["originals"]["score"]["value"] == 1
+    assert found["effects"]["by_type"][0]["value"] < -0.5
 
 
 def test_report_writes_page_and_sheet(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,101 @@
+"""What a test step asks of a model: how far it may fall at most, how good it has to be, and whether it is.
+
+A limit is broken when the fall is certain: the whole 95 % interval lies beyond. It is kept when even the interval's
+worse end is within. Between the two the suite cannot tell, which is neither; more sources would.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ..errors import CounterfactoryError
+from ..files.fill import nearest
+from .effects import Effect
+from .evaluate import Effects, Evaluation
+
+Outcome = Literal["kept", "broken", "undecided"]
+
+
+@dataclass(frozen=True)
+class Drop:
+    """The model may lose at most `points` (of a hundred) to edits called `name`: a type, a value or a class."""
+
+    name: str
+    points: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A limit in words, what became of it, and by which figures."""
+
+    limit: str
+    outcome: Outcome
+    found: str
+
+
+def hold(evaluation: Evaluation, drops: Sequence[Drop], least: float | None) -> tuple[Finding, ...]:
+    """What becomes of the limits: `drops`, and the `least` accuracy (or mIoU) of the variants, 0..1.
+
+    Raises CounterfactoryError for a name that the suite does not have.
+    """
+    findings = [_hold_drop(evaluation.effects, drop) for drop in drops]
+    if least is not None:
+        value = evaluation.variants.score.value
+        limit = f"{evaluation.measure} of the variants is at least {100 * least:g} %"
+        if value is None:
+            findings.append(Finding(limit, "undecided", "no variant was answered"))
+        else:
+            findings.append(Finding(limit, "kept" if value >= least else "broken", f"{100 * value:.1f} %"))
+    return tuple(findings)
+
+
+def _hold_drop(effects: Effects, drop: Drop) -> Finding:
+    effect = _named(effects, drop.name)
+    limit = f"{drop.name} costs at most {drop.points:g} points"
+    if effect.value is None or effect.low is None or effect.high is None:
+        return Finding(limit, "undecided", f"{effect.sources} sources say nothing of it by itself")
+    found = f"{100 * effect.value:+.1f} points, {100 * effect.low:+.1f} to {100 * effect.high:+.1f}"
+    worst, mildest = -100 * effect.low, -100 * effect.high
+    outcome: Outcome = "broken" if mildest > drop.points else "kept" if worst <= drop.points else "undecided"
+    return Finding(limit, outcome, f"{found}, {effect.sources} sources")
+
+
+def _named(effects: Effects, name: str) -> Effect:
+    known = {effect.name: effect for group in _groups(effects) for effect in group}
+    if name not in known:
+        raise CounterfactoryError(
+            f"--max-drop {name}: this suite has no such type, value or class; {nearest(name, list(known))}"
+            if known
+            else f"--max-drop {name}: effects need answers to the controls, or to the originals, beside the variants'"
+        )
+    return known[name]
+
+
+def _groups(effects: Effects) -> tuple[tuple[Effect, ...], ...]:
+    return effects.by_class, effects.by_value, effects.by_type  # of one name, the type counts
+
+
+def junit_xml(suite: str, findings: Sequence[Finding]) -> bytes:
+    """The findings as JUnit XML, as CI systems read it: broken limits are failures, undecided ones are skipped."""
+    counts = {kind: sum(finding.outcome == kind for finding in findings) for kind in ("broken", "undecided")}
+    root = ET.Element(
+        "testsuite",
+        name=suite,
+        tests=str(len(findings)),
+        failures=str(counts["broken"]),
+        skipped=str(counts["undecided"]),
+        errors="0",
+    )
+    for finding in findings:
+        case = ET.SubElement(root, "testcase", classname="counterfactory", name=finding.limit)
+        if finding.outcome == "broken":
+            ET.SubElement(case, "failure", message=finding.found)
+        elif finding.outcome == "undecided":
+            ET.SubElement(case, "skipped", message=f"cannot tell: {finding.found}")
+        ET.SubElement(case, "system-out").text = finding.found
+    ET.indent(root)
+    text: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text

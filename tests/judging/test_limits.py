@@ -1,0 +1,90 @@
+"""Limits of a test step: kept, broken, or not to be told, and what CI systems read of it."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.judging.effects import Effect
+from counterfactory.engine.judging.evaluate import Effects, Evaluation, Score, Side
+from counterfactory.engine.judging.limits import Drop, Finding, hold, junit_xml
+
+SIDE = Side(Score(4, 0.625), {}, ())
+
+
+def effect(name: str, value: float | None, low: float | None, high: float | None) -> Effect:
+    return Effect(name, value, low, high, 0.5, 0.5, 30, 60)
+
+
+def evaluation(*by_type: Effect, **changes: tuple[Effect, ...]) -> Evaluation:
+    effects = replace(Effects("control", None, by_type, (), (), (), ()), **changes)
+    return Evaluation("accuracy", (), SIDE, SIDE, SIDE, effects, 1, None, None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "outcome"),
+    [
+        (-0.30, -0.06, "broken"),  # even the mildest is beyond
+        (-0.30, -0.05, "undecided"),
+        (-0.051, 0.2, "undecided"),
+        (-0.05, 0.2, "kept"),  # even the worst is within
+        (0.1, 0.2, "kept"),
+        (-0.05, -0.05, "kept"),
+    ],
+)
+def test_a_drop_is_held_to_its_interval(low: float, high: float, outcome: str) -> None:
+    (found,) = hold(evaluation(effect("weather", (low + high) / 2, low, high)), [Drop("weather", 5)], None)
+    assert (found.outcome, found.limit) == (outcome, "weather costs at most 5 points")
+    assert found.found.endswith(f"{100 * low:+.1f} to {100 * high:+.1f}, 30 sources")
+
+
+def test_what_cannot_be_estimated_is_undecided() -> None:
+    for value in (None, -0.9):
+        (found,) = hold(evaluation(effect("fog", value, None, None)), [Drop("fog", 5)], None)
+        assert found == Finding("fog costs at most 5 points", "undecided", "30 sources say nothing of it by itself")
+
+
+def test_types_values_and_classes_may_be_named_and_the_type_comes_first() -> None:
+    of_class, of_value, of_type = (effect(name, -0.5, -0.6, -0.4) for name in ("bus", "time: night", "time"))
+    found = evaluation(of_type, by_value=(of_value,), by_class=(of_class, effect("time", 0, -0.01, 0.01)))
+    outcomes = hold(found, [Drop(name, 9) for name in ("bus", "time: night", "time")], None)
+    assert [finding.outcome for finding in outcomes] == ["broken"] * 3
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(
+        CounterfactoryError, match=r"--max-drop wether: this suite has no such .*did you mean 'weather'"
+    ):
+        hold(evaluation(effect("weather", 0, 0, 0)), [Drop("wether", 5)], None)
+    with pytest.raises(CounterfactoryError, match="effects need answers to the controls"):
+        hold(evaluation(), [Drop("weather", 5)], None)
+
+
+def test_the_least_accuracy() -> None:
+    found = [hold(evaluation(), [], least) for least in (0.5, 0.625, 0.63)]
+    assert [finding.outcome for (finding,) in found] == ["kept", "kept", "broken"]
+    assert found[2][0] == Finding("accuracy of the variants is at least 63 %", "broken", "62.5 %")
+    nothing = replace(evaluation(), variants=replace(SIDE, score=Score(0, None)))
+    assert hold(nothing, [], 0.5)[0].outcome == "undecided"
+    assert hold(evaluation(), [], None) == ()
+
+
+def test_junit_says_failures_and_skips() -> None:
+    findings = (
+        Finding("a <b> & c", "kept", "fine"),
+        Finding("fog", "broken", "-30"),
+        Finding("snow", "undecided", "3 sources"),
+    )
+    root = ET.fromstring(junit_xml("my suite", findings))
+    assert root.attrib == {"name": "my suite", "tests": "3", "failures": "1", "skipped": "1", "errors": "0"}
+    assert [case.get("name") for case in root] == ["a <b> & c", "fog", "snow"]
+    assert [[child.tag for child in case] for case in root] == [
+        ["system-out"],
+        ["failure", "system-out"],
+        ["skipped", "system-out"],
+    ]
+    assert root[1][0].get("message") == "-30"
+    assert root[2][0].get("message") == "cannot tell: 3 sources"

@@ -1,0 +1,93 @@
+"""A segmenter's masks from a folder: each beside its truth, and clear words for what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import MadeSuite
+from PIL import Image
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.judging.confusion import confusion_matrix
+from counterfactory.engine.judging.masks import compare_masks
+from counterfactory.engine.pocket.world import CLASSES
+
+
+@pytest.fixture
+def answers(made_suite: MadeSuite, tmp_path: Path) -> Path:
+    """The truths, with class 2 where they say 1."""
+    for row in made_suite.rows:
+        mask = np.asarray(Image.open(made_suite.path / str(row.mask)))
+        file = tmp_path / "answers" / row.file_name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.where(mask == 1, 2, mask).astype(np.uint8)).save(file)
+    return tmp_path / "answers"
+
+
+def test_masks_are_compared_with_those_that_were_carried_over(made_suite: MadeSuite, answers: Path) -> None:
+    counts, classes = compare_masks(answers, made_suite.path, made_suite.rows, CLASSES)
+    assert classes == CLASSES
+    for row, found in zip(made_suite.rows, counts, strict=True):
+        truth = np.asarray(Image.open(made_suite.path / str(row.mask)))
+        given = np.asarray(Image.open(answers / row.file_name))
+        assert found is not None
+        np.testing.assert_array_equal(found, confusion_matrix(truth, given, len(CLASSES)))
+        assert found[1, 2] == (truth == 1).sum()
+
+
+def test_classes_without_names_go_by_their_numbers_and_void_is_not_counted(
+    made_suite: MadeSuite, answers: Path
+) -> None:
+    row = made_suite.rows[1]
+    truth = np.array(Image.open(made_suite.path / str(row.mask)))
+    truth[:64] = 255
+    Image.fromarray(truth).save(made_suite.path / str(row.mask))
+    counts, classes = compare_masks(answers, made_suite.path, made_suite.rows)
+    assert classes == tuple(map(str, range(len(CLASSES))))
+    assert counts[1] is not None
+    assert counts[1].sum() == truth[64:].size
+
+
+def test_originals_and_controls_may_all_be_left_out(made_suite: MadeSuite, answers: Path) -> None:
+    for row in made_suite.rows:
+        if row.kind == "original" or not row.accepted:
+            (answers / row.file_name).unlink()
+    counts, _ = compare_masks(answers, made_suite.path, made_suite.rows)
+    assert [c is None for c in counts] == [r.kind == "original" or not r.accepted for r in made_suite.rows]
+
+
+def harm(change: Callable[[Path], object], kind: str = "variant") -> Callable[[MadeSuite, Path], None]:
+    def apply(suite: MadeSuite, answers: Path) -> None:
+        change(answers / next(row.file_name for row in suite.rows if row.kind == kind))
+
+    return apply
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (harm(Path.unlink), r"1 of 5 variants have no mask in .*, the first is images/.*; name masks as metadata"),
+        (harm(Path.unlink, "original"), "1 of 3 originals have no mask"),
+        (harm(lambda file: Image.new("L", (8, 9)).save(file)), "is 8 x 9, its picture 128 x 128: write masks at"),
+        (harm(lambda file: Image.new("RGB", (128, 128)).save(file)), "is coloured: write class numbers"),
+        (harm(lambda file: file.write_bytes(b"no picture")), "not an image in a format that is read"),
+        (
+            harm(lambda file: Image.fromarray(np.full((128, 128), 9999, np.uint16)).save(file)),
+            "masks hold class 9999; at most 1024",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(
+    made_suite: MadeSuite, answers: Path, damage: Callable[[MadeSuite, Path], None], told: str
+) -> None:
+    damage(made_suite, answers)
+    with pytest.raises(CounterfactoryError, match=told):
+        compare_masks(answers, made_suite.path, made_suite.rows)
+
+
+def test_more_classes_than_names_are_refused(made_suite: MadeSuite, answers: Path) -> None:
+    with pytest.raises(CounterfactoryError, match="there are 2 classes, 0 to 1"):
+        compare_masks(answers, made_suite.path, made_suite.rows, ("sky", "road"))
