@@ -7,33 +7,90 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx_ir as ir
 import torch
 from torch import nn
 
 from counterfactory.engine.runtime.quiet_openvino import ov
 
+from .mapped import MappedFile, mapped_files
+
 Axes = Mapping[str, Mapping[int, str]]
+_INLINE_BYTES = 1024
 
 
 def to_onnx(
     module: nn.Module, inputs: Mapping[str, torch.Tensor], outputs: Sequence[str], path: Path, axes: Axes
 ) -> None:
-    """Export `module`, called with `inputs` in order, to `path`. `axes` names each input's dynamic axes."""
+    """Export `module`, called with `inputs` in order, to `path`. `axes` names each input's dynamic axes.
+
+    Weights that lie in a file of the same folder (mapped.py) are referred to there, others are written beside `path`.
+    """
     dims: dict[str, Any] = {}
     shapes = tuple(
         {axis: dims.setdefault(label, torch.export.Dim(label, min=1)) for axis, label in axes.get(name, {}).items()}
         for name in inputs
     )
-    torch.onnx.export(
+    program = torch.onnx.export(
         module.eval(),
         tuple(inputs.values()),
-        path,
         input_names=list(inputs),
         output_names=list(outputs),
         dynamic_shapes=shapes,
         dynamo=True,
         verbose=False,
     )
+    assert program is not None
+    _save(program.model, path, [file for file in mapped_files(module) if file.path.parent == path.parent])
+
+
+def _save(model: ir.Model, path: Path, files: Sequence[MappedFile]) -> None:
+    """Write the graph, its weights that are views of `files` as references to them."""
+    others = []
+    for name, value in list(model.graph.initializers.items()):
+        tensor = value.const_value
+        assert tensor is not None
+        array = tensor.numpy()
+        # PyTorch's exporter turns the weights of linear layers as views.
+        order = range(array.ndim) if array.flags.c_contiguous else np.argsort(array.strides)[::-1].tolist()
+        stored = array.transpose(order)
+        file = next((file for file in files if file.holds(stored)), None)
+        if file is None:
+            others.append(value)
+            continue
+        value.const_value = ir.ExternalTensor(
+            file.path.name,
+            file.offset(stored),
+            stored.nbytes,
+            tensor.dtype,
+            shape=ir.Shape(stored.shape),
+            name=name,
+            base_dir=path.parent,
+        )
+        if stored is not array and list(order) != sorted(order):
+            _turn(model.graph, value, stored.shape, np.argsort(order).tolist())
+    large = [value for value in others if value.const_value is not None and value.const_value.nbytes >= _INLINE_BYTES]
+    written = [value.const_value for value in large if value.const_value is not None]
+    if written:
+        made = ir.external_data.convert_tensors_to_external(written, path.parent, f"{path.name}.data")
+        for value, tensor in zip(large, made, strict=True):
+            value.const_value = tensor
+    ir.save(model, path)
+
+
+def _turn(graph: ir.Graph, weight: ir.Value, shape: tuple[int, ...], order: list[int]) -> None:
+    """Let what reads `weight` read its transpose: it is stored as `shape`."""
+    readers = list(weight.uses())
+    turned = ir.node("Transpose", [weight], {"perm": order})
+    turned.outputs[0].name = f"{weight.name}_turned"
+    turned.outputs[0].type = weight.type
+    turned.outputs[0].shape = weight.shape
+    weight.shape = ir.Shape(shape)
+    for node, position in readers:
+        node.replace_input_with(position, turned.outputs[0])
+    # Right before it is read: at the beginning, all would be turned before anything is computed.
+    graph.insert_before(min((node for node, _ in readers), key=graph.index), turned)
 
 
 def to_ir(

@@ -22,7 +22,14 @@ _PRODUCTS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d)
 
 
 def fill(module: nn.Module, seed: int) -> None:
-    """Draw every weight anew so that no part of the network is silent.
+    """Draw every weight of `module` anew, see `drawn`."""
+    with torch.no_grad():
+        for _, parameter, values in drawn(module, seed):
+            parameter.copy_(values)
+
+
+def drawn(module: nn.Module, seed: int) -> Iterator[tuple[str, nn.Parameter, torch.Tensor]]:
+    """Each weight's name, the weight, and seeded values for it that leave no part silent; tied weights come once.
 
     Fresh networks have parts that compute nothing: zero convolutions in a ControlNet, a vision encoder and queries
     near zero in BLIP-2. A comparison of outputs would not see them, and a compiler may fold them away. Products keep
@@ -30,20 +37,19 @@ def fill(module: nn.Module, seed: int) -> None:
     """
     generator = torch.Generator().manual_seed(seed)
     done: set[int] = set()
-    with torch.no_grad():
-        for child in module.modules():
-            for name, parameter in child.named_parameters(recurse=False):
-                if id(parameter) in done:  # tied
-                    continue
-                done.add(id(parameter))
-                draw = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
-                if isinstance(child, _NORMS) or parameter.ndim < 2:
-                    draw = draw * 0.2 + (1.0 if isinstance(child, _NORMS) and name == "weight" else 0.0)
-                elif isinstance(child, _PRODUCTS):
-                    draw *= 1.4 / parameter[0].numel() ** 0.5
-                else:
-                    draw *= 0.5
-                parameter.copy_(draw)
+    for prefix, child in module.named_modules():
+        for name, parameter in child.named_parameters(recurse=False):
+            if id(parameter) in done:
+                continue
+            done.add(id(parameter))
+            draw = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
+            if isinstance(child, _NORMS) or parameter.ndim < 2:
+                draw = draw * 0.2 + (1.0 if isinstance(child, _NORMS) and name == "weight" else 0.0)
+            elif isinstance(child, _PRODUCTS):
+                draw *= 1.4 / parameter[0].numel() ** 0.5
+            else:
+                draw *= 0.5
+            yield f"{prefix}.{name}".removeprefix("."), parameter, draw
 
 
 def digest(module: nn.Module) -> str:
@@ -57,13 +63,13 @@ def digest(module: nn.Module) -> str:
 
 
 def tensors(source: Path, prefixes: Sequence[str] = ("",)) -> dict[str, torch.Tensor]:
-    """The tensors of a checkpoint whose names begin with one of `prefixes`, in float32.
+    """The tensors of a checkpoint whose names begin with one of `prefixes`, in the types that they are stored in.
 
-    .safetensors are read tensor by tensor, so that a part of a large checkpoint costs that part's memory; .bin and .pth
-    files are mapped. Of a folder's files those are read that transformers and diffusers would read, never a variant of
-    another precision that lies beside them. Raises CounterfactoryError where there is none or nothing matches.
+    All files are mapped: memory holds what is computed from a tensor, not the checkpoint. Of a folder's files those are
+    read that transformers and diffusers would read, never a variant of another precision that lies beside them. Raises
+    CounterfactoryError where there is none or nothing matches.
     """
-    found = {name: tensor.float() for name, tensor in _read(source, tuple(prefixes))}
+    found = dict(_read(source, tuple(prefixes)))
     if not found:
         raise CounterfactoryError(f"{source} holds no weights whose names begin with {', '.join(prefixes)}")
     return found
@@ -113,7 +119,10 @@ def _safetensors(file: Path, prefixes: tuple[str, ...]) -> Iterator[tuple[str, t
 
 
 def load(module: nn.Module, found: dict[str, torch.Tensor], source: Path) -> None:
-    """Give `module` just the tensors `found`. Raises CounterfactoryError naming what is missing, left over or odd."""
+    """Copy the tensors `found` into those of `module`, one by one, each to the type it has there.
+
+    Raises CounterfactoryError naming what is missing, left over or of another shape; nothing is copied then.
+    """
     wanted = module.state_dict()
     missing, extra = sorted(wanted.keys() - found.keys()), sorted(found.keys() - wanted.keys())
     odd = sorted(name for name in wanted.keys() & found.keys() if wanted[name].shape != found[name].shape)

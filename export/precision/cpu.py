@@ -26,6 +26,12 @@ class OnnxCpu:
         options.log_severity_level = 3
         # Planning which buffers to use again is quadratic in the nodes (7 s for 4,000) and saves nothing here.
         options.enable_mem_reuse = not as_written
+        if as_written:
+            # The default order computes everything that depends on weights alone beforehand: a copy of them all.
+            options.execution_order = onnxruntime.ExecutionOrder.PRIORITY_BASED
+        # A pattern asks for one block as large as all weights, of which nothing is used where they are mapped; beyond
+        # the machine's memory it is refused.
+        options.enable_mem_pattern = False
         # Weights laid out anew for speed would double the memory of what is run a few times.
         options.add_session_config_entry("session.disable_prepacking", "1")
         self._session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

@@ -98,8 +98,10 @@ def activation_ranges(full: Path, painting: Painting) -> dict[str, float]:
 
     The maxima are taken inside the graph, so that a run gives a number an activation and no tensors.
     """
+    folded = Stored.read(full)
+    fold_transposes(folded)
+    values = sorted({folded.graph.node[i].input[0] for i in multiplied(folded, keep="(?!)")})
     stored = Stored.read(full)
-    values = sorted({stored.graph.node[i].input[0] for i in multiplied(stored, keep="(?!)")})
     watched = {f"range_{i}": value for i, value in enumerate(values)}
     for output, value in watched.items():
         stored.graph.node.append(helper.make_node("Abs", [value], [f"{output}_abs"]))

@@ -46,6 +46,8 @@ def find_islands(
     def tried(islands: Sequence[str]) -> float:
         name = "+".join(islands) or "none"
         if name not in errors:
+            # Written beside the one before, it would need the disk for two.
+            (folder / "model.onnx.data").unlink(missing_ok=True)
             errors[name] = half_error(write_half(full, folder / "model.onnx", islands), feeds, reference)
         return errors[name]
 

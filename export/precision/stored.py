@@ -6,7 +6,7 @@ is saved, so that memory holds the graph (some megabytes) and one weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -149,7 +149,23 @@ def fold_transposes(stored: Stored) -> int:
             node.input[i] = renamed.get(name, name)
     del stored.graph.node[:]
     stored.graph.node.extend(kept)
+    _turn_infos(stored, renamed)
     return len(renamed)
+
+
+def _turn_infos(stored: Stored, renamed: Mapping[str, str]) -> None:
+    """What the graph notes of its values' shapes, after weights took the places of their transposes."""
+    weights, kept = stored.weights(), []
+    for value in stored.graph.value_info:
+        if value.name in renamed:
+            continue
+        if value.name in renamed.values():
+            value.CopyFrom(
+                helper.make_tensor_value_info(value.name, weights[value.name].data_type, weights[value.name].dims)
+            )
+        kept.append(value)
+    del stored.graph.value_info[:]
+    stored.graph.value_info.extend(kept)
 
 
 def _external(tensor: Any, folder: Path) -> Array:

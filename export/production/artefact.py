@@ -3,7 +3,8 @@
     torch module in float32 -> ONNX in float32 -> ONNX in fp16 with islands, or int8 -> plan
                  reference  ..  parity 1e-4    ..  parity 1e-2
 
-Weights live once at a time: the module is gone before the first graph runs.
+Weights stay on the disk: the module's parameters and the first graph's are the same mapped file, which everything reads
+a tensor at a time, so that memory holds a few tensors and not a network.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from counterfactory.engine.runtime.plans import Shapes, read_key
 from counterfactory.engine.runtime.session import Array
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY
 
+from ..graphs.mapped import lay_out, mapped_files
 from ..graphs.parity import TOLERANCE
 from ..graphs.tracing import to_onnx
 from ..graphs.weights import digest
@@ -96,12 +98,20 @@ def export_graph(
 ) -> list[Row]:
     """Export what `build` makes to `out`/onnx and its plans to `out`/plans; the rows, that of int8 the last.
 
-    int8 is calibrated on what `painting` makes of the graph's examples. Needs the module's memory in float32 once more
-    on the disk while it runs. Raises CounterfactoryError when the float32 graph itself is not what the module computes:
-    nothing made of it could be trusted.
+    int8 is calibrated on what `painting` makes of the graph's examples. `build` may lay out weights in `work_folder`.
+    Needs the disk for the network in float32, until its last form is made. Raises CounterfactoryError when the float32
+    graph itself is not what the module computes: nothing made of it could be trusted.
     """
-    with PeakMemory() as peak:
-        return _export_graph(build, out, asked, random, painting, peak)
+    try:
+        with PeakMemory() as peak:
+            return _export_graph(build, out, asked, random, painting, peak)
+    finally:
+        shutil.rmtree(out / "work", ignore_errors=True)
+
+
+def work_folder(out: Path, name: str) -> Path:
+    """Where the export of a graph to `out` keeps its weights in float32, until it is done."""
+    return out / "work" / name
 
 
 def _export_graph(
@@ -113,7 +123,7 @@ def _export_graph(
     peak: PeakMemory,
 ) -> list[Row]:
     work = out / "work"
-    traced = _trace(build, work)
+    traced = _trace(build, out)
     main = _write(traced, out / "onnx" / traced.name, asked, work)
     made = [(traced.name, main)]
     if asked.int8:
@@ -187,10 +197,12 @@ class _Built:
 _NOT_ASKED = _Built(False, "plans were not asked for")
 
 
-def _trace(build: Callable[[], Graph], work: Path) -> _Traced:
+def _trace(build: Callable[[], Graph], out: Path) -> _Traced:
     graph = build()
-    full = work / graph.name / "model.onnx"
+    full = work_folder(out, graph.name) / "model.onnx"
     full.parent.mkdir(parents=True, exist_ok=True)
+    if not mapped_files(graph.module):
+        lay_out(graph.module, full.with_name("all.weights"))
     feeds = {name: np.ascontiguousarray(value.numpy()) for name, value in graph.inputs.items()}
     reference = _reference(graph)
     to_onnx(graph.module, graph.inputs, graph.outputs, full, graph.axes)
@@ -207,7 +219,8 @@ def _trace(build: Callable[[], Graph], work: Path) -> _Traced:
     )
     del graph
     gc.collect()
-    error = worst_error(OnnxCpu(full).run(feeds), reference)
+    # As written: what a runtime makes of weights beforehand, it keeps in memory.
+    error = worst_error(OnnxCpu(full, as_written=True).run(feeds), reference)
     if error > TOLERANCE["f32"]:
         raise CounterfactoryError(f"{known[0]} in float32 is off by {error:.2e}, its bound is {TOLERANCE['f32']:.0e}")
     return _Traced(*known, error)

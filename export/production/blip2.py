@@ -24,6 +24,7 @@ from counterfactory.engine.runtime.session import is_cache
 
 from ..graphs import modules
 from ..graphs.hub import locate
+from ..graphs.mapped import build_empty, lay_out
 from ..graphs.weights import fill, load, tensors
 from .clip import MEAN, STD
 from .graph import ROWS, Graph, Request, normal, static
@@ -116,7 +117,7 @@ class Eyes(nn.Module):
 
 def build_eyes(request: Request) -> Eyes:
     """Vision encoder, Q-Former, queries and projection: 1.1 thousand million parameters at full size."""
-    eyes = Eyes(config_of(request))
+    eyes = lay_out(build_empty(lambda: Eyes(config_of(request))), _file(request, "eyes"))
     if request.sources is None:
         fill(eyes, request.seed)
     else:
@@ -129,8 +130,8 @@ def build_eyes(request: Request) -> Eyes:
 
 
 def build_opt(request: Request) -> OPTForCausalLM:
-    """The language model; 6.7b takes 27 GB in float32."""
-    opt = OPTForCausalLM(config_of(request).text_config)
+    """The language model; 6.7b takes 27 GB in float32, of memory or, with `request.scratch`, of the disk."""
+    opt = lay_out(build_empty(lambda: OPTForCausalLM(config_of(request).text_config)), _file(request, "opt"))
     if request.sources is None:
         fill(opt, request.seed + 1)
     else:
@@ -206,6 +207,10 @@ def tokenizer_file(request: Request) -> Path:
     if not tokenizer.is_file():
         raise CounterfactoryError(f"{tokenizer} is missing; fetch the whole BLIP-2 folder")
     return tokenizer
+
+
+def _file(request: Request, name: str) -> Path | None:
+    return request.scratch / f"{name}.weights" if request.scratch else None
 
 
 def _folder(request: Request) -> Path:

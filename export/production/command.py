@@ -30,7 +30,7 @@ from ..plans.tensorrt import require_compiler
 from ..precision.half import ISLANDS
 from ..precision.int8 import Painting, example_painting
 from . import blip2, clip, denoiser, hed, vae
-from .artefact import Asked, Row, export_graph
+from .artefact import Asked, Row, export_graph, work_folder
 from .calibration import painting
 from .examples import on_streets
 from .graph import Graph, Request, Sources, batches_of
@@ -65,23 +65,25 @@ def export_one(name: str, request: Request, out: Path, asked: Asked, threads: in
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
 
+    own = replace(request, scratch=work_folder(out, name))
+
     def build() -> Graph:
-        graph = graphs_of(request)[name]()
+        graph = graphs_of(own)[name]()
         if name == "opt_decoder":
             blip2.write_tokens(request, graph, out)
         elif name == "clip_text":
             clip.write_tokenizer(request, out)
         elif name == "vae_decoder":
             vae.write_latent(request, out)
-        return on_streets(graph, request)
+        return on_streets(graph, own)
 
-    own = replace(asked, int8=asked.int8 and name == "denoiser")
+    asked = replace(asked, int8=asked.int8 and name == "denoiser")
     random = request.sources is None
 
     def paint(examples: Mapping[str, Array]) -> Painting:
         return example_painting(examples, request.paint) if random else painting(request)
 
-    return export_graph(build, out, own, random=random, painting=paint)
+    return export_graph(build, out, asked, random=random, painting=paint)
 
 
 def export_all(

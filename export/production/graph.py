@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -104,7 +105,8 @@ class Request:
     `prompt_tokens` are what a caption goes on after at most, its first token included, and `caption_tokens` those of
     the caption; both bound the captioner's cache. With more than one of `beams` the captioner's rows go on from one
     another. `paint` says how suites will be painted, which int8 is calibrated for. `hint_channels` is 1 where hints are
-    grey (Canny, HED, depth), whatever the ControlNet was trained with, else 3.
+    grey (Canny, HED, depth), whatever the ControlNet was trained with, else 3. `scratch` is a folder for the weights of
+    a large network, which are mapped there; without it they are in memory.
     """
 
     sources: Sources | None = None
@@ -122,6 +124,7 @@ class Request:
     caption_tokens: int = 50
     beams: int = 1
     paint: PaintSettings = field(default_factory=lambda: load_profile("a10g").paint)
+    scratch: Path | None = None
 
     def __post_init__(self) -> None:
         if self.small and self.sources is not None:

@@ -33,7 +33,7 @@ def merge_lora(unet: UNet2DConditionModel, file: Path, weight: float = 1.0) -> i
     """
     if file.is_dir():
         raise CounterfactoryError(f"{file} is a folder: name the LoRA's file in it")
-    found = tensors(file)
+    found = {name: tensor.float() for name, tensor in tensors(file).items()}
     for key in found:
         if key.startswith(_OF_TEXT):
             raise CounterfactoryError(
