@@ -30,7 +30,7 @@ from ..report.table import Table
 from ..sources.source import find_sources
 from ..suite import PictureRow, Suite, read_metadata
 from ..tasks.task import builtin_task
-from .effects_text import interval, note_lines, points
+from .effects_text import PAINTING, interval, note_lines, points
 from .run_text import as_data, cost_line, count_line, duration, figure, percent, time_lines
 from .terminal import Terminal
 
@@ -160,7 +160,7 @@ def effects_table(results: ModelResults) -> Table:
     labels, masks = results.classifier.effects, results.segmenter.effects
     pairs = list(zip(labels.by_type, masks.by_type, strict=True))
     if labels.painter is not None and masks.painter is not None:
-        pairs.insert(0, (labels.painter, masks.painter))
+        pairs.insert(0, (replace(labels.painter, name=PAINTING), masks.painter))
     rows = [(a.name, points(a.value), interval(a), points(b.value), interval(b)) for a, b in pairs]
     columns = ("edit", "accuracy", "95 % interval", "mIoU", "95 % interval")
     return Table("What edits do to the models under test, in points", columns, tuple(rows))

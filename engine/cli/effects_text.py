@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..report.table import Table
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 # Values and classes in a table: those that do most harm.
 _WORST = 8
+# What the controls lose against the originals.
+PAINTING = "painting alone"
 _MINUS, _TO = "\N{MINUS SIGN}", " \N{HORIZONTAL ELLIPSIS} "
 _BASELINES = {"control": "controls", "original": "originals"}
 
@@ -68,7 +71,7 @@ def sides_table(evaluation: Evaluation) -> Table:
 
 def _types_table(effects: Effects, measure: str) -> Table:
     flips = {flip.name: flip for flip in effects.flips}
-    rows = [effect_row(effects.painter, None)] if effects.painter else []
+    rows = [effect_row(replace(effects.painter, name=PAINTING), None)] if effects.painter else []
     rows += [effect_row(effect, flips.get(effect.name)) for effect in effects.by_type]
     title = f"What edits do to {measure}, in points against the {_BASELINES[str(effects.against)]}"
     return Table(title, ("edit", "points", "95 % interval", "turned wrong", "sources"), tuple(rows))
