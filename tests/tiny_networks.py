@@ -95,7 +95,9 @@ class TinyPainter:
     controlnet: ControlNetModel
     vae: AutoencoderTiny
 
-    def plans(self, height: int, width: int, *, batch: int, streams: int, decode_batch: int) -> PaintPlans:
+    def plans(
+        self, height: int, width: int, *, batch: int, streams: int, decode_batch: int, hint_batch: int = 1
+    ) -> PaintPlans:
         """The engine's plans for pictures of a size, over the modules that are exported."""
         h, w = height // FACTOR, width // FACTOR
         copy = copied(self.controlnet)
@@ -108,7 +110,7 @@ class TinyPainter:
             return Batched(TorchSession(module.eval(), Signature(inputs, outputs)), streams=streams)
 
         return PaintPlans(
-            plan(modules.HintEncoder(copy), "hint_embedding", floats("hint", 1, 1, height, width)),
+            plan(modules.HintEncoder(copy), "hint_embedding", floats("hint", hint_batch, 1, height, width)),
             plan(
                 modules.FusedDenoiser(self.unet, copy),
                 "prediction",

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ..language.settings import PAGE
+from ..models.device_painting import kept_bytes
 from ..models.library import Library
 from ..models.network import Network, Networks, Question, Rows, Tokens
 from ..stages.caption import CaptionSettings
@@ -35,6 +36,8 @@ _POCKET = Tokens(60, 40)
 _PROMPT, _RESERVED = 290, 192
 # Values of a row, four bytes each, that are copied to or from a GPU: of Stable Diffusion 1.5, BLIP-2 and CLIP.
 _HINT_CHANNELS, _LATENT_CHANNELS, _LATENT_SIDE, _TEXT = 320, 4, 8, 77 * 768
+# Timesteps, weights and addresses of an evaluation where painting stays on the device, at most.
+_PARCEL = 512
 _VISION, _OPT_WIDTH, _OPT_WORDS, _CLIP_IMAGE = 3 * 364**2, 4096, 50272, 3 * 224**2
 
 
@@ -62,7 +65,7 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
     pixels, written = profile.image.short_side**2, profile.caption.decoding.max_tokens
     latent = pixels // _LATENT_SIDE**2
     hint, latents = _HINT_CHANNELS * latent, _LATENT_CHANNELS * latent
-    values = {
+    values: dict[str, float] = {
         "blip2_vision": _VISION + _QUERIES * _OPT_WIDTH,
         "opt_decoder": _QUERIES * _OPT_WIDTH + written * (_OPT_WIDTH + _OPT_WORDS),
         "clip_text": _TEXT,
@@ -72,7 +75,33 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
         "vae_decoder": latents + 3 * pixels,
         "clip_image": _CLIP_IMAGE,
     }
-    return {name: 4 * count for name, count in values.items()}
+    if profile.runtime.backend == "tensorrt":  # painting stays on the device
+        sampler, rows = profile.paint.sampler, profile.paint.rows_per_variant
+        drawn = sampler.steps if sampler.kind == "lcm" else 1
+        values |= {
+            "hint": pixels,
+            "denoiser": latents * drawn / rows + _PARCEL / profile.paint.batch,
+            "vae_decoder": 3 * pixels / 4,
+        }
+    return {name: round(4 * count) for name, count in values.items()}
+
+
+def _kept_bytes(profile: Profile) -> int:
+    """What painting keeps on a GPU beside its plans, where it stays there."""
+    if profile.runtime.backend != "tensorrt":
+        return 0
+    paint, pixels = profile.paint, profile.image.short_side**2
+    latent = 4 * pixels // _LATENT_SIDE**2
+    return kept_bytes(
+        paint.batch,
+        paint.decode_batch,
+        paint.decode_batch,
+        profile.text.batch,
+        latents=_LATENT_CHANNELS * latent,
+        hint=_HINT_CHANNELS * latent,
+        text=4 * _TEXT,
+        picture=3 * pixels,
+    )
 
 
 def _cached_tokens(caption: CaptionSettings) -> int:
@@ -136,7 +165,14 @@ def networks_of(profile: Profile) -> Networks:
                     ),
                 )
             ),
-            Network("hint", "hint", 1, {"paint": Rows(per_source=1)}, {"hint": "picture"}, moved_bytes=moved["hint"]),
+            Network(
+                "hint",
+                "hint",
+                paint.decode_batch if profile.runtime.on_gpu else 1,
+                {"paint": Rows(per_source=1)},
+                {"hint": "picture"},
+                moved_bytes=moved["hint"],
+            ),
             Network(
                 "denoiser",
                 paint.denoiser,
@@ -145,6 +181,7 @@ def networks_of(profile: Profile) -> Networks:
                 {"latents": "latents", "hint_embedding": "latents"},
                 paint.streams,
                 moved_bytes=moved["denoiser"],
+                kept_bytes=_kept_bytes(profile),
             ),
             Network(
                 "vae_decoder",

@@ -172,9 +172,10 @@ def plan_cost(profile: Profile, network: Network, fact: PlanFacts) -> PlanCost:
     caches = network.cached_tokens * fact.cache_bytes
     load_s = fact.weight_bytes / (1e9 * profile.device.disk_gb_per_s)
     if fact.held_bytes is not None and fact.scratch_bytes is not None:
-        return PlanCost(network.plan, fact.held_bytes, load_s, fact.scratch_bytes)
+        return PlanCost(network.plan, fact.held_bytes + network.kept_bytes, load_s, fact.scratch_bytes)
     beside = {"opt_decoder": _BESIDE_DECODER, "llm": _BESIDE_LLM}.get(network.name, _BESIDE_WEIGHTS)
-    return PlanCost(network.plan, round(fact.weight_bytes + caches), load_s, round(beside * fact.weight_bytes))
+    held = round(fact.weight_bytes + caches) + network.kept_bytes
+    return PlanCost(network.plan, held, load_s, round(beside * fact.weight_bytes))
 
 
 def time_assumptions(profile: Profile, networks: Networks, variants: int) -> tuple[str, ...]:
@@ -202,9 +203,10 @@ def cost_assumptions(profile: Profile) -> tuple[str, ...]:
     """What `plan_cost` takes for granted, in words."""
     if profile.device is not None:
         return (
-            f"a plan that is not compiled takes its weights, its cache, and {_BESIDE_WEIGHTS:g} x its weights to "
-            f"compute in (the captioner's decoder {_BESIDE_DECODER:g} x), a compiled one what its compiler says; plans "
-            f"compute in one block, as large as the largest need; they load at {profile.device.disk_gb_per_s:g} GB/s",
+            f"a plan that is not compiled takes its weights, its cache or what painting keeps, and "
+            f"{_BESIDE_WEIGHTS:g} x its weights to compute in (the captioner's decoder {_BESIDE_DECODER:g} x), a "
+            "compiled one what its compiler says; plans compute in one block, as large as the largest need; they load "
+            f"at {profile.device.disk_gb_per_s:g} GB/s",
         )
     factor = _BYTES_PER_WEIGHT_BYTE[arithmetic(profile.runtime)]
     return (

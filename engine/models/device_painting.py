@@ -33,6 +33,20 @@ from .sampler import Sampler
 _NOISE = 2
 
 
+def kept_bytes(
+    batch: int, decode_batch: int, hint_batch: int, text_batch: int, *, latents: int, hint: int, text: int, picture: int
+) -> int:
+    """The most bytes that painting pictures of one size keeps on the device beside its plans.
+
+    `latents`, `hint` and `text` are the bytes of a row of each, `picture` those of one in 8 bits. Variants are begun
+    while they do not fill a batch; those of the batch before may still be held, and those that wait for their decode.
+    """
+    variants = 2 * batch + decode_batch
+    each = (1 + HISTORY + 2) * latents + hint + text  # two predictions
+    parcels = 2 * 2 * (variants * latents + 4096)  # of two, each with room to the next power of two
+    return variants * each + hint_batch * hint + (text_batch + 1) * text + 2 * decode_batch * picture + parcels
+
+
 @dataclass(frozen=True)
 class _Step:
     """A step that was asked for: of `arrays` [4, C, h, w], by the predictions [C, h, w]."""

@@ -53,7 +53,7 @@ class Network:
     `sizes` names the inputs whose last two axes follow the picture, `files` what stands beside the plan and is needed,
     `optional_files` what counts where an export wrote it. `tokens` is for decoders, `questions` for a language model,
     `cached_tokens` how many tokens in f16 the caches of either on a GPU have room for. `moved_bytes` of a row cross
-    the bus of a GPU.
+    the bus of a GPU, `kept_bytes` stay there beside the plan while it is used.
     """
 
     name: str
@@ -68,6 +68,7 @@ class Network:
     questions: tuple[Question, ...] = ()
     cached_tokens: float = 0.0
     moved_bytes: int = 0
+    kept_bytes: int = 0
 
     def sizes_at(self, picture: tuple[int, int], latents: tuple[int, int]) -> dict[str, tuple[int, int]]:
         """(height, width) of each input of `sizes`, for a picture and its latents of these sizes."""

@@ -152,11 +152,14 @@ def _pictures(
     (negative,) = desk.models.clip_text().encode_states([settings.negative_prompt])
 
     def jobs() -> Iterator[PaintJob]:
-        for source, group in groupby(variants, key=lambda v: v.source):
-            plans = desk.models.paint_plans(*edges[source].shape)
-            hint = plans.embed_hints(edges[source][None])[0]
-            for variant in group:
-                yield PaintJob(variant.key, texts.take(variant.edited_caption), hint, plans)
+        of_sources = ((source, list(group)) for source, group in groupby(variants, key=lambda v: v.source))
+        for size, same in groupby(of_sources, key=lambda group: edges[group[0]].shape):
+            plans = desk.models.paint_plans(*size)
+            for some in in_chunks(same, plans.hint.batch):
+                hints = plans.embed_hints(np.stack([edges[source] for source, _ in some]))
+                for (_, group), hint in zip(some, hints, strict=True):
+                    for variant in group:
+                        yield PaintJob(variant.key, texts.take(variant.edited_caption), hint, plans)
 
     yield from paint(jobs(), negative, settings)
 

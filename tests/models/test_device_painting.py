@@ -24,7 +24,7 @@ from counterfactory.engine.meter.meter import Work
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.clip import ClipText
 from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans
-from counterfactory.engine.models.device_painting import DevicePaintPlans
+from counterfactory.engine.models.device_painting import DevicePaintPlans, kept_bytes
 from counterfactory.engine.models.sampler import Sampler, SamplerSettings
 from counterfactory.engine.runtime import cuda, kernels, tensorrt
 from counterfactory.engine.runtime.cuda import Cuda
@@ -164,8 +164,13 @@ class Device:
     work: dict[str, Work] = field(default_factory=dict)
 
 
-def opened(graphs: Path, monkeypatch: pytest.MonkeyPatch, seed: int | None = None) -> Device:
-    memory = Memory(seed=seed)
+def opened(
+    graphs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int | None = None,
+    on_change: Callable[[int], object] = lambda _: None,
+) -> Device:
+    memory = Memory(seed=seed, on_change=on_change)
     driver = Driver(memory)
     monkeypatch.setattr(kernels, "load_driver", lambda: driver)
     device = Cuda(memory)
@@ -373,6 +378,22 @@ def test_memory_is_used_again_and_given_back(graphs: Path, monkeypatch: pytest.M
     gc.collect()
     assert memory.bytes_of("device") == memory.bytes_of("host") == 0
     assert memory.left == {}
+
+
+def test_it_keeps_no_more_than_estimates_count(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each variant of a source of its own, which takes the most; and not much less, or the count would say little."""
+    taken: list[int] = []
+    device, size = opened(graphs, monkeypatch, on_change=taken.append), SIZES[0]
+    before = device.memory.bytes_of("device")
+    rng = np.random.default_rng(0)
+    wanted = [
+        Order(f"variant {i}", i % 3, (rng.random(size) < 0.2).astype(np.uint8) * 255, 2 + i % 3) for i in range(24)
+    ]
+    assert len(painted(device.plans, wanted, settings_of(UNIPC, 4.0, 0.5), putting(device.line))) == 24
+    latents = 4 * int(np.prod(latents_of(size)))
+    rows = {"latents": latents, "hint": latents // CHANNELS * HINT, "text": TOKENS * WIDTH * 4}
+    most = kept_bytes(BATCH, DECODE_BATCH, HINT_BATCH, 2, picture=3 * size[0] * size[1], **rows)
+    assert most / 3 < max(taken) - before <= most
 
 
 def test_a_kernel_that_the_driver_refuses_is_named(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,9 @@ made again, and a picture that is missing costs no other anything.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -265,6 +266,39 @@ def same_picture(one: Pixels, other: Pixels) -> bool:
     return one.shape == other.shape and int(np.abs(one.astype(int) - other.astype(int)).max()) <= 1
 
 
+@pytest.mark.parametrize(("batch", "wanted"), [(1, [1] * 7), (2, [2, 2, 2, 1])])
+def test_hints_are_embedded_once_a_source_in_the_plan_s_batches(
+    sources: list[Source], tmp_path: Path, painter: TinyPainter, batch: int, wanted: list[int]
+) -> None:
+    """Sources of one picture size share a batch: here three of one, and two each of two others."""
+    given: list[int] = []
+    variants, maps = sorted(tiny_variants(sources, 1), key=lambda v: v.source.name), hints(sources)
+    with tiny_run(tmp_path / "suite", sources, variants=7, painter=painter) as run:
+        for size in {found.shape for found in maps.values()}:
+            plans = painter.plans(*size, batch=3, streams=1, decode_batch=2, hint_batch=batch)
+            counted = Counted(plans.hint, given)
+            run.networks._plans[size[0], size[1]] = replace(plans, hint=counted)  # type: ignore[arg-type]
+        found = paint.run(run.desk, variants, maps, replace(PAINT, sampler=replace(PAINT.sampler, steps=2)))
+        assert len(found) == 7
+    assert sorted(given, reverse=True) == wanted
+
+
+@dataclass
+class Counted:
+    """A plan that notes how many rows it is asked for at a time."""
+
+    plan: Any
+    given: list[int]
+
+    @property
+    def batch(self) -> int:
+        return int(self.plan.batch)
+
+    def run(self, feeds: Any) -> Any:
+        self.given.append(len(feeds["hint"]))
+        return self.plan.run(feeds)
+
+
 def test_every_variant_gets_its_own_picture_and_mask(
     painter: TinyPainter, sources: list[Source], tmp_path: Path
 ) -> None:
@@ -289,9 +323,8 @@ def test_every_variant_gets_its_own_picture_and_mask(
         assert written == [0, 2, 4, 6, 8], "pictures are written as they come, a decode's at a time"
         texts = [text for call in first.networks.calls["clip_text"] for text in call]
         assert sorted(texts) == ["edited 0", "edited 1", "edited 2", "nothing"], "a text is encoded once"
-        assert sum(name.startswith("paint") for name in first.networks.opened) == 4, (
-            "a hint is embedded once per source"
-        )
+        sizes = {found.shape for found in maps.values()}
+        assert sum(name.startswith("paint") for name in first.networks.opened) == len(sizes)
         assert paint.unpainted_sources(first.desk, variants) == []
     with tiny_run(tmp_path / "suite", sources, variants=8, painter=painter) as second:
         assert paint.run(second.desk, variants, {}, PAINT) == found
