@@ -4,8 +4,11 @@ interpreter, it makes the host's pictures of the same graphs, bit for bit, and n
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -407,3 +410,23 @@ def test_a_kernel_that_the_driver_refuses_is_named(graphs: Path, monkeypatch: py
     monkeypatch.setattr(kernels, "import_module", lambda name: (_ for _ in ()).throw(ImportError(name)))
     with pytest.raises(CounterfactoryError, match=r"painting on a GPU needs triton.*pip install"):
         kernels.load_paint_kernels(device.line.cuda)
+
+
+def test_the_stand_in_s_calls_are_the_driver_s() -> None:
+    """Names, arguments and the form in which a kernel's own are given."""
+    real = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed: our calls go unchecked")
+    for name, method in vars(Driver).items():
+        if name.startswith("cu"):
+            documented = getattr(real, name).__doc__.splitlines()[0]
+            asked = [
+                one.split(":")[0].split()[-1].lstrip("*")
+                for one in documented[documented.index("(") + 1 : -1].split(",")
+            ]
+            ours = list(inspect.signature(method).parameters)[1:]
+            assert [one.lower() for one in ours] == [one.lower() for one in asked], documented
+    assert real.CUresult.CUDA_SUCCESS == 0
+    types = (ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+    with suppress(RuntimeError):  # that there is no driver
+        real.cuLaunchKernel(0, 1, 1, 1, 128, 1, 1, 0, 0, ((1 << 40, 3, 0, 0), types), 0)
+    with pytest.raises(TypeError):
+        real.cuLaunchKernel(0, 1, 1, 1, 128, 1, 1, 0, 0, ((1 << 40, "three", 0, 0), types), 0)
