@@ -132,7 +132,7 @@ def judge_variants(
     settings = JourneySettings(builtin_task("segmentation"), variants, 0, (1, 2), seed=0)
     with Suite.open(folder / "suite") as suite:
         Journey(profile, settings).run(found, suite)
-    rows = read_metadata(folder / "suite")
+    rows = [row for row in read_metadata(folder / "suite") if row.kind == "variant"]
     pictures = [cv2.imread(str(folder / "suite" / row.file_name)) for row in rows]
     shown = np.stack([cv2.cvtColor(p, cv2.COLOR_BGR2RGB) for p in pictures if p is not None]).astype(np.uint8)
     number = [int(re.sub(r"\D", "", row.source)) for row in rows]
