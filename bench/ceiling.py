@@ -142,7 +142,7 @@ def ceiling(
     # The tokens that are read at once are one row of a call, as each that is written is.
     tokens = library.networks["opt_decoder"].tokens
     assert tokens is not None
-    row_flops["opt_decoder"] *= (tokens.read + tokens.written) / tokens.written
+    row_flops[library.networks["opt_decoder"].plan] *= (tokens.read + tokens.written) / tokens.written
     # Prompts are mostly in the cache: only what was written is counted, so the language model's share is at least this.
     written = sum(stage.generated_tokens for stage in report.stages)
     rows: list[tuple[str, ...]] = []

@@ -112,20 +112,22 @@ def _cached_tokens(caption: CaptionSettings) -> int:
 def networks_of(profile: Profile) -> Networks:
     """The networks that a profile's suites need."""
     caption, paint, hed, exllama = profile.caption, profile.paint, profile.edges.hed, profile.llm.exllama
+    # The graphs that OpenVINO takes serve any number of beams and rows.
+    form = "" if profile.runtime.backend == "openvino" else caption.form
     questions, moved = _questions(profile), _moved_bytes(profile)
     asked = [question.rows for question in questions]
     return Networks(
         (
             Network(
                 "blip2_vision",
-                "blip2_vision",
+                f"blip2_vision{form}",
                 caption.batch,
                 {"caption": Rows(per_source=1)},
                 moved_bytes=moved["blip2_vision"],
             ),
             Network(
                 "opt_decoder",
-                "opt_decoder",
+                f"opt_decoder{form}",
                 caption.batch * caption.rows,
                 {"caption": Rows(per_source=caption.rows)},
                 files=("opt_embeddings.npy", "opt_tokenizer.json"),

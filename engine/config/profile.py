@@ -110,11 +110,14 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     there.
     """
     exported = profile.models.path / "facts.json"
-    if exported.is_file():
-        return load_facts(exported)
-    facts = load_facts(_FOLDER / "a10g.json")
-    tiny = facts.pop("vae_decoder_tiny")
-    return {**facts, "vae_decoder": tiny} if _decodes_with_taesd(profile) else facts
+    facts = load_facts(exported if exported.is_file() else _FOLDER / "a10g.json")
+    tiny = facts.pop("vae_decoder_tiny", None)
+    if not exported.is_file() and tiny is not None and _decodes_with_taesd(profile):
+        facts["vae_decoder"] = tiny
+    # Another form of a network costs what the network does, but where its own export was counted.
+    forms = {f"{name}{profile.caption.form}": name for name in ("blip2_vision", "opt_decoder")}
+    forms[profile.paint.denoiser] = "denoiser"
+    return {form: facts[name] for form, name in forms.items() if name in facts} | facts
 
 
 def other_decoder(profile: Profile) -> str:

@@ -40,6 +40,11 @@ class CaptionSettings:
         return self.texts * self.decoding.beams
 
     @property
+    def form(self) -> str:
+        """What sets the captioner's plans apart: beams take another decoder, and other rows, in the same folder."""
+        return "_beams" if self.decoding.beams > 1 else ""
+
+    @property
     def prompt_tokens(self) -> int:
         """Tokens that a caption goes on after at most: the one that begins texts, and one per byte of the prefix."""
         return 1 + len(self.prefix.encode())

@@ -65,6 +65,11 @@ def locate(
     return folder.parent if inside else folder
 
 
+def is_pinned(source: str) -> bool:
+    """Whether a source is the hub's at a commit, which never changes."""
+    return _PINNED.fullmatch(source) is not None and not Path(source).expanduser().exists()
+
+
 @dataclass(frozen=True)
 class _Repository:
     """A repository of the hub at a commit; `source` is how the user named it."""

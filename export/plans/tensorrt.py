@@ -17,14 +17,14 @@ from typing import Any
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.runtime import cuda
-from counterfactory.engine.runtime.plans import PlanKey, Shapes, onnx_digest, write_key
+from counterfactory.engine.runtime.plans import PlanKey, PlanRequirements, Shapes, onnx_digest, write_key
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, last_heard, library_name, listen, load_library
 
 from ..precision.half import ISLAND
 from .checks import check_profile, io_bytes
 from .writing import write_plan
 
-__all__ = ["TARGET", "PlanReport", "Shapes", "build_plan", "require_compiler"]
+__all__ = ["TARGET", "PlanReport", "Shapes", "build_plan", "require_compiler", "requirements"]
 
 # The GPU of the box.
 TARGET = "sm86"
@@ -140,6 +140,11 @@ def require_compiler(library: str = BOX_LIBRARY, target: str = TARGET) -> None:
     except CounterfactoryError as error:
         other = "" if library == "tensorrt_rtx" else f"; {_ELSEWHERE}"
         raise CounterfactoryError(f"no plans for {target.upper()} can be made here: {error}{other}") from error
+
+
+def requirements(library: str, target: str = TARGET) -> PlanRequirements:
+    """What a plan must have been made by and for, to be one that `library` would compile here."""
+    return PlanRequirements(library=library_name(load_library(library)), device=target.upper())
 
 
 def _stated_bytes(notes: Sequence[str], what: str) -> int | None:

@@ -148,9 +148,7 @@ def _export_graph(
             random=random,
         )
         write_manifest(artefact.path, manifest)
-        built = (
-            _NOT_ASKED if not asked.plans else _compile(artefact.path, out / "plans" / f"{name}.plan", traced, asked)
-        )
+        built = _NOT_ASKED if not asked.plans else compile_graph(name, out, traced.shapes, asked)
         rows.append(_row(name, traced, artefact, built, random, peak.bytes))
     return rows
 
@@ -180,13 +178,13 @@ class _Artefact:
 
 
 @dataclass(frozen=True)
-class _Built:
+class Built:
     """What came of compiling."""
 
     compiled: bool
     why: str
     plan_bytes: int = 0
-    seconds: float = 0.0
+    plan_seconds: float = 0.0
     workspace_bytes: int | None = None
     fused_attention: int = 0
     fp32_layers: tuple[str, ...] = ()
@@ -194,7 +192,7 @@ class _Built:
     doubt: str = ""
 
 
-_NOT_ASKED = _Built(False, "plans were not asked for")
+_NOT_ASKED = Built(False, "plans were not asked for")
 
 
 def _trace(build: Callable[[], Graph], out: Path) -> _Traced:
@@ -279,20 +277,19 @@ def _cleared(folder: Path) -> Path:
     return folder / "model.onnx"
 
 
-def _compile(path: Path, plan: Path, traced: _Traced, asked: Asked) -> _Built:
-    """Compile the graph at `path`; a compiler that is missing or refuses is said, not hidden."""
+def compile_graph(name: str, out: Path, shapes: Mapping[str, Shapes], asked: Asked) -> Built:
+    """Compile the graph `name` of the export `out`; a compiler that is missing or refuses is said, not hidden."""
     from ..plans.tensorrt import build_plan
 
+    path, plan = out / "onnx" / name / "model.onnx", out / "plans" / f"{name}.plan"
     plan.parent.mkdir(parents=True, exist_ok=True)
     cache = plan.with_name("timing.cache")
     try:
-        workspace = None if asked.workspace is None else asked.workspace.of(traced.name, path)
-        report = build_plan(
-            path, plan, traced.shapes, library=asked.library, workspace_bytes=workspace, timing_cache=cache
-        )
+        workspace = None if asked.workspace is None else asked.workspace.of(name.removesuffix("_int8"), path)
+        report = build_plan(path, plan, shapes, library=asked.library, workspace_bytes=workspace, timing_cache=cache)
     except CounterfactoryError as error:
-        return _Built(False, str(error))
-    return _Built(
+        return Built(False, str(error))
+    return Built(
         True,
         "",
         report.plan_bytes,
@@ -305,7 +302,7 @@ def _compile(path: Path, plan: Path, traced: _Traced, asked: Asked) -> _Built:
     )
 
 
-def _row(name: str, traced: _Traced, artefact: _Artefact, built: _Built, random: bool, peak_bytes: int) -> Row:
+def _row(name: str, traced: _Traced, artefact: _Artefact, built: Built, random: bool, peak_bytes: int) -> Row:
     return Row(
         name=name,
         parameters=traced.parameters,
@@ -314,7 +311,7 @@ def _row(name: str, traced: _Traced, artefact: _Artefact, built: _Built, random:
         parity_bound=artefact.parity.bound,
         onnx_bytes=onnx_bytes(artefact.path),
         plan_bytes=built.plan_bytes,
-        plan_seconds=built.seconds,
+        plan_seconds=built.plan_seconds,
         workspace_bytes=built.workspace_bytes,
         islands=artefact.islands,
         compiled=built.compiled,

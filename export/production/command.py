@@ -29,11 +29,11 @@ from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, LIBRARIES
 from ..plans.tensorrt import require_compiler
 from ..precision.half import ISLANDS
 from ..precision.int8 import Painting, example_painting
-from . import blip2, clip, denoiser, hed, vae
+from . import blip2, clip, denoiser, hed, reuse, vae
 from .artefact import Asked, Row, export_graph, work_folder
 from .calibration import painting
 from .examples import on_streets
-from .graph import Graph, Request, Sources, batches_of
+from .graph import Graph, Request, Sources, batches_of, names_of
 from .workspace import Workspace
 
 _Say = Callable[[str], None]
@@ -75,7 +75,7 @@ def export_one(name: str, request: Request, out: Path, asked: Asked, threads: in
             clip.write_tokenizer(request, out)
         elif name == "vae_decoder":
             vae.write_latent(request, out)
-        return on_streets(graph, own)
+        return replace(on_streets(graph, own), name=request.plan(name))
 
     asked = replace(asked, int8=asked.int8 and name == "denoiser")
     random = request.sources is None
@@ -93,11 +93,13 @@ def export_all(
     only: Sequence[str] = (),
     asked: Asked = _USUAL,
     threads: int = 0,
+    again: bool = False,
     say: _Say = lambda _: None,
 ) -> list[str]:
     """Export the networks of `only`, or all, to `out`; returns what went wrong, a sentence each.
 
-    Rows of earlier runs stay in export.json unless made again. Raises CounterfactoryError for a name of no network.
+    What an earlier export to `out` made of the same is left as it is, unless it is to be made `again`. Rows of earlier
+    runs stay in export.json unless made again. Raises CounterfactoryError for a name of no network.
     """
     names = list(graphs_of(request))
     unknown = sorted(set(only) - set(names))
@@ -108,11 +110,8 @@ def export_all(
     for name in names:
         if only and name not in only:
             continue
-        say(f"{name} ...")
-        arguments = (name, request, out, asked, threads or os.cpu_count() or 1)
         try:
-            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-                rows = pool.submit(export_one, *arguments).result()
+            rows = _rows(name, request, out, asked, threads or os.cpu_count() or 1, again, say)
         except CounterfactoryError as error:
             faults.append(f"{name}: {error}")
             say(f"{name} failed: {error}")
@@ -124,6 +123,28 @@ def export_all(
             )
             say(_line(row))
     return faults
+
+
+def _rows(name: str, request: Request, out: Path, asked: Asked, threads: int, again: bool, say: _Say) -> list[Row]:
+    """Export one network in a process of its own, or only compile it, or neither; its rows."""
+    made, plan = reuse.made_of(name, request, asked), request.plan(name)
+    both = [plan, f"{plan}_int8"] if asked.int8 and name == "denoiser" else [plan]
+    rows = None if again else reuse.kept(out, both, made)
+    to_compile = [] if rows is None else reuse.uncompiled(out, rows, asked)
+    if rows is not None and reuse.compilable(out, to_compile):
+        say(f"{name}: exported before" + (", compiled ..." if to_compile else "; say --again to make it anew"))
+        new = {row.name: row for row in _alone(reuse.compile_kept, to_compile, out, asked)} if to_compile else {}
+        return [new.get(row.name, row) for row in rows]
+    say(f"{name} ...")
+    rows = _alone(export_one, name, request, out, asked, threads)
+    reuse.note(out, rows, made)
+    return rows
+
+
+def _alone(work: Callable[..., list[Row]], *arguments: Any) -> list[Row]:
+    """What `work` gives, in a process that then gives all of its memory back."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *arguments).result()
 
 
 def _record(file: Path, rows: Sequence[Row]) -> None:
@@ -153,6 +174,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--random", action="store_true", help="seeded random weights: for sizes, speed and CI")
     parser.add_argument("--small", action="store_true", help="the same classes in a tiny configuration (with --random)")
     parser.add_argument("--only", default="", help="some of the graphs, with commas: denoiser,hed")
+    parser.add_argument("--again", action="store_true", help="export also what is there, of the same weights")
     parser.add_argument("--plans", action="store_true", help="compile each graph for SM86")
     parser.add_argument(
         "--library",
@@ -208,6 +230,7 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
         only=only,
         asked=Asked(asked.precision, asked.int8, asked.plans, library, islands, workspace),
         threads=asked.threads,
+        again=asked.again,
         say=say,
     )
     for fault in faults:
@@ -238,6 +261,7 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
         tiny_vae=asked.random_tiny_vae,
         hint_channels=asked.hint_channels,
         batches={**batches, **_batches(asked.batch, batches)},
+        names=names_of(profile),
         prompt_tokens=profile.caption.prompt_tokens,
         caption_tokens=profile.caption.decoding.max_tokens,
         beams=profile.caption.decoding.beams,

@@ -95,6 +95,11 @@ def batches_of(profile: Profile) -> dict[str, int]:
     return {network.name: network.batch for network in exported_networks(profile)}
 
 
+def names_of(profile: Profile) -> dict[str, str]:
+    """The names of plans as a profile opens them; of a form in int8 that of the graph beside which it is made."""
+    return {network.name: network.plan.removesuffix("_int8") for network in exported_networks(profile)}
+
+
 @dataclass(frozen=True)
 class Request:
     """What is to be exported.
@@ -106,7 +111,8 @@ class Request:
     the caption; both bound the captioner's cache. With more than one of `beams` the captioner's rows go on from one
     another. `paint` says how suites will be painted, which int8 is calibrated for. `hint_channels` is 1 where hints are
     grey (Canny, HED, depth), whatever the ControlNet was trained with, else 3. `scratch` is a folder for the weights of
-    a large network, which are mapped there; without it they are in memory.
+    a large network, which are mapped there; without it they are in memory. `names` are the plans of networks that are
+    called otherwise.
     """
 
     sources: Sources | None = None
@@ -125,6 +131,7 @@ class Request:
     beams: int = 1
     paint: PaintSettings = field(default_factory=lambda: load_profile("a10g").paint)
     scratch: Path | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.small and self.sources is not None:
@@ -155,6 +162,10 @@ class Request:
         """
         height, width = self.picture
         return (height, width * 3 // 2) if self.small else (256, 384)
+
+    def plan(self, network: str) -> str:
+        """The name of a network's graph and plan."""
+        return self.names.get(network, network)
 
     def batch(self, name: str) -> int:
         """Rows of a plan."""

@@ -20,7 +20,7 @@ from counterfactory.engine.runtime.plans import Shapes, onnx_digest
 
 from ..precision.half import opset_of
 
-_LIBRARIES = ("torch", "diffusers", "transformers", "onnx")
+LIBRARIES = ("torch", "diffusers", "transformers", "onnx")
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def describe(
         examples=examples,
         measured=dict(measured),
         shapes=dict(shapes),
-        versions={library: version(library) for library in _LIBRARIES},
+        versions={library: version(library) for library in LIBRARIES},
         random=random,
     )
 

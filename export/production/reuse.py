@@ -1,0 +1,127 @@
+"""What an earlier export left that need not be made again: graphs of the same weights and settings, and their plans.
+
+A second profile exported to the same folder so makes only what is its own. Beside a graph `made_of.json` says what it
+was made of, as far as that says all: local folders may change under their names, and are exported each time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.files.writing import write_whole
+from counterfactory.engine.runtime.plans import find_mismatches, onnx_digest, read_key, read_shapes
+
+from ..graphs.hub import is_pinned
+from ..plans.tensorrt import TARGET, requirements
+from .artefact import Asked, Row, compile_graph
+from .graph import Request
+from .manifest import LIBRARIES
+
+_FILE = "made_of.json"
+# The fields of Sources that each network is made of.
+_SOURCES = {
+    "blip2_vision": ("blip2",),
+    "opt_decoder": ("blip2",),
+    "clip_text": ("clip",),
+    "clip_image": ("clip",),
+    "hint": ("controlnets",),
+    "denoiser": ("diffusion", "controlnets", "loras", "clip"),
+    "vae_decoder": ("diffusion", "tiny_vae"),
+    "hed": ("hed",),
+}
+_OF_REQUEST = ("small", "seed", "captioner", "caption_side", "picture", "controls", "tiny_vae", "hint_channels")
+_OF_DECODER = ("prompt_tokens", "caption_tokens", "beams")
+
+
+def made_of(network: str, request: Request, asked: Asked) -> dict[str, Any] | None:
+    """What a network's export depends on, in JSON's types; None where its weights may change under their names."""
+    sources: Mapping[str, Any] | None = None
+    if request.sources is not None:
+        wanted = _SOURCES[next(name for name in _SOURCES if network.startswith(name))]
+        sources = {name: getattr(request.sources, name) for name in wanted}
+        named = [part for value in sources.values() for part in ((value,) if isinstance(value, str) else value or ())]
+        if not all(is_pinned(part.partition(":")[0]) for part in named):
+            return None
+    found = {
+        "sources": sources,
+        **{name: getattr(request, name) for name in (*_OF_REQUEST, *(_OF_DECODER if network == "opt_decoder" else ()))},
+        "batch": request.batch(network),
+        "precision": asked.precision,
+        "islands": asked.islands,
+        "int8": asked.int8 and network == "denoiser",
+        "versions": {library: version(library) for library in LIBRARIES},
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found))
+    return plain
+
+
+def note(out: Path, rows: list[Row], made: Mapping[str, Any] | None) -> None:
+    """Write down what the graphs of `rows` were made of, where that says all."""
+    for row in rows:
+        file = out / "onnx" / row.name / _FILE
+        if made is None:
+            file.unlink(missing_ok=True)
+        else:
+            write_whole(file, json.dumps({"onnx_sha256": _manifest(out, row.name)["onnx_sha256"], "made_of": made}))
+
+
+def kept(out: Path, names: list[str], made: Mapping[str, Any] | None) -> list[Row] | None:
+    """The rows of graphs that were made of just this; None unless all of `names` are there."""
+    if made is None:
+        return None
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        rows = {row["name"]: row for row in json.loads((out / "export.json").read_text())}
+        for name in names:
+            noted = json.loads((out / "onnx" / name / _FILE).read_text())
+            if noted != {"onnx_sha256": _manifest(out, name)["onnx_sha256"], "made_of": dict(made)}:
+                return None
+        tuples = ("islands", "fp32_layers")
+        return [Row(**{**rows[name], **{one: tuple(rows[name][one]) for one in tuples}}) for name in names]
+    return None
+
+
+def uncompiled(out: Path, rows: list[Row], asked: Asked) -> list[Row]:
+    """The rows whose plans are missing or are not for the compiler that is asked for."""
+    if not asked.plans:
+        return []
+    wanted = requirements(asked.library, TARGET)
+    found = []
+    for row in rows:
+        plan, manifest = out / "plans" / f"{row.name}.plan", _manifest(out, row.name)
+        required = replace(wanted, onnx_sha256=manifest["onnx_sha256"], shapes=read_shapes(manifest["shapes"]))
+        try:
+            fresh = not find_mismatches(plan, read_key(plan), required, content=False)
+        except CounterfactoryError:  # missing or damaged
+            fresh = False
+        found += [] if fresh else [row]
+    return found
+
+
+def compilable(out: Path, rows: list[Row]) -> bool:
+    """Whether the graphs of `rows` are still there as they were exported; their bytes are read."""
+    for row in rows:
+        path = out / "onnx" / row.name / "model.onnx"
+        if not path.is_file() or onnx_digest(path) != _manifest(out, row.name)["onnx_sha256"]:
+            return False
+    return True
+
+
+def compile_kept(rows: list[Row], out: Path, asked: Asked) -> list[Row]:
+    """Compile graphs that were exported before; their rows with what came of it."""
+    found = []
+    for row in rows:
+        shapes = read_shapes(_manifest(out, row.name)["shapes"])
+        found.append(Row(**{**asdict(row), **asdict(compile_graph(row.name, out, shapes, asked))}))
+    return found
+
+
+def _manifest(out: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "onnx" / name / "manifest.json").read_text())
+    return found
