@@ -65,7 +65,7 @@ def export_one(name: str, request: Request, out: Path, asked: Asked, threads: in
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
 
-    own = replace(request, scratch=work_folder(out, name))
+    own = replace(request, scratch=work_folder(out, request.plan(name)))
 
     def build() -> Graph:
         graph = graphs_of(own)[name]()
