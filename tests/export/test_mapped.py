@@ -195,7 +195,7 @@ def test_a_checkpoint_in_shards_is_never_loaded_whole(tmp_path: Path) -> None:
 
 
 def test_the_command_gives_large_networks_a_place_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = []
+    places: list[Path | None] = []
     plain = blip2.build_opt
 
     def build(request: Request) -> OPTForCausalLM:
@@ -203,9 +203,14 @@ def test_the_command_gives_large_networks_a_place_on_the_disk(tmp_path: Path, mo
         places.extend(mapped.path.parent for mapped in mapped_files(opt))
         return opt
 
+    def on_streets(graph: Graph, request: Request) -> Graph:
+        places.append(request.scratch)
+        return graph
+
     monkeypatch.setattr(blip2, "build_opt", build)
+    monkeypatch.setattr(command, "on_streets", on_streets)
     command.export_one("opt_decoder", Request(small=True), tmp_path, Asked(islands=()), 1)
-    assert places == [work_folder(tmp_path, "opt_decoder")]
+    assert places == [work_folder(tmp_path, "opt_decoder")] * 2  # the second: of networks that make its examples
     assert not (tmp_path / "work").exists()
 
 
