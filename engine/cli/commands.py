@@ -191,7 +191,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     for finding in findings:
         terminal.say(finding_line(finding))
     if args.junit is not None:
-        write_whole(args.junit, junit_xml(args.suite.name, findings), sync="nothing")
+        write_whole(args.junit, junit_xml(args.suite.resolve().name, findings), sync="nothing")
     terminal.finish({**evaluation.to_json(), "limits": [asdict(finding) for finding in findings]})
     return EXIT_BROKEN if any(finding.outcome == "broken" for finding in findings) else 0
 

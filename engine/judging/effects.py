@@ -147,11 +147,11 @@ def _flips(name: str, answers: Sequence[Answered], right: dict[str, bool]) -> Fl
     count, flipped = sum(chances.values()), sum(wrong.values())
     if not count:
         return Flips(name, 0, 0, None, None, None, None)
-    low, high = _rate_interval(np.array(list(wrong.values()), float), np.array(list(chances.values()), float))
+    low, high = _rate_interval(np.array([*wrong.values()]), np.array([*chances.values()]))
     return Flips(name, count, flipped, flipped / count, low, high, _mcnemar(list(balance.values())))
 
 
-def _rate_interval(parts: Floats, wholes: Floats) -> tuple[float | None, float | None]:
+def _rate_interval(parts: NDArray[np.int64], wholes: NDArray[np.int64]) -> tuple[float | None, float | None]:
     """The interval of sum(parts) / sum(wholes), each source a part and a whole: the jackknife's."""
     sources, rate = len(parts), parts.sum() / wholes.sum()
     if sources < 2:

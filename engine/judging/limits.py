@@ -78,7 +78,7 @@ def _groups(effects: Effects) -> tuple[tuple[Effect, ...], ...]:
     return effects.by_class, effects.by_value, effects.by_type  # of one name, the type counts
 
 
-def junit_xml(suite: str, findings: Sequence[Finding]) -> bytes:
+def junit_xml(suite: str, findings: Sequence[Finding]) -> str:
     """The findings as JUnit XML, as CI systems read it: broken limits are failures, undecided ones are skipped."""
     counts = {kind: sum(finding.outcome == kind for finding in findings) for kind in ("broken", "undecided")}
     root = ET.Element(
@@ -97,5 +97,4 @@ def junit_xml(suite: str, findings: Sequence[Finding]) -> bytes:
             ET.SubElement(case, "skipped", message=f"cannot tell: {finding.found}")
         ET.SubElement(case, "system-out").text = finding.found
     ET.indent(root)
-    text: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
-    return text
+    return ET.tostring(root, encoding="unicode")

@@ -43,7 +43,9 @@ def compare_masks(
     _require_masks(folder, rows)
     size = len(names) if names is not None else _class_count(_pairs(folder, suite, rows))
     confusions = [
-        None if pair is None else confusion_matrix(_without_void(pair[0]), pair[1], size)
+        None
+        if pair is None
+        else confusion_matrix(np.where(pair[0] == VOID, size, pair[0].astype(np.int64)), pair[1], size)
         for pair in _pairs(folder, suite, rows)
     ]
     return confusions, tuple(names) if names is not None else tuple(map(str, range(size)))
@@ -92,12 +94,7 @@ def _read(file: Path) -> NDArray[Any]:
 
 def _class_count(pairs: Iterable[Pair | None]) -> int:
     arrays = (array for pair in pairs if pair is not None for array in (pair[0][pair[0] != VOID], pair[1]))
-    highest = max((int(array.max()) for array in arrays if array.size), default=0)
+    highest = max(int(array.max()) for array in arrays if array.size)
     if highest >= _MOST_CLASSES:
         raise CounterfactoryError(f"masks hold class {highest}; at most {_MOST_CLASSES} classes are compared")
     return highest + 1
-
-
-def _without_void(truth: NDArray[Any]) -> NDArray[np.int64]:
-    numbers: NDArray[np.int64] = np.where(truth == VOID, -1, truth.astype(np.int64))
-    return numbers

@@ -74,4 +74,4 @@ def _names(row: PictureRow, bare: Mapping[str, str]) -> tuple[str, ...]:
     """What a table may call a row's picture; `bare` maps its images without their suffix to themselves."""
     if row.kind != "original":
         return (row.file_name,)
-    return row.file_name, row.source, bare.get(row.source, row.source)
+    return row.file_name, row.source, *(bare[name] for name in (row.source,) if name in bare)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from counterfactory.engine.judging.effects import Answered, Effect, find_effects, find_flips
+from counterfactory.engine.judging.effects import Answered, Effect, Flips, find_effects, find_flips
 
 TYPES = ("colour", "fog", "night")
 
@@ -265,7 +266,27 @@ def test_no_flip_among_few_is_no_proof() -> None:
     assert (all_wrong.low, all_wrong.high) == (pytest.approx(1 - stats.beta.ppf(0.975, 1, 2)), 1)
 
 
+def test_a_source_is_right_where_all_of_its_baselines_are() -> None:
+    answers = [control("s", 0), control("s", 1), variant("s", 0, "fog"), control("t", 1), control("t", 1)]
+    (flips,) = find_flips([*answers, variant("t", 0, "fog")], "control")
+    assert (flips.right, flips.flipped) == (1, 1)
+
+
+def test_pictures_that_turn_right_count_against_those_that_turn_wrong() -> None:
+    answers = [original("s", 0), *[variant("s", 1, "fog")] * 3, original("t", 1), *[variant("t", 0, "fog")] * 2]
+    (flips,) = find_flips(answers, "original")
+    assert flips.p == pytest.approx(stats.chi2.sf((2 - 3) ** 2 / (2**2 + 3**2), 1))
+
+
+def test_a_rate_stays_a_rate() -> None:
+    answers = [a for g in range(3) for a in (original(f"s{g}", 1), variant(f"s{g}", float(g == 0), "fog"))]
+    (flips,) = find_flips(answers, "original")
+    assert (flips.rate, flips.high) == (pytest.approx(2 / 3), 1)
+    (rare,) = find_flips([replace(a, outcome=1 - a.outcome) if a.names else a for a in answers], "original")
+    assert (rare.rate, rare.low) == (pytest.approx(1 / 3), 0)
+
+
 def test_flips_of_sources_that_were_never_right_are_unknown() -> None:
-    (flips,) = find_flips([original("s", 0), variant("s", 0, "fog")], "original")
-    assert (flips.right, flips.rate, flips.low, flips.p) == (0, None, None, None)
+    found = find_flips([original("s", 0), variant("s", 0, "fog")], "original")
+    assert found == (Flips("fog", 0, 0, None, None, None, None),)
     assert find_flips([variant("s", 0, "fog")], "original")[0].right == 0

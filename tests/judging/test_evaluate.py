@@ -227,9 +227,11 @@ def test_labels_that_no_prediction_knows_are_refused_with_both_sets() -> None:
         match=r"its labels are 'n01443537', 'n02099601', the predictions 'goldfish'; write predictions as",
     ):
         evaluate_labels(rows, ["goldfish", "goldfish"])
-    many = [row(str(i), f"label {i}") for i in range(9)]
+    many = [row(str(i), f"label {i}") for i in range(6)]
     with pytest.raises(CounterfactoryError, match=r"'label 4' and so on, the predictions 'x'"):
-        evaluate_labels(many, ["x"] * 9)
+        evaluate_labels(many, ["x"] * 6)
+    with pytest.raises(CounterfactoryError, match=r"'label 4', the predictions 'x'"):
+        evaluate_labels(many[:5], ["x"] * 5)
 
 
 def test_no_variants_leave_no_scores_but_the_originals() -> None:
@@ -286,10 +288,10 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_counts_of_masks() -> None:
     rows = [row("a", None, kind="original"), row("a", None), row("a", None), row("b", None)]
-    rows.append(row("c", None, verdict="rejected"))
-    counts: list[Counts | None] = [np.array([[3, 1], [0, 4]], np.int64)] * 5
+    rows += [row("c", None, verdict="rejected"), row("c", None, verdict="rejected", kind="control")]
+    counts: list[Counts | None] = [np.array([[3, 1], [0, 4]], np.int64)] * 6
     result = evaluate_masks(rows, counts, ("sky", "road"))
-    assert (result.measure, result.sources, result.excluded) == ("miou", 2, 1)
+    assert (result.measure, result.sources, result.excluded, result.excluded_controls) == ("miou", 2, 1, 1)
     assert result.variants.score == Score(3, pytest.approx((3 / 4 + 4 / 5) / 2))
     assert result.originals.score.count == 1
     assert evaluate_masks(rows, [None, *counts[1:]], ("sky", "road")).originals.score.count == 0

@@ -38,12 +38,12 @@ def evaluation(*by_type: Effect, **changes: tuple[Effect, ...]) -> Evaluation:
 def test_a_drop_is_held_to_its_interval(low: float, high: float, outcome: str) -> None:
     (found,) = hold(evaluation(effect("weather", (low + high) / 2, low, high)), [Drop("weather", 5)], None)
     assert (found.outcome, found.limit) == (outcome, "weather costs at most 5 points")
-    assert found.found.endswith(f"{100 * low:+.1f} to {100 * high:+.1f}, 30 sources")
+    assert found.found == f"{50 * (low + high):+.1f} points, {100 * low:+.1f} to {100 * high:+.1f}, 30 sources"
 
 
 def test_what_cannot_be_estimated_is_undecided() -> None:
-    for value in (None, -0.9):
-        (found,) = hold(evaluation(effect("fog", value, None, None)), [Drop("fog", 5)], None)
+    for figures in ((None, None, None), (-0.9, None, None), (None, -1, -0.8), (-0.9, None, -0.8), (-0.9, -1, None)):
+        (found,) = hold(evaluation(effect("fog", *figures)), [Drop("fog", 5)], None)
         assert found == Finding("fog costs at most 5 points", "undecided", "30 sources say nothing of it by itself")
 
 
@@ -68,7 +68,9 @@ def test_the_least_accuracy() -> None:
     assert [finding.outcome for (finding,) in found] == ["kept", "kept", "broken"]
     assert found[2][0] == Finding("accuracy of the variants is at least 63 %", "broken", "62.5 %")
     nothing = replace(evaluation(), variants=replace(SIDE, score=Score(0, None)))
-    assert hold(nothing, [], 0.5)[0].outcome == "undecided"
+    assert hold(nothing, [], 0.5) == (
+        Finding("accuracy of the variants is at least 50 %", "undecided", "no variant was answered"),
+    )
     assert hold(evaluation(), [], None) == ()
 
 
@@ -79,6 +81,9 @@ def test_junit_says_failures_and_skips() -> None:
         Finding("snow", "undecided", "3 sources"),
     )
     root = ET.fromstring(junit_xml("my suite", findings))
+    assert root.tag == "testsuite"
+    assert {(case.tag, case.get("classname")) for case in root} == {("testcase", "counterfactory")}
+    assert [case.findtext("system-out") for case in root] == ["fine", "-30", "3 sources"]
     assert root.attrib == {"name": "my suite", "tests": "3", "failures": "1", "skipped": "1", "errors": "0"}
     assert [case.get("name") for case in root] == ["a <b> & c", "fog", "snow"]
     assert [[child.tag for child in case] for case in root] == [

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import MadeSuite
+from picture_rows import picture_row
 from PIL import Image
 
 from counterfactory.engine.errors import CounterfactoryError
@@ -76,8 +77,8 @@ def harm(change: Callable[[Path], object], kind: str = "variant") -> Callable[[M
         (harm(lambda file: Image.new("RGB", (128, 128)).save(file)), "is coloured: write class numbers"),
         (harm(lambda file: file.write_bytes(b"no picture")), "not an image in a format that is read"),
         (
-            harm(lambda file: Image.fromarray(np.full((128, 128), 9999, np.uint16)).save(file)),
-            "masks hold class 9999; at most 1024",
+            harm(lambda file: Image.fromarray(np.full((128, 128), 1024, np.uint16)).save(file)),
+            "masks hold class 1024; at most 1024",
         ),
     ],
 )
@@ -92,3 +93,41 @@ def test_what_does_not_fit_is_named(
 def test_more_classes_than_names_are_refused(made_suite: MadeSuite, answers: Path) -> None:
     with pytest.raises(CounterfactoryError, match="there are 2 classes, 0 to 1"):
         compare_masks(answers, made_suite.path, made_suite.rows, ("sky", "road"))
+
+
+def test_sizes_are_told_width_first(tmp_path: Path) -> None:
+    row = picture_row(0, file_name="images/a.png", original="images/a.png", mask="masks/a.png")
+    for folder, size in (("suite/masks", (9, 11)), ("answers/images", (8, 10))):
+        (tmp_path / folder).mkdir(parents=True)
+        Image.new("L", size).save(tmp_path / folder / "a.png")
+    with pytest.raises(CounterfactoryError, match="is 8 x 10, its picture 9 x 11"):
+        compare_masks(tmp_path / "answers", tmp_path / "suite", [row])
+
+
+def test_the_highest_class_may_be_the_truths_alone(tmp_path: Path) -> None:
+    row = picture_row(0, file_name="images/a.png", original="images/a.png", mask="masks/a.png")
+    for folder, number in (("suite/masks", 3), ("answers/images", 1)):
+        (tmp_path / folder).mkdir(parents=True)
+        Image.new("L", (8, 8), number).save(tmp_path / folder / "a.png")
+    ((counts,), classes) = compare_masks(tmp_path / "answers", tmp_path / "suite", [row])
+    assert classes == ("0", "1", "2", "3")
+    assert counts is not None
+    assert (counts[3, 1], counts.sum()) == (64, 64)
+
+
+def test_a_mask_that_cannot_be_read_is_named(made_suite: MadeSuite, answers: Path) -> None:
+    (made_suite.path / str(made_suite.rows[0].mask)).unlink()
+    with pytest.raises(CounterfactoryError, match=r"^cannot read .*masks/.*\.png: No such file or directory$"):
+        compare_masks(answers, made_suite.path, made_suite.rows)
+
+
+def test_one_mask_missing_is_one_too_many(tmp_path: Path) -> None:
+    row = picture_row(0, file_name="images/a.png", original="images/a.png", mask="masks/a.png")
+    with pytest.raises(CounterfactoryError, match=r"^1 of 1 variants have no mask"):
+        compare_masks(tmp_path / "answers", tmp_path, [row])
+
+
+def test_a_suite_without_masks_says_what_to_do(tmp_path: Path) -> None:
+    told = r"has no masks: judge labels by a table of predictions, or make the suite with --masks$"
+    with pytest.raises(CounterfactoryError, match=told):
+        compare_masks(tmp_path, tmp_path, [picture_row(0)])

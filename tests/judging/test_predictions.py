@@ -46,6 +46,8 @@ def test_tables_that_are_taken(name: str, text: str, tmp_path: Path) -> None:
         ("p.jsonl", b'{"image": "a", "prediction": 3.5}', "as text or a whole number"),
         ("p.jsonl", b'{"image": "a", "prediction": true}', "as text or a whole number"),
         ("p.jsonl", b'{"image": 3, "prediction": "a"}', "an image, as text"),
+        ("p.jsonl", b'{"image": "a", "prediction": ""}', "an image, as text"),
+        ("p.jsonl", b'{"image": "", "prediction": "a"}', "an image, as text"),
         ("p.txt", b"a,b", ".csv and .jsonl"),
         ("p.csv", b"image,prediction\na,tench, Tinca tinca\n", "has 3 fields where the first line names 2"),
         (None, b"", "cannot read"),
