@@ -13,7 +13,7 @@ time; finished rows wait in the ledger, so that memory does not grow with the su
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -121,7 +121,8 @@ class Journey:
         with _final_metrics(stream, meter):
             desk = self._open(suite, library, meter, len(sources))
             facts = session_facts(self.profile, self.settings, desk.recipes, library)
-            with suite.session(facts, lambda: session_costs(self.profile, meter, energy)) as session:
+            costs = suite.session(facts, lambda: session_costs(self.profile, meter, energy))
+            with closing(desk.models), costs as session:
                 tally = self._travel(desk, shards)
                 record = session.finish(tally.standing(self.profile), tally.problems)
         summary = RunSummary.of(record, stream.problem if stream else None)

@@ -153,8 +153,8 @@ OPENED: weakref.WeakSet[Memory] = weakref.WeakSet()
 class Memory:
     """The module cuda.bindings.runtime. `limit` bounds the device's bytes; `seed` makes work happen at random times.
 
-    With `virtual` device memory has a size and nothing else: no work is done, and what comes to the host is zeros.
-    `on_change` is called with the device's bytes after each allocation.
+    With `virtual` device memory has a size and nothing else: no work is done, and what comes to the host is zeros, or
+    what `given` has for its address. `on_change` is called with the device's bytes after each allocation.
     """
 
     cudaError_t, cudaMemcpyKind = Error, Kind  # noqa: N815
@@ -171,6 +171,7 @@ class Memory:
         on_change: Callable[[int], object] = lambda _: None,
     ) -> None:
         self.limit, self.virtual, self.on_change = limit, virtual, on_change
+        self.given: dict[int, Bytes] = {}
         self.faults: list[str] = []
         self.expected = False  # by the test, which has looked at them
         self.allocations = self.recordings = self.launches = 0
@@ -197,6 +198,10 @@ class Memory:
     def bytes_of(self, place: str) -> int:
         """Bytes that are allocated on "device" or "host"."""
         return self._taken[place]
+
+    def sizes(self, place: str) -> list[int]:
+        """The sizes of all blocks on "device" or "host"."""
+        return [block.size for block in self._blocks.values() if block.place == place]
 
     def inside(self, place: str, pointer: int, size: int) -> bool:
         """Whether these bytes are allocated there."""
@@ -331,7 +336,8 @@ class Memory:
     def _copy(self, source: Range, target: Range, digests: tuple[int, int] | None) -> None:
         if self.virtual:
             if target.place == "host":
-                self._bytes(target)[:] = 0
+                found = self.given.get(source.start)
+                self._bytes(target)[:] = 0 if found is None else found[: target.size]
             return
         if digests != (self._digest(source), self._digest(target)):
             self.fault(

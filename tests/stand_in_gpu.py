@@ -1,11 +1,13 @@
-"""A plan's engine for tests without a GPU: what TensorRT sessions are run over, on the driver of stand_in_cuda.py.
+"""TensorRT for tests without a GPU: what its sessions are run over, on the driver of stand_in_cuda.py.
 
-`Engine` computes an ONNX graph with OpenVINO at whatever addresses it was bound to. Its methods are those of the real
-libraries; tests hold them to that.
+`Engine` computes an ONNX graph with OpenVINO at whatever addresses it was bound to. `Library` gives one for a plan that
+`write_stand_in` made of an exported graph. Their methods are those of the real libraries; tests hold them to that.
 """
 
 from __future__ import annotations
 
+import json
+import weakref
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
@@ -15,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from stand_in_cuda import ALIGNMENT, Error, Memory, Range, Work
 
+from counterfactory.engine.keys import file_digest
 from counterfactory.engine.runtime.openvino import open_core
-from counterfactory.engine.runtime.plans import Shapes
+from counterfactory.engine.runtime.plans import PlanKey, Shapes, read_shapes, write_key
+from counterfactory.engine.runtime.trt_library import library_name
 
 
 class Mode(Enum):
@@ -28,14 +32,56 @@ class Strategy(Enum):
 
 
 class Library:
-    """What a session asks of the module itself; a plan's library is named by its key."""
+    """The module tensorrt, over `memory`; without it only what a session asks of the module itself."""
 
     __name__, __version__ = "tensorrt", "11.0"
     TensorIOMode, ExecutionContextAllocationStrategy = Mode, Strategy
 
+    class ILogger:
+        INTERNAL_ERROR, ERROR, WARNING, INFO = range(4)
+
+    def __init__(self, memory: Memory | None = None) -> None:
+        self.memory = memory
+
     @staticmethod
     def nptype(trt_type: Any) -> Any:
         return trt_type
+
+    def Runtime(self, log: Any) -> Runtime:  # noqa: N802
+        assert self.memory is not None
+        return Runtime(self.memory)
+
+
+class Runtime:
+    """An IRuntime: engines take memory for their weights when they are made, and contexts for what they compute."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.memory = memory
+
+    def deserialize_cuda_engine(self, serialized_engine: bytes) -> Engine:
+        plan = json.loads(serialized_engine[:])
+        engine = self.engine(plan)
+        engine.device_memory_size_v2 = plan["scratch_bytes"]
+        engine.hold(engine, plan["weights_bytes"])
+        return engine
+
+    def engine(self, plan: Mapping[str, Any]) -> Engine:
+        """The engine of what a plan says, without memory of its own."""
+        return Engine(Path(plan["onnx"]), read_shapes(plan["shapes"]), self.memory)
+
+
+def write_stand_in(folder: Path, name: str) -> Path:
+    """Make the plan of an exported graph of `folder`, with its key, which says that 30 MB come and go beside it: as
+    much as makes a profile's memory too small for all plans.
+    """
+    graph, plan = folder / "onnx" / name / "model.onnx", folder / "plans" / f"{name}.plan"
+    manifest = json.loads(graph.with_name("manifest.json").read_text())
+    held = {"weights_bytes": graph.stat().st_size, "scratch_bytes": 1 << 16, "io_bytes": 30_000_000}
+    plan.parent.mkdir(exist_ok=True)
+    plan.write_text(json.dumps({"onnx": str(graph), "shapes": manifest["shapes"], **held}))
+    shapes, made_by, digest = read_shapes(manifest["shapes"]), library_name(Library()), file_digest(plan)
+    write_key(plan, PlanKey(manifest["onnx_sha256"], shapes, "fp16", made_by, "SM86", digest, 1.0, **held))
+    return plan
 
 
 class Engine:
@@ -49,6 +95,18 @@ class Engine:
         self.outputs = [port.get_any_name() for port in model.outputs]
         self.ports = {port.get_any_name(): port for port in (*model.inputs, *model.outputs)}
         self.compute = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+
+    def output_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """Those of the outputs, for inputs of these shapes."""
+        results = self.compute({one: np.zeros(shapes[one], self.get_tensor_dtype(one)) for one in self.inputs})
+        return {one: results[one].shape for one in self.outputs}
+
+    def hold(self, owner: object, nbytes: int) -> None:
+        """Take memory on the device for as long as `owner` lives."""
+        if nbytes:
+            error, pointer = self.memory.cudaMalloc(nbytes)
+            assert error is Error.cudaSuccess, error
+            weakref.finalize(owner, self.memory.cudaFree, pointer).atexit = False
 
     @property
     def num_io_tensors(self) -> int:
@@ -101,9 +159,7 @@ class Context:
             return self.shapes[name]
         key = tuple(self.shapes[one] for one in self.engine.inputs)
         if key not in self._known:
-            zeros = {one: np.zeros(self.shapes[one], self.engine.get_tensor_dtype(one)) for one in self.engine.inputs}
-            results = self.engine.compute(zeros)
-            self._known[key] = {one: results[one].shape for one in self.engine.outputs}
+            self._known[key] = self.engine.output_shapes(self.shapes)
         return self._known[key][name]
 
     def set_tensor_address(self, name: str, memory: int) -> bool:
@@ -131,6 +187,8 @@ class Context:
         ranges = {name: Range("device", addresses[name], self._nbytes(name, shapes[name])) for name in shapes}
 
         def act(_: object) -> None:
+            if self.engine.memory.virtual:
+                return
             views = {name: self._view(addresses[name], shapes[name], name) for name in shapes}
             results = self.engine.compute({name: views[name].copy() for name in self.engine.inputs})
             if scratch is not None:  # what it leaves there is of no use to others

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.cuda import call
 
 _MB = 1 << 20
@@ -65,8 +66,13 @@ class CachingAllocator:
         else:
             whole = _SMALL_SEGMENT if small else _LARGE_SEGMENT if size < _LARGE else -(-size // _WHOLE) * _WHOLE
             piece = _Piece(0, whole)
-            segment = _Segment(int(call(self.runtime, "cudaMalloc", whole)), small, [piece])
-            self._segments.append(segment)
+            segment = _Segment(0, small, [piece])
+            self._segments.append(segment)  # counted from before the device gives it, for who watches the device
+            try:
+                segment.pointer = int(call(self.runtime, "cudaMalloc", whole))
+            except CounterfactoryError:
+                self._segments.remove(segment)
+                raise
         rest = piece.size - size
         if rest >= (_ROUND if small else _SMALL):
             segment.pieces.insert(segment.pieces.index(piece) + 1, _Piece(piece.start + size, rest))

@@ -1,11 +1,12 @@
 """The production networks as a whole: the small random set, exported as a box's, from photographs to a suite.
 
-ONNX Runtime's CPU provider computes the same fp16 graphs that GPUs are given, in float32. What GPUs make of them is not
-checked here.
+ONNX Runtime's CPU provider, OpenVINO, and TensorRT's sessions over a stand-in for the driver take the same fp16 graphs
+that GPUs are given through the same journey, and come to the same suite. What GPUs compute of them is not checked here.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -21,10 +22,16 @@ from measure import Bracket
 from numpy.typing import NDArray
 from PIL import Image
 from run import main as run_bench
+from stand_in_cuda import Memory
+from stand_in_gpu import Library, write_stand_in
+from stand_in_kernels import Driver
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config import profile as profiles
 from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.runtime import cuda, kernels, openvino
+from counterfactory.engine.runtime.openvino import open_core
+from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.engine.suite import PictureRow, read_metadata
 from counterfactory.export.pocket.packed import RUNTIME
 from counterfactory.export.production.artefact import Asked
@@ -33,10 +40,9 @@ from counterfactory.export.production.graph import Request
 
 ROOT = Path(__file__).parents[1]
 SMALL = Request(small=True)
-# What a10g.toml says otherwise, by table: a CPU, the language model that comes with us, pictures of the small networks.
+# What a10g.toml says otherwise, by table: the language model that comes with us, pictures of the small networks.
 CHANGES = {
     "": {"name": "assembled", "shard_sources": 2},
-    "runtime": {"backend": "onnxruntime", "provider": "cpu", "precision": "f32", "memory_gb": 0},
     "llm": {"backend": "openvino", "model": str(RUNTIME / "llm"), "style": "pocket"},
     "image": {"short_side": 32, "multiple": 4, "max_long_side": 32},
     "caption": {"batch": 2, "texts": 1},
@@ -48,36 +54,58 @@ CHANGES = {
     "text": {"batch": 2},
     "check": {"batch": 2, "min_image_text": -1.0, "min_directional": -1.0},
 }
+# How networks run, by the runtime's name. The language model is taken for one of full size: with TensorRT there is room
+# for it or for all other networks, so that a shard opens both anew.
+RUNTIMES: dict[str, dict[str, object]] = {
+    "onnxruntime": {"backend": "onnxruntime", "provider": "cpu", "precision": "f32", "memory_gb": 0},
+    "openvino": {"backend": "openvino", "precision": "f32", "memory_gb": 0},
+    "tensorrt": {"backend": "tensorrt", "precision": "f16", "memory_gb": 9.5},
+}
 
 
 @pytest.fixture(scope="module")
 def box(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the export, as `python -m counterfactory.export a10g --random --small` leaves it."""
+    """The folder of the export, as `python -m counterfactory.export a10g --random --small` leaves it.
+
+    Beside each graph lie OpenVINO's form of it, and a plan of which the stand-in makes an engine.
+    """
     out = tmp_path_factory.mktemp("box")
     for name in graphs_of(SMALL):
         if name != "hed":
             (row,) = export_one(name, SMALL, out, Asked(islands=("timestep", "normalisation")), threads=1)
             assert row.faults == []
+            graph = open_core().read_model(out / "onnx" / name / "model.onnx")
+            ov.save_model(graph, out / f"{name}.xml", compress_to_fp16=False)
+            write_stand_in(out, name)
     return out
 
 
-@pytest.fixture(scope="module")
-def profile(box: Path) -> Path:
-    """The profile of an A10G, changed as CHANGES says, as a file beside the networks."""
+def write_profile(box: Path, name: str, **changed: dict[str, object]) -> Path:
+    """The profile of an A10G, changed as CHANGES and `changed` say and run by the runtime `name`, as a file beside the
+    networks.
+    """
+    changes = CHANGES | {"runtime": RUNTIMES[name]} | changed
     text = (Path(profiles.__file__).parent / "profiles" / "a10g.toml").read_text()
     top, *parts = re.split(r"^\[([\w.]+)\].*\n", text, flags=re.M)
     tables = {"": top} | dict(zip(parts[::2], parts[1::2], strict=True))
     lines = []
     for table, body in tables.items():
-        if table in ("device", "llm.exllama"):
+        if table == "llm.exllama" or (table == "device" and name != "tensorrt"):
             continue
         values = dict(re.findall(r"^(\w+) = (.*?)\s*(?:#.*)?$", body, re.M))
-        values |= {key: json.dumps(value) for key, value in CHANGES.get(table, {}).items()}
+        values |= {key: json.dumps(value) for key, value in changes.get(table, {}).items()}
         if table == "models":
             values["folder"] = json.dumps(str(box))
         lines += [f"[{table}]"] * bool(table) + [f"{key} = {value}" for key, value in values.items()]
-    (box / "assembled.toml").write_text("\n".join(lines) + "\n")
-    return box / "assembled.toml"
+    path = box / f"{name}.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture(scope="module")
+def profile(box: Path) -> Path:
+    """That of ONNX Runtime."""
+    return write_profile(box, "onnxruntime")
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +144,40 @@ def test_production_graphs_make_a_suite_on_a_cpu(profile: Path, photographs: Pat
     assert "onnxruntime" in said
     assert '"core": ' in said
     assert "GPU" not in said
+
+
+def test_runtimes_come_to_the_same_suite(
+    box: Path, profile: Path, photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Captions and edits are equal, pictures above 45 dB of each other, scores near. TensorRT's sessions break no rule
+    of the driver while its work happens at random times, and give all of its memory back.
+    """
+    # Beside a GPU the language model computes in what the CPU likes best, which may write another sentence.
+    monkeypatch.setattr(openvino, "resolve_precision", lambda asked: "f32")
+    driver = Memory(seed=0)
+    monkeypatch.setattr(cuda, "load_runtime", lambda: driver)
+    monkeypatch.setattr(kernels, "load_driver", lambda: Driver(driver))
+    monkeypatch.setitem(sys.modules, "tensorrt", Library(driver))  # type: ignore[arg-type]
+    for name in RUNTIMES:
+        # Sampled captions would take another turn at the first number that falls between two roundings.
+        greedy = {"mode": "greedy", "min_tokens": 6, "max_tokens": 12}
+        assert generate(write_profile(box, name, **{"caption.decoding": greedy}), photographs, tmp_path / name) == 0
+    gc.collect()
+    assert (driver.left, driver.faults) == ({}, [])
+    assert driver.recordings > 6, "of six plans of fixed shapes, some were opened again"
+    rows, shown = ([read(tmp_path / name) for name in RUNTIMES] for read in (painted, pictures))
+    for suite, images in zip(rows[1:], shown[1:], strict=True):
+        for a, b, picture, other in zip(rows[0], suite, shown[0], images, strict=True):
+            assert (a.source, a.kind, a.number, a.caption, a.edited_caption, a.edits) == (
+                (b.source, b.kind, b.number, b.caption, b.edited_caption, b.edits)
+            )
+            assert noise_ratio(picture, other) > 45
+            assert b.scores == pytest.approx(a.scores, abs=5e-3)
+
+
+def noise_ratio(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
+    """Peak signal to noise in dB."""
+    return float(-10 * np.log10(max(((a.astype(float) - b) / 255).var(), 1e-12)))
 
 
 def test_it_is_the_profile_that_decides(profile: Path, photographs: Path, tmp_path: Path) -> None:

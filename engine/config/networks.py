@@ -25,8 +25,9 @@ from .profile import Profile
 
 # BLIP-2's queries, which its decoder reads before it writes.
 _QUERIES = 32
-# Of a value in f16.
-_CACHE_SHARE = MappingProxyType({"fp16": 1.0, "q8": 0.5, "q4": 0.25})
+# Of a cache in f16. Fewer bits have a scale in f16 for every 32 values, and beside them one layer of 40 in f16, which
+# is what ExLlamaV2 reads.
+_CACHE_SHARE = MappingProxyType({"fp16": 1.0, "q8": 8.5 / 16 + 1 / 40, "q4": 4.5 / 16 + 1 / 40})
 # Tokens of a question beyond what the rows before it had read, and tokens computed one by one for its answer: counted
 # with LLaMA-2's tokenizer over prompts and answers about 60 captions of two sentences (docs/production.md), rounded up.
 _KEYWORDS, _ALTERNATIVES, _REWRITE, _VERBATIM = Tokens(30, 40), Tokens(40, 20), Tokens(25, 30), Tokens(30, 12)

@@ -34,8 +34,8 @@ _BYTES_PER_GRAPH_BYTE = 60
 _CPU_LLM_CACHE_BYTES = 50_000_000
 _CPU_LOAD_BYTES_PER_S = 1e8
 # On a GPU, what a plan is taken to hold beside its weights, over them, until it is compiled and its compiler says what:
-# activations and workspace of a batch. A decoder's are of a token; the language model's are in its cache.
-_BESIDE_WEIGHTS, _BESIDE_DECODER, _BESIDE_LLM = 0.25, 0.05, 0.0
+# activations and workspace of a batch. A decoder's are of a token; the language model's are not shared with plans.
+_BESIDE_WEIGHTS, _BESIDE_DECODER, _BESIDE_LLM = 0.25, 0.05, 0.05
 # Of each plan that a GPU opens for the first time in a run: kernels are built there, CUDA graphs recorded. Assumed.
 FIRST_USE_S = 20.0
 
@@ -173,8 +173,10 @@ def plan_cost(profile: Profile, network: Network, fact: PlanFacts) -> PlanCost:
     load_s = fact.weight_bytes / (1e9 * profile.device.disk_gb_per_s)
     if fact.held_bytes is not None and fact.scratch_bytes is not None:
         return PlanCost(network.plan, fact.held_bytes + network.kept_bytes, load_s, fact.scratch_bytes)
-    beside = {"opt_decoder": _BESIDE_DECODER, "llm": _BESIDE_LLM}.get(network.name, _BESIDE_WEIGHTS)
     held = round(fact.weight_bytes + caches) + network.kept_bytes
+    if network.name == "llm":  # what it computes in is its own
+        return PlanCost(network.plan, held + round(_BESIDE_LLM * fact.weight_bytes), load_s)
+    beside = _BESIDE_DECODER if network.name == "opt_decoder" else _BESIDE_WEIGHTS
     return PlanCost(network.plan, held, load_s, round(beside * fact.weight_bytes))
 
 

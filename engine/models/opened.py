@@ -68,6 +68,13 @@ class Opened:
         if key[0] == _LLM:
             cast(Llm, model).close()
 
+    def close(self) -> None:
+        """The run is over: everything is closed, the language model's memory given back."""
+        for key, model in self._models.items():
+            if key[0] == _LLM:
+                cast(Llm, model).close()
+        self._models.clear()
+
     def blip2(self) -> Blip2:
         """The captioner."""
         return self._once(("blip2_vision", "opt_decoder"), self._open_blip2)

@@ -169,7 +169,7 @@ class Request:
 
     def batch(self, name: str) -> int:
         """Rows of a plan."""
-        return 2 if self.small else self.batches[name]
+        return min(2, self.batches[name]) if self.small else self.batches[name]
 
 
 def static(

@@ -1,0 +1,39 @@
+"""A card of 24 GB has room for a run at full size, shard after shard, at every moment of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="no torch: what plans of full size take and give is not known")
+
+from a10g_memory import BAR_BYTES, ROOT, by_stage, run
+
+from counterfactory.engine.errors import CounterfactoryError
+
+
+@pytest.mark.parametrize("profile", ["a10g", pytest.param("a10g-fast", marks=pytest.mark.slow)])
+def test_a_run_stays_within_the_card(profile: str, tmp_path: Path) -> None:
+    """Two shards: the second begins with what the first one left open; and a second run in the same process."""
+    peaks = run(profile, 2, tmp_path)
+    assert {(peak.shard, peak.stage) for peak in peaks} >= {
+        *((shard, stage) for shard in (1, 2) for stage in ("caption", "rewrite", "paint", "check")),
+        (3, "rewrite"),
+    }
+    assert max(peak.taken for peak in peaks) <= BAR_BYTES
+    captions = [peak.parts for peak in peaks if peak.stage == "caption"]
+    assert min(parts["weights"] for parts in captions) > 15e9, "the captioner is there at full size"
+    assert min(peak.parts["language model"] for peak in peaks if peak.stage == "rewrite") > 12e9, "and so is the other"
+    if profile == "a10g":
+        said = json.loads((ROOT / "docs" / "a10g.json").read_text())
+        assert said["peak_gb_by_stage"] == pytest.approx(by_stage(peaks), abs=0.5), "run tests/a10g_memory.py --write"
+        assert said["peak_gb"] == max(said["peak_gb_by_stage"].values())
+
+
+@pytest.mark.slow
+def test_a_language_model_that_keeps_its_memory_is_missed(tmp_path: Path) -> None:
+    """What torch keeps, plans cannot have: without `empty_cache` the second shard has no room for the captioner."""
+    with pytest.raises(CounterfactoryError, match=r"of the device's 24,000,000,000 are free"):
+        run("a10g", 2, tmp_path, again=False, keeps=True)
