@@ -318,6 +318,11 @@ class RunSummary:
 
     @property
     def tokens_per_variant(self) -> float | None:
-        """Tokens that the language model wrote for each variant that this run painted; None if it wrote none."""
+        """Tokens that the language model wrote for each variant that this run painted; None if it wrote none.
+
+        Controls are painted too and need none: as many of the pictures are taken to be variants as of the suite's.
+        """
         written = sum(stage.generated_tokens for stage in self.stages)
-        return written / self.painted if written and self.painted else None
+        pictures = self.variants + self.controls + self.rejected_controls
+        painted = self.painted * self.variants / pictures if pictures else 0
+        return written / painted if written and painted else None

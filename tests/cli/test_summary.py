@@ -15,6 +15,7 @@ from counterfactory.engine.cli.run_text import (
     as_data,
     cost_line,
     cost_table,
+    count_line,
     energy,
     figure,
     memory,
@@ -150,6 +151,10 @@ def test_what_the_run_took_besides_time() -> None:
         "1.5 GB of memory at the peak, 5.43 kJ of energy, 20 tokens per variant"
     )
     assert use_line(report(stage("paint"))).endswith("1.5 GB of memory at the peak")
+    # A sixth of the pictures are controls, for which nothing was written.
+    beside = report(stage("rewrite", generated_tokens=2400), controls=23, rejected_controls=1, painted=144)
+    assert use_line(beside).endswith("20 tokens per variant")
+    assert count_line(beside).endswith("24 sources, 23 of 24 controls accepted")
 
 
 def test_the_report_is_plain_data() -> None:
