@@ -203,7 +203,7 @@ class SizedEngine(Engine):
         self.inputs, self.outputs = list(ports.profile), list(ports.outputs)
         self.ports = dict.fromkeys((*self.inputs, *self.outputs))
 
-    def output_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    def _output_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         return self.sizes.output_shapes(shapes)
 
     def get_tensor_dtype(self, name: str) -> Any:
@@ -217,9 +217,9 @@ class SizedEngine(Engine):
         most = self.sizes.outputs[name]
         return tuple(-1 if any(slopes[axis] for slopes in grows) else n for axis, n in enumerate(most))
 
-    def hold(self, owner: object, nbytes: int) -> None:
+    def _hold(self, owner: object, nbytes: int) -> None:
         _count(self.parts, "weights", nbytes)
-        super().hold(owner, nbytes)
+        super()._hold(owner, nbytes)
         weakref.finalize(owner, _count, self.parts, "weights", -nbytes).atexit = False
 
     def create_execution_context(self, strategy: Strategy = Strategy.USER_MANAGED) -> Context:

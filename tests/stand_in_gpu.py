@@ -62,7 +62,7 @@ class Runtime:
         plan = json.loads(serialized_engine[:])
         engine = self.engine(plan)
         engine.device_memory_size_v2 = plan["scratch_bytes"]
-        engine.hold(engine, plan["weights_bytes"])
+        engine._hold(engine, plan["weights_bytes"])
         return engine
 
     def engine(self, plan: Mapping[str, Any]) -> Engine:
@@ -96,12 +96,12 @@ class Engine:
         self.ports = {port.get_any_name(): port for port in (*model.inputs, *model.outputs)}
         self.compute = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
 
-    def output_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    def _output_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         """Those of the outputs, for inputs of these shapes."""
         results = self.compute({one: np.zeros(shapes[one], self.get_tensor_dtype(one)) for one in self.inputs})
         return {one: results[one].shape for one in self.outputs}
 
-    def hold(self, owner: object, nbytes: int) -> None:
+    def _hold(self, owner: object, nbytes: int) -> None:
         """Take memory on the device for as long as `owner` lives."""
         if nbytes:
             error, pointer = self.memory.cudaMalloc(nbytes)
@@ -159,7 +159,7 @@ class Context:
             return self.shapes[name]
         key = tuple(self.shapes[one] for one in self.engine.inputs)
         if key not in self._known:
-            self._known[key] = self.engine.output_shapes(self.shapes)
+            self._known[key] = self.engine._output_shapes(self.shapes)
         return self._known[key][name]
 
     def set_tensor_address(self, name: str, memory: int) -> bool:
