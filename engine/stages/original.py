@@ -7,6 +7,7 @@ by any edit.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Sequence
+from contextlib import closing
 
 from ..schedule.overlap import behind, in_chunks
 from ..sources.pictures import Image, Pictures
@@ -24,8 +25,10 @@ def run(desk: Desk, sources: Collection[Source], pictures: Pictures) -> dict[Sou
     keys = {source: desk.recipes.original_key(source.key) for source in sources}
     with desk.meter.stage("read"):
         rows = desk.suite.images(_STAGE, list(keys.values()))
-        for made in _written(desk, [source for source in sources if keys[source] not in rows], pictures):
-            rows |= made
+        # An interrupt ends what writes behind it before the suite is closed.
+        with closing(_written(desk, [source for source in sources if keys[source] not in rows], pictures)) as batches:
+            for made in batches:
+                rows |= made
     return {source: rows[key] for source, key in keys.items() if key in rows}
 
 

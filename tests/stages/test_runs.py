@@ -21,7 +21,7 @@ from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.models.decoding import DecodingSettings
 from counterfactory.engine.models.sampler import SamplerSettings
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
-from counterfactory.engine.stages import caption, check, edges, paint, rewrite
+from counterfactory.engine.stages import caption, check, edges, original, paint, rewrite
 from counterfactory.engine.stages.caption import CaptionSettings
 from counterfactory.engine.stages.check import CheckSettings, Embedded, score
 from counterfactory.engine.stages.edges import DetectorSettings, HedSettings, edge_maps
@@ -64,6 +64,47 @@ def sources(tmp_path: Path) -> list[Source]:
 
 def pixels_of(source: Source) -> Pixels:
     return load_pixels(source, 32, 16, 48)
+
+
+# Originals.
+
+
+def test_originals_are_kept_as_the_painter_sees_them_with_their_masks(sources: list[Source], tmp_path: Path) -> None:
+    bare = replace(sources[6], mask_path=None)
+    asked = [*sources[:6], bare]
+    with tiny_run(tmp_path / "suite", sources) as first:
+        some = original.run(first.desk, asked[2:4], first.pictures)
+        assert list(some) == asked[2:4]
+        found = original.run(first.desk, asked, first.pictures)
+        assert list(found) == asked
+        assert {source: found[source] for source in some} == some
+        for source, row in found.items():
+            key = first.desk.recipes.original_key(source.key)
+            assert row.image.path == f"originals/{source.name}/{key[:16]}.png"
+            np.testing.assert_array_equal(first.desk.suite.load_image(row), pixels_of(source))
+            if source is bare:
+                assert row.mask is None
+                continue
+            assert row.mask is not None
+            mask = np.asarray(_opened(tmp_path / "suite" / row.mask.path))
+            np.testing.assert_array_equal(mask, load_mask(source, pixels_of(source).shape[:2]))
+        assert first.desk.meter.current == "read"
+        assert (first.networks.opened, first.networks.entered) == ([], [])
+    with tiny_run(tmp_path / "suite", sources) as second:
+        assert original.run(second.desk, asked, second.pictures) == found
+
+
+def test_an_original_that_is_gone_is_written_again_and_one_that_cannot_be_read_is_left_out(
+    sources: list[Source], tmp_path: Path
+) -> None:
+    with tiny_run(tmp_path / "suite", sources) as run:
+        found = original.run(run.desk, sources, run.pictures)
+        (tmp_path / "suite" / found[sources[1]].image.path).unlink()
+        assert original.run(run.desk, sources, run.pictures) == found
+        assert (tmp_path / "suite" / found[sources[1]].image.path).is_file()
+    sources[2].path.unlink()
+    with tiny_run(tmp_path / "other", sources) as run:
+        assert list(original.run(run.desk, sources, run.pictures)) == [*sources[:2], *sources[3:]]
 
 
 # Captions.
