@@ -63,6 +63,7 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     )
     refuse_suite_among_sources(args.sources, args.out)
     sources, problems = _usable(args, terminal)
+    _require_truths(args, sources, terminal)
     if profile.models.folder == "pocket" and not may_be_rendered(source.path for source in sources):
         terminal.warn(PHOTOGRAPHS)
     with Suite.open(args.out) as suite, terminal.progress() as on_progress:
@@ -85,6 +86,26 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     skipped = [*problems, *report.problems]
     terminal.finish({"suite": str(args.out), **as_data(report), "problems": [asdict(problem) for problem in skipped]})
     return EXIT_SKIPPED if skipped else 0
+
+
+def _require_truths(args: Namespace, sources: Sequence[Source], terminal: Terminal) -> None:
+    """Refuse a set without what a built-in task's model is judged by, and warn of sources that lack it."""
+    if args.task_file is not None:
+        return
+    task, masks = args.task or "classification", args.task == "segmentation"
+    without = [source for source in sources if (source.mask_path if masks else source.label) is None]
+    if not without:
+        return
+    missing = "masks (a folder masks/ beside images/, or --masks)" if masks else "labels (class folders, or --labels)"
+    if len(without) == len(sources):
+        raise CounterfactoryError(
+            f"{task} needs {missing}, and no source has one: no model could be judged by the suite; give them, or a "
+            "task of your own (--task-file)"
+        )
+    terminal.warn(
+        f"{len(without)} of {len(sources)} sources lack {missing}, the first is {without[0].name}: no model can be "
+        "judged by their variants"
+    )
 
 
 def _task(args: Namespace) -> Task:

@@ -73,6 +73,35 @@ def test_generate_refuses_a_suite_among_its_sources(street: Street, capsys: pyte
     assert "among its sources" in err
 
 
+def test_generate_refuses_sets_that_no_model_could_be_judged_by(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "flat").mkdir()
+    Image.new("RGB", (32, 32)).save(tmp_path / "flat" / "a.png")
+    for options, told in (
+        ((), "classification needs labels (class folders, or --labels), and no source has one"),
+        (("--task", "segmentation"), "segmentation needs masks (a folder masks/ beside images/, or --masks)"),
+    ):
+        status, _, err = run(capsys, "generate", tmp_path / "flat", "--out", tmp_path / "suite", *options)
+        assert status == 2
+        assert told in err
+        assert not (tmp_path / "suite").exists()
+
+    def stopped(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journey, "run", stopped)
+    (tmp_path / "flat" / "bus").mkdir()
+    Image.new("RGB", (32, 32)).save(tmp_path / "flat" / "bus" / "b.png")
+    _, _, err = run(capsys, "generate", tmp_path / "flat", "--out", tmp_path / "suite")
+    assert "1 of 2 sources lack labels (class folders, or --labels), the first is a" in err
+    (tmp_path / "task.toml").write_text('name = "n"\nsentence = "s"\nprotect = []\nprotect_label = false\n')
+    _, _, err = run(
+        capsys, "generate", tmp_path / "flat", "--out", tmp_path / "s", "--task-file", tmp_path / "task.toml"
+    )
+    assert "lack" not in err
+
+
 @pytest.mark.parametrize("sources", ["nowhere", "empty", "letter.txt"])
 def test_generate_says_what_it_takes(sources: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "empty").mkdir()
