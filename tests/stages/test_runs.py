@@ -5,6 +5,7 @@ made again, and a picture that is missing costs no other anything.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from counterfactory.engine.stages.check import CheckSettings, Embedded, score
 from counterfactory.engine.stages.edges import DetectorSettings, HedSettings, edge_maps
 from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings
 from counterfactory.engine.stages.rewrite import RewriteSettings
+from counterfactory.engine.suite import Painted, PaintedRow, Suite
 from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.variant import Variant
@@ -92,6 +94,22 @@ def test_originals_are_kept_as_the_painter_sees_them_with_their_masks(sources: l
         assert (first.networks.opened, first.networks.entered) == ([], [])
     with tiny_run(tmp_path / "suite", sources) as second:
         assert original.run(second.desk, asked, second.pictures) == found
+
+
+def test_originals_are_written_once_and_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources, written = tiny_sources(tmp_path / "sources", 9), list[int]()
+    really = Suite.write_images
+
+    def write(suite: Suite, stage: str, batch: Sequence[Painted]) -> dict[str, PaintedRow]:
+        written.append(len(batch))
+        return really(suite, stage, batch)
+
+    monkeypatch.setattr(Suite, "write_images", write)
+    with tiny_run(tmp_path / "suite", sources) as run:
+        found = original.run(run.desk, sources, run.pictures)
+        assert written == [8, 1]
+        assert original.run(run.desk, sources, run.pictures) == found
+        assert written == [8, 1]
 
 
 def test_an_original_that_is_gone_is_written_again_and_one_that_cannot_be_read_is_left_out(
