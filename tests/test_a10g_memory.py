@@ -14,7 +14,8 @@ from a10g_memory import BAR_BYTES, ROOT, by_stage, run
 from counterfactory.engine.errors import CounterfactoryError
 
 
-@pytest.mark.parametrize("profile", ["a10g", pytest.param("a10g-fast", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", ["a10g", "a10g-fast"])
 def test_a_run_stays_within_the_card(profile: str, tmp_path: Path) -> None:
     """Two shards: the second begins with what the first one left open; and a second run in the same process."""
     peaks = run(profile, 2, tmp_path)

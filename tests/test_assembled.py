@@ -191,6 +191,7 @@ def test_it_is_the_profile_that_decides(profile: Path, photographs: Path, tmp_pa
         assert not np.array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_the_bench_of_a_whole_run_takes_it(profile: Path, tmp_path: Path) -> None:
     """bench/run.py with a profile that is not the pocket's: its ceiling is counted in the networks of the profile."""
     command = [sys.executable, "bench/run.py", "--profile", str(profile), "--sources", "2", "--variants", "1"]
