@@ -42,6 +42,7 @@ from stand_in_gpu import Context, Engine, Library, Mode, Runtime, Strategy
 from stand_in_kernels import Driver
 from stand_in_torch import CachingAllocator
 
+from counterfactory.engine.config.networks import networks_of
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.keys import file_digest
@@ -174,10 +175,12 @@ def ports_of(made: Graph) -> Ports:
 
 @lru_cache
 def plans_of(name: str) -> Mapping[str, Ports]:
-    """The plans of a profile at full size."""
+    """The plans of a profile at full size, by the profile's own names for them."""
+    profile = load_profile(name)
+    plan_of = {network.name: network.plan for network in networks_of(profile)}
     with weightless():
-        made = graphs_of(request_of(load_profile(name)))
-        return {plan: ports_of(build()) for plan, build in made.items() if plan != "hed"}
+        made = graphs_of(request_of(profile))
+        return {plan_of.get(graph, graph): ports_of(build()) for graph, build in made.items() if graph != "hed"}
 
 
 def _dtype(name: str, kind: torch.dtype) -> np.dtype[Any]:
@@ -188,7 +191,8 @@ def _dtype(name: str, kind: torch.dtype) -> np.dtype[Any]:
 
 
 def scratch_of(plan: str, weight_bytes: int) -> int:
-    """Scratch memory of a plan on the device."""
+    """Scratch memory of a plan on the device; a form of a network ("denoiser_lcm") takes the network's."""
+    plan = next((known for known in (*STATED, *SCRATCH) if plan.startswith(f"{known}_")), plan)
     if plan in STATED:
         return STATED[plan][0]
     count, _ = SCRATCH.get(plan, OTHER_SCRATCH)
