@@ -80,7 +80,9 @@ def test_junit_says_failures_and_skips() -> None:
         Finding("fog", "broken", "-30"),
         Finding("snow", "undecided", "3 sources"),
     )
-    root = ET.fromstring(junit_xml("my suite", findings))
+    text = junit_xml("my suite", findings)
+    assert text.startswith("<testsuite ")
+    root = ET.fromstring(text)
     assert root.tag == "testsuite"
     assert {(case.tag, case.get("classname")) for case in root} == {("testcase", "counterfactory")}
     assert [case.findtext("system-out") for case in root] == ["fine", "-30", "3 sources"]

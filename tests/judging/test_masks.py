@@ -115,6 +115,17 @@ def test_the_highest_class_may_be_the_truths_alone(tmp_path: Path) -> None:
     assert (counts[3, 1], counts.sum()) == (64, 64)
 
 
+def test_void_is_no_class_however_many_there_are(tmp_path: Path) -> None:
+    row = picture_row(0, file_name="images/a.png", original="images/a.png", mask="masks/a.png")
+    for folder, number in (("suite/masks", 255), ("answers/images", 7)):
+        (tmp_path / folder).mkdir(parents=True)
+        Image.new("L", (8, 8), number).save(tmp_path / folder / "a.png")
+    names = [f"class {i}" for i in range(300)]
+    ((counts,), _) = compare_masks(tmp_path / "answers", tmp_path / "suite", [row], names)
+    assert counts is not None
+    assert counts.sum() == 0
+
+
 def test_a_mask_that_cannot_be_read_is_named(made_suite: MadeSuite, answers: Path) -> None:
     (made_suite.path / str(made_suite.rows[0].mask)).unlink()
     with pytest.raises(CounterfactoryError, match=r"^cannot read .*masks/.*\.png: No such file or directory$"):
