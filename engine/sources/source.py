@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from ..files.tables import SUFFIXES as TABLES
 from ..recipes import source_key
+from .boxes import Box
 from .listing import Entry, Problem, list_folder, list_table
 from .pixels import UnreadableError, fit, fit_mask, read_mask, read_picture, target_size
 
@@ -58,7 +59,8 @@ class Source:
 
     `name` is unique in its set and path-like ("bus/0003"). `file` is its path as the set names it, `size` (height,
     width) in pixels, upright. `digest` is the SHA-256 of the image file, `key` the content key of name, digest, label
-    and the mask file's digest.
+    and the mask file's digest. `boxes` are in the pixels of the file, upright; `classes` the names of the classes that
+    its mask or its boxes show, each once and sorted, where the set names them.
     """
 
     name: str
@@ -69,6 +71,9 @@ class Source:
     mask_path: Path | None
     digest: str
     key: str
+    # Left out of comparisons: the key covers them.
+    boxes: tuple[Box, ...] = field(default=(), compare=False)
+    classes: tuple[str, ...] = field(default=(), compare=False)
 
 
 def find_sources(

@@ -1,0 +1,82 @@
+"""Boxes around labelled things, and what becomes of them when their picture is cropped and scaled.
+
+A box knows neither its picture nor its file: `fit_boxes` takes the sizes, and moves boxes as `pixels.fit` moves pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from .pixels import crop_box
+
+# A box that keeps less of its area than this shows a part by which a thing can hardly be told.
+MIN_VISIBLE = 0.3
+
+
+@dataclass(frozen=True)
+class Keypoint:
+    """A point of a labelled thing in pixels, x to the right and y down; `visibility` as COCO has it: 0 not labelled, 1
+    labelled and hidden, 2 visible.
+    """
+
+    x: float
+    y: float
+    visibility: int
+
+
+@dataclass(frozen=True)
+class Box:
+    """What the pixels from (x0, y0) up to, not including, (x1, y1) show: `label`. The edges lie between pixels, so that
+    the whole of a picture is (0, 0, width, height). `keypoints` are in the data set's order, empty where it has none.
+    """
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    label: str
+    keypoints: tuple[Keypoint, ...] = ()
+
+    @property
+    def area(self) -> float:
+        """In square pixels."""
+        return (self.x1 - self.x0) * (self.y1 - self.y0)
+
+
+def fit_boxes(
+    boxes: Iterable[Box], height: int, width: int, size: tuple[int, int]
+) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
+    """Boxes of a picture of `height` and `width` in the picture that `pixels.fit` makes of it at `size` (height,
+    width): (kept, dropped), each in the order given.
+
+    The kept ones are clipped to the new picture and in its pixels; a keypoint outside of it is no longer labelled, and
+    lies at 0, 0 as COCO has that. The dropped ones keep less than `MIN_VISIBLE` of their area; they are in the old
+    picture's pixels.
+    """
+    left, top, right, bottom = crop_box(height, width, size)
+    across, down = size[1] / (right - left), size[0] / (bottom - top)
+
+    def move(x: float, y: float) -> tuple[float, float]:
+        return (x - left) * across, (y - top) * down
+
+    def move_keypoint(point: Keypoint) -> Keypoint:
+        inside = left <= point.x < right and top <= point.y < bottom
+        return Keypoint(*move(point.x, point.y), point.visibility) if inside else Keypoint(0.0, 0.0, 0)
+
+    kept, dropped = [], []
+    for box in boxes:
+        (x0, y0), (x1, y1) = move(box.x0, box.y0), move(box.x1, box.y1)
+        clipped = replace(
+            box,
+            x0=min(max(x0, 0.0), float(size[1])),
+            y0=min(max(y0, 0.0), float(size[0])),
+            x1=min(max(x1, 0.0), float(size[1])),
+            y1=min(max(y1, 0.0), float(size[0])),
+            keypoints=tuple(map(move_keypoint, box.keypoints)),
+        )
+        if clipped.area < MIN_VISIBLE * box.area * across * down:
+            dropped.append(box)
+        else:
+            kept.append(clipped)
+    return tuple(kept), tuple(dropped)
