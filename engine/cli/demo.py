@@ -30,7 +30,7 @@ from ..report.table import Table
 from ..sources.source import find_sources
 from ..suite import PictureRow, Suite, read_metadata
 from ..tasks.task import builtin_task
-from .effects_text import PAINTING, interval, note_lines, points
+from .effects_text import effects_table, note_lines, sides_table
 from .run_text import as_data, cost_line, count_line, duration, figure, percent, time_lines
 from .terminal import Terminal
 
@@ -65,7 +65,11 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     rows, weights = read_metadata(suite_path), profile.models.path
     results = ask_models(rows, suite_path, Classifier.load(weights), Segmenter.load(weights))
     clock.append(time.monotonic())
-    tables = (effects_table(results), results_table(results))
+    labels, masks = results.classifier, results.segmenter
+    tables = (
+        effects_table({found.measure_name: found.effects for found in (labels, masks)}),
+        sides_table({f"classifier's {labels.measure_name}": labels, f"segmenter's {masks.measure_name}": masks}),
+    )
     files = write_report(
         out,
         rows,
@@ -153,27 +157,3 @@ def ask_models(rows: Sequence[PictureRow], suite: Path, classifier: Classifier, 
 
 def _counts(truth: NDArray[Any], predicted: NDArray[Any]) -> NDArray[np.int64]:
     return confusion_matrix(truth, predicted, len(CLASSES))
-
-
-def effects_table(results: ModelResults) -> Table:
-    """What each type of edit does to both models, in points, with 95 % intervals; painting itself first."""
-    labels, masks = results.classifier.effects, results.segmenter.effects
-    pairs = list(zip(labels.by_type, masks.by_type, strict=True))
-    if labels.painter is not None and masks.painter is not None:
-        pairs.insert(0, (replace(labels.painter, name=PAINTING), masks.painter))
-    rows = [(a.name, points(a.value), interval(a), points(b.value), interval(b)) for a, b in pairs]
-    columns = ("edit", "accuracy", "95 % interval", "mIoU", "95 % interval")
-    return Table("What edits do to the models under test, in points", columns, tuple(rows))
-
-
-def results_table(results: ModelResults) -> Table:
-    """Accuracy and mIoU on originals, controls and accepted variants."""
-    rows = [
-        (name, str(labels.score.count), percent(labels.score.value), percent(masks.score.value))
-        for name, labels, masks in (
-            ("originals", results.classifier.originals, results.segmenter.originals),
-            ("controls", results.classifier.controls, results.segmenter.controls),
-            ("variants", results.classifier.variants, results.segmenter.variants),
-        )
-    ]
-    return Table("Models under test", ("pictures", "count", "classifier's accuracy", "segmenter's mIoU"), tuple(rows))

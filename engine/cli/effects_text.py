@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..report.table import Table
 from .run_text import percent
 
 if TYPE_CHECKING:
-    from ..judging.effects import Effect, Flips
+    from ..judging.effects import Effect
     from ..judging.evaluate import Effects, Evaluation
     from ..judging.limits import Finding
 
@@ -27,11 +26,11 @@ def evaluation_tables(evaluation: Evaluation) -> tuple[Table, ...]:
     effects = evaluation.effects
     tables = []
     if effects.against is not None:
-        tables.append(_types_table(effects, evaluation.measure))
+        tables.append(effects_table({evaluation.measure_name: effects}))
         for title, found in (("value", effects.by_value), ("class", effects.by_class)):
             if len(found) > 1:
                 tables.append(_worst_table(title, found))
-    return (*tables, sides_table(evaluation))
+    return (*tables, sides_table({evaluation.measure_name: evaluation}))
 
 
 def note_lines(evaluation: Evaluation) -> list[str]:
@@ -62,25 +61,48 @@ def strangers_line(images: Sequence[str]) -> str:
     return f"no picture of the suite is called {images[0]}{more}: its prediction is not counted"
 
 
-def sides_table(evaluation: Evaluation) -> Table:
-    """Accuracy or mIoU of each kind of picture."""
-    sides = {"originals": evaluation.originals, "controls": evaluation.controls, "variants": evaluation.variants}
-    rows = tuple((name, str(side.score.count), percent(side.score.value)) for name, side in sides.items())
-    return Table("Model under test", ("pictures", "count", evaluation.measure), rows)
+def sides_table(evaluations: Mapping[str, Evaluation]) -> Table:
+    """How each kind of picture was answered, by the names of the measures."""
+    first = next(iter(evaluations.values()))
+    scores = [
+        {"originals": found.originals.score, "controls": found.controls.score, "variants": found.variants.score}
+        for found in evaluations.values()
+    ]
+    counts = {"originals": first.originals, "controls": first.controls, "variants": first.variants}
+    rows = tuple(
+        (name, str(side.score.count), *(percent(found[name].value) for found in scores))
+        for name, side in counts.items()
+    )
+    return Table("How pictures are answered", ("pictures", "count", *evaluations), rows)
 
 
-def _types_table(effects: Effects, measure: str) -> Table:
-    flips = {flip.name: flip for flip in effects.flips}
-    rows = [effect_row(replace(effects.painter, name=PAINTING), None)] if effects.painter else []
-    rows += [effect_row(effect, flips.get(effect.name)) for effect in effects.by_type]
-    title = f"What edits do to {measure}, in points against the {_BASELINES[str(effects.against)]}"
-    return Table(title, ("edit", "points", "95 % interval", "turned wrong", "sources"), tuple(rows))
+def effects_table(measures: Mapping[str, Effects]) -> Table:
+    """What each type of edit does, in points, with 95 % intervals: painting itself first. A measure is a pair of
+    columns; one alone has beside it how often answers turned wrong, and how many sources say so.
+    """
+    first = next(iter(measures.values()))
+    named = [
+        {PAINTING: effects.painter, **{effect.name: effect for effect in effects.by_type}}
+        for effects in measures.values()
+    ]
+    flips = {flip.name: flip.rate for flip in first.flips}
+    rows = []
+    for name, effect in named[0].items():
+        if effect is None:
+            continue
+        cells = [cell for found in named for cell in _effect_cells(found.get(name))]
+        if len(measures) == 1:
+            cells += [percent(flips[name]) if name in flips else "-", str(effect.sources)]
+        rows.append((name, *cells))
+    columns = [column for measure in measures for column in (measure, "95 % interval")]
+    if len(measures) == 1:
+        columns += ["turned wrong", "sources"]
+    title = f"What edits do, in points against the {_BASELINES[str(first.against)]}"
+    return Table(title, ("edit", *columns), tuple(rows))
 
 
-def effect_row(effect: Effect, flips: Flips | None) -> tuple[str, ...]:
-    """An effect's name, value, interval, rate of answers that turned wrong, and number of sources."""
-    turned = "-" if flips is None else percent(flips.rate)
-    return effect.name, points(effect.value), interval(effect), turned, str(effect.sources)
+def _effect_cells(effect: Effect | None) -> tuple[str, str]:
+    return ("-", "-") if effect is None else (points(effect.value), interval(effect))
 
 
 def _worst_table(title: str, effects: Sequence[Effect]) -> Table:

@@ -110,7 +110,7 @@ class Terminal:
         self._err.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
 
     def show(self, table: Table) -> None:
-        """A table, within 80 columns as long as its words are."""
+        """A table under its title, within 80 columns as long as its words are."""
         if self.as_json:
             return
         # Gaps of two: the widest table, a run's cost by stage, fills the 80 columns.
@@ -119,7 +119,7 @@ class Terminal:
             grid.add_column(column, justify="right" if i else "left", no_wrap=True)
         for row in table.rows:
             grid.add_row(*map(Text, row))
-        self._out.print("", grid, "", sep="\n")
+        self._out.print("", Text(table.title, style="bold"), grid, "", sep="\n")
 
     def finish(self, data: Mapping[str, Any]) -> None:
         """The result for machines: one JSON object on standard output, if that was asked for."""

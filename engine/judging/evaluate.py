@@ -7,7 +7,7 @@ is not known here; any set of labels or classes works.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..suite import PictureRow
-from ..variant import Kind
+from ..variant import KINDS, Kind
 from .confusion import Counts, accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
 from .effects import Answered, Effect, Flips, correct, find_effects, find_flips
 
@@ -90,6 +90,11 @@ class Evaluation:
     excluded: int
     excluded_controls: int
 
+    @property
+    def measure_name(self) -> str:
+        """The measure as people write it."""
+        return "mIoU" if self.measure == "miou" else self.measure
+
     def to_json(self) -> dict[str, Any]:
         """The evaluation in JSON's own types: dicts, lists, strings, finite numbers and None."""
         return {
@@ -115,7 +120,7 @@ def evaluate_labels(rows: Sequence[PictureRow], predictions: Sequence[str | None
     are left out. Raises CounterfactoryError when the lengths differ, a picture that counts has no label, and when no
     prediction is any picture's label.
     """
-    used = _used(rows, predictions)
+    used = list(_paired(rows, predictions))
     pairs = [(_label(row), answer) for row, answer in used]
     labels, answers = {label for label, _ in pairs}, {answer for _, answer in pairs}
     if pairs and labels.isdisjoint(answers):
@@ -159,38 +164,41 @@ def evaluate_labels(rows: Sequence[PictureRow], predictions: Sequence[str | None
 
 
 def evaluate_masks(
-    rows: Sequence[PictureRow], confusions: Sequence[Counts | None], classes: Sequence[str]
+    rows: Sequence[PictureRow], confusions: Iterable[Counts | None], classes: Sequence[str]
 ) -> Evaluation:
     """Judge a segmenter.
 
-    `confusions[i]` is the `confusion_matrix` of row i's carried-over mask (truth) and the model's mask, int64 [C, C];
-    None leaves the row out. An mIoU over pictures comes from summed confusions; an effect compares pictures by their
-    own mean IoU over the classes that truth or answer has, and a class's effect by its own IoU there. Rejected pictures
-    are left out. Raises CounterfactoryError when lengths or shapes do not fit.
+    `confusions` has for each row the `confusion_matrix` of its carried-over mask (truth) and the model's mask, int64
+    [C, C], or None, which leaves the row out; one is held at a time. An mIoU over pictures comes from summed
+    confusions; an effect compares pictures by their own mean IoU over the classes that truth or answer has, and a
+    class's effect by its own IoU there. Rejected pictures are left out. Raises CounterfactoryError when lengths or
+    shapes do not fit.
     """
     size = len(classes)
-    for counts in confusions:
-        if counts is not None and counts.shape != (size, size):
+    totals: dict[Kind, Counts] = {kind: np.zeros((size, size), np.int64) for kind in KINDS}
+    shown = dict.fromkeys(KINDS, 0)
+    used: list[tuple[PictureRow, float | None, NDArray[np.float64]]] = []
+    for row, counts in _paired(rows, confusions):
+        if counts.shape != (size, size):
             raise CounterfactoryError(
                 f"{size} classes need confusion matrices of {size} x {size}, got {' x '.join(map(str, counts.shape))}"
             )
-    used = _used(rows, confusions)
+        totals[row.kind] += counts
+        shown[row.kind] += 1
+        used.append((row, mean_iou(counts), iou(counts)))
 
     def side(kind: Kind) -> Side:
-        matrices = [counts for row, counts in used if row.kind == kind]
-        total: Counts = sum(matrices, np.zeros((size, size), np.int64))
-        return Side(Score(len(matrices), mean_iou(total)), _by_class(classes, iou(total)), _confusion_shares(total))
-
-    of_class = [(row, iou(counts)) for row, counts in used]
+        total = totals[kind]
+        return Side(Score(shown[kind], mean_iou(total)), _by_class(classes, iou(total)), _confusion_shares(total))
 
     def by_class(against: Kind) -> tuple[Effect, ...]:
         found: list[Effect] = []
         for number, name in enumerate(classes):
-            known = [(row, float(values[number])) for row, values in of_class if not np.isnan(values[number])]
-            found += find_effects(_answered(known, lambda _, name=name: {name}), against)  # type: ignore[misc]
+            known = [(row, float(values[number])) for row, _, values in used if not np.isnan(values[number])]
+            found += _effect_of_all(known, name, against)
         return correct(sorted(found, key=lambda effect: effect.name))
 
-    outcomes = [(row, float(mean)) for row, counts in used if (mean := mean_iou(counts)) is not None]
+    outcomes = [(row, mean) for row, mean, _ in used if mean is not None]
     return Evaluation(
         measure="miou",
         classes=tuple(classes),
@@ -198,7 +206,7 @@ def evaluate_masks(
         controls=side("control"),
         variants=side("variant"),
         effects=_effects(outcomes, by_class, ()),
-        sources=len({row.source for row, _ in used if row.kind == "variant"}),
+        sources=len({row.source for row, _, _ in used if row.kind == "variant"}),
         all_fail=None,
         none_fail=None,
         excluded=_rejected(rows, "variant"),
@@ -215,8 +223,7 @@ def _effects(
     kinds = {row.kind for row, _ in outcomes}
     against: Kind | None = "control" if "control" in kinds else "original" if "original" in kinds else None
     types, values = _answered(outcomes, _edit_types), _answered(outcomes, _edit_values)
-    painted = _answered(outcomes, lambda row: {"painting"}, "control")
-    of_painter = find_effects(painted, "original") if {"control", "original"} <= kinds else ()
+    of_painter = _effect_of_all(outcomes, "painting", "original", "control") if {"control", "original"} <= kinds else ()
     return Effects(
         against=against,
         painter=of_painter[0] if of_painter else None,
@@ -238,11 +245,24 @@ def _answered(
     ]
 
 
-def _used(rows: Sequence[PictureRow], answers: Sequence[T | None]) -> list[tuple[PictureRow, T]]:
-    """The accepted rows that have an answer, with it."""
-    if len(rows) != len(answers):
-        raise CounterfactoryError(f"{len(rows)} pictures need as many answers of the model, got {len(answers)}")
-    return [(row, answer) for row, answer in zip(rows, answers, strict=True) if answer is not None and row.accepted]
+def _effect_of_all(
+    outcomes: Sequence[tuple[PictureRow, float]], name: str, against: Kind, named: Kind = "variant"
+) -> tuple[Effect, ...]:
+    """What befalls all pictures of the kind `named` together, called `name`; empty where there are none."""
+    return find_effects(_answered(outcomes, lambda _: {name}, named), against)
+
+
+def _paired(rows: Sequence[PictureRow], answers: Iterable[T | None]) -> Iterator[tuple[PictureRow, T]]:
+    """The accepted rows that have an answer, with it, as the answers come."""
+    count = 0
+    for count, answer in enumerate(answers, start=1):
+        if count > len(rows):
+            break
+        if answer is not None and rows[count - 1].accepted:
+            yield rows[count - 1], answer
+    if count != len(rows):
+        more = "more" if count > len(rows) else str(count)
+        raise CounterfactoryError(f"{len(rows)} pictures need as many answers of the model, got {more}")
 
 
 def _rejected(rows: Sequence[PictureRow], kind: Kind) -> int:

@@ -44,7 +44,7 @@ def hold(evaluation: Evaluation, drops: Sequence[Drop], least: float | None) -> 
     findings = [_hold_drop(evaluation.effects, drop) for drop in drops]
     if least is not None:
         value = evaluation.variants.score.value
-        limit = f"{evaluation.measure} of the variants is at least {100 * least:g} %"
+        limit = f"{evaluation.measure_name} of the variants is at least {100 * least:g} %"
         if value is None:
             findings.append(Finding(limit, "undecided", "no variant was answered"))
         else:

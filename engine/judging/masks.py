@@ -29,8 +29,10 @@ Pair = tuple[NDArray[Any], NDArray[Any]]
 
 def compare_masks(
     folder: Path, suite: Path, rows: Sequence[PictureRow], names: Sequence[str] | None = None
-) -> tuple[list[Counts | None], tuple[str, ...]]:
+) -> tuple[Iterator[Counts | None], tuple[str, ...]]:
     """The confusion of each row's mask with the model's, None where there is none, and the classes' names.
+
+    Confusions are made as they are asked for: those of 100,000 pictures in 150 classes do not fit into memory.
 
     Pixels that the truth marks 255 are not counted. `names` are those of classes 0, 1, ...; without it classes go by
     their numbers. Rejected pictures need no mask. Raises CounterfactoryError for masks that are missing, of another
@@ -42,12 +44,12 @@ def compare_masks(
         )
     _require_masks(folder, rows)
     size = len(names) if names is not None else _class_count(_pairs(folder, suite, rows))
-    confusions = [
+    confusions = (
         None
         if pair is None
         else confusion_matrix(np.where(pair[0] == VOID, size, pair[0].astype(np.int64)), pair[1], size)
         for pair in _pairs(folder, suite, rows)
-    ]
+    )
     return confusions, tuple(names) if names is not None else tuple(map(str, range(size)))
 
 

@@ -131,6 +131,16 @@ def test_json_is_alone_on_standard_output(tty: bool) -> None:
     assert err.getvalue().count("\n") == 1
 
 
+def test_a_table_stands_under_its_title() -> None:
+    terminal, out, _ = made()
+    terminal.show(Table("By value", ("value", "points"), (("foggy", "1"),)))
+    assert [line.split() for line in out.getvalue().splitlines() if line.strip(" \u2500")] == [
+        ["By", "value"],
+        ["value", "points"],
+        ["foggy", "1"],
+    ]
+
+
 def test_without_json_nothing_is_for_machines() -> None:
     terminal, out, _ = made()
     terminal.finish({"a": 1})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import weakref
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -289,6 +291,10 @@ def test_rejected_variants_need_no_label() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(CounterfactoryError, match="2 pictures need as many answers of the model, got 1"):
         evaluate_labels([row("a", "car")] * 2, ["car"])
+    with pytest.raises(CounterfactoryError, match="1 pictures need as many answers of the model, got more"):
+        evaluate_labels([row("a", "car")], ["car", "car"])
+    with pytest.raises(CounterfactoryError, match="1 pictures need as many answers of the model, got 0"):
+        evaluate_masks([row("a", None)], [], ("sky",))
     with pytest.raises(CounterfactoryError, match="source 'a' has none"):
         evaluate_labels([row("a", None)], ["car"])
     with pytest.raises(CounterfactoryError, match="2 classes need confusion matrices of 2 x 2, got 3 x 3"):
@@ -378,3 +384,17 @@ def test_the_error_for_a_missing_label_says_what_to_do() -> None:
         CounterfactoryError, match=r"has none; give labels to the sources \(class folders or --labels\) or "
     ):
         evaluate_labels([row("a", None)], ["car"])
+
+
+def test_confusions_are_held_one_at_a_time() -> None:
+    made: list[weakref.ref[Any]] = []
+
+    def confusions() -> Iterator[Counts]:
+        for _ in range(4):
+            assert all(earlier() is None for earlier in made[:-1])
+            counts = np.eye(2, dtype=np.int64)
+            made.append(weakref.ref(counts))
+            yield counts
+
+    rows = [row(source, None, kind=kind) for source in "ab" for kind in ("control", "variant")]
+    assert evaluate_masks(rows, confusions(), ("sky", "road")).variants.score == Score(2, 1.0)
