@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.keys import content_key, file_digest, generator
+from counterfactory.engine.keys import Digests, content_key, file_digest, generator
 
 PLAIN = st.recursive(
     st.none()
@@ -119,3 +120,23 @@ def test_noise_is_standard_normal() -> None:
 def test_the_error_names_what_was_given() -> None:
     with pytest.raises(TypeError, match=r"takes plain data, got bytes: hash a file's content, not its path$"):
         content_key(b"bytes")
+
+
+def test_a_file_is_read_again_just_when_it_is_another_one(tmp_path: Path) -> None:
+    read: list[Path] = []
+
+    def counted(path: Path) -> str:
+        read.append(path)
+        return file_digest(path)
+
+    digests, first, second = Digests(counted), tmp_path / "first", tmp_path / "second"
+    first.write_bytes(b"first")
+    second.write_bytes(b"second")
+    for _ in range(2):
+        assert digests.of(first) == hashlib.sha256(b"first").hexdigest()
+        assert digests.of(second) == hashlib.sha256(b"second").hexdigest()
+    assert read == [first, second]
+    first.write_bytes(b"other")  # as long as before
+    os.utime(first, ns=(1, 1))
+    assert digests.of(first) == Digests().of(first) == hashlib.sha256(b"other").hexdigest()
+    assert read == [first, second, first]

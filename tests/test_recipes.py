@@ -37,6 +37,7 @@ RECIPES = Recipes(
 NAMED: dict[str, Callable[[Recipes], str]] = {
     "caption": lambda r: r.caption_key("0a"),
     "answer": lambda r: r.answer_key("keywords", "request"),
+    "original": lambda r: r.original_key("0d"),
     "picture": lambda r: r.picture_key("0b"),
     "scores": lambda r: r.scores_key("0c", "0d", "a street", "a street at night"),
 }
@@ -44,6 +45,7 @@ NAMED: dict[str, Callable[[Recipes], str]] = {
 DEPENDS = {
     "caption": {"image", "caption", "makers.caption"},
     "answer": {"sampling", "makers.rewrite"},
+    "original": {"image"},
     "picture": {"image", "edges", "paint", "text", "makers.edges", "makers.paint"},
     "scores": {"image", "text", "check_batch", "makers.check"},
 }
@@ -68,7 +70,8 @@ def test_arguments_count_each() -> None:
     a, b = RECIPES.scores_key, RECIPES.answer_key
     keys = [a("1", "2", "3", "4"), a("0", "2", "3", "4"), a("1", "0", "3", "4"), a("1", "2", "0", "4")]
     keys += [a("1", "2", "3", "0"), b("1", "2"), b("0", "2"), b("1", "0")]
-    keys += [RECIPES.caption_key("1"), RECIPES.caption_key("0"), RECIPES.picture_key("1"), RECIPES.picture_key("0")]
+    for of_one in (RECIPES.caption_key, RECIPES.original_key, RECIPES.picture_key):
+        keys += [of_one("1"), of_one("0")]
     assert len(set(keys)) == len(keys)
 
 
@@ -109,6 +112,7 @@ def test_what_names_recorded_results_stays_for_ever() -> None:
     made_by = ("maker of edges", "maker of paint")
     assert RECIPES.caption_key("0a") == content_key("caption", "0a", "image", "caption", "maker of caption")
     assert RECIPES.answer_key("q", "r") == content_key("rewrite", "q", "r", "maker of rewrite", "greedy")
+    assert RECIPES.original_key("0d") == content_key("original", "0d", "image")
     assert RECIPES.picture_key("0b") == content_key("paint", "0b", "image", "edges", "paint", "text", made_by)
     assert RECIPES.scores_key("0c", "0d", "one", "other") == content_key(
         "check", "0c", "0d", "image", "one", "other", "text", 8, "maker of check"
