@@ -89,13 +89,14 @@ class PaintPlans:
 
     def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Any]:
         """Model outputs [C, h, w] of rows."""
-        feeds: dict[str, Array] = {
-            "latents": self._gather("latents", [r.latents for r in rows]),
-            "timestep": np.array([r.timestep for r in rows], np.int64),
-            "text": self._gather("text", [r.text for r in rows]),
-            "hint_embedding": self._gather("hint_embedding", [r.hint for r in rows]),
-            "control_scale": np.array([r.control_scale for r in rows], np.float32),
+        arrays = {
+            "latents": [r.latents for r in rows],
+            "text": [r.text for r in rows],
+            "hint_embedding": [r.hint for r in rows],
         }
+        feeds: dict[str, Array] = {name: self._gather(name, of_rows) for name, of_rows in arrays.items()}
+        feeds["timestep"] = np.array([r.timestep for r in rows], np.int64)
+        feeds["control_scale"] = np.array([r.control_scale for r in rows], np.float32)
         return list(self.denoiser.run(feeds)["prediction"])
 
     def decode(self, latents: Sequence[Any]) -> Callable[[], list[NDArray[np.uint8]]]:

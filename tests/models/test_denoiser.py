@@ -1,0 +1,126 @@
+"""Rows become a batch: each array under its input's name, each row in its place, in memory that is used again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from counterfactory.engine.models.batching import Batched
+from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans, hints_of
+from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.runtime.session import Array
+
+LATENT = (2, 3, 4)
+
+
+class Recording:
+    """A network that keeps what it was given and answers with sums that tell the rows apart."""
+
+    def __init__(self) -> None:
+        self.given: list[dict[str, Array]] = []
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        self.given.append(dict(feeds))
+        if "hint" in feeds:
+            return {"hint_embedding": feeds["hint"] + 1}
+        if list(feeds) == ["latents"]:
+            return {"pixel_values": feeds["latents"] / 100}
+        return {"prediction": feeds["latents"] * 2}
+
+
+def plans(network: Recording) -> PaintPlans:
+    batched = cast(Batched, network)
+    return PaintPlans(batched, batched, batched, LATENT)
+
+
+def row(number: int) -> DenoiserRow:
+    return DenoiserRow(
+        latents=np.full(LATENT, number, np.float32),
+        timestep=10 * number,
+        text=np.full((5, 6), 100 + number, np.float32),
+        hint=np.full((7, 3, 4), 200 + number, np.float32),
+        control_scale=number / 4,
+    )
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_each_input_holds_the_rows_in_order(count: int) -> None:
+    network = Recording()
+    rows = [row(number) for number in range(count)]
+    predictions = plans(network).evaluate(rows)
+    (fed,) = network.given
+    assert {name: (array.dtype, array.shape) for name, array in fed.items()} == {
+        "latents": (np.float32, (count, *LATENT)),
+        "timestep": (np.int64, (count,)),
+        "text": (np.float32, (count, 5, 6)),
+        "hint_embedding": (np.float32, (count, 7, 3, 4)),
+        "control_scale": (np.float32, (count,)),
+    }
+    for number in range(count):
+        assert (fed["latents"][number] == number).all() and (predictions[number] == 2 * number).all()
+        assert (fed["text"][number] == 100 + number).all() and (fed["hint_embedding"][number] == 200 + number).all()
+    assert fed["timestep"].tolist() == [0, 10, 20][:count] and fed["control_scale"].tolist() == [0, 0.25, 0.5][:count]
+
+
+def test_memory_is_used_again_and_only_other_rows_are_copied() -> None:
+    network = Recording()
+    painter = plans(network)
+    rows = [row(number) for number in range(3)]
+    painter.evaluate(rows)
+    first = network.given[0]["text"]
+    rows[1].text[:] = -1  # a row that is where it was is not read again, so this is not seen
+    painter.evaluate([rows[0], rows[1], row(9)])
+    painter.evaluate(rows[:2])
+    for fed in network.given:
+        assert np.shares_memory(fed["text"], first)
+    assert len(network.given[2]["text"]) == 2
+    assert network.given[1]["text"][:, 0, 0].tolist() == [100, 101, 109]
+    painter.evaluate([row(number) for number in range(4)])
+    assert not np.shares_memory(network.given[3]["text"], first)
+    assert network.given[3]["text"][:, 0, 0].tolist() == [100, 101, 102, 103]
+
+
+def test_hints_are_edges_from_nothing_to_one() -> None:
+    network = Recording()
+    edges = np.array([[[0, 255], [51, 102]], [[255, 255], [0, 0]]], np.uint8)
+    assert hints_of(edges).dtype == np.float32 and hints_of(edges).shape == (2, 1, 2, 2)
+    assert hints_of(edges)[0, 0].ravel().tolist() == pytest.approx([0, 1, 0.2, 0.4])
+    first, second = plans(network).embed_hints(edges)
+    assert np.array_equal(network.given[0]["hint"], hints_of(edges))
+    assert np.array_equal(first, hints_of(edges)[0] + 1) and np.array_equal(second, hints_of(edges)[1] + 1)
+
+
+def test_latents_become_pictures_at_once() -> None:
+    network = Recording()
+    painter = plans(network)
+    assert painter.behind == 0
+    finish = painter.decode([np.zeros((3, 2, 2), np.float32), np.full((3, 2, 2), 100, np.float32)])
+    assert [fed["latents"].shape for fed in network.given] == [(2, 3, 2, 2)]
+    black_or_grey, white = finish()
+    assert black_or_grey.shape == white.shape == (2, 2, 3) and white.dtype == np.uint8
+    assert (white == 255).all() and (black_or_grey < 255).all()
+
+
+def test_noise_is_scaled_as_the_sampler_begins_and_guidance_takes_both_outputs() -> None:
+    class Steps:
+        initial_scale = 3.0
+        start = "start"
+        asked: list[tuple[Any, ...]] = []
+
+        def step(self, i: int, latents: Any, output: Any, history: Any, noise: Any) -> tuple[Any, Any]:
+            self.asked.append((i, history, noise))
+            return latents + output, f"after {i}"
+
+    denoising = plans(Recording()).begin(np.ones(LATENT, np.float32), cast(Sampler, Steps()))
+    assert denoising.latents.dtype == np.float32 and (np.asarray(denoising.latents) == 3).all()
+    with_text, without = np.full(LATENT, 5, np.float32), np.full(LATENT, 4, np.float32)
+    noise = np.zeros(LATENT, np.float32)
+    denoising.step(0, [with_text], None, None)
+    assert (np.asarray(denoising.latents) == 8).all()
+    denoising.step(1, [with_text, without], 2.0, noise)  # 4 + 2 (5 - 4)
+    assert (np.asarray(denoising.latents) == 14).all()
+    assert [(i, history) for i, history, _ in Steps.asked] == [(0, "start"), (1, "after 0")]
+    assert Steps.asked[0][2] is None and Steps.asked[1][2] is noise
