@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("torch", reason="no torch: what plans of full size take and give is not known")
 
-from a10g_memory import BAR_BYTES, ROOT, by_stage, run
+from a10g_memory import BAR_BYTES, PROFILES, ROOT, by_stage, run
 
 from counterfactory.engine.errors import CounterfactoryError
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("profile", ["a10g", "a10g-fast"])
+@pytest.mark.parametrize("profile", PROFILES)
 def test_a_run_stays_within_the_card(profile: str, tmp_path: Path) -> None:
     """Two shards: the second begins with what the first one left open; and a second run in the same process."""
     peaks = run(profile, 2, tmp_path)
