@@ -164,10 +164,10 @@ def _add_evaluate(parsers: _Commands[argparse.ArgumentParser]) -> None:
         type=Path,
         required=True,
         metavar="FILE",
-        help="CSV or JSONL with image (a file_name of metadata.parquet) and prediction, originals and controls too; "
-        "or a folder with a mask for each file_name",
+        help="CSV or JSONL with image (a file_name of metadata.parquet) and prediction, originals and controls too, "
+        "and confidence and top5 where there are; or a folder with a mask for each file_name",
     )
-    parser.add_argument("--classes", type=Path, metavar="FILE", help="names of masks' classes 0, 1, ..., one per line")
+    _add_classes(parser)
     parser.add_argument(
         "--max-drop",
         action="append",
@@ -177,15 +177,26 @@ def _add_evaluate(parsers: _Commands[argparse.ArgumentParser]) -> None:
         help="the most that an edit's type, value or a class may cost, such as weather=5; broken when that is certain",
     )
     parser.add_argument("--fail-under", type=_percent, metavar="PERCENT", help="the least that variants must reach")
+    parser.add_argument("--all", action="store_true", help="show every value and class, not only the worst")
+    parser.add_argument(
+        "--failures", type=Path, metavar="FILE", help="write the pictures that your model fails on, CSV"
+    )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write the limits' outcome as JUnit XML")
     parser.set_defaults(run=commands.evaluate)
+
+
+def _add_classes(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--classes", type=Path, metavar="FILE", help="names of masks' classes 0, 1, ..., one per line")
 
 
 def _add_report(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser = parsers.add_parser("report", help="make the web page and the contact sheet of a suite")
     parser.add_argument("suite", type=Path, metavar="SUITE")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the report (SUITE/report)")
-    parser.add_argument("--predictions", type=Path, metavar="FILE", help="mark what your classifier got wrong")
+    parser.add_argument(
+        "--predictions", type=Path, metavar="FILE", help="show what your model answered: a file or folder for evaluate"
+    )
+    _add_classes(parser)
     parser.add_argument("--profile", help="name or .toml file: whose edges to show (the suite's own)")
     parser.add_argument("--no-edges", action="store_true", help="show no edges, which the suite does not hold")
     parser.add_argument("--limit", type=_positive, default=200, metavar="N", help="sources on the page (%(default)s)")

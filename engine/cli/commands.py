@@ -11,23 +11,21 @@ from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..config.profile import load_profile
 from ..config.recorded import recorded_check, recorded_profile
 from ..errors import CounterfactoryError
-from ..files.reading import read_text
 from ..files.writing import write_whole
-from ..judging.predictions import load_predictions, match_predictions
 from ..judging.recheck import recheck
 from ..meter.meter import Progress
 from ..pocket.scope import PHOTOGRAPHS, may_be_rendered
+from ..report.notes import suite_notes
 from ..report.table import Table
 from ..sources.source import Problem, Source, find_sources, refuse_suite_among_sources
-from ..suite import PictureRow, Suite, read_metadata, require_finished
+from ..suite import Suite, read_metadata, require_finished
 from ..tasks.interventions import load_interventions
 from ..tasks.task import Task, builtin_task, load_task
-from .effects_text import evaluation_tables, finding_line, note_lines, strangers_line
+from .effects_text import evaluation_tables, finding_line, note_lines
 from .run_text import (
     THRESHOLDS,
     as_data,
@@ -41,9 +39,6 @@ from .run_text import (
 )
 from .statuses import EXIT_BROKEN, EXIT_SKIPPED
 from .terminal import Terminal
-
-if TYPE_CHECKING:
-    from ..judging.evaluate import Evaluation
 
 
 def generate(args: Namespace, terminal: Terminal) -> int:
@@ -199,57 +194,44 @@ def check(args: Namespace, terminal: Terminal) -> int:
 def evaluate(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory evaluate`."""
     from ..judging.limits import Drop, hold, junit_xml
+    from .answers import judge
 
     if args.junit is not None and not args.max_drop and args.fail_under is None:
         raise CounterfactoryError("--junit writes what became of limits: give --max-drop or --fail-under as well")
     rows = read_metadata(args.suite)
-    evaluation = _evaluation(args, rows, terminal)
-    findings = hold(evaluation, [Drop(*drop) for drop in args.max_drop], args.fail_under)
-    for table in evaluation_tables(evaluation):
-        terminal.show(table)
-    for note in note_lines(evaluation):
+    judged = judge(args.predictions, args.classes, args.suite, rows, terminal)
+    findings = hold(judged.evaluation, [Drop(*drop) for drop in args.max_drop], args.fail_under)
+    notes = [*suite_notes(rows), *note_lines(judged.evaluation)]
+    for note in notes:
         terminal.say(note)
+    for table in evaluation_tables(judged.evaluation, args.all):
+        terminal.show(table)
     for finding in findings:
         terminal.say(finding_line(finding))
+    if args.failures is not None:
+        write_whole(args.failures, judged.failures(), sync="nothing")
     if args.junit is not None:
         write_whole(args.junit, junit_xml(args.suite.resolve().name, findings), sync="nothing")
-    terminal.finish({**evaluation.to_json(), "limits": [asdict(finding) for finding in findings]})
+    limits = [asdict(finding) for finding in findings]
+    terminal.finish({"notes": notes, **judged.evaluation.to_json(), "limits": limits})
     return EXIT_BROKEN if any(finding.outcome == "broken" for finding in findings) else 0
-
-
-def _evaluation(args: Namespace, rows: Sequence[PictureRow], terminal: Terminal) -> Evaluation:
-    """What the predictions that the command line names come to: a table of labels, or a folder of masks."""
-    from ..judging.evaluate import evaluate_labels, evaluate_masks
-
-    if args.predictions.is_dir():
-        from ..judging.masks import compare_masks
-
-        names = None if args.classes is None else [line for line in read_text(args.classes).split("\n") if line.strip()]
-        return evaluate_masks(rows, *compare_masks(args.predictions, args.suite, rows, names))
-    if args.classes is not None:
-        raise CounterfactoryError("--classes names the numbers in masks: give a folder of masks as --predictions")
-    matched = match_predictions(load_predictions(args.predictions), rows)
-    if matched.strangers:
-        terminal.warn(strangers_line(matched.strangers))
-    return evaluate_labels(rows, matched.answers)
 
 
 def report(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory report`."""
-    from ..judging.evaluate import evaluate_labels
     from ..report.album import Answer, mark_answers
     from ..report.folder import describe_suite, write_report
     from ..report.outlines import edge_detector
+    from .answers import judge
 
     rows = read_metadata(args.suite)
     answers: dict[str, Answer] = {}
     tables: tuple[Table, ...] = ()
     if args.predictions is not None:
-        predicted = match_predictions(load_predictions(args.predictions), rows)
-        if predicted.strangers:
-            terminal.warn(strangers_line(predicted.strangers))
-        answers = mark_answers(rows, predicted.answers)
-        tables = evaluation_tables(evaluate_labels(rows, predicted.answers))
+        judged = judge(args.predictions, args.classes, args.suite, rows, terminal)
+        if judged.answers is not None:
+            answers = mark_answers(rows, [None if answer is None else answer.label for answer in judged.answers])
+        tables = evaluation_tables(judged.evaluation)
     edges = None
     if not args.no_edges:
         edges = edge_detector(recorded_profile(args.suite) if args.profile is None else load_profile(args.profile))

@@ -19,7 +19,8 @@ from PIL import Image
 from ..config.profile import load_profile
 from ..journey import Journey, JourneySettings, RunSummary
 from ..judging.confusion import confusion_matrix
-from ..judging.evaluate import Evaluation, evaluate_labels, evaluate_masks
+from ..judging.evaluate import evaluate_labels, evaluate_masks
+from ..judging.evaluation import Evaluation
 from ..pocket.judges import Classifier, Segmenter
 from ..pocket.render import render
 from ..pocket.world import CLASSES, Scene, sample_scene

@@ -10,27 +10,36 @@ from .run_text import percent
 
 if TYPE_CHECKING:
     from ..judging.effects import Effect
-    from ..judging.evaluate import Effects, Evaluation
+    from ..judging.evaluation import Effects, Evaluation, Score
     from ..judging.limits import Finding
 
 # Values and classes in a table: those that do most harm.
 _WORST = 8
+# Labels that a note shows.
+_UNKNOWN = 5
 # What the controls lose against the originals.
 PAINTING = "painting alone"
 _MINUS, _TO = "\N{MINUS SIGN}", " \N{HORIZONTAL ELLIPSIS} "
 _BASELINES = {"control": "controls", "original": "originals"}
+_KINDS = ("originals", "controls", "variants")
 
 
-def evaluation_tables(evaluation: Evaluation) -> tuple[Table, ...]:
-    """What edits do to the model, the values and classes that do most, and accuracy (or mIoU) by kind of picture."""
+def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple[Table, ...]:
+    """What edits do to the model, the values and classes that do most, and accuracy (or mIoU) by kind of picture.
+
+    With `everything` these are all values and classes, and how each class is answered.
+    """
     effects = evaluation.effects
     tables = []
     if effects.against is not None:
         tables.append(effects_table({evaluation.measure_name: effects}))
+        if evaluation.beside:
+            tables.append(effects_table({measure.name: measure.effects for measure in evaluation.beside}))
         for title, found in (("value", effects.by_value), ("class", effects.by_class)):
             if len(found) > 1:
-                tables.append(_worst_table(title, found))
-    return (*tables, sides_table({evaluation.measure_name: evaluation}))
+                tables.append(_worst_table(title, found, len(found) if everything else _WORST))
+    tables.append(sides_table({evaluation.measure_name: evaluation}))
+    return (*tables, _classes_table(evaluation)) if everything else tuple(tables)
 
 
 def note_lines(evaluation: Evaluation) -> list[str]:
@@ -38,14 +47,23 @@ def note_lines(evaluation: Evaluation) -> list[str]:
     effects = evaluation.effects
     notes = []
     if effects.against == "original":
-        notes.append("no control has an answer: effects are against originals, with what painting does")
+        which = "no accepted control" if evaluation.excluded_controls else "no control"
+        notes.append(f"{which} has an answer: effects are against originals, with what painting does")
     elif effects.against is None:
         notes.append("effects need answers to the controls, or to the originals, as well")
     else:
         notes.append("effects: against the source's control, adjusted for the other edits beside")
+        if not evaluation.originals.score.count:
+            notes.append("no original has an answer: what painting does by itself is not known")
+    if any(measure.name == "confidence" for measure in evaluation.beside):
+        notes.append("confidence: what the model gives its own answer on average, right or wrong")
     for count, kind in ((evaluation.excluded, "variant"), (evaluation.excluded_controls, "control")):
         if count:
             notes.append(f"{count} rejected {kind}{'s are' if count > 1 else ' is'} not counted")
+    unknown = evaluation.unknown_classes
+    if unknown:
+        some = ", ".join(map(repr, unknown[:_UNKNOWN])) + (" and so on" if len(unknown) > _UNKNOWN else "")
+        notes.append(f"answers that are no label of this suite count as wrong: {some}")
     return notes
 
 
@@ -55,25 +73,26 @@ def finding_line(finding: Finding) -> str:
     return f"{words[finding.outcome]:<11} {finding.limit}: {finding.found}"
 
 
-def strangers_line(images: Sequence[str]) -> str:
-    """Answers that belong to no picture of the suite."""
-    more = f", {len(images) - 1} more like it" if len(images) > 1 else ""
-    return f"no picture of the suite is called {images[0]}{more}: its prediction is not counted"
-
-
 def sides_table(evaluations: Mapping[str, Evaluation]) -> Table:
-    """How each kind of picture was answered, by the names of the measures."""
-    first = next(iter(evaluations.values()))
-    scores = [
-        {"originals": found.originals.score, "controls": found.controls.score, "variants": found.variants.score}
-        for found in evaluations.values()
-    ]
-    counts = {"originals": first.originals, "controls": first.controls, "variants": first.variants}
+    """How each kind of picture was answered, by the names of the measures; further ones of an answer behind them."""
+    scores: dict[str, tuple[Score, ...]] = {}
+    for name, found in evaluations.items():
+        scores[name] = tuple(side.score for side in (found.originals, found.controls, found.variants))
+        scores |= {measure.name: (measure.originals, measure.controls, measure.variants) for measure in found.beside}
+    counts = next(iter(scores.values()))
     rows = tuple(
-        (name, str(side.score.count), *(percent(found[name].value) for found in scores))
-        for name, side in counts.items()
+        (name, str(counts[i].count), *(percent(column[i].value) for column in scores.values()))
+        for i, name in enumerate(_KINDS)
     )
-    return Table("How pictures are answered", ("pictures", "count", *evaluations), rows)
+    return Table("How pictures are answered", ("pictures", "count", *scores), rows)
+
+
+def _classes_table(evaluation: Evaluation) -> Table:
+    sides = (evaluation.originals, evaluation.controls, evaluation.variants)
+    known = [name for name in evaluation.classes if name not in evaluation.unknown_classes]
+    rows = tuple((name, *(percent(side.by_class.get(name)) for side in sides)) for name in known)
+    what = "right" if evaluation.measure == "accuracy" else "IoU"
+    return Table(f"How classes are answered ({what})", ("class", *_KINDS), rows)
 
 
 def effects_table(measures: Mapping[str, Effects]) -> Table:
@@ -97,7 +116,7 @@ def effects_table(measures: Mapping[str, Effects]) -> Table:
     columns = [column for measure in measures for column in (measure, "95 % interval")]
     if len(measures) == 1:
         columns += ["turned wrong", "sources"]
-    title = f"What edits do, in points against the {_BASELINES[str(first.against)]}"
+    title = f"What edits do to {' and '.join(measures)}, in points against the {_BASELINES[str(first.against)]}"
     return Table(title, ("edit", *columns), tuple(rows))
 
 
@@ -105,10 +124,11 @@ def _effect_cells(effect: Effect | None) -> tuple[str, str]:
     return ("-", "-") if effect is None else (points(effect.value), interval(effect))
 
 
-def _worst_table(title: str, effects: Sequence[Effect]) -> Table:
-    known = sorted((e for e in effects if e.value is not None and e.q is not None), key=lambda e: (e.value, e.name))
-    rows = tuple((e.name, points(e.value), interval(e), _chance(e.q), str(e.sources)) for e in known[:_WORST])
-    less = f", the worst {_WORST} of {len(effects)}" if len(effects) > _WORST else ""
+def _worst_table(title: str, effects: Sequence[Effect], most: int) -> Table:
+    # By what it costs for certain: the lowest estimates are those of the fewest sources.
+    known = sorted((e for e in effects if e.high is not None), key=lambda e: (e.high, e.value, e.name))
+    rows = tuple((e.name, points(e.value), interval(e), _chance(e.q), str(e.sources)) for e in known[:most])
+    less = f", the worst {most} of {len(effects)}" if len(effects) > most else ""
     return Table(f"By {title}{less}", (title, "points", "95 % interval", "q", "sources"), rows)
 
 

@@ -221,7 +221,8 @@ def _effect(name: str, value: float, spread: float, sources: int, pictures: int)
     else:
         reach = float(special.stdtrit(sources - 1, (1 + CONFIDENCE) / 2)) * spread
         p = float(2 * special.stdtr(sources - 1, -abs(value) / spread))
-    return Effect(name, value, value - reach, value + reach, p, None, sources, pictures)
+    low, high = max(-1.0, value - reach), min(1.0, value + reach)  # outcomes are in [0, 1]
+    return Effect(name, value, low, high, p, None, sources, pictures)
 
 
 def correct(effects: Sequence[Effect]) -> tuple[Effect, ...]:

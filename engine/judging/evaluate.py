@@ -1,4 +1,4 @@
-"""How a model under test does on a suite: on the originals, on the controls, on the variants, and what each edit does.
+"""Judges a model under test: how it answers originals, controls and variants, and what each edit does to it.
 
 From the rows of a suite's metadata and the model's answers to their pictures it makes an `Evaluation`, the same for
 labels (measured by accuracy) and for masks (measured by mIoU). Which model answered, and how its pictures were loaded,
@@ -7,9 +7,8 @@ is not known here; any set of labels or classes works.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,106 +18,24 @@ from ..suite import PictureRow
 from ..variant import KINDS, Kind
 from .confusion import Counts, accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
 from .effects import Answered, Effect, Flips, correct, find_effects, find_flips
+from .evaluation import Beside, Effects, Evaluation, Score, Side
 
 T = TypeVar("T")
 # Labels that an error shows.
 _SHOWN = 5
 
 
-@dataclass(frozen=True)
-class Score:
-    """A measure over `count` pictures; `value` is None where there is nothing to measure."""
-
-    count: int
-    value: float | None
-
-
-@dataclass(frozen=True)
-class Side:
-    """One side of the comparison, the originals or the variants.
-
-    `by_class` is recall for labels and IoU for masks. `confusion[i][j]` is the share of what truly is class i that
-    the model called class j (each row sums to 1); the row of a class that never occurs is None throughout.
-    """
-
-    score: Score
-    by_class: dict[str, float | None]
-    confusion: tuple[tuple[float | None, ...], ...]
-
-
-@dataclass(frozen=True)
-class Effects:
-    """What the edits do to the model: changes of accuracy, or of a picture's mean IoU, between pictures of one source.
-
-    `by_type`, `by_value` ("type: alternative") and `by_class` are against the controls where the suite has answered
-    ones, so that what painting does by itself is not counted, and against the originals where it has none: `against`
-    says which. Those of types and values are adjusted for the other edits of the same variant; those of a class are of
-    all edits together. `painter` is the controls against the originals; `by_type_with_painter` the types against the
-    originals, the painter's damage included. `flips` are the types' answers that were right on the originals and turned
-    wrong; masks have none.
-    """
-
-    against: Kind | None
-    painter: Effect | None
-    by_type: tuple[Effect, ...]
-    by_value: tuple[Effect, ...]
-    by_class: tuple[Effect, ...]
-    by_type_with_painter: tuple[Effect, ...]
-    flips: tuple[Flips, ...]
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What a model under test makes of a suite.
-
-    `measure` is "accuracy" or "miou". `originals`, `controls` and `variants` are different pictures and, where sources
-    lack an accepted one, different sources: what an edit does is in `effects`. `all_fail` and `none_fail` are the
-    shares of sources with at least one variant for which the model fails on all, or on none, of the variants (DILLEMA,
-    arXiv 2502.04378, section IV); for masks, where a picture does not simply fail, they are None. `excluded` counts
-    rejected variants, `excluded_controls` rejected controls: neither is compared.
-    """
-
-    measure: str
-    classes: tuple[str, ...]
-    originals: Side
-    controls: Side
-    variants: Side
-    effects: Effects
-    sources: int
-    all_fail: float | None
-    none_fail: float | None
-    excluded: int
-    excluded_controls: int
-
-    @property
-    def measure_name(self) -> str:
-        """The measure as people write it."""
-        return "mIoU" if self.measure == "miou" else self.measure
-
-    def to_json(self) -> dict[str, Any]:
-        """The evaluation in JSON's own types: dicts, lists, strings, finite numbers and None."""
-        return {
-            "measure": self.measure,
-            "classes": list(self.classes),
-            "originals": _side_json(self.originals),
-            "controls": _side_json(self.controls),
-            "variants": _side_json(self.variants),
-            "effects": asdict(self.effects),
-            "sources": self.sources,
-            "all_fail": self.all_fail,
-            "none_fail": self.none_fail,
-            "excluded": self.excluded,
-            "excluded_controls": self.excluded_controls,
-        }
-
-
-def evaluate_labels(rows: Sequence[PictureRow], predictions: Sequence[str | None]) -> Evaluation:
+def evaluate_labels(
+    rows: Sequence[PictureRow],
+    predictions: Sequence[str | None],
+    measures: Mapping[str, Sequence[float | None]] | None = None,
+) -> Evaluation:
     """Judge a classifier.
 
     `rows` are those of the suite's table, `predictions[i]` the label that the model gave to row i's picture; None where
-    it gave none, which leaves the row out. Classes are all labels that occur on either side, sorted. Rejected pictures
-    are left out. Raises CounterfactoryError when the lengths differ, a picture that counts has no label, and when no
-    prediction is any picture's label.
+    it gave none, which leaves the row out. `measures` are other outcomes of the same answers, 0..1, by name. Classes
+    are all labels that occur on either side, sorted. Rejected pictures are left out. Raises CounterfactoryError when
+    the lengths differ, a picture that counts has no label, and when no prediction is any picture's label.
     """
     used = list(_paired(rows, predictions))
     pairs = [(_label(row), answer) for row, answer in used]
@@ -150,17 +67,28 @@ def evaluate_labels(rows: Sequence[PictureRow], predictions: Sequence[str | None
         originals=side("original"),
         controls=side("control"),
         variants=side("variant"),
-        effects=_effects(
-            outcomes,
-            lambda against: find_effects(_answered(outcomes, lambda row: {_label(row)}), against),
-            find_flips(_answered(outcomes, _edit_types), "original"),
-        ),
+        effects=_label_effects(outcomes, find_flips(_answered(outcomes, _edit_types), "original")),
         sources=len(right),
         all_fail=_fraction([not any(answers) for answers in right.values()]),
         none_fail=_fraction([all(answers) for answers in right.values()]),
         excluded=_rejected(rows, "variant"),
         excluded_controls=_rejected(rows, "control"),
+        outcomes={row.file_name: outcome for row, outcome in outcomes},
+        beside=tuple(_beside(name, list(_paired(rows, values))) for name, values in (measures or {}).items()),
     )
+
+
+def _beside(name: str, outcomes: Sequence[tuple[PictureRow, float]]) -> Beside:
+    def score(kind: Kind) -> Score:
+        values = [value for row, value in outcomes if row.kind == kind]
+        return Score(len(values), sum(values) / len(values) if values else None)
+
+    return Beside(name, score("original"), score("control"), score("variant"), _label_effects(outcomes, ()))
+
+
+def _label_effects(outcomes: Sequence[tuple[PictureRow, float]], flips: tuple[Flips, ...]) -> Effects:
+    by_label = _answered(outcomes, lambda row: {_label(row)})
+    return _effects(outcomes, lambda against: find_effects(by_label, against), flips)
 
 
 def evaluate_masks(
@@ -211,6 +139,7 @@ def evaluate_masks(
         none_fail=None,
         excluded=_rejected(rows, "variant"),
         excluded_controls=_rejected(rows, "control"),
+        outcomes={row.file_name: outcome for row, outcome in outcomes},
     )
 
 
@@ -305,11 +234,3 @@ def _by_class(classes: Sequence[str], values: NDArray[np.float64]) -> dict[str, 
 
 def _confusion_shares(counts: Counts) -> tuple[tuple[float | None, ...], ...]:
     return tuple(tuple(_none_for_nan(value) for value in row) for row in row_normalised(counts).tolist())
-
-
-def _side_json(side: Side) -> dict[str, Any]:
-    return {
-        "score": vars(side.score).copy(),
-        "by_class": dict(side.by_class),
-        "confusion": [list(row) for row in side.confusion],
-    }

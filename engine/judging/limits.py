@@ -14,7 +14,7 @@ from typing import Literal
 from ..errors import CounterfactoryError
 from ..files.fill import nearest
 from .effects import Effect
-from .evaluate import Effects, Evaluation
+from .evaluation import Effects, Evaluation
 
 Outcome = Literal["kept", "broken", "undecided"]
 

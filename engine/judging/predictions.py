@@ -1,14 +1,18 @@
 """Reads the answers of a user's own model: a table of pictures and answers.
 
-The table is CSV (with a header) or JSONL with the columns `image` and `prediction`. A picture is named as in
-metadata.parquet (`file_name`), an original also by its source's name, with or without the file's suffix.
+The table is CSV (with a header) or JSONL. `image` names a picture as metadata.parquet does (`file_name`), an original
+also by its source's name or file; folders may stand before either. `prediction` is the model's label. Where there are
+any, `confidence` (or `probability`) is what the model gives that label, 0..1, and the likeliest labels are
+`prediction_2` to `prediction_5`, or `top5`: a list, in CSV with | between the labels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from ..errors import CounterfactoryError
 from ..files.tables import read_table
@@ -16,27 +20,121 @@ from ..suite import PictureRow
 from ..variant import KINDS
 
 COLUMNS = ("image", "prediction")
+_CONFIDENCE = ("confidence", "probability")
+_NEXT = tuple(f"prediction_{rank}" for rank in range(2, 6))
+_READ = (*COLUMNS, *_CONFIDENCE, "top5", *_NEXT)
+_MOST = 5
+_LONGEST = 160
 
 
-def load_predictions(path: Path) -> dict[str, str]:
-    """Answers by image, as the file names it. Raises CounterfactoryError for what cannot be read as such a table."""
-    answers: dict[str, str] = {}
+@dataclass(frozen=True)
+class Prediction:
+    """The model's answer `label`, what it gives that label (`confidence`, 0..1), and its likeliest labels, five at most
+    and the answer among them; None where the table does not say.
+    """
+
+    label: str
+    confidence: float | None = None
+    likeliest: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """`answers` by image, as the file names it; `ignored` are the file's columns that are not read."""
+
+    answers: dict[str, Prediction]
+    ignored: tuple[str, ...]
+
+
+def load_predictions(path: Path) -> Predictions:
+    """The answers in a table. Raises CounterfactoryError for what cannot be read as such a table."""
+    answers: dict[str, Prediction] = {}
+    ignored: dict[str, None] = {}
+    first: Prediction | None = None
     for line, row in read_table(path, required=COLUMNS):
         where = f"{path}:{line}"
         if isinstance(row, str):
             raise CounterfactoryError(f"{where} {row}")
-        image, prediction = row.get("image"), row.get("prediction")
-        if type(prediction) is int:  # class numbers are labels too
-            prediction = str(prediction)
-        if not isinstance(image, str) or not isinstance(prediction, str) or not image or not prediction:
+        ignored |= dict.fromkeys(column for column in row if column not in _READ)
+        image, prediction = row.get("image"), _prediction(row, where)
+        if not isinstance(image, str) or not image or prediction is None:
             raise CounterfactoryError(
-                f"{where}: every row needs an image, as text, and a prediction, as text or a whole number; found {row}"
+                f"{where}: every row needs an image, as text, and a prediction, as text or a whole number; "
+                f"found {_shorten(str(row))}"
             )
+        first = first or prediction
+        _require_alike(first, prediction, where)
         if answers.setdefault(image, prediction) != prediction:
             raise CounterfactoryError(f"{where}: a second, different prediction for {image}")
     if not answers:
         raise CounterfactoryError(f"{path} holds no predictions; write the columns {' and '.join(COLUMNS)}")
-    return answers
+    return Predictions(answers, tuple(ignored))
+
+
+def _prediction(row: Mapping[str, Any], where: str) -> Prediction | None:
+    label = _label(row.get("prediction"))
+    return None if label is None else Prediction(label, _confidence(row, where), _likeliest(label, row, where))
+
+
+def _label(value: object) -> str | None:
+    """A label as text: class numbers are labels too. None for anything else."""
+    if type(value) is int:
+        return str(value)
+    return value if isinstance(value, str) and value else None
+
+
+def _confidence(row: Mapping[str, Any], where: str) -> float | None:
+    given = [column for column in _CONFIDENCE if row.get(column) not in (None, "")]
+    if not given:
+        return None
+    if len(given) > 1:
+        raise CounterfactoryError(f"{where} has {' and '.join(given)}: give one, what the model gives its prediction")
+    value = row[given[0]]
+    try:
+        number = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not 0 <= number <= 1:
+        raise CounterfactoryError(
+            f"{where}: {given[0]} is what the model gives its prediction, from 0 to 1; found {_shorten(repr(value))}"
+        )
+    return number
+
+
+def _likeliest(label: str, row: Mapping[str, Any], where: str) -> tuple[str, ...] | None:
+    """The labels of `top5` or of prediction_2 to prediction_5, behind the answer itself; None without any."""
+    listed, ranked = row.get("top5"), [row[column] for column in _NEXT if row.get(column) not in (None, "")]
+    if listed in (None, "", []):
+        values = [label, *ranked] if ranked else None
+    elif ranked:
+        raise CounterfactoryError(f"{where} has top5 and {_NEXT[0]}: give one")
+    else:
+        values = [part.strip() for part in listed.split("|")] if isinstance(listed, str) else listed
+    if values is None:
+        return None
+    labels = [_label(value) for value in values] if isinstance(values, list) else [None]
+    found = tuple(name for name in labels if name is not None)
+    if len(found) < len(labels) or len(found) > _MOST or label not in found:
+        raise CounterfactoryError(
+            f"{where}: a prediction and the likeliest labels are up to {_MOST} labels, the prediction {label!r} among "
+            f"them (in CSV with | between them); found {_shorten(repr(listed if not ranked else values))}"
+        )
+    return found
+
+
+def _require_alike(first: Prediction, other: Prediction, where: str) -> None:
+    """What one row says beside its answer, all have to say: a mean over some of them is one of other pictures."""
+    for name, mine, its in (
+        ("confidence", first.confidence, other.confidence),
+        ("likeliest labels", first.likeliest, other.likeliest),
+    ):
+        if (mine is None) != (its is None):
+            has, lacks = ("lacks", "have") if its is None else ("has", "lack")
+            raise CounterfactoryError(f"{where} {has} {name}, which rows above {lacks}: give all rows, or none")
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 @dataclass(frozen=True)
@@ -45,33 +143,100 @@ class Matched:
     are no picture of the suite.
     """
 
-    answers: tuple[str | None, ...]
+    answers: tuple[Prediction | None, ...]
     strangers: tuple[str, ...]
 
+    @property
+    def labels(self) -> tuple[str | None, ...]:
+        """The answers' labels."""
+        return tuple(None if answer is None else answer.label for answer in self.answers)
 
-def match_predictions(answers: Mapping[str, str], rows: Sequence[PictureRow]) -> Matched:
+    def measures(self, rows: Sequence[PictureRow]) -> dict[str, list[float | None]]:
+        """What else the answers to `rows`, which were matched, are measured by, each 0..1: whether the label is among
+        the likeliest, and the confidence in the prediction, right or wrong; empty where the table has neither.
+        """
+        given = [answer for answer in self.answers if answer is not None]
+        measures: dict[str, list[float | None]] = {}
+        if given and given[0].likeliest is not None:
+            most = max(len(answer.likeliest or ()) for answer in given)
+            measures[f"top-{most} accuracy"] = [
+                None if answer is None else float(row.label in (answer.likeliest or ()))
+                for row, answer in zip(rows, self.answers, strict=True)
+            ]
+        if given and given[0].confidence is not None:
+            measures["confidence"] = [None if answer is None else answer.confidence for answer in self.answers]
+        return measures
+
+
+def match_predictions(answers: Mapping[str, Prediction], rows: Sequence[PictureRow]) -> Matched:
     """The predictions of the suite's pictures.
 
-    Rejected pictures need none. Raises CounterfactoryError if an accepted variant has none, or if some accepted
-    controls or originals have one and others do not.
+    Rejected pictures need none. Raises CounterfactoryError if an accepted variant has none, if some accepted controls
+    or originals have one and others do not, and if a picture has two that differ.
     """
-    bare = {str(PurePosixPath(image).with_suffix("")): image for image in answers}
-    names = [_names(row, bare) for row in rows]
-    given = tuple(next((answers[name] for name in some if name in answers), None) for some in names)
+    numbers = _find_rows(answers, rows)
+    named: dict[int, str] = {}
+    for image, number in numbers.items():
+        earlier = named.setdefault(number, image)
+        if answers[earlier] != answers[image]:
+            raise CounterfactoryError(
+                f"{rows[number].file_name} has two different predictions, as {earlier} and as {image}: leave one out"
+            )
+    given = tuple(answers[named[i]] if i in named else None for i in range(len(rows)))
+    strangers = tuple(image for image in answers if image not in numbers)
+    unknown = f", where the table has {_shorten(strangers[0])}" if strangers else ""
     for kind in KINDS:
         counted = [(row, answer) for row, answer in zip(rows, given, strict=True) if row.kind == kind and row.accepted]
         unanswered = [row for row, answer in counted if answer is None]
         if unanswered and (kind == "variant" or len(unanswered) < len(counted)):
             raise CounterfactoryError(
                 f"{len(unanswered)} of {len(counted)} {kind}s have no prediction, the first is "
-                f"{unanswered[0].file_name}; name pictures as in metadata.parquet's file_name"
+                f"{unanswered[0].file_name}{unknown}; name pictures as in metadata.parquet's file_name"
             )
-    known = {name for some in names for name in some}
-    return Matched(given, tuple(image for image in answers if image not in known))
+    return Matched(given, strangers)
 
 
-def _names(row: PictureRow, bare: Mapping[str, str]) -> tuple[str, ...]:
-    """What a table may call a row's picture; `bare` maps its images without their suffix to themselves."""
-    if row.kind != "original":
-        return (row.file_name,)
-    return row.file_name, row.source, *(bare[name] for name in (row.source,) if name in bare)
+def _find_rows(images: Iterable[str], rows: Sequence[PictureRow]) -> dict[str, int]:
+    """The row that each image is a picture of, by its number; strangers are left out.
+
+    Folders may stand before a file of the suite, whose name is like no other. A source's name may be that of pictures
+    elsewhere: folders before it count only where all are in one folder, and no source goes by its bare name.
+    """
+    files = {row.file_name: number for number, row in enumerate(rows)}
+    sources = {
+        name: number
+        for number, row in enumerate(rows)
+        if row.kind == "original"
+        for name in (row.source, row.origin.path)
+    }
+    found: dict[str, int] = {}
+    below: dict[str, dict[str, int]] = {}
+    bare = False
+    for image in images:
+        for before, name in _tails(image):
+            if name in files:
+                found[image] = files[name]
+                break
+            number = sources.get(name, sources.get(_without_suffix(name)))
+            if number is not None and not before:
+                found[image], bare = number, True
+                break
+            if number is not None:
+                below.setdefault(before, {})[image] = number
+                break
+    if not bare and len(below) == 1:
+        (some,) = below.values()
+        found |= some
+    return found
+
+
+def _tails(image: str) -> Iterator[tuple[str, str]]:
+    """Ways to part an image's path into folders that stand before its name, and the name: the longest name first."""
+    yield "", image
+    parts = PurePosixPath(image.replace("\\", "/")).parts
+    for i in range(len(parts)):
+        yield "/".join(parts[:i]), "/".join(parts[i:])
+
+
+def _without_suffix(name: str) -> str:
+    return str(PurePosixPath(name).with_suffix("")) if PurePosixPath(name).name else name

@@ -65,14 +65,14 @@ def edges_path(name: str, folder: Path) -> Path:
     return stem.with_name(f"{stem.name}.png")
 
 
-def mark_answers(rows: Sequence[PictureRow], predicted: Sequence[str | None]) -> dict[str, Answer]:
+def mark_answers(rows: Sequence[PictureRow], labels: Sequence[str | None]) -> dict[str, Answer]:
     """What a classifier answered, by pictures' `file_name`, as `group_by_source` takes it.
 
-    `predicted[i]` is the answer to row i's picture, None for none.
+    `labels[i]` is the answer to row i's picture, None for none.
     """
     return {
         row.file_name: Answer(answer, answer == row.label)
-        for row, answer in zip(rows, predicted, strict=True)
+        for row, answer in zip(rows, labels, strict=True)
         if answer is not None
     }
 

@@ -299,15 +299,21 @@ def test_check_refuses_a_suite_in_use(made_suite: MadeSuite, capsys: pytest.Capt
 def test_evaluate_counts_a_user_s_answers(
     made_suite: MadeSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lines = ["image,prediction"]
+    lines = ["image,prediction,confidence,split"]
     for row in made_suite.rows:  # right on originals, wrong on every second variant
         answer = "tram" if row.kind == "variant" and row.number else row.label
-        lines.append(f"{f'{row.source}.png' if row.kind == 'original' else row.file_name},{answer}")
-    (tmp_path / "p.csv").write_text("\n".join([*lines, "images/stranger.png,bus"]))
-    status, out, err = run(capsys, "evaluate", made_suite.path, "--predictions", tmp_path / "p.csv", "--json")
+        lines.append(f"{f'{row.source}.png' if row.kind == 'original' else row.file_name},{answer},0.5,test")
+    (tmp_path / "p.csv").write_text("\n".join([*lines, "images/stranger.png,bus,0.5,test"]))
+    asked = ("--predictions", tmp_path / "p.csv", "--failures", tmp_path / "f.csv")
+    status, out, err = run(capsys, "evaluate", made_suite.path, *asked, "--json")
     found = json.loads(out)
     assert status == 0
-    assert "no picture of the suite is called images/stranger.png" in err
+    assert err.count("\n") == 2
+    assert "p.csv: columns that are not read: split\n" in err
+    assert "no picture of the suite is called images/stranger.png: its prediction is not counted\n" in err
+    assert "1 rejected variant is not counted" in found["notes"]
+    assert [(m["name"], m["variants"]) for m in found["beside"]] == [("confidence", {"count": 5, "value": 0.5})]
+    assert (tmp_path / "f.csv").read_text().count("tram") == 2
     assert found["originals"]["score"] == {"count": 3, "value": 1.0}
     assert found["controls"]["score"] == {"count": 0, "value": None}
     assert found["variants"]["score"] == {"count": 5, "value": 0.6}

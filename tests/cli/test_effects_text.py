@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from picture_rows import control_row, original_row, picture_row
 
-from counterfactory.engine.cli.effects_text import effects_table, sides_table
-from counterfactory.engine.judging.evaluate import Evaluation, evaluate_labels
+from counterfactory.engine.cli.effects_text import effects_table, evaluation_tables, note_lines, sides_table
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.judging.evaluate import evaluate_labels
+from counterfactory.engine.judging.evaluation import Evaluation
 from counterfactory.engine.suite import PictureRow
 
+FOG, RED = Edit("weather", "clear", "foggy"), Edit("colour", "blue", "red")
 ROWS: list[PictureRow] = [row for g in range(6) for row in (original_row(g), control_row(g), picture_row(3 * g))]
 
 
@@ -18,7 +21,7 @@ def answered(*right: str) -> Evaluation:
 
 def test_one_measure_says_how_often_answers_turned_wrong_and_of_how_many_sources() -> None:
     table = effects_table({"accuracy": answered("original", "control").effects})
-    assert table.title == "What edits do, in points against the controls"
+    assert table.title == "What edits do to accuracy, in points against the controls"
     assert table.columns == ("edit", "accuracy", "95 % interval", "turned wrong", "sources")
     painter, weather = table.rows
     assert (painter[0], painter[1], painter[3:]) == ("painting alone", "0.0", ("-", "6"))
@@ -38,4 +41,75 @@ def test_several_measures_stand_side_by_side() -> None:
         ("originals", "6", "100.0 %", "100.0 %"),
         ("controls", "6", "100.0 %", "50.0 %"),
         ("variants", "6", "100.0 %", "50.0 %"),
+    )
+
+
+def test_values_are_ranked_by_what_they_cost_for_certain() -> None:
+    """An estimate of two sources may be the lowest, and says the least."""
+    often = [row for g in range(20) for row in (control_row(g), picture_row(3 * g, edits=(FOG,)))]
+    rows = [*often, *(picture_row(3 * g + 1, edits=(RED,)) for g in range(2))]
+    foggy = [row.edits == (FOG,) and i % 4 == 1 for i, row in enumerate(rows)]
+    said = ["car" if wrong or row is rows[-1] else "bus" for wrong, row in zip(foggy, rows, strict=True)]
+    tables = evaluation_tables(evaluate_labels(rows, said))
+    (values,) = (table for table in tables if table.title == "By value")
+    assert [row[0] for row in values.rows] == ["weather: foggy", "colour: red"]
+
+
+def test_everything_is_shown_on_request() -> None:
+    edits = [Edit("weather", "dry", f"value {i}") for i in range(9)]
+    rows = [control_row(g, label=str(g % 9)) for g in range(18)]
+    rows += [picture_row(3 * g, label=str(g % 9), edits=(edits[g // 2],)) for g in range(18)]
+    found = evaluate_labels(rows, [row.label for row in rows])
+    assert [table.title for table in evaluation_tables(found)] == [
+        "What edits do to accuracy, in points against the controls",
+        "By value, the worst 8 of 9",
+        "By class, the worst 8 of 9",
+        "How pictures are answered",
+    ]
+    *_, values, classes, _, answered = evaluation_tables(found, everything=True)
+    assert (values.title, len(values.rows), classes.title, len(classes.rows)) == ("By value", 9, "By class", 9)
+    assert (answered.title, len(answered.rows)) == ("How classes are answered (right)", 9)
+    assert answered.rows[0] == ("0", "-", "100.0 %", "100.0 %")
+
+
+def test_notes_say_what_is_compared_and_what_is_left_out() -> None:
+    def notes(rows: list[PictureRow], answers: list[str | None], **measures: list[float | None]) -> list[str]:
+        return note_lines(evaluate_labels(rows, answers, measures))
+
+    rows = [original_row(), control_row(), picture_row()]
+    compared = "effects: against the source's control, adjusted for the other edits beside"
+    assert notes(rows, ["bus"] * 3) == [compared]
+    assert notes(rows, [None, "bus", "bus"]) == [
+        compared,
+        "no original has an answer: what painting does by itself is not known",
+    ]
+    against = "has an answer: effects are against originals, with what painting does"
+    assert notes(rows, ["bus", None, "bus"]) == [f"no control {against}"]
+    rejected = [original_row(), control_row(reason="dark"), picture_row()]
+    rejected += [picture_row(number, reason="dark") for number in (1, 2)]
+    assert notes(rejected, ["bus"] * 5) == [
+        f"no accepted control {against}",
+        "2 rejected variants are not counted",
+        "1 rejected control is not counted",
+    ]
+    assert notes(rows, [None, None, "bus"]) == ["effects need answers to the controls, or to the originals, as well"]
+    assert notes(rows, ["Bus", "bus", "bus"])[1:] == ["answers that are no label of this suite count as wrong: 'Bus'"]
+    assert notes(rows, ["bus"] * 3, confidence=[0.5] * 3)[1:] == [
+        "confidence: what the model gives its own answer on average, right or wrong"
+    ]
+    many = [picture_row(i) for i in range(7)]
+    assert notes(many, ["bus", *"abcdef"])[-1].endswith("'a', 'b', 'c', 'd', 'e' and so on")
+
+
+def test_further_measures_have_effects_and_means_of_their_own() -> None:
+    rows = [row for g in range(6) for row in (control_row(g), picture_row(3 * g))]
+    sure = [0.9 if row.kind == "control" else 0.6 for row in rows]
+    tables = evaluation_tables(evaluate_labels(rows, ["bus"] * 12, {"top-5 accuracy": [1.0] * 12, "confidence": sure}))
+    beside = tables[1]
+    assert beside.title == "What edits do to top-5 accuracy and confidence, in points against the controls"
+    assert beside.rows[0][1:4:2] == ("0.0", "\N{MINUS SIGN}30.0")
+    assert tables[-1].columns == ("pictures", "count", "accuracy", "top-5 accuracy", "confidence")
+    assert tables[-1].rows[1:] == (
+        ("controls", "6", "100.0 %", "100.0 %", "90.0 %"),
+        ("variants", "6", "100.0 %", "100.0 %", "60.0 %"),
     )

@@ -36,12 +36,16 @@ def as_written(test: Callable[..., None]) -> Callable[..., None]:
     return test
 
 
+def labels_of(table: Path) -> dict[str, str]:
+    return {image: answer.label for image, answer in load_predictions(table).answers.items()}
+
+
 @as_written
 def test_predictions(end: str, mark: str, last: str, tmp_path: Path) -> None:
     table = write(tmp_path / "p.csv", ["image,prediction", "bus/1,bus", "car/2, fire truck"], end, mark, last)
-    assert load_predictions(table) == {"bus/1": "bus", "car/2": "fire truck"}
+    assert labels_of(table) == {"bus/1": "bus", "car/2": "fire truck"}
     rows = [json.dumps({"image": image, "prediction": image[:3]}) for image in ("bus/1", "car/2")]
-    assert load_predictions(write(tmp_path / "p.jsonl", rows, end, mark, last)) == {"bus/1": "bus", "car/2": "car"}
+    assert labels_of(write(tmp_path / "p.jsonl", rows, end, mark, last)) == {"bus/1": "bus", "car/2": "car"}
 
 
 @as_written
@@ -70,10 +74,10 @@ def test_a_line_separator_inside_text_ends_no_line(character: str, tmp_path: Pat
     label = f"fire{character}truck"
     rows = [{"image": "a.png", "prediction": label}, {"image": f"b{character}.png", "prediction": "bus"}]
     lines = [json.dumps(row, ensure_ascii=False) for row in rows]
-    answers = load_predictions(write(tmp_path / "p.jsonl", lines, "\n", "", ""))
+    answers = labels_of(write(tmp_path / "p.jsonl", lines, "\n", "", ""))
     assert answers == {"a.png": label, f"b{character}.png": "bus"}
     table = write(tmp_path / "p.csv", ["image,prediction", f"a.png,{label}"], "\n", "", "")
-    assert load_predictions(table) == {"a.png": label}
+    assert labels_of(table) == {"a.png": label}
 
     Image.new("RGB", (16, 16)).save(tmp_path / "a.png")
     lines = ["", json.dumps({"image": "a.png", "label": label}, ensure_ascii=False)]

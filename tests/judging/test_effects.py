@@ -166,11 +166,17 @@ def test_sources_without_a_baseline_say_nothing_of_what_all_their_pictures_carry
 
 
 def test_two_sources_give_an_interval() -> None:
+    answers = [control("s", 1), variant("s", 0.9, "fog"), control("t", 1), variant("t", 1, "fog")]
+    (effect,) = find_effects(answers, "control")
+    # The mean of differences -0.1 and 0, whose standard error is a twentieth.
+    reach = stats.t.ppf(0.975, 1) * 0.05
+    assert (effect.value, effect.low, effect.high) == pytest.approx((-0.05, -0.05 - reach, -0.05 + reach))
+
+
+def test_no_interval_reaches_beyond_what_an_outcome_can_change() -> None:
     answers = [control("s", 1), variant("s", 0, "fog"), control("t", 1), variant("t", 1, "fog")]
     (effect,) = find_effects(answers, "control")
-    # The mean of differences -1 and 0, whose standard error is a half.
-    reach = stats.t.ppf(0.975, 1) * 0.5
-    assert (effect.value, effect.low, effect.high) == pytest.approx((-0.5, -0.5 - reach, -0.5 + reach))
+    assert (effect.value, effect.low, effect.high) == (pytest.approx(-0.5), -1.0, 1.0)
 
 
 def test_one_source_gives_a_value_and_no_interval() -> None:

@@ -27,7 +27,8 @@ from counterfactory.engine.judging.confusion import (
     row_normalised,
 )
 from counterfactory.engine.judging.effects import Effect, Flips
-from counterfactory.engine.judging.evaluate import Effects, Evaluation, Score, Side, evaluate_labels, evaluate_masks
+from counterfactory.engine.judging.evaluate import evaluate_labels, evaluate_masks
+from counterfactory.engine.judging.evaluation import Beside, Effects, Evaluation, Score, Side
 from counterfactory.engine.suite import PictureRow
 
 # A busy machine must not fail a property.
@@ -341,6 +342,8 @@ def test_an_evaluation_as_json() -> None:
         none_fail=0.75,
         excluded=4,
         excluded_controls=1,
+        outcomes={"a.png": 1.0},
+        beside=(Beside("confidence", *[Score(2, 0.75)] * 3, Effects(None, None, (), (), (), (), ())),),
     ).to_json()
     assert found == {
         "measure": "accuracy",
@@ -362,6 +365,17 @@ def test_an_evaluation_as_json() -> None:
         "none_fail": 0.75,
         "excluded": 4,
         "excluded_controls": 1,
+        "beside": [
+            {
+                "name": "confidence",
+                **{key: {"count": 2, "value": 0.75} for key in ("originals", "controls", "variants")},
+                "effects": {
+                    "against": None,
+                    "painter": None,
+                    **dict.fromkeys(("by_type", "by_value", "by_class", "by_type_with_painter", "flips"), ()),
+                },
+            }
+        ],
     }
     assert evaluate_labels([], []).measure == "accuracy"
 
@@ -398,3 +412,40 @@ def test_confusions_are_held_one_at_a_time() -> None:
 
     rows = [row(source, None, kind=kind) for source in "ab" for kind in ("control", "variant")]
     assert evaluate_masks(rows, confusions(), ("sky", "road")).variants.score == Score(2, 1.0)
+
+
+def test_other_measures_of_the_same_answers_have_means_and_effects_of_their_own() -> None:
+    rows, said = suite_of(6)
+    rows = [replace(r, reason="too dark") if i == 3 else r for i, r in enumerate(rows)]
+    sure: list[float | None] = [{"original": 0.9, "control": 0.8}.get(r.kind, 0.5) for r in rows]
+    sure[2] = None
+    result = evaluate_labels(rows, said, {"confidence": sure, "other": [1.0] * len(rows)})
+    confidence, other = result.beside
+    assert (confidence.name, other.name) == ("confidence", "other")
+    assert (confidence.originals, confidence.controls) == (Score(6, pytest.approx(0.9)), Score(6, pytest.approx(0.8)))
+    assert confidence.variants == Score(10, 0.5)
+    assert {e.name: e.value for e in confidence.effects.by_type} == {
+        "weather": pytest.approx(-0.3),
+        "colour": pytest.approx(-0.3),
+    }
+    assert {e.name for e in confidence.effects.by_class} == {"bus", "car"}
+    assert confidence.effects.flips == ()
+    assert other.variants == Score(11, 1.0)
+    assert evaluate_labels([], [], {"confidence": []}).beside[0].variants == Score(0, None)
+
+
+def test_outcomes_of_single_pictures_go_by_their_file() -> None:
+    rows = [picture_row(0), picture_row(1), picture_row(2, reason="too dark")]
+    assert evaluate_labels(rows, ["bus", "car", "bus"]).outcomes == {rows[0].file_name: 1.0, rows[1].file_name: 0.0}
+    counts = [np.array([[4, 4], [0, 8]], np.int64)] * 3
+    assert evaluate_masks(rows, counts, ("sky", "road")).outcomes == {
+        row.file_name: pytest.approx((4 / 8 + 8 / 12) / 2) for row in rows[:2]
+    }
+
+
+def test_answers_that_no_picture_has_for_a_label_are_known() -> None:
+    rows = [row("a", "car", kind="original"), row("a", "car"), row("b", "bus", verdict="rejected")]
+    found = evaluate_labels(rows, ["car", "Car", "bus"])
+    assert (found.unknown_classes, found.measure_name) == (("Car",), "accuracy")
+    masks = evaluate_masks(rows, [np.eye(2, dtype=np.int64)] * 3, ("sky", "road"))
+    assert (masks.unknown_classes, masks.measure_name) == ((), "mIoU")

@@ -9,7 +9,7 @@ import pytest
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.effects import Effect
-from counterfactory.engine.judging.evaluate import Effects, Evaluation, Score, Side
+from counterfactory.engine.judging.evaluation import Effects, Evaluation, Score, Side
 from counterfactory.engine.judging.limits import Drop, Finding, hold, junit_xml
 
 SIDE = Side(Score(4, 0.625), {}, ())

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.judging.predictions import Matched, load_predictions, match_predictions
+from counterfactory.engine.judging.predictions import Prediction, load_predictions, match_predictions
+from counterfactory.engine.suite import PictureRow
 
 ROWS = [
     original_row(file_name="originals/bus/1/o.png", source="bus/1"),
@@ -29,7 +33,8 @@ ROWS = [
 )
 def test_tables_that_are_taken(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
-    assert load_predictions(tmp_path / name) == {"bus/1": "bus", "images/bus/1/a.png": "car"}
+    answers = load_predictions(tmp_path / name).answers
+    assert {image: answer.label for image, answer in answers.items()} == {"bus/1": "bus", "images/bus/1/a.png": "car"}
 
 
 @pytest.mark.parametrize(
@@ -63,18 +68,71 @@ def test_tables_that_are_refused(name: str | None, data: bytes, told: str, tmp_p
 
 def test_class_numbers_are_answers(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text('{"image": "a", "prediction": 281}\n{"image": "b", "prediction": "cat"}')
-    assert load_predictions(tmp_path / "p.jsonl") == {"a": "281", "b": "cat"}
+    assert load_predictions(tmp_path / "p.jsonl").answers == {"a": Prediction("281"), "b": Prediction("cat")}
 
 
-@pytest.mark.parametrize("original", ["bus/1", "bus/1.png", "bus/1.jpeg", "originals/bus/1/o.png"])
-def test_originals_are_named_by_file_or_by_source_with_or_without_suffix(original: str) -> None:
+def match(answers: dict[str, str], rows: list[PictureRow]) -> tuple[tuple[str | None, ...], tuple[str, ...]]:
+    """The labels by row, and the strangers."""
+    found = match_predictions({image: Prediction(label) for image, label in answers.items()}, rows)
+    return found.labels, found.strangers
+
+
+@pytest.mark.parametrize(
+    "original",
+    [
+        *("bus/1", "bus/1.png", "bus/1.jpeg", "originals/bus/1/o.png", "./bus/1", "bus\\1.png"),
+        *("/data/photos/bus/1.jpg", "photos/bus/1", "suite/originals/bus/1/o.png", "C:\\s\\originals\\bus\\1\\o.png"),
+    ],
+)
+def test_originals_are_named_by_file_or_by_source_with_or_without_suffix_and_folders(original: str) -> None:
     answers = {original: "car", "images/bus/1/a.png": "bus", "unknown.png": "x"}
-    assert match_predictions(answers, ROWS) == Matched(("car", None, "bus", None), ("unknown.png",))
+    assert match(answers, ROWS) == (("car", None, "bus", None), ("unknown.png",))
+
+
+@pytest.mark.parametrize("before", ["/home/me/suite/", "suite/", "./", "../suite/", "D:\\suite\\"])
+def test_folders_may_stand_before_a_file_of_the_suite(before: str) -> None:
+    answers = {before + row.file_name: str(i) for i, row in enumerate(ROWS)}
+    assert match(answers, ROWS) == (("0", "1", "2", "3"), ())
+
+
+def test_a_source_s_name_elsewhere_is_another_picture() -> None:
+    """Two sets may call their pictures alike: which is meant has to be plain."""
+    rows = [ROWS[2], *(original_row(i, source=f"{i}", origin=replace(ROWS[0].origin, path=f"{i}.jpg")) for i in (1, 2))]
+    answers = {rows[0].file_name: "bus", "/val/1.jpg": "a", "/val/2.jpg": "b"}
+    assert match(answers, rows) == (("bus", "a", "b"), ())
+    both = answers | {"/train/1.jpg": "c"}
+    assert match(both, rows) == (("bus", None, None), ("/val/1.jpg", "/val/2.jpg", "/train/1.jpg"))
+    bare = {rows[0].file_name: "bus", "1": "a", "2.jpg": "b", "/train/1.jpg": "c"}
+    assert match(bare, rows) == (("bus", "a", "b"), ("/train/1.jpg",))
+
+
+def test_a_source_may_be_named_by_its_file_where_its_name_differs() -> None:
+    row = original_row(source="bus/1", origin=replace(ROWS[0].origin, path="Bus/IMG 1.JPG"))
+    assert match({"Bus/IMG 1.JPG": "car"}, [row]) == (("car",), ())
+
+
+def test_a_picture_with_two_different_predictions_is_refused() -> None:
+    answers = {"images/bus/1/a.png": "bus", "bus/1": "car", "originals/bus/1/o.png": "bus"}
+    told = (
+        r"^originals/bus/1/o\.png has two different predictions, as bus/1 and as originals/bus/1/o\.png: leave one out$"
+    )
+    with pytest.raises(CounterfactoryError, match=told):
+        match(answers, ROWS)
+    assert match(answers | {"bus/1": "bus"}, ROWS)[0] == ("bus", None, "bus", None)
+
+
+@given(st.text(max_size=12))
+@example(".")
+@example("/")
+@example("..")
+@example("\0")
+def test_any_text_may_be_a_stranger(name: str) -> None:
+    assert match({"images/bus/1/a.png": "bus", name: "y"}, ROWS)[0] == (None, None, "bus", None)
 
 
 def test_every_kind_of_picture_gets_its_own_answer() -> None:
     answers = {row.file_name: str(i) for i, row in enumerate(ROWS)}
-    assert match_predictions(answers, ROWS) == Matched(("0", "1", "2", "3"), ())
+    assert match(answers, ROWS) == (("0", "1", "2", "3"), ())
 
 
 @pytest.mark.parametrize("kind", ["original", "control"])
@@ -82,24 +140,29 @@ def test_some_answers_of_a_kind_are_no_answers(kind: str) -> None:
     make = {"original": original_row, "control": control_row}[kind]
     rows = [ROWS[2], make(7, source="x"), make(8, source="y"), make(9, source="z", reason="too dark")]
     answers = {ROWS[2].file_name: "bus"}
-    assert match_predictions(answers, rows).answers == ("bus", None, None, None)  # none at all is a choice
+    assert match(answers, rows)[0] == ("bus", None, None, None)  # none at all is a choice
     with pytest.raises(CounterfactoryError, match=rf"^1 of 2 {kind}s have no prediction, .*{rows[2].file_name}"):
-        match_predictions(answers | {rows[1].file_name: "bus"}, rows)
+        match(answers | {rows[1].file_name: "bus"}, rows)
 
 
 def test_a_variant_without_answer_is_refused() -> None:
     with pytest.raises(CounterfactoryError, match=r"1 of 1 variants have no prediction, .* images/bus/1/a\.png"):
-        match_predictions({"images/bus/1/b.png": "bus"}, ROWS)
+        match({"images/bus/1/b.png": "bus"}, ROWS)
+
+
+def test_pictures_without_answer_are_shown_beside_answers_without_picture() -> None:
+    with pytest.raises(CounterfactoryError, match=r"1 of 1 variants .* images/.*, where the table has 1\.png; name"):
+        match({"1.png": "bus", "2.png": "bus"}, ROWS)
 
 
 def test_a_source_s_own_name_may_look_like_a_suffix() -> None:
     rows = [original_row(source="bus/1.5", label="bus")]
-    assert match_predictions({"bus/1.5": "car"}, rows) == Matched(("car",), ())
+    assert match({"bus/1.5": "car"}, rows) == (("car",), ())
 
 
 def test_errors_say_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(CounterfactoryError, match=r"; name pictures as in metadata\.parquet's file_name$"):
-        match_predictions({}, ROWS)
+        match({}, ROWS)
     (tmp_path / "p.csv").write_text("image,prediction\n")
     with pytest.raises(CounterfactoryError, match=r"holds no predictions; write the columns image and prediction$"):
         load_predictions(tmp_path / "p.csv")

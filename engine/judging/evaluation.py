@@ -1,0 +1,129 @@
+"""What an evaluation holds: scores of each kind of picture, and what each edit does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..variant import Kind
+from .effects import Effect, Flips
+
+
+@dataclass(frozen=True)
+class Score:
+    """A measure over `count` pictures; `value` is None where there is nothing to measure."""
+
+    count: int
+    value: float | None
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of the comparison, the originals or the variants.
+
+    `by_class` is recall for labels and IoU for masks. `confusion[i][j]` is the share of what truly is class i that
+    the model called class j (each row sums to 1); the row of a class that never occurs is None throughout.
+    """
+
+    score: Score
+    by_class: dict[str, float | None]
+    confusion: tuple[tuple[float | None, ...], ...]
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What the edits do to the model: changes of accuracy, or of a picture's mean IoU, between pictures of one source.
+
+    `by_type`, `by_value` ("type: alternative") and `by_class` are against the controls where the suite has answered
+    ones, so that what painting does by itself is not counted, and against the originals where it has none: `against`
+    says which. Those of types and values are adjusted for the other edits of the same variant; those of a class are of
+    all edits together. `painter` is the controls against the originals; `by_type_with_painter` the types against the
+    originals, the painter's damage included. `flips` are the types' answers that were right on the originals and turned
+    wrong; masks have none.
+    """
+
+    against: Kind | None
+    painter: Effect | None
+    by_type: tuple[Effect, ...]
+    by_value: tuple[Effect, ...]
+    by_class: tuple[Effect, ...]
+    by_type_with_painter: tuple[Effect, ...]
+    flips: tuple[Flips, ...]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Another measure of the same answers, `name`: its mean on each kind of picture, and what edits do to it."""
+
+    name: str
+    originals: Score
+    controls: Score
+    variants: Score
+    effects: Effects
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a model under test makes of a suite.
+
+    `measure` is "accuracy" or "miou". `originals`, `controls` and `variants` are different pictures and, where sources
+    lack an accepted one, different sources: what an edit does is in `effects`. `all_fail` and `none_fail` are the
+    shares of sources with at least one variant for which the model fails on all, or on none, of the variants (DILLEMA,
+    arXiv 2502.04378, section IV); for masks, where a picture does not simply fail, they are None. `excluded` counts
+    rejected variants, `excluded_controls` rejected controls: neither is compared. `outcomes` are the
+    single pictures', by file name: 1 for a right label and 0 for a wrong one, or a mask's mIoU. `beside` are further
+    measures.
+    """
+
+    measure: str
+    classes: tuple[str, ...]
+    originals: Side
+    controls: Side
+    variants: Side
+    effects: Effects
+    sources: int
+    all_fail: float | None
+    none_fail: float | None
+    excluded: int
+    excluded_controls: int
+    outcomes: Mapping[str, float] = field(default_factory=dict)
+    beside: tuple[Beside, ...] = ()
+
+    @property
+    def measure_name(self) -> str:
+        """The measure as people write it."""
+        return "mIoU" if self.measure == "miou" else self.measure
+
+    @property
+    def unknown_classes(self) -> tuple[str, ...]:
+        """Labels that the model answered and no picture has."""
+        if self.measure != "accuracy":
+            return ()
+        sides = (self.originals, self.controls, self.variants)
+        return tuple(name for name in self.classes if all(side.by_class.get(name) is None for side in sides))
+
+    def to_json(self) -> dict[str, Any]:
+        """The evaluation, without single pictures, in JSON's own types: dicts, lists, strings, finite numbers, None."""
+        return {
+            "measure": self.measure,
+            "classes": list(self.classes),
+            "originals": _side_json(self.originals),
+            "controls": _side_json(self.controls),
+            "variants": _side_json(self.variants),
+            "effects": asdict(self.effects),
+            "sources": self.sources,
+            "all_fail": self.all_fail,
+            "none_fail": self.none_fail,
+            "excluded": self.excluded,
+            "excluded_controls": self.excluded_controls,
+            "beside": [asdict(measure) for measure in self.beside],
+        }
+
+
+def _side_json(side: Side) -> dict[str, Any]:
+    return {
+        "score": vars(side.score).copy(),
+        "by_class": dict(side.by_class),
+        "confusion": [list(row) for row in side.confusion],
+    }

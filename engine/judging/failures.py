@@ -1,0 +1,65 @@
+"""The pictures that a model fails on, for a person or a program to go through: the worst first.
+
+Of labels these are the wrong answers, the surest first, whatever the picture's kind; of masks the variants that are
+answered worse than their control, or without one their original, by how much.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+
+from ..suite import PictureRow
+from .evaluation import Evaluation
+from .predictions import Prediction
+
+_PLACE = ("file_name", "kind", "source", "label", "edits", "edited_caption")
+
+
+def label_failures(rows: Sequence[PictureRow], answers: Sequence[Prediction | None]) -> str:
+    """Wrong answers to accepted pictures as CSV: the answer, and those to the source's original and first control."""
+    given = {row.file_name: answer for row, answer in zip(rows, answers, strict=True) if answer is not None}
+    wrong = [row for row in rows if row.accepted and row.file_name in given and given[row.file_name].label != row.label]
+    wrong.sort(key=lambda row: -(given[row.file_name].confidence or 0))
+
+    def said(name: str | None) -> str:
+        return given[name].label if name is not None and name in given else ""
+
+    def cells(row: PictureRow) -> tuple[str, ...]:
+        confidence = given[row.file_name].confidence
+        sure = "" if confidence is None else str(confidence)
+        return said(row.file_name), sure, said(row.original), said(row.control)
+
+    return _csv(wrong, ("prediction", "confidence", "original_prediction", "control_prediction"), cells)
+
+
+def mask_failures(rows: Sequence[PictureRow], evaluation: Evaluation) -> str:
+    """Variants whose mIoU is below their baseline's as CSV, with the mIoUs of the source's original and control."""
+    found = evaluation.outcomes
+    falls = {row.file_name: fall for row in rows if row.kind == "variant" and (fall := _fall(row, found)) > 0}
+    worse = sorted((row for row in rows if row.file_name in falls), key=lambda row: -falls[row.file_name])
+
+    def cells(row: PictureRow) -> tuple[str, ...]:
+        names = (row.file_name, row.original, row.control)
+        return tuple("" if name is None or name not in found else f"{found[name]:.4f}" for name in names)
+
+    return _csv(worse, ("miou", "original_miou", "control_miou"), cells)
+
+
+def _fall(row: PictureRow, found: Mapping[str, float]) -> float:
+    """What a variant lost against its control, without one against its original; 0 where that is not known."""
+    baseline = found.get(row.control or "", found.get(row.original))
+    mine = found.get(row.file_name)
+    return 0.0 if baseline is None or mine is None else baseline - mine
+
+
+def _csv(rows: Sequence[PictureRow], columns: Sequence[str], cells: Callable[[PictureRow], tuple[str, ...]]) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow((*_PLACE, *columns))
+    for row in rows:
+        edits = "; ".join(f"{edit.type}: {edit.keyword} -> {edit.alternative}" for edit in row.edits)
+        place = (row.file_name, row.kind, row.source, row.label or "", edits, row.edited_caption)
+        writer.writerow((*place, *cells(row)))
+    return text.getvalue()

@@ -1,0 +1,72 @@
+"""Lists of what a model fails on: who is on them, in which order, and beside which other answers."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+from picture_rows import control_row, original_row, picture_row
+
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.judging.evaluate import evaluate_masks
+from counterfactory.engine.judging.failures import label_failures, mask_failures
+from counterfactory.engine.judging.predictions import Prediction
+
+CONTROL = control_row(0)
+EDITS = (Edit("weather", "dry", "snowy"), Edit("time", "day", "night"))
+ROWS = [
+    original_row(0),
+    CONTROL,
+    picture_row(0, control=CONTROL.file_name, edits=EDITS, edited_caption='A "red" bus, at night.'),
+    picture_row(1, control=CONTROL.file_name),
+    picture_row(2, control=CONTROL.file_name, reason="too dark"),
+    picture_row(3),
+]
+
+
+def read(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_wrong_answers_are_listed_the_surest_first() -> None:
+    sure = (0.9, 0.6, 0.5, 0.8, 1.0, 0.7)
+    labels = ("bus", "car", "car", "tram", "car", "bus")
+    found = read(label_failures(ROWS, [Prediction(*pair) for pair in zip(labels, sure, strict=True)]))
+    assert [row["file_name"] for row in found] == [ROWS[i].file_name for i in (3, 1, 2)]
+    assert found[2] == {
+        "file_name": ROWS[2].file_name,
+        "kind": "variant",
+        "source": "bus/0000",
+        "label": "bus",
+        "edits": "weather: dry -> snowy; time: day -> night",
+        "edited_caption": 'A "red" bus, at night.',
+        "prediction": "car",
+        "confidence": "0.5",
+        "original_prediction": "bus",
+        "control_prediction": "car",
+    }
+    unsure = read(label_failures(ROWS, [None, None, Prediction("car"), Prediction("tram"), None, None]))
+    assert [
+        (row["prediction"], row["confidence"], row["original_prediction"], row["control_prediction"]) for row in unsure
+    ] == [
+        ("car", "", "", ""),
+        ("tram", "", "", ""),
+    ]
+
+
+def test_variants_whose_masks_are_worse_than_the_control_s_are_listed_by_their_fall() -> None:
+    def counts(right: int) -> np.ndarray:
+        return np.array([[right, 8 - right], [0, 8]], np.int64)
+
+    answers = [counts(8), counts(6), counts(5), counts(2), counts(0), counts(3)]
+    found = read(mask_failures(ROWS, evaluate_masks(ROWS, answers, ("sky", "road"))))
+    assert [row["file_name"] for row in found] == [ROWS[3].file_name, ROWS[2].file_name]
+    assert (found[0]["miou"], found[0]["original_miou"], found[0]["control_miou"]) == ("0.4107", "1.0000", "0.7750")
+    same = [counts(8), counts(6), counts(6), counts(7), None, counts(3)]
+    assert read(mask_failures(ROWS, evaluate_masks(ROWS, same, ("sky", "road")))) == []
+    bare = [row for row in ROWS if row.kind != "control"]
+    fallen = read(
+        mask_failures(bare, evaluate_masks(bare, [counts(8), counts(6), counts(8), None, None], ("sky", "road")))
+    )
+    assert [(row["file_name"], row["control_miou"]) for row in fallen] == [(ROWS[2].file_name, "")]
