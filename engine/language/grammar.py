@@ -29,6 +29,10 @@ _TEXT = "A-Za-z0-9 ,.;:!?'()&/%+"
 NOTHING = "none"
 # The small words that an edit may exchange, the longer ones first.
 _HEADS = ("during the", "in the", "at the", "by the", "a", "an", "the", "at", "in", "on", "during", "by")
+# Words that begin something else than the noun of the words before them.
+_SMALL = frozenset(
+    re.findall("[a-z]+", "a an the and or but of at in on by during is are was were with to for near from that which")
+)
 
 
 @dataclass(frozen=True)
@@ -155,28 +159,95 @@ def values_grammar(values: Sequence[str]) -> Grammar:
     return Grammar(rf"\[(?:{'|'.join(firsts)})\]", 2 + longest)
 
 
+@dataclass(frozen=True)
+class Mention:
+    """Where a caption says a keyword: characters [start, end), the small word before it included.
+
+    `same` says that it speaks of the same thing as the keyword's first mention, and so changes with it; else it may.
+    """
+
+    start: int
+    end: int
+    same: bool
+
+
+def find_mentions(caption: str, keywords: Sequence[str]) -> list[list[Mention]]:
+    """Where each keyword's edit goes: its first place beside the other keywords', then its others, none overlapping.
+
+    "red" of "a red bus" is another's than that of "a red car": what two different nouns follow may differ. Raises
+    ValueError for a keyword that has no place.
+    """
+    first: list[tuple[int, int]] = []
+    for keyword in keywords:
+        place = next((place for _, place in _places(caption, keyword) if _apart(place, first)), None)
+        if place is None:
+            raise ValueError(f"{keyword!r} does not stand in {caption!r} beside the other keywords")
+        first.append(place)
+    found, taken = [], list(first)
+    for keyword, place in zip(keywords, first, strict=True):
+        mentions, noun = list[Mention](), _noun_after(caption, place)
+        for headed, bare in _places(caption, keyword):
+            others = [other for other in taken if other != place or bare != place]
+            if bare != place and not _apart(bare, others):
+                continue
+            wide = headed if _apart(headed, others) else bare
+            another = _noun_after(caption, bare)
+            mention = Mention(*wide, None in (noun, another) or noun == another)
+            mentions.insert(0 if bare == place else len(mentions), mention)
+            taken.append(wide)
+        found.append(mentions)
+    return found
+
+
+def _places(caption: str, keyword: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Where a caption says a keyword, as whole words: with the small words before it, so that those may be exchanged,
+    and without.
+    """
+    before, after = r"(?<![^\W_])(?<![^\W_]['\u2019-])", r"(?![^\W_])(?!['\u2019-][^\W_])"
+    place = rf"{before}(?:(?:{'|'.join(_HEADS)}) )?({re.escape(keyword)}){after}"
+    return [(found.span(), found.span(1)) for found in re.finditer(place, caption, re.IGNORECASE)]
+
+
+def _apart(place: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:
+    return all(place[1] <= start or end <= place[0] for start, end in others)
+
+
+def _noun_after(caption: str, place: tuple[int, int]) -> str | None:
+    """The word that follows at once, unless it is a small one."""
+    found = re.match(r" ([^\W_]+)", caption[place[1] :])
+    word = found.group(1).casefold() if found else ""
+    return word if word and word not in _SMALL else None
+
+
 def edited_grammar(caption: str, changes: Sequence[tuple[str, str]]) -> Grammar:
     """`"…"`: the caption with each (keyword, alternative) made and every other word as it was.
 
     The small words before an alternative are free (articles and prepositions: "an orange car", "during the day"), and
-    words of the keyword may follow it ("red car" -> "blue" gives "blue car"). Raises ValueError if a keyword does not
-    stand in the caption beside the others.
+    words of the keyword may follow it ("red car" -> "blue" gives "blue car"). All mentions of a thing change together,
+    but for an alternative that goes on after its keyword ("dog in the snow"), which is said once. Raises ValueError if
+    a keyword does not stand in the caption beside the others.
     """
     spots: list[tuple[int, int, tuple[str, int]]] = []
-    for keyword, alternative in changes:
-        # From the small words before the keyword to its end, so that the model may exchange them.
-        place = rf"(?<!\w)(?:(?:{'|'.join(_HEADS)}) )?{re.escape(keyword)}(?!\w)"
-        found = (m.span() for m in re.finditer(place, caption, re.IGNORECASE))
-        free = next((span for span in found if all(span[1] <= s or e <= span[0] for s, e, _ in spots)), None)
-        if free is None:
-            raise ValueError(f"{keyword!r} does not stand in {caption!r} beside the other keywords")
-        spots.append((*free, _region(caption[free[0]].isupper(), keyword, alternative)))
+    for mentions, (keyword, alternative) in zip(
+        find_mentions(caption, [keyword for keyword, _ in changes]), changes, strict=True
+    ):
+        for mention in mentions[: 1 if goes_on(keyword, alternative) else None]:
+            old = caption[mention.start : mention.end]
+            region, most = _region(old[0].isupper(), keyword, alternative)
+            if not mention.same:
+                region, most = f"(?:{region}|{_literal(old)})", max(most, _bytes(old))
+            spots.append((mention.start, mention.end, (region, most)))
     pattern, longest, at = "", 0, 0
     for start, end, (region, most) in sorted(spots):
         pattern += (_literal(caption[at:start]) if start > at else "") + region
         longest, at = longest + most, end
     pattern += _literal(caption[at:]) if at < len(caption) else ""
     return Grammar(f'"{pattern}"', 2 + _bytes(caption) + longest, _as_json(_text_schema(pattern)))
+
+
+def goes_on(keyword: str, alternative: str) -> bool:
+    """Whether an alternative is its keyword with more words after it."""
+    return alternative.casefold().startswith(f"{keyword.casefold()} ")
 
 
 def _region(capital: bool, keyword: str, alternative: str) -> tuple[str, int]:

@@ -9,10 +9,13 @@ import re
 from collections.abc import Sequence
 
 from ..edit import Edit
+from ..language.grammar import Mention, find_mentions, goes_on
 from ..language.questions import clean_text
+from .difference import WORD, Difference, compare, words_of
 from .task import broken_word
 
-_WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
+# Small words that follow from their neighbours.
+_AGREEING = frozenset(re.findall("[a-z]+", "a an the at in on by during is are was were"))
 _MAX_SPAN_CHARS = 60
 
 
@@ -23,7 +26,7 @@ def spans(caption: str, max_words: int, keep: Sequence[str]) -> list[str]:
     word that is not in `keep`.
     """
     kept = [word for phrase in keep for word in phrase.split()]
-    words = list(_WORD.finditer(caption))
+    words = list(WORD.finditer(caption))
     free = [broken_word(word.group(), "", kept) is None for word in words]
     found: dict[str, None] = {}
     for first in range(len(words)):
@@ -78,14 +81,47 @@ def allowed_alternatives(found: Sequence[str], keyword: str, keep: Sequence[str]
 
 
 def check_edited_caption(caption: str, edited: str, edits: Sequence[Edit], keep: Sequence[str]) -> str | None:
-    """The reason why an edited caption cannot be used, or None if it can."""
+    """The reason why an edited caption cannot be used, or None if it can.
+
+    Compared word by word (tasks/difference.py): words that no edit changes stay, but for small ones that agree with
+    others (a, an, in, on, is, are); what an edit replaces is gone wherever the caption says it of the same thing; and
+    what it says instead is there, and nothing else.
+    """
     if (word := broken_word(caption, edited, keep)) is not None:
         return f"the edited caption changes {word!r}, which may not change"
-    words = [word.casefold() for word in _WORD.findall(edited)]
-    if words == [word.casefold() for word in _WORD.findall(caption)]:
+    found = compare(caption, edited)
+    if not found.changes:
         return "the edited caption says what the caption says"
+    said = {word.same for word in words_of(edited)}
     for edit in edits:
-        missing = [word for word in _WORD.findall(edit.alternative) if word.casefold() not in words]
+        missing = [word.text for word in words_of(edit.alternative) if word.same not in said]
         if missing:
-            return f"the edited caption lacks {missing[0]!r} of the edit {edit.keyword!r} -> {edit.alternative!r}"
+            return f"the edited caption lacks {missing[0]!r} of the edit {_shown(edit)}"
+    new = {word.same for edit in edits for word in words_of(edit.alternative)} | _AGREEING
+    for added in found.added:
+        if added.same not in new:
+            return f"the edited caption adds {added.text!r}, which no edit says"
+    mentions = find_mentions(caption, [edit.keyword for edit in edits])
+    places = [mention for some in mentions for mention in some]
+    for gone in found.removed:
+        if gone.same not in _AGREEING and not any(m.start <= gone.start and gone.end <= m.end for m in places):
+            return f"the edited caption lacks {gone.text!r}, which no edit changes"
+    for edit, some in zip(edits, mentions, strict=True):
+        once = goes_on(edit.keyword, edit.alternative)
+        if not all(_changed(caption, edit, m, found) for m in some[: 1 if once else None] if m.same):
+            return f"the edited caption still says {edit.keyword!r} of the edit {_shown(edit)}"
     return None
+
+
+def _changed(caption: str, edit: Edit, mention: Mention, found: Difference) -> bool:
+    """Whether words of the keyword are gone there, or, where the alternative has all of them, others stand beside."""
+    first = mention.end - len(edit.keyword)  # the small word before it may change for another's sake
+    inside = [word for word in words_of(caption) if first <= word.start and word.end <= mention.end]
+    if not set(inside).isdisjoint(found.removed):
+        return True
+    kept = {word.same for word in words_of(edit.keyword)} <= {word.same for word in words_of(edit.alternative)}
+    return kept and any(inside[0].at <= change.at <= inside[-1].at + 1 for change in found.changes if change.added)
+
+
+def _shown(edit: Edit) -> str:
+    return f"{edit.keyword!r} -> {edit.alternative!r}"

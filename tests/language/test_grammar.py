@@ -13,6 +13,7 @@ from counterfactory.engine.language.grammar import (
     Grammar,
     alternatives_grammar,
     edited_grammar,
+    find_mentions,
     keywords_grammar,
     text_grammar,
     values_grammar,
@@ -23,8 +24,13 @@ ALTERNATIVES = alternatives_grammar("at night", 3)
 VALUES = values_grammar(("rainy", "Snowy", "very (very) dark"))
 TEXT = text_grammar(12, "an été")
 EDITED = edited_grammar("a red car on a street at sunset.", [("at sunset", "night"), ("red car", "orange car")])
+TWICE = edited_grammar("A red car by a red bus. the red car, red", [("red", "orange")])
+ONCE = edited_grammar("a dog. a dog by old grass", [("dog", "dog in the snow"), ("grass", "snowy grass")])
 
 ACCEPTED = [
+    (TWICE, '"An orange car by an orange bus. the orange car, orange"'),
+    (TWICE, '"Orange car by a red bus. orange car, the orange"'),
+    (ONCE, '"a dog in the snow. a dog by old snowy grass"'),
     (KEYWORDS, '[["none","none"]]'),
     (EDITED, '"an orange car on a street at night."'),
     (EDITED, '"the orange car on a street during night."'),
@@ -49,6 +55,11 @@ ACCEPTED = [
     (TEXT, '"x"'),
 ]
 REJECTED = [
+    (TWICE, '"An orange car by an orange bus. the red car, orange"'),
+    (TWICE, '"An orange car by an orange bus. the orange car, red"'),
+    (TWICE, '"A red car by a red bus. the orange car, orange"'),
+    (ONCE, '"a dog in the snow. a dog in the snow by old snowy grass"'),
+    (ONCE, '"a dog. a dog in the snow by old snowy grass"'),
     (KEYWORDS, "[]"),
     (EDITED, '"a red car on a street at night."'),
     (EDITED, '"a orange car on a street at night."'),
@@ -185,3 +196,27 @@ def test_a_choice_is_each_of_its_texts_and_nothing_else(texts: list[str], at: in
     for text in [*texts, texts[at % len(texts)] + "a", texts[at % len(texts)][:-1]]:
         answer = f'[["x","{text}"]]'
         assert grammar.allows(answer) == (text in texts)
+
+
+@pytest.mark.parametrize(
+    ("caption", "keywords", "expected"),
+    [
+        ("a red car", ["red"], [["+a red"]]),
+        ("in the grass", ["grass", "in"], [["+grass"], ["+in"]]),
+        ("in the grass", ["in", "grass"], [["+in"], ["+grass"]]),
+        ("red cars, red bus, red, red is the red car", ["red"], [["+red", "-red", "+red", "+red", "-the red"]]),
+        ("red cars are red", ["red cars", "red"], [["+red cars"], ["+red"]]),
+        ("red cars are red", ["red", "cars"], [["+red", "+red"], ["+cars"]]),
+        ("red-hot, red's, x_red, RED", ["red"], [["+red", "+RED"]]),
+        ("\u00e9red a red", ["red"], [["+a red"]]),
+        ("a dog at the dog", ["dog"], [["+a dog", "+at the dog"]]),
+    ],
+)
+def test_mentions(caption: str, keywords: list[str], expected: list[list[str]]) -> None:
+    found = find_mentions(caption, keywords)
+    assert [["-+"[m.same] + caption[m.start : m.end] for m in some] for some in found] == expected
+
+
+def test_a_keyword_without_a_place_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^'red' does not stand in 'red-hot red cars' beside the other keywords$"):
+        find_mentions("red-hot red cars", ["red cars", "red"])

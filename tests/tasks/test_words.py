@@ -98,11 +98,18 @@ def test_values_that_say_what_the_keyword_says_are_no_change() -> None:
         ("A red BUS... at night", "the edited caption says what the caption says"),
         ("a green bus at night", "the edited caption lacks 'blue' of the edit 'red' -> 'blue'"),
         ("a bluish bus at night", "the edited caption lacks 'blue' of the edit 'red' -> 'blue'"),
+        ("the blue bus in night", None),
+        ("a blue bus at bright night", "the edited caption adds 'bright', which no edit says"),
+        ("a blue bus at", "the edited caption lacks 'night', which no edit changes"),
+        ("night at a blue bus", "the edited caption adds 'night', which no edit says"),
+        ("a red blue bus at night", "the edited caption still says 'red' of the edit 'red' -> 'blue'"),
+        ("red, a blue bus at night", "the edited caption still says 'red' of the edit 'red' -> 'blue'"),
     ],
 )
 def test_rewritten_captions_that_are_taken_and_refused(edited: str, problem: str | None) -> None:
     edits = [Edit("colour", "red", "blue")]
-    assert check_edited_caption("a red bus at night", edited, edits, ("at", "bus")) == problem
+    keep = ("bus",) if edited.startswith("the blue") else ("at", "bus")
+    assert check_edited_caption("a red bus at night", edited, edits, keep) == problem
 
 
 def test_every_word_of_every_edit_is_looked_for() -> None:
@@ -115,4 +122,49 @@ def test_every_word_of_every_edit_is_looked_for() -> None:
     assert (
         check_edited_caption("a red bus at night", "a blue bus at noon", edits, ())
         == "the edited caption lacks 'Sky' of the edit 'red' -> 'Sky blue'"
+    )
+
+
+TWICE = "a brown dog and a brown cat. the brown dog sits, a dog is a dog."
+
+
+@pytest.mark.parametrize(
+    ("caption", "edit", "edited", "problem"),
+    [
+        # What is said of the same thing changes wherever it is said; of another thing it may.
+        (TWICE, ("brown", "black"), TWICE.replace("brown dog", "black dog"), None),
+        (TWICE, ("brown", "black"), TWICE.replace("brown", "black"), None),
+        (TWICE, ("brown", "black"), TWICE.replace("brown", "black", 1), "still says 'brown'"),
+        (TWICE, ("brown", "black"), TWICE.replace("brown dog", "black dog").replace("sits", "lies"), "adds 'lies'"),
+        ("grass, dry grass. grass is grass", ("grass", "sand"), "sand, dry sand. sand is sand", None),
+        ("grass, dry grass. grass is grass", ("grass", "sand"), "sand, dry sand. sand is grass", "still says 'grass'"),
+        ("grass, dry grass. grass is grass", ("grass", "sand"), "sand, dry grass. sand is sand", "still says 'grass'"),
+        # An alternative that has its keyword's words is seen by the words beside them.
+        ("a dog on grass", ("grass", "snowy grass"), "a dog on snowy grass", None),
+        ("a dog on grass. grass", ("grass", "snowy grass"), "a dog on snowy grass. grass", "still says 'grass'"),
+        ("a dog on grass. a dog", ("dog", "dog in the snow"), "a dog in the snow on grass. a dog", None),
+        ("a dog on grass. a dog", ("dog", "dog in snow"), "a dog on in snow grass. a dog", "still says 'dog'"),
+        ("a dog on grass. a dog", ("grass", "snowy grass"), "a snowy dog on grass. a dog", "still says 'grass'"),
+        ("a big dog on grass", ("big dog", "dog, big"), "a dog, big on grass", None),
+        # The words of a keyword, not the small ones before it.
+        ("an old dog", ("old", "old old"), "a old old dog", None),
+        ("in the park", ("park", "big city"), "at the park, a big city", "still says 'park'"),
+        ("a half-lit room, a lit hall", ("lit", "dark"), "a half-lit room, a dark hall", None),
+        ("it's lit", ("lit", "dark"), "it\u2019s dark", None),
+    ],
+)
+def test_what_an_edit_changes_changes_wherever_it_is_said(
+    caption: str, edit: tuple[str, str], edited: str, problem: str | None
+) -> None:
+    found = check_edited_caption(caption, edited, [Edit("other", *edit)], ())
+    assert (found is None) if problem is None else (problem in (found or "")), found
+
+
+def test_two_edits_are_each_looked_for_where_they_are() -> None:
+    caption = "a red car by red walls at night"
+    edits = [Edit("colour", "red car", "blue car"), Edit("colour", "red", "green"), Edit("time", "night", "noon")]
+    assert check_edited_caption(caption, "a blue car by green walls at noon", edits, ("car",)) is None
+    assert (
+        check_edited_caption(caption, "a blue car by red green walls at noon", edits, ("car",))
+        == "the edited caption still says 'red' of the edit 'red' -> 'green'"
     )

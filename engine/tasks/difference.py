@@ -1,0 +1,94 @@
+"""What changed from one caption to another, computed word by word: nobody's account of it is trusted.
+
+Words are aligned so that as many as can be are kept in their order (a longest common subsequence), whatever their case
+and the punctuation between them. Of several such alignments the one that keeps the earliest words is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+WORD = re.compile(r"[^\W_]+(?:['\u2019-][^\W_]+)*")
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a caption: number `at` from 0, characters [start, end)."""
+
+    text: str
+    at: int
+    start: int
+    end: int
+
+    @property
+    def same(self) -> str:
+        """What it is compared by: its letters, whatever their case and the apostrophe."""
+        return self.text.replace("\u2019", "'").casefold()
+
+
+@dataclass(frozen=True)
+class Change:
+    """Words that are gone and those in their place, neighbours each; one of both may be empty.
+
+    The change lies before word number `at` of the old caption, or begins with it; `new_at` is its place in the new.
+    """
+
+    at: int
+    removed: tuple[Word, ...]
+    new_at: int
+    added: tuple[Word, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two captions' words: pairs of `kept` ones, old and new, and the changes between them, in order."""
+
+    kept: tuple[tuple[Word, Word], ...]
+    changes: tuple[Change, ...]
+
+    @property
+    def removed(self) -> tuple[Word, ...]:
+        """All words of the old caption that are gone."""
+        return tuple(word for change in self.changes for word in change.removed)
+
+    @property
+    def added(self) -> tuple[Word, ...]:
+        """All words of the new caption that were not there."""
+        return tuple(word for change in self.changes for word in change.added)
+
+
+def words_of(caption: str) -> tuple[Word, ...]:
+    """The words of a caption; "it's" and "half-lit" are one each."""
+    return tuple(Word(m.group(), at, m.start(), m.end()) for at, m in enumerate(WORD.finditer(caption)))
+
+
+def compare(caption: str, edited: str) -> Difference:
+    """What changed from `caption` to `edited`."""
+    old, new = words_of(caption), words_of(edited)
+    pairs = _aligned([word.same for word in old], [word.same for word in new])
+    changes, i, j = list[Change](), 0, 0
+    for p, q in [*pairs, (len(old), len(new))]:
+        if (i, j) != (p, q):
+            changes.append(Change(i, old[i:p], j, new[j:q]))
+        i, j = p + 1, q + 1
+    return Difference(tuple((old[p], new[q]) for p, q in pairs), tuple(changes))
+
+
+def _aligned(old: list[str], new: list[str]) -> list[tuple[int, int]]:
+    """Pairs of places of a longest common subsequence, by its table of lengths; captions are short."""
+    most = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i in reversed(range(len(old))):
+        for j in reversed(range(len(new))):
+            same = old[i] == new[j]
+            most[i][j] = 1 + most[i + 1][j + 1] if same else max(most[i + 1][j], most[i][j + 1])
+    pairs, i, j = list[tuple[int, int]](), 0, 0
+    while most[i][j]:
+        if old[i] == new[j]:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        elif most[i + 1][j] == most[i][j]:
+            i += 1
+        else:
+            j += 1
+    return pairs
