@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from .config.networks import library_of
 from .config.profile import Profile
@@ -105,10 +106,12 @@ class Journey:
         suite: Suite,
         on_progress: Callable[[Progress], None] | None = None,
         metrics: Path | None = None,
+        data: Mapping[str, Any] | None = None,
     ) -> RunSummary:
         """Bring the suite to what the settings ask for and return what it took.
 
-        `metrics` is a file that is kept up to date with the costs so far (see `MetricsFile`). Sources whose file has
+        `metrics` is a file that is kept up to date with the costs so far (see `MetricsFile`), `data` what the suite's
+        record is to say of the data set (`DataSet.record`). Sources whose file has
         changed or gone since they were found are reported as problems. Raises CounterfactoryError for what stops the
         whole run; what was done by then is kept.
         """
@@ -120,7 +123,7 @@ class Journey:
         shards = [sources[start : start + size] for start in range(0, len(sources), size)]
         with _final_metrics(stream, meter):
             desk = self._open(suite, library, meter, len(sources))
-            facts = session_facts(self.profile, self.settings, desk.recipes, library)
+            facts = session_facts(self.profile, self.settings, data or {}, desk.recipes, library)
             costs = suite.session(facts, lambda: session_costs(self.profile, meter, energy))
             with closing(desk.models), costs as session:
                 tally = self._travel(desk, shards)

@@ -29,6 +29,7 @@ def session_facts(**changes: Any) -> SessionFacts:
     values: dict[str, Any] = {
         "profile": {"name": "pocket", "check": {"min_image_text": 0.2}},
         "settings": {"seed": 3, "interventions": None},
+        "data": {"layout": "folders"},
         "models": {"paint": "abc"},
         "precision": "f32",
         "versions": {"numpy": "2"},

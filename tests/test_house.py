@@ -32,7 +32,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "meter": {"errors", "runtime"},
         "schedule": {"errors"},
         "models": {"errors", "keys", "recipes", "runtime", "language", "meter", "schedule"},
-        "sources": {"errors", "recipes", "files", "schedule"},
+        "sources": {"errors", "keys", "recipes", "files", "runtime", "schedule"},
         "variant": {"edit", "sources"},
         "tasks": {"errors", "edit", "keys", "files", "language"},
         "suite": {"errors", "edit", "recipes", "files", "meter", "sources", "variant"},

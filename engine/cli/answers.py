@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..config.recorded import recorded_classes
 from ..errors import CounterfactoryError
 from ..files.reading import read_text
 from ..judging.evaluate import evaluate_labels, evaluate_masks
@@ -40,12 +41,14 @@ class Judged:
 def judge(
     predictions: Path, classes: Path | None, suite: Path, rows: Sequence[PictureRow], terminal: Terminal
 ) -> Judged:
-    """Judge the answers in `predictions`, a table or a folder, of which `classes` names the numbers in masks.
+    """Judge the answers in `predictions`, a table or a folder, of which `classes` names the numbers in masks; without
+    it the suite's record does.
 
     Warns of what is left out. Raises CounterfactoryError for answers that cannot be read or do not fit the suite.
     """
     if predictions.is_dir():
-        names = None if classes is None else [line for line in read_text(classes).split("\n") if line.strip()]
+        given = None if classes is None else read_text(classes).split("\n")
+        names = recorded_classes(suite) if given is None else [line for line in given if line.strip()]
         return Judged(rows, evaluate_masks(rows, *compare_masks(predictions, suite, rows, names)), None)
     if classes is not None:
         raise CounterfactoryError("--classes names the numbers in masks: give a folder of masks as --predictions")

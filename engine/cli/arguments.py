@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import CounterfactoryError
+from ..sources.layouts import LAYOUTS
 from . import commands
 from .run_text import THRESHOLDS
 from .statuses import EXIT_ERROR, EXIT_STOPPED
@@ -84,7 +85,6 @@ def _add_generate(parsers: _Commands[argparse.ArgumentParser]) -> None:
         metavar="N|A..B",
         help="edits per variant (1..3): half have the fewest, which shows an edit alone, the others mix more",
     )
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="another seed, another suite (%(default)s)")
     parser.add_argument(
         "--interventions", type=Path, metavar="FILE", help="the only edits allowed, such as 'time: night'"
     )
@@ -127,13 +127,26 @@ def _add_sources(parser: argparse.ArgumentParser, optional: bool = False) -> Non
         type=Path,
         metavar="SOURCES",
         nargs="?" if optional else None,
-        help="folder of images, or a .csv or .jsonl file",
+        help="folder of images, a table, or a data set in a layout of docs/data.md",
     )
     parser.add_argument(
-        "--labels", type=Path, metavar="FILE", help="labels (and masks) of a folder's images, CSV or JSONL"
+        "--labels", type=Path, metavar="FILE", help="labels (and masks) of a folder's images: CSV, JSONL or TXT"
     )
     parser.add_argument("--masks", type=Path, metavar="DIR", help="folder of masks with the images' names")
-    parser.add_argument("--limit", type=_positive, metavar="N", help="use the first N sources only")
+    parser.add_argument("--layout", choices=LAYOUTS, help="the data set's layout (recognised)")
+    parser.add_argument(
+        "--pairs", metavar="PATTERN", help="which masks belong to which images: '{stem}_img.jpg={stem}_seg.png'"
+    )
+    parser.add_argument(
+        "--class-map",
+        metavar="FILE",
+        help="what masks' numbers or colours mean: .toml, .json or a published map's name",
+    )
+    parser.add_argument("--classes", metavar="FILE|A,B", help="use the sources of these classes only")
+    drawn = parser.add_mutually_exclusive_group()
+    drawn.add_argument("--per-class", type=_positive, metavar="N", help="use N sources of each class, drawn by --seed")
+    drawn.add_argument("--sample", type=_positive, metavar="N", help="use N sources in all, drawn by --seed")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="another seed, another suite (%(default)s)")
     parser.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
     parser.add_argument("--variants", type=_positive, default=5, metavar="N", help="variants per source (%(default)s)")
     parser.add_argument(
@@ -186,7 +199,7 @@ def _add_evaluate(parsers: _Commands[argparse.ArgumentParser]) -> None:
 
 
 def _add_classes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--classes", type=Path, metavar="FILE", help="names of masks' classes 0, 1, ..., one per line")
+    parser.add_argument("--classes", type=Path, metavar="FILE", help="names of masks' classes (those of the record)")
 
 
 def _add_report(parsers: _Commands[argparse.ArgumentParser]) -> None:

@@ -10,7 +10,6 @@ import shlex
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 
 from ..config.profile import load_profile
 from ..config.recorded import recorded_check, recorded_profile
@@ -21,7 +20,8 @@ from ..meter.meter import Progress
 from ..pocket.scope import PHOTOGRAPHS, may_be_rendered
 from ..report.notes import suite_notes
 from ..report.table import Table
-from ..sources.source import Problem, Source, find_sources, refuse_suite_among_sources
+from ..sources.sampling import Selection, parse_classes
+from ..sources.source import DataSet, Problem, SetOptions, Source, read_set, refuse_suite_among_sources
 from ..suite import Suite, read_metadata, require_finished
 from ..tasks.interventions import load_interventions
 from ..tasks.task import Task, builtin_task, load_task
@@ -57,12 +57,13 @@ def generate(args: Namespace, terminal: Terminal) -> int:
         interventions=None if args.interventions is None else load_interventions(args.interventions),
     )
     refuse_suite_among_sources(args.sources, args.out)
-    sources, problems = _usable(args, terminal)
+    found = _usable(args, terminal)
+    sources, problems = found.sources, found.problems
     _require_truths(args, sources, terminal)
-    if profile.models.folder == "pocket" and not may_be_rendered(source.path for source in sources):
+    if profile.models.folder == "pocket" and not may_be_rendered(source.size for source in sources):
         terminal.warn(PHOTOGRAPHS)
     with Suite.open(args.out) as suite, terminal.progress() as on_progress:
-        report = Journey(profile, settings).run(sources, suite, on_progress, args.metrics)
+        report = Journey(profile, settings).run(sources, suite, on_progress, args.metrics, found.record())
     for problem in report.problems:
         terminal.warn(f"skipped {problem.name}: {problem.reason}")
     if report.metrics_problem:
@@ -107,25 +108,20 @@ def _task(args: Namespace) -> Task:
     return load_task(args.task_file) if args.task_file is not None else builtin_task(args.task or "classification")
 
 
-def _usable(args: Namespace, terminal: Terminal) -> tuple[list[Source], list[Problem]]:
-    """The sources that the command line names, up to its limit; there is at least one."""
-    sources, problems = _read(args.sources, terminal, labels=args.labels, masks=args.masks)
-    if not sources:
-        raise CounterfactoryError(f"none of the {len(problems)} images in {args.sources} can be used")
-    return sources[: args.limit], problems
-
-
-def _read(
-    root: Path, terminal: Terminal, labels: Path | None = None, masks: Path | None = None
-) -> tuple[list[Source], list[Problem]]:
-    """The sources below `root`; warns of each that cannot be used."""
+def _usable(args: Namespace, terminal: Terminal) -> DataSet:
+    """The sources that the command line names, of which there is at least one; warns of each that cannot be used."""
+    classes = None if args.classes is None else parse_classes(args.classes)
+    selection = Selection(classes, args.per_class, args.sample, args.seed)
+    options = SetOptions(args.labels, args.masks, args.layout, args.pairs, args.class_map, selection)
     with terminal.progress() as on_progress:
-        sources, problems = find_sources(
-            root, labels=labels, masks=masks, on_progress=lambda done, total: on_progress(Progress("read", done, total))
-        )
-    for problem in problems:
+        found = read_set(str(args.sources), options, lambda done, total: on_progress(Progress("read", done, total)))
+    for problem in found.problems:
         terminal.warn(f"skipped {problem.name}: {problem.reason}")
-    return sources, problems
+    for note in found.notes:
+        terminal.warn(note)
+    if not found.sources:
+        raise CounterfactoryError(f"none of the {len(found.problems)} images in {args.sources} can be used")
+    return found
 
 
 def estimate(args: Namespace, terminal: Terminal) -> int:
@@ -137,7 +133,12 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
     if (args.sources is None) == (args.count is None):
         raise CounterfactoryError("estimate takes either SOURCES, a folder or a file, or --sources N, a number of them")
     sources: Sequence[Source] | int
-    sources, problems = (args.count, []) if args.sources is None else _usable(args, terminal)
+    problems: list[Problem] = []
+    if args.sources is None:
+        sources = args.count
+    else:
+        found = _usable(args, terminal)
+        sources, problems = found.sources, found.problems
     asked = None if args.memory is None else round(args.memory * 1e9)
     predicted = predict(profile, sources, args.variants, asked, controls=args.controls)
     for line in forecast.cost_lines(predicted):

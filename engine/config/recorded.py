@@ -1,4 +1,4 @@
-"""The profile that a suite was made with, from its record run.json.
+"""The profile that a suite was made with, and the names of its classes, from its record run.json.
 
 So whoever judges or shows a suite later names no profile, and gets the verdicts and pictures of the suite as it is.
 """
@@ -13,6 +13,7 @@ from ..errors import CounterfactoryError
 from ..files.fill import fill
 from ..stages.check import CheckSettings
 from ..suite import read_run
+from ..suite.fields import Fields
 from ..suite.run_record import FILE
 from .profile import Profile
 
@@ -33,6 +34,19 @@ def recorded_check(suite: Path) -> CheckSettings:
     The rest of the profile may be of another version.
     """
     return _fill_recorded(CheckSettings, _recorded_profile(suite).get("check"), suite)
+
+
+def recorded_classes(suite: Path) -> list[str] | None:
+    """The names of classes 0, 1, ... in a suite's masks, by its last session's data set; a number without a name is its
+    own. None where the record has no names, or there is none. Raises CounterfactoryError for one that is broken.
+    """
+    record = read_run(suite)
+    named = record.sessions[-1].facts.data.get("classes") if record is not None and record.sessions else None
+    if not isinstance(named, Mapping) or not named:
+        return None
+    where = Fields(named, f"{suite / FILE}: 'classes'", "name the classes by --classes")
+    names = {int(number): name for number, name in where.texts().items() if number.isascii() and number.isdigit()}
+    return [names.get(number, str(number)) for number in range(max(names, default=-1) + 1)] or None
 
 
 def _recorded_profile(suite: Path) -> Mapping[str, Any]:

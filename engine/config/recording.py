@@ -110,11 +110,14 @@ def _common(
     }
 
 
-def session_facts(profile: Profile, settings: JourneySettings, recipes: Recipes, library: Library) -> SessionFacts:
-    """What made a session's results: settings, networks, libraries and the machine."""
+def session_facts(
+    profile: Profile, settings: JourneySettings, data: Mapping[str, Any], recipes: Recipes, library: Library
+) -> SessionFacts:
+    """What made a session's results: settings, the data set, networks, libraries and the machine."""
     return SessionFacts(
         profile=asdict(profile),
         settings=asdict(settings),
+        data=data,
         models={str(stage): maker for stage, maker in recipes.makers.items()},
         precision=arithmetic(profile.runtime),
         versions=library.releases(),

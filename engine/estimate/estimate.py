@@ -13,8 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from PIL import Image
-
 from ..config.networks import library_of
 from ..config.profile import Profile
 from ..errors import CounterfactoryError
@@ -234,13 +232,12 @@ def stage_needs(networks: Networks) -> list[StageNeeds]:
 
 
 def painted_sizes(sources: Sequence[Source], profile: Profile) -> Counter[tuple[int, int]]:
-    """How many sources are painted at each (height, width). Only headers are read."""
+    """How many sources are painted at each (height, width)."""
     sizes: Counter[tuple[int, int]] = Counter()
     image = profile.image
     for source in sources:
-        with suppress(OSError), Image.open(source.path) as opened:
-            sizes[target_size(opened.height, opened.width, image.short_side, image.multiple, image.max_long_side)] += 1
-    return sizes or Counter({(image.short_side, image.short_side): len(sources)})
+        sizes[target_size(*source.size, image.short_side, image.multiple, image.max_long_side)] += 1
+    return sizes
 
 
 def _plans(profile: Profile, library: Library, rates: Rates | None) -> tuple[PlanEstimate, ...]:

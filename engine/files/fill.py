@@ -37,7 +37,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The table in a TOML file. Raises CounterfactoryError, naming the file, when it cannot be read or is no TOML."""
     try:
         return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # besides TOMLDecodeError: endless numbers, and lists in lists
         raise CounterfactoryError(f"{path} is not valid TOML: {error}") from error
 
 

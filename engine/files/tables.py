@@ -9,12 +9,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
-from .fill import nearest
 from .reading import number_lines, read_text
 
 SUFFIXES = (".csv", ".jsonl")
@@ -22,30 +21,26 @@ SUFFIXES = (".csv", ".jsonl")
 Row = dict[str, Any]
 
 
-def read_table(
-    path: Path, required: Sequence[str], known: Sequence[str] | None = None
-) -> Iterator[tuple[int, Row | str]]:
+def read_table(path: Path, required: Sequence[str | tuple[str, ...]]) -> Iterator[tuple[int, Row | str]]:
     """(line number, row) for each row that is not blank; a row that cannot be used is a sentence's end, the reason.
 
     A row maps columns to values: stripped text from CSV, any JSON value from JSONL. Columns may be missing from a row;
-    only a CSV's header is held to `required`. Columns outside of `known` are refused, any are taken where it is None.
-    Raises CounterfactoryError for a table that is wrong as a whole: another suffix than .csv and
-    .jsonl, unreadable, not UTF-8, not CSV, without a header, with a column twice or unknown.
+    only a CSV's header is held to `required`: columns, or several names for one. Raises CounterfactoryError for a table
+    that is wrong as a whole: another suffix than .csv and .jsonl, unreadable, not UTF-8, not CSV, without a header,
+    with a column twice or without a required one.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise CounterfactoryError(f"{path} is no table that is read; tables are .csv and .jsonl files")
     read = _csv_rows if suffix == ".csv" else _jsonl_rows
-    return read(read_text(path), path, required, known)
+    return read(read_text(path), path, required)
 
 
-def _csv_rows(
-    text: str, path: Path, required: Sequence[str], known: Sequence[str] | None
-) -> Iterator[tuple[int, Row | str]]:
+def _csv_rows(text: str, path: Path, required: Sequence[str | tuple[str, ...]]) -> Iterator[tuple[int, Row | str]]:
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
-        _check_header(header, path, required, known)
+        _check_header(header, path, required)
         for row in reader:
             if len(row) > len(header):
                 yield reader.line_num, f"has {len(row)} fields where the first line names {len(header)}"
@@ -55,21 +50,20 @@ def _csv_rows(
         raise CounterfactoryError(f"{path}:{reader.line_num} is not valid CSV: {error}") from error
 
 
-def _check_header(header: Sequence[str], path: Path, required: Sequence[str], known: Sequence[str] | None) -> None:
+def _check_header(header: Sequence[str], path: Path, required: Sequence[str | tuple[str, ...]]) -> None:
+    wanted = [(names,) if isinstance(names, str) else names for names in required]
     if not any(header):
-        columns = ",".join(known or required)
+        columns = ",".join(names[0] for names in wanted)
         raise CounterfactoryError(f"{path} is empty; its first line names the columns: {columns}")
-    _check_known(header, path, known)
-    for column in required:
-        if column not in header:
-            raise CounterfactoryError(f"{path} has no column {column!r} (found: {', '.join(header)})")
+    for names in wanted:
+        if not any(name in header for name in names):
+            called = " or ".join(map(repr, names))
+            raise CounterfactoryError(f"{path} has no column {called} (found: {', '.join(header)})")
     if len(set(header)) < len(header):
         raise CounterfactoryError(f"{path} names a column twice: {', '.join(header)}")
 
 
-def _jsonl_rows(
-    text: str, path: Path, required: Sequence[str], known: Sequence[str] | None
-) -> Iterator[tuple[int, Row | str]]:
+def _jsonl_rows(text: str, path: Path, required: Sequence[str | tuple[str, ...]]) -> Iterator[tuple[int, Row | str]]:
     for number, line in number_lines(text):
         if not line.strip():
             continue
@@ -78,12 +72,4 @@ def _jsonl_rows(
         except (ValueError, RecursionError) as error:
             yield number, f"is not valid JSON: {error}"
             continue
-        if isinstance(row, dict):
-            _check_known(row, path, known)
         yield number, row if isinstance(row, dict) else "is not a JSON object"
-
-
-def _check_known(columns: Iterable[str], path: Path, known: Sequence[str] | None) -> None:
-    for column in columns:
-        if known is not None and column not in known:
-            raise CounterfactoryError(f"{path} has an unknown column {column!r}; {nearest(column, known)}")

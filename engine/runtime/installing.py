@@ -17,13 +17,15 @@ BOX_EXLLAMAV3 = f"{BOX} '.[exllamav3]'"
 BOX_ONNXRUNTIME = f"{BOX} -r requirements/onnxruntime-gpu.txt"
 # What exports, whose torch is a newer one.
 EXPORTER = "'.[export,cuda,tensorrt]'"
+# Reads Hugging Face's data sets.
+DATASETS = "'.[datasets]'"
 # Compilers of plans.
 TENSORRT = "'.[tensorrt]'"
 TENSORRT_RTX = "'.[tensorrt-rtx]'"
 
 ALL = (
     *(ENGINE, ONNXRUNTIME_CPU, BOX, BOX_EXLLAMAV3, BOX_ONNXRUNTIME),
-    *(EXPORTER, TENSORRT, TENSORRT_RTX),
+    *(DATASETS, EXPORTER, TENSORRT, TENSORRT_RTX),
 )
 
 

@@ -43,6 +43,11 @@ class Box:
         """In square pixels."""
         return (self.x1 - self.x0) * (self.y1 - self.y0)
 
+    def scaled(self, across: float, down: float) -> Box:
+        """The box, and its keypoints, with x times `across` and y times `down`."""
+        points = tuple(Keypoint(p.x * across, p.y * down, p.visibility) for p in self.keypoints)
+        return Box(self.x0 * across, self.y0 * down, self.x1 * across, self.y1 * down, self.label, points)
+
 
 def fit_boxes(
     boxes: Iterable[Box], height: int, width: int, size: tuple[int, int]

@@ -1,18 +1,24 @@
 """Lists the images of a data set, a folder or a table, without opening a single one.
 
 In a folder every image file is an entry, and the first folder under the root is its label; in a CSV or JSONL file
-every row is one. Whether the files are images at all is checked by `source`.
+every row is one. Whether the files are images at all is checked by `source`. A set may have millions of images, so an
+entry is small: paths are plain text.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import CounterfactoryError
+from .blobs import Blob
+from .boxes import Box
+from .class_map import ClassMap
 from .rows import read_image_rows, unprintable
+from .shapes import Drawn
 
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm")
@@ -29,51 +35,73 @@ class Problem:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """An image that the data set lists. `file` is its path as the user wrote it, `name` the same without its suffix
-    where that is unique. `mask` is None if the data set has no masks. Neither file is known to exist.
+    where that is unique; the bytes are at `blob`. `mask` is where its mask lies or how it is drawn, None without one.
+    `size` is the (height, width) that the set says it has, None where it says nothing; `boxes` are in pixels or, where
+    they are `relative`, in shares of its width and height. Nothing is known to exist.
     """
 
     name: str
     file: str
-    path: Path
-    label: str | None
-    mask: Path | None
+    blob: Blob
+    label: str | None = None
+    mask: Blob | Drawn | None = None
+    boxes: tuple[Box, ...] = ()
+    size: tuple[int, int] | None = None
+    relative: bool = False
 
 
-def list_folder(root: Path, masks: Path | None, labels: Path | None) -> tuple[list[Entry], list[Problem]]:
-    """List the images under a folder, unsorted. `masks` is a folder of masks, `labels` a table about the images."""
+@dataclass
+class Listing:
+    """What a data set of a `layout` lists, unsorted. `class_map` is that of its masks, `class_names` what its boxes and
+    masks may show, and `notes` are sentences about what was left out.
+    """
+
+    layout: str
+    entries: list[Entry]
+    problems: list[Problem]
+    class_map: ClassMap | None = None
+    class_names: tuple[str, ...] = ()
+    notes: list[str] = field(default_factory=list)
+
+
+def list_folder(root: Path, masks: Path | None, labels: Path | None) -> Listing:
+    """List the images under a folder. `masks` is a folder of masks, `labels` a table about the images."""
     root, masks = _image_root(root, masks)
-    files, problems = _walk(root, skip=masks)
-    entries = []
-    for path in files:
-        relative = path.relative_to(root)
-        if path.suffix.lower() in UNREAD_SUFFIXES:
-            reason = f"{path.suffix} files are not read; convert them to JPEG or PNG"
-            problems.append(Problem(_printable(relative.as_posix()), reason))
-        else:
-            label = relative.parts[0] if len(relative.parts) > 1 else None
-            entries.append(_entry(relative.as_posix(), path, label, None))
+    files, problems = image_files(root, skip=masks)
+    entries = [entry_of(root, relative, _first_folder(relative)) for relative in files]
+    listing = Listing("folders", entries, problems)
     if labels is not None:
-        entries = _apply_labels(entries, root, labels, problems)
-    return _finish(entries, masks, problems)
+        listing.entries = _apply_labels(listing, root, labels)
+    return finish(listing, masks)
 
 
-def list_table(table: Path, masks: Path | None) -> tuple[list[Entry], list[Problem]]:
-    """List the images of a CSV or JSONL file, unsorted; its paths are relative to the file itself."""
-    problems: list[Problem] = []
-    entries: dict[Path, Entry] = {}
+def list_table(table: Path, masks: Path | None) -> Listing:
+    """List the images of a CSV or JSONL file; its paths are relative to the file itself."""
+    listing = Listing("table", [], [])
+    entries: dict[str, Entry] = {}
+    rows = _Rows(table, listing)
     root = _absolute(table.parent)
-    for where, row in _usable_rows(table, problems):
-        path = _absolute(root / row["image"])
+    for where, row in rows:
+        path = _absolute(os.path.join(root, row["image"]))  # noqa: PTH118 paths are plain text here
         name = _relative_name(path, root)
-        mask = _absolute(root / row["mask"]) if "mask" in row else None
-        if path in entries:
-            problems.append(Problem(_printable(name), f"named a second time, by {where}; the first row counts"))
-        else:
-            entries[path] = _entry(name, path, row.get("label"), mask)
-    return _finish(list(entries.values()), masks, problems)
+        if rows.accept(path, printable(name), row.get("label"), where):
+            mask = _absolute(os.path.join(root, row["mask"])) if "mask" in row else None  # noqa: PTH118
+            entries[path] = Entry(name, printable(name), path, row.get("label"), mask)
+    listing.entries = [entry for path, entry in entries.items() if path not in rows.contradicted]
+    return finish(listing, masks)
+
+
+def entry_of(root: Path, relative: str, label: str | None = None, mask: Blob | Drawn | None = None) -> Entry:
+    """The entry of an image file, by its path below `root`."""
+    return Entry(relative, printable(relative), f"{root}/{relative}", label, mask)
+
+
+def _first_folder(relative: str) -> str | None:
+    label, slash, _ = relative.partition("/")
+    return label if slash else None
 
 
 def _image_root(root: Path, masks: Path | None) -> tuple[Path, Path | None]:
@@ -88,107 +116,152 @@ def _image_root(root: Path, masks: Path | None) -> tuple[Path, Path | None]:
     return (root if any(path.is_dir() or path.suffix.lower() in SUFFIXES for path in beside) else images), masks
 
 
-def _walk(root: Path, skip: Path | None) -> tuple[list[Path], list[Problem]]:
-    """Every image file under `root`, but hidden ones (macOS writes a ._photo.jpg beside each photo.jpg).
+def image_files(root: Path, skip: Path | None = None) -> tuple[list[str], list[Problem]]:
+    """The paths below `root`, with "/", of all image files but hidden ones (macOS writes a ._photo.jpg beside each
+    photo.jpg), and the problems of photographs in formats that are not read.
 
     Links to folders are followed, each folder once, real folders first, so that a loop of links ends and a picture
     that can be reached twice is one source.
     """
-    files: list[Path] = []
+    files: list[str] = []
     problems: list[Problem] = []
-    seen = {skip.resolve()} if skip is not None else set()
-    folders, links = [root], list[Path]()
+    skipped = None if skip is None else skip.resolve()
+    seen = {skipped}
+    folders, links = [""], list[str]()
     while folders or links:
         folder = folders.pop() if folders else links.pop(0)
-        real = folder.resolve()
+        path = root / folder
+        real = path.resolve()
         if real in seen:
-            if folder.is_symlink() and (skip is None or real != skip.resolve()):
+            if path.is_symlink() and real != skipped:
                 reason = f"a link to {real}, a folder that has been read already"
-                problems.append(Problem(_printable(folder.relative_to(root).as_posix()), reason))
+                problems.append(Problem(printable(folder), reason))
             continue
         seen.add(real)
         try:
-            found = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            found = sorted(os.scandir(path), key=lambda entry: entry.name)
         except OSError as error:
-            problems.append(
-                Problem(_printable(folder.relative_to(root).as_posix()), f"cannot be read: {error.strerror}")
-            )
+            problems.append(Problem(printable(folder or "."), f"cannot be read: {error.strerror}"))
             continue
         for entry in found:
-            path = folder / entry.name
             if entry.name.startswith("."):
                 continue
-            if path.is_dir():  # not entry.is_dir(), which raises for a link to itself
-                (links if entry.is_symlink() else folders).append(path)
-            elif path.suffix.lower() in SUFFIXES | UNREAD_SUFFIXES:
-                files.append(path)
+            relative = f"{folder}/{entry.name}" if folder else entry.name
+            suffix = _suffix(entry.name)
+            if _is_folder(entry):
+                (links if entry.is_symlink() else folders).append(relative)
+            elif suffix in SUFFIXES:
+                files.append(relative)
+            elif suffix in UNREAD_SUFFIXES:
+                reason = f"{Path(entry.name).suffix} files are not read; convert them to JPEG or PNG"
+                problems.append(Problem(printable(relative), reason))
     return files, problems
 
 
-def _apply_labels(entries: list[Entry], root: Path, table: Path, problems: list[Problem]) -> list[Entry]:
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Also through a link; a link to itself is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _apply_labels(listing: Listing, root: Path, table: Path) -> list[Entry]:
     """The entries with the table's labels and masks; an image that is not in the table becomes a problem.
 
     The table's paths may be relative to the images' folder or to the table itself.
     """
-    by_path = {_absolute(entry.path): entry for entry in entries}
+    by_path = {_absolute(str(entry.blob)): entry for entry in listing.entries}
     bases = (_absolute(root), _absolute(table.parent))
-    labelled: dict[Path, Entry] = {}
-    for where, row in _usable_rows(table, problems):
-        path = next((p for base in bases if (p := _absolute(base / row["image"])) in by_path), None)
+    labelled: dict[str, Entry] = {}
+    rows = _Rows(table, listing)
+    for where, row in rows:
+        found = [_absolute(os.path.join(base, row["image"])) for base in bases]  # noqa: PTH118
+        path = next((path for path in found if path in by_path), None)
         if path is None:
-            problems.append(
-                Problem(_printable(row["image"]), f"named by {where}, but there is no such image in {root}")
+            listing.problems.append(
+                Problem(printable(row["image"]), f"named by {where}, but there is no such image in {root}")
             )
-        elif path in labelled:
-            problems.append(Problem(_printable(row["image"]), f"named a second time, by {where}; the first row counts"))
-        else:
-            candidates = [_absolute(base / row["mask"]) for base in bases] if "mask" in row else [None]
-            mask = next((p for p in candidates if p is None or _exists(p)), candidates[-1])
+        elif rows.accept(path, printable(row["image"]), row.get("label"), where):
+            candidates = [_absolute(os.path.join(base, row["mask"])) for base in bases] if "mask" in row else [None]  # noqa: PTH118
+            mask = next((p for p in candidates if p is None or os.path.exists(p)), candidates[-1])  # noqa: PTH110
             labelled[path] = replace(by_path[path], label=row.get("label", by_path[path].label), mask=mask)
     for path, entry in by_path.items():
         if path not in labelled:
-            problems.append(Problem(entry.file, f"{table.name} says nothing about this image"))
-    return list(labelled.values())
+            listing.problems.append(Problem(entry.file, f"{table.name} says nothing about this image"))
+    return [entry for path, entry in labelled.items() if path not in rows.contradicted]
 
 
-def _usable_rows(table: Path, problems: list[Problem]) -> Iterator[tuple[str, dict[str, str]]]:
-    for where, row in read_image_rows(table):
-        if isinstance(row, str):
-            problems.append(Problem(where, row))
+class _Rows:
+    """The usable rows of a table of images; those that cannot be used become problems of its listing.
+
+    Of two rows about one image the first counts, and where they give it two labels neither does (`contradicted`).
+    """
+
+    def __init__(self, table: Path, listing: Listing) -> None:
+        self.contradicted: set[str] = set()
+        self._table, self._listing = table, listing
+        self._seen: dict[str, tuple[str, str | None]] = {}
+
+    def __iter__(self) -> Iterator[tuple[str, dict[str, str]]]:
+        extra: dict[str, None] = {}
+        for where, row, others in read_image_rows(self._table):
+            if isinstance(row, str):
+                self._listing.problems.append(Problem(where, row))
+            else:
+                extra |= dict.fromkeys(others)
+                yield where, row
+        if extra:
+            names = ", ".join(map(repr, map(printable, extra)))
+            self._listing.notes.append(f"{self._table.name}: columns that are not used: {names}")
+
+    def accept(self, path: str, name: str, label: str | None, where: str) -> bool:
+        """Whether this row is the first about its image."""
+        if path not in self._seen:
+            self._seen[path] = where, label
+            return True
+        first, known = self._seen[path]
+        if None not in (label, known) and label != known:
+            self.contradicted.add(path)
+            reason = f"has two labels, {known!r} ({first}) and {label!r} ({where}); keep the right one"
         else:
-            yield where, row
+            reason = f"named a second time, by {where}; the first row counts"
+        self._listing.problems.append(Problem(name, reason))
+        return False
 
 
-def _finish(entries: list[Entry], masks: Path | None, problems: list[Problem]) -> tuple[list[Entry], list[Problem]]:
-    """The entries with their masks and final names; a suffix is dropped where the name stays unique."""
+def finish(listing: Listing, masks: Path | None = None) -> Listing:
+    """The listing with its entries' masks and final names; a suffix is dropped where the name stays unique."""
+    entries, problems = listing.entries, listing.problems
     if masks is not None:
         found = _masks_by_stem(masks)
         entries = [entry if entry.mask else replace(entry, mask=_mask_of(entry, masks, found)) for entry in entries]
-    short: dict[str, int] = {}
-    for entry in entries:
-        short[_stem(entry.name)] = short.get(_stem(entry.name), 0) + 1
+    short = Counter(map(_stem, (entry.name for entry in entries)))
     finished: dict[str, Entry] = {}
     for entry in entries:
-        name = _stem(entry.name) if short[_stem(entry.name)] == 1 else entry.name
+        stem = _stem(entry.name)
+        name = stem if short[stem] == 1 else entry.name
         if unprintable(name):
             problems.append(Problem(entry.file, "its name holds control characters or is not UTF-8; rename it"))
         elif name in finished:
-            problems.append(Problem(entry.file, f"{entry.path} and {finished[name].path} would have the same name"))
+            places = f"{entry.blob} and {finished[name].blob}"
+            problems.append(Problem(entry.file, f"{places} would have the same name"))
         else:
             finished[name] = replace(entry, name=name)
-    return list(finished.values()), problems
+    listing.entries = list(finished.values())
+    return listing
 
 
-def _masks_by_stem(masks: Path) -> dict[str, list[Path]]:
+def _masks_by_stem(masks: Path) -> dict[str, list[str]]:
     if not masks.is_dir():
         raise CounterfactoryError(f"no folder of masks at {masks}; --masks takes a folder with one mask per image")
-    found: dict[str, list[Path]] = {}
-    for path in sorted(_walk(masks, skip=None)[0]):
-        found.setdefault(_stem(path.relative_to(masks).as_posix()), []).append(path)
+    found: dict[str, list[str]] = {}
+    for path in sorted(image_files(masks)[0]):
+        found.setdefault(_stem(path), []).append(path)
     return found
 
 
-def _mask_of(entry: Entry, masks: Path, found: dict[str, list[Path]]) -> Path:
+def _mask_of(entry: Entry, masks: Path, found: dict[str, list[str]]) -> str:
     """The mask in the same sub-folder with the same stem, else the one with that stem at the top of `masks`.
 
     If there is none, a path that does not exist, which `source` reports. Of several with one stem the PNG counts.
@@ -196,32 +269,32 @@ def _mask_of(entry: Entry, masks: Path, found: dict[str, list[Path]]) -> Path:
     stem = _stem(entry.name)
     for key in (stem, stem.rpartition("/")[2]):
         if len(found.get(key, [])) == 1:
-            return found[key][0]
-    return masks / f"{stem}.png"
+            return str(masks / found[key][0])
+    return str(masks / f"{stem}.png")
 
 
-def _absolute(path: Path) -> Path:
-    return Path(os.path.abspath(path))  # noqa: PTH100 resolve() would follow links and so rename their sources
+def _absolute(path: Path | str) -> str:
+    return os.path.abspath(path)  # noqa: PTH100 resolve() would follow links and so rename their sources
 
 
-def _exists(path: Path) -> bool:
-    return os.path.exists(path)  # noqa: PTH110 Path.exists() raises where a name is too long
-
-
-def _relative_name(path: Path, root: Path) -> str:
+def _relative_name(path: str, root: str) -> str:
     """The path relative to `root`, with "_" for each step upward: a name must not lead out of a suite's folder."""
     return "/".join("_" if part == ".." else part for part in Path(os.path.relpath(path, root)).parts) or "."
 
 
 def _stem(name: str) -> str:
-    folder, slash, file = name.rpartition("/")
-    return folder + slash + Path(file).stem
+    """The name without its file's suffix; a dot at the end, or at the beginning, is no suffix."""
+    dot = name.rfind(".")
+    return name[:dot] if name.rfind("/") + 1 < dot < len(name) - 1 else name
 
 
-def _entry(name: str, path: Path, label: str | None, mask: Path | None) -> Entry:
-    return Entry(name, _printable(name), path, label, mask)
+def _suffix(name: str) -> str:
+    dot = name.rfind(".")
+    return name[dot:].lower() if dot > 0 else ""
 
 
-def _printable(name: str) -> str:
+def printable(name: str) -> str:
     """A file's name with bytes escaped that could not be printed or stored."""
+    if name.isascii() and name.isprintable():
+        return name
     return "".join(c.encode("unicode_escape").decode() if unprintable(c) else c for c in name)

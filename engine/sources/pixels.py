@@ -17,6 +17,9 @@ from PIL import Image, UnidentifiedImageError
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "TIFF", "GIF", "PPM")
 MIN_SIDE = 8
 MAX_PIXELS = 80_000_000  # below the 89 million where Pillow itself warns of decompression bombs
+# Scans of a JPEG. Cameras write 1, progressive encoders about 10; each costs a pass over all pixels however few bytes
+# it has, so that a small file of many scans would be decoded for hours.
+MAX_SCANS = 100
 
 _ORIENTATION_TAG = 0x0112
 _UPRIGHT = {
@@ -28,6 +31,8 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+# After 0xFF: a stuffed zero, fill, a temporary marker, restarts, and the start of the picture, none with a length.
+_BARE_MARKERS = frozenset((0x00, 0x01, 0xFF, *range(0xD0, 0xD9)))
 # Pillow's modes of masks, and whether they have 16 bits. Palette masks keep their indices, which are the classes.
 _MASK_MODES = {
     "1": False,
@@ -64,8 +69,10 @@ def read_picture(data: bytes) -> NDArray[np.uint8]:
         raise UnreadableError(f"pixels of mode {image.mode} cannot be turned into RGB") from error
 
 
-def read_mask(data: bytes) -> NDArray[Any]:
+def read_mask(data: bytes, colours: bool = False) -> NDArray[Any]:
     """Decode a mask with its numbers unchanged: uint8 or uint16, [H, W] or, if colour-coded, [H, W, 3 or 4].
+
+    A palette's indices are the numbers, unless `colours` are asked for: then its colours, [H, W, 3].
 
     Raises `UnreadableError` as `decode` does, and for JPEG, which changes class numbers.
     """
@@ -77,6 +84,8 @@ def read_mask(data: bytes) -> NDArray[Any]:
         raise UnreadableError(f"a mask of mode {image.mode} is not read; save it as an 8 or 16 bit greyscale PNG")
     if _MASK_MODES[image.mode]:
         return _as_uint16(image)
+    if colours and image.mode == "P":
+        image = image.convert("RGB")
     return np.array(image, dtype=np.uint8)
 
 
@@ -129,6 +138,8 @@ def _open_image(data: bytes) -> Image.Image:
     """The first frame, decoded completely."""
     if not data:
         raise UnreadableError("the file is empty")
+    if data[:2] == b"\xff\xd8" and (scans := _count_scans(data)) > MAX_SCANS:
+        raise UnreadableError(f"a JPEG of {scans} scans; at most {MAX_SCANS} are read; save it again")
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
     except UnidentifiedImageError as error:
@@ -147,6 +158,27 @@ def _open_image(data: bytes) -> Image.Image:
     except Exception as error:
         raise UnreadableError(f"broken or truncated image data ({error})") from error
     return image
+
+
+def _count_scans(data: bytes) -> int:
+    """The scans of a JPEG's first picture, found by its markers (ITU-T T.81, annex B); what segments hold, such as the
+    thumbnail of a camera, is no scan.
+    """
+    # The marker's bytes may occur by chance in a segment, and then there are more of them than scans, never fewer.
+    most = data.count(b"\xff\xda")
+    if most <= MAX_SCANS:
+        return most
+    scans, at = 0, 2
+    while 0 <= at < len(data) - 3:
+        marker = data[at + 1]
+        if data[at] != 0xFF or marker in _BARE_MARKERS:
+            at = data.find(b"\xff", at + 1)  # within a scan, or between segments
+        elif marker == 0xD9:
+            break
+        else:
+            scans += marker == 0xDA
+            at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return scans
 
 
 def _turn_upright(image: Image.Image) -> Image.Image:

@@ -1,6 +1,7 @@
 """Rows about images: tables with the columns image, label and mask, checked row by row.
 
-Of the columns only image is needed. What the paths mean is `listing`'s business.
+Of the columns only image is needed; the names that Hugging Face's image folders and others have for them are taken
+too. What the paths mean is `listing`'s business.
 """
 
 from __future__ import annotations
@@ -12,17 +13,27 @@ from typing import Any
 
 from ..files.tables import read_table
 
-COLUMNS = ("image", "label", "mask")
+# A column's name, and others that mean the same; of several in one row the first counts.
+COLUMNS = {
+    "image": ("image", "file_name", "filename"),
+    "label": ("label", "class"),
+    "mask": ("mask", "mask_file_name"),
+}
 
 
-def read_image_rows(table: Path) -> Iterator[tuple[str, dict[str, str] | str]]:
-    """("file:line", row) for each row: the columns that are not empty, "image" always among them; or, for a row that
-    cannot be used, the reason.
+def read_image_rows(table: Path) -> Iterator[tuple[str, dict[str, str] | str, list[str]]]:
+    """("file:line", row, other columns) for each row: the columns that are not empty under their own names, "image"
+    always among them; or, for a row that cannot be used, the reason.
 
     Raises CounterfactoryError for a table that is wrong as a whole; see `read_table`.
     """
-    for line, row in read_table(table, required=COLUMNS[:1], known=COLUMNS):
-        yield f"{table.name}:{line}", row if isinstance(row, str) else _check_values(row)
+    for line, row in read_table(table, required=[COLUMNS["image"]]):
+        if isinstance(row, str):
+            yield f"{table.name}:{line}", row, []
+            continue
+        used = {column: next((name for name in names if name in row), None) for column, names in COLUMNS.items()}
+        values = _check_values({column: row[name] for column, name in used.items() if name is not None})
+        yield f"{table.name}:{line}", values, [name for name in row if name not in used.values()]
 
 
 def _check_values(row: dict[str, Any]) -> dict[str, str] | str:

@@ -24,7 +24,7 @@ from .picture_row import Dropped, PictureRow
 from .session import Costs, SessionRecord
 
 FILE = "run.json"
-FORMAT = 3
+FORMAT = 4
 _ADVICE = (
     "move it out of the folder and run the same command again, which begins a new one: the suite itself stays, and the "
     "costs in the old file are no longer added"

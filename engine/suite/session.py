@@ -51,12 +51,14 @@ class Costs:
 
 @dataclass(frozen=True)
 class SessionFacts:
-    """What decided a session: the `profile` and the `settings` as plain data, the `models` (the makers of the stages),
-    the `precision` that networks ran in, the `versions` of the libraries that computed, and the `machine`.
+    """What decided a session: the `profile` and the `settings` as plain data, the `data` set (its layout, what was used
+    of it, and class names by number; empty where the caller said nothing), the `models` (the makers of the stages), the
+    `precision` that networks ran in, the `versions` of the libraries that computed, and the `machine`.
     """
 
     profile: Mapping[str, Any]
     settings: Mapping[str, Any]
+    data: Mapping[str, Any]
     models: Mapping[str, str]
     precision: str
     versions: Mapping[str, str]
@@ -85,6 +87,7 @@ class SessionRecord:
         facts = SessionFacts(
             profile=fields.plain("profile"),
             settings=fields.plain("settings"),
+            data=fields.plain("data"),
             models=fields.table("models").texts(),
             precision=fields.text("precision"),
             versions=fields.table("versions").texts(),

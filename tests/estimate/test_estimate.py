@@ -438,7 +438,7 @@ def test_the_command_fits_80_columns(known: bool, street: Street, capsys: pytest
 
 
 def test_the_command_for_machines(street: Street, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(capsys, street.root, "--limit", "2", "--variants", "3", "--memory", "5", "--json")
+    status, out, _ = run(capsys, street.root, "--sample", "2", "--variants", "3", "--memory", "5", "--json")
     assert status == 0
     found = json.loads(out)
     assert (found["sources"], found["variants"], found["basis"]) == (2, 6, "roofline")

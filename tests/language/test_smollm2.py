@@ -154,7 +154,7 @@ def test_generate_with_another_language_model(
     status = main(
         [
             *("generate", str(street.root / "images"), "--task", "classification", "--profile", str(profile)),
-            *("--out", str(tmp_path / "suite"), "--variants", "1", "--edits", "1", "--limit", "2"),
+            *("--out", str(tmp_path / "suite"), "--variants", "1", "--edits", "1", "--sample", "2"),
         ]
     )
     told = capsys.readouterr().err

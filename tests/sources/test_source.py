@@ -235,14 +235,12 @@ def test_csv_rows_with_too_many_fields_are_problems(tmp_path: Path) -> None:
     ("name", "text", "message"),
     [
         ("t.csv", "", "is empty; its first line names the columns"),
-        ("t.csv", "image,labels\na.png,x", "unknown column 'labels'; did you mean 'label'"),
-        ("t.csv", "label,mask\nx,y", "has no column 'image' .found: label, mask."),
+        ("t.csv", "label,mask\nx,y", "has no column 'image' or 'file_name' or 'filename' .found: label, mask."),
         ("t.csv", "image,image\nx,y", "names a column twice"),
         ("t.csv", 'image\n"a.png', r"t\.csv:2 is not valid CSV"),
         ("t.csv", "image\n", "no images found"),
         ("t.jsonl", "", "no images found"),
         ("t.jsonl", "\n \n", "no images found"),
-        ("t.jsonl", '{"image": "a", "file": "b"}', "unknown column 'file'; .*image, label, mask"),
         ("t.csv", b"image\n\xff.png", "not UTF-8"),
         ("t.parquet", "x", "is not a set of images; accepted are"),
         ("t.png", "x", "is not a set of images; accepted are"),
@@ -261,7 +259,7 @@ def test_labels_for_a_folder(tmp_path: Path) -> None:
         save(tmp_path / "set" / name)
     save_mask(tmp_path / "lists" / "m.png")
     labels = tmp_path / "lists" / "labels.csv"
-    labels.write_text("image,label,mask\na.png,car,m.png\n../set/sub/b.png,,\nnone.png,bus,\na.png,bus,\n")
+    labels.write_text("image,label,mask\na.png,car,m.png\n../set/sub/b.png,,\nnone.png,bus,\na.png,car,\n")
     sources, problems = find_sources(tmp_path / "set", labels=labels)
     assert [(s.name, s.label, s.mask_path) for s in sources] == [
         ("a", "car", tmp_path / "lists" / "m.png"),
@@ -274,9 +272,23 @@ def test_labels_for_a_folder(tmp_path: Path) -> None:
     with pytest.raises(CounterfactoryError, match="label column of its own"):
         find_sources(labels, labels=labels)
     with pytest.raises(CounterfactoryError, match="labels come in a"):
-        find_sources(tmp_path / "set", labels=tmp_path / "labels.txt")
+        find_sources(tmp_path / "set", labels=tmp_path / "labels.xlsx")
     with pytest.raises(CounterfactoryError, match=r"cannot read .*none"):
         find_sources(tmp_path / "set", labels=tmp_path / "none.csv")
+
+
+def test_two_labels_for_one_image_count_for_neither(tmp_path: Path) -> None:
+    save(tmp_path / "a.png")
+    save(tmp_path / "b.png", 1)
+    (tmp_path / "t.csv").write_text("image,label\na.png,car\nb.png,\na.png,bus\nb.png,dog\na.png,car\n")
+    for options in ({"root": tmp_path / "t.csv"}, {"root": tmp_path, "labels": tmp_path / "t.csv"}):
+        sources, problems = find_sources(**options)
+        assert [(s.name, s.label) for s in sources] == [("b", None)]
+        assert [(p.name, p.reason) for p in problems] == [
+            ("a.png", "has two labels, 'car' (t.csv:2) and 'bus' (t.csv:4); keep the right one"),
+            ("a.png", "named a second time, by t.csv:6; the first row counts"),
+            ("b.png", "named a second time, by t.csv:5; the first row counts"),
+        ]
 
 
 def test_nothing_found_tells_what_is_accepted(tmp_path: Path) -> None:

@@ -176,9 +176,9 @@ def test_a_kill_between_run_json_and_the_ledger_books_a_session_once(
         ("[" * 100_000, "is not JSON"),
         ("[]", "should be a table of keys and values"),
         ('{"profile": {}, "costs": {"wall_s": 3}}', "an older one kept its last run alone"),
-        ('{"format": 2}', "has format 2"),
-        ('{"format": 3, "standing": null, "sessions": [{}]}', r"key 'sessions\[0\]\."),
-        ('{"format": 3, "standing": {"sources": "3"}, "sessions": []}', r"'standing\.sources' should be a whole"),
+        ('{"format": 3}', "has format 3"),
+        ('{"format": 4, "standing": null, "sessions": [{}]}', r"key 'sessions\[0\]\."),
+        ('{"format": 4, "standing": {"sources": "3"}, "sessions": []}', r"'standing\.sources' should be a whole"),
     ],
 )
 def test_a_foreign_or_damaged_record_stops_a_session_before_it_begins(tmp_path: Path, text: str, told: str) -> None:

@@ -1,0 +1,75 @@
+"""Where the bytes of a picture or a mask lie: in a file, in a stretch of a tar file, in a cell of a table.
+
+A data set of a million pictures has a million of these, so a file is its path as plain text and the others have slots.
+"""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .pixels import UnreadableError
+
+_MAX_BYTES = 512 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """`size` bytes from `offset` of the file `path`: a member of a tar file without compression."""
+
+    path: str
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A picture in row `row` and column `column` of a `datasets.Dataset` (`table`), which does not decode the column;
+    `path` is what to call the table in errors.
+    """
+
+    path: str
+    table: Any
+    row: int
+    column: str
+
+
+Blob = str | Stretch | Cell
+
+
+def path_of(blob: Blob) -> Path:
+    """The file that holds the bytes, for messages."""
+    return Path(blob if isinstance(blob, str) else blob.path)
+
+
+def read_blob(blob: Blob) -> bytes:
+    """The bytes. Raises UnreadableError for what is missing, too large or no regular file."""
+    try:
+        if isinstance(blob, Cell):
+            return _read_cell(blob)
+        path = path_of(blob)
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would block for ever
+            raise UnreadableError("not a regular file")
+        size = blob.size if isinstance(blob, Stretch) else status.st_size
+        if size > _MAX_BYTES:
+            raise UnreadableError(f"the file has {size / 2**20:.0f} MiB; at most {_MAX_BYTES >> 20} are read")
+        if isinstance(blob, str):
+            return path.read_bytes()
+        with path.open("rb") as file:
+            file.seek(blob.offset)
+            return file.read(blob.size)
+    except FileNotFoundError as error:
+        raise UnreadableError(f"there is no file {error.filename or path_of(blob)}") from error
+    except OSError as error:
+        raise UnreadableError(f"cannot be read: {error.strerror or error}") from error
+
+
+def _read_cell(cell: Cell) -> bytes:
+    value = cell.table[cell.row][cell.column]
+    if not isinstance(value, dict) or not (value.get("bytes") or value.get("path")):
+        raise UnreadableError(f"row {cell.row} has nothing in the column {cell.column!r}")
+    found = value["bytes"]
+    return bytes(found) if found else Path(value["path"]).read_bytes()

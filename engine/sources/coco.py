@@ -1,0 +1,209 @@
+"""COCO: one JSON file with images, annotations and categories (cocodataset.org/#format-data), as Roboflow, CVAT and
+Label Studio write it too.
+
+Boxes, keypoints, and a mask of category numbers drawn from polygons or run lengths. A crowd is in the mask and has no
+box.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import CounterfactoryError
+from ..files.reading import read_text
+from .boxes import Box, Keypoint
+from .class_map import BACKGROUND, VOID, ClassMap, named_classes
+from .listing import Entry, Listing, Problem, finish, printable
+from .rows import unprintable
+from .shapes import Drawn, Shape, decode_runs, outline, pack_runs
+
+_PATTERNS = (
+    *("annotations/instances_*.json", "annotations/person_keypoints_*.json", "instances_*.json"),
+    *("_annotations.coco.json", "*/_annotations.coco.json"),
+)
+_LOOKED_AT = 20
+_MOST = 60_000
+
+
+def is_coco(root: Path) -> bool:
+    """Whether it is a JSON file, or a folder with one that is named as COCO's are."""
+    return root.suffix.lower() == ".json" and root.is_file() if not root.is_dir() else bool(_candidates(root))
+
+
+def _candidates(root: Path) -> list[Path]:
+    return sorted({path for pattern in _PATTERNS for path in root.glob(pattern)})
+
+
+def list_coco(root: Path) -> Listing:
+    """The images of an annotation file, or of the only one in a folder.
+
+    Raises CounterfactoryError for several files or none, one that is not COCO's, and images that are nowhere.
+    """
+    found = _candidates(root) if root.is_dir() else [root]
+    if len(found) != 1:
+        several = f"{len(found)} files of annotations: name one of them as SOURCES, such as {found[0]}" if found else ""
+        raise CounterfactoryError(f"{root} has {several or 'no file of annotations, annotations/instances_*.json'}")
+    return _Annotations(found[0]).listing()
+
+
+class _Annotations:
+    """What a file of annotations says."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            content = json.loads(read_text(path))
+        except (ValueError, RecursionError) as error:
+            raise CounterfactoryError(f"{path} is not valid JSON: {error}") from error
+        lists = [content.get(key) if isinstance(content, dict) else None for key in ("images", "categories")]
+        if not all(isinstance(found, list) and all(isinstance(one, dict) for one in found) for found in lists):
+            raise CounterfactoryError(
+                f"{path} is no file of COCO's: it needs the lists images, annotations, categories"
+            )
+        self._images: list[Mapping[str, Any]] = content["images"]
+        annotations = content.get("annotations")
+        if not isinstance(annotations, list):
+            raise CounterfactoryError(
+                f"{path} has no list of annotations; it says what the images are, not what is seen"
+            )
+        self._of_image: dict[Any, list[Any]] = {}
+        for annotation in annotations:
+            image = annotation.get("image_id") if isinstance(annotation, dict) else None
+            self._of_image.setdefault(image if isinstance(image, int | str) else None, []).append(annotation)
+        self._names = self._categories(content["categories"])
+        self._class_map, self._degenerate = _class_map(str(path), self._names), 0
+        self._background = next(n for n, name in self._class_map.names.items() if name == BACKGROUND)
+
+    def _categories(self, categories: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+        names: dict[int, str] = {}
+        for category in categories:
+            number, name = category.get("id"), category.get("name")
+            if type(number) is not int or not 0 <= number < _MOST or not isinstance(name, str) or unprintable(name):
+                raise CounterfactoryError(f"{self._path}: a category needs a number and a name, found {category!r:.80}")
+            if names.setdefault(number, name.strip()) != name.strip():
+                raise CounterfactoryError(f"{self._path}: category {number} is both {names[number]!r} and {name!r}")
+        return names
+
+    def listing(self) -> Listing:
+        """The images as entries."""
+        folder = self._folder()
+        class_names = tuple(name for name in self._class_map.names.values() if name != BACKGROUND)
+        listing = Listing("coco", [], [], self._class_map, class_names)
+        seen: dict[str, Any] = {}
+        numbers: set[Any] = set()
+        for image in self._images:
+            name, number = image.get("file_name"), image.get("id")
+            if not isinstance(name, str) or not isinstance(number, int | str) or not _inside(name):
+                reason = f"an image needs an id and a file_name below its folder, found {image!r:.80}"
+                listing.problems.append(Problem(self._path.name, reason))
+            elif name in seen or number in numbers:
+                reason = f"is listed twice, or shares its id {number} with another image; keep one"
+                listing.problems.append(Problem(printable(name), reason))
+            else:
+                try:
+                    listing.entries.append(self._entry(folder, name, number, image))
+                except ValueError as error:
+                    listing.problems.append(Problem(printable(name), str(error)))
+            seen[str(name)] = number
+            numbers.add(number)
+        if strangers := sum(len(found) for image, found in self._of_image.items() if image not in numbers):
+            listing.notes.append(f"{self._path.name}: {strangers} annotations are of images that it does not list")
+        if self._degenerate:
+            listing.notes.append(f"{self._path.name}: {self._degenerate} boxes without width or height are left out")
+        return finish(listing)
+
+    def _folder(self) -> Path:
+        """Where the images lie: COCO's own places, beside the annotations or above them."""
+        here, split = self._path.parent, self._path.stem.rpartition("_")[2]
+        places = [here, here / "images", here / split, here.parent, here.parent / "images"]
+        places += [here.parent / split, here.parent / "images" / split]
+        names = [name for image in self._images[:_LOOKED_AT] if isinstance(name := image.get("file_name"), str)]
+        found = next((place for place in places if any((place / name).is_file() for name in names)), None)
+        if found is None and names:
+            looked = ", ".join(dict.fromkeys(map(str, places)))
+            raise CounterfactoryError(f"{self._path} names {printable(names[0])}, which is in none of {looked}")
+        return found or here
+
+    def _entry(self, folder: Path, name: str, number: Any, image: Mapping[str, Any]) -> Entry:
+        """Raises ValueError for an annotation that cannot be used."""
+        size = (image.get("height"), image.get("width"))
+        known = (size[0], size[1]) if type(size[0]) is int and type(size[1]) is int else None
+        boxes, shapes = [], []
+        for annotation in self._of_image.get(number, ()):
+            try:
+                box, shape = self._thing(annotation, known)
+            except (ValueError, TypeError, KeyError) as error:
+                which = annotation.get("id", "?") if isinstance(annotation, dict) else "?"
+                raise ValueError(f"annotation {which}: {error}") from error
+            boxes += [] if box is None else [box]
+            shapes += [] if shape is None else [shape]
+        # Boxes alone make no mask: it would be all background.
+        mask = Drawn(tuple(shapes), self._background) if shapes else None
+        return Entry(name, printable(name), f"{folder}/{name}", None, mask, tuple(boxes), known)
+
+    def _thing(self, annotation: Mapping[str, Any], size: tuple[int, int] | None) -> tuple[Box | None, Shape | None]:
+        number = annotation["category_id"]
+        if type(number) is not int or number not in self._names:
+            raise ValueError(f"category {number!r} is not among the categories of {self._path.name}")
+        shape = _shape(_number(number, self._names), annotation.get("segmentation"), size)
+        if annotation.get("iscrowd") or annotation.get("bbox") is None:
+            return None, shape
+        x, y, width, height = _numbers(annotation["bbox"], "bbox", 4)
+        if width == 0 or height == 0:
+            self._degenerate += 1
+            return None, shape
+        points = _numbers(annotation.get("keypoints") or [], "keypoints")
+        if len(points) % 3:
+            raise ValueError("keypoints are not x, y, visibility")
+        triples = zip(points[::3], points[1::3], points[2::3], strict=True)
+        keypoints = tuple(Keypoint(px, py, int(visibility)) for px, py, visibility in triples)
+        return Box(x, y, x + width, y + height, self._names[number], keypoints), shape
+
+
+def _class_map(where: str, names: Mapping[int, str]) -> ClassMap:
+    if not names:
+        raise CounterfactoryError(f"{where} has no categories")
+    return named_classes(where, {_number(number, names): name for number, name in names.items()})
+
+
+def _number(category: int, names: Mapping[int, str]) -> int:
+    """A category's number in masks: its own, or one more where the set uses what marks pixels that do not count."""
+    return category + 1 if VOID in names and category >= VOID else category
+
+
+def _inside(name: str) -> bool:
+    """Whether a path stays below its folder and can be printed."""
+    return not os.path.isabs(name) and ".." not in Path(name).parts and not unprintable(name)  # noqa: PTH117
+
+
+def _shape(number: int, segmentation: object, size: tuple[int, int] | None) -> Shape | None:
+    if not segmentation:
+        return None
+    if isinstance(segmentation, dict):
+        runs = segmentation.get("counts")
+        if size is not None and segmentation.get("size") != list(size):
+            raise ValueError(f"run lengths are for {segmentation.get('size')}, the image is {list(size)}")
+        if isinstance(runs, str):
+            return Shape(number, runs=decode_runs(runs))
+        if isinstance(runs, list) and all(type(run) is int for run in runs):
+            return Shape(number, runs=pack_runs(runs))
+        raise ValueError("segmentation has neither text nor a list of run lengths")
+    if not isinstance(segmentation, list):
+        raise ValueError("segmentation is neither polygons nor run lengths")
+    outlines = [_numbers(points, "polygon") for points in segmentation]
+    if any(len(points) % 2 or len(points) < 6 for points in outlines):
+        raise ValueError("a polygon needs three points or more, x and y each")
+    return Shape(number, tuple(outline(points) for points in outlines))
+
+
+def _numbers(values: object, what: str, count: int | None = None) -> list[float]:
+    if not isinstance(values, list) or not all(type(v) in (int, float) and math.isfinite(v) for v in values):
+        raise ValueError(f"{what} should be a list of numbers, found {values!r:.60}")
+    if count is not None and len(values) != count:
+        raise ValueError(f"{what} should have {count} numbers, found {len(values)}")
+    return [float(value) for value in values]

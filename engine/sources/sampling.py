@@ -1,0 +1,109 @@
+"""Which of a set's images are used: those of some classes, some of each class, or some of all, drawn by a seed.
+
+An image's place in the draw is the hash of the seed and its name alone: the same images are drawn whatever order they
+were found in, a larger draw holds the smaller one, and an image that is added elsewhere moves no other's place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from ..errors import CounterfactoryError
+from ..files.fill import nearest
+from ..files.reading import read_text
+from .listing import Entry
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """`classes` are the only labels to use, or, in a set without labels, what an image has to show one of; None is all.
+    Of these `per_class` images per label, or `sample` in all; None is every one. `seed` decides which.
+    """
+
+    classes: tuple[str, ...] | None = None
+    per_class: int | None = None
+    sample: int | None = None
+    seed: int = 0
+
+    @property
+    def draws(self) -> bool:
+        """Whether images are drawn."""
+        return self.per_class is not None or self.sample is not None
+
+
+def parse_classes(text: str) -> tuple[str, ...]:
+    """The classes in a file, one per line, or in a text such as "cat,dog". Raises CounterfactoryError where none is."""
+    path = Path(text)
+    names = read_text(path).split("\n") if path.is_file() else text.split(",")
+    found = tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
+    if not found:
+        raise CounterfactoryError(f"{text!r} names no class; give a file with one per line, or names with commas")
+    return found
+
+
+def require_known(classes: Iterable[str], known: Iterable[str]) -> None:
+    """Raises CounterfactoryError for a class that the set does not have."""
+    choices = sorted(set(known))
+    for name in classes:
+        if name not in choices:
+            advice = nearest(name, choices) if len(choices) <= 40 else f"the set has {len(choices)}"
+            raise CounterfactoryError(f"the set has no class {name!r}; {advice}")
+
+
+def place(name: str, seed: int) -> bytes:
+    """Where an image stands in the draw; the lowest are drawn."""
+    return hashlib.sha256(f"{seed}/{name}".encode("utf-8", "surrogatepass")).digest()
+
+
+def groups(entries: Sequence[Entry], selection: Selection) -> list[tuple[list[Entry], int]]:
+    """The images that may be used, in the order of the draw, with how many of each group are wanted.
+
+    Raises CounterfactoryError for a class that no label has, and for `per_class` where there are no labels.
+    """
+    labelled = any(entry.label is not None for entry in entries)
+    if selection.classes is not None and labelled:
+        require_known(selection.classes, (entry.label for entry in entries if entry.label is not None))
+        wanted = set(selection.classes)
+        entries = [entry for entry in entries if entry.label in wanted]
+    if not selection.draws:
+        return [(list(entries), len(entries))]
+    by_label: dict[str | None, list[Entry]] = {}
+    if selection.per_class is not None:
+        if not labelled:
+            raise CounterfactoryError("--per-class needs labels, and the set has none; --sample draws from all of it")
+        for entry in entries:
+            if entry.label is not None:
+                by_label.setdefault(entry.label, []).append(entry)
+    else:
+        by_label[None] = list(entries)
+    count = selection.sample if selection.per_class is None else selection.per_class
+    return [(sorted(of_it, key=lambda e: place(e.name, selection.seed)), count or 0) for of_it in by_label.values()]
+
+
+def draw(
+    of_group: Sequence[tuple[list[Entry], int]], check: Callable[[Sequence[Entry]], Iterable[T | None]]
+) -> list[T]:
+    """What `check` makes of the images that are drawn. An image that it makes None of is no use: the next of its group
+    takes its place, as long as there is one.
+    """
+    drawn: list[T] = []
+    waiting = [(entries, 0, wanted) for entries, wanted in of_group]
+    while waiting:
+        todo = [entry for entries, start, wanted in waiting for entry in entries[start : start + wanted]]
+        results = iter(list(check(todo)))
+        left = []
+        for entries, start, wanted in waiting:
+            made = list(islice(results, len(entries[start : start + wanted])))
+            usable = [result for result in made if result is not None]
+            drawn += usable
+            if len(usable) < wanted and start + wanted < len(entries):
+                left.append((entries, start + wanted, wanted - len(usable)))
+        waiting = left
+    return drawn

@@ -1,0 +1,115 @@
+"""WebDataset shards: tar files whose members belong together by their names up to the first dot.
+
+Pictures are read where they lie, so shards have to be tar files without compression. `.cls` or `cls.txt` is the label,
+or the key label, class or cls of `.json`; `.seg.png`, `.mask.png` or `.semseg.png` the mask.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import CounterfactoryError
+from .blobs import Stretch
+from .listing import SUFFIXES, Entry, Listing, Problem, finish, printable
+from .rows import unprintable
+
+_MASKS = ("seg.png", "mask.png", "semseg.png")
+_LABELS = ("cls", "cls.txt")
+_LABEL_KEYS = ("label", "class", "cls")
+_MOST_LABEL_BYTES = 1 << 20
+
+_Members = dict[str, Stretch]
+
+
+def is_sharded(root: Path) -> bool:
+    """Whether it is a tar file, or a folder of tar files and no images."""
+    if root.is_file():
+        return root.suffix.lower() == ".tar"
+    found = {path.suffix.lower() for path in root.iterdir() if path.is_file()}
+    return ".tar" in found and found.isdisjoint(SUFFIXES) and not any(path.is_dir() for path in root.iterdir())
+
+
+def list_shards(root: Path) -> Listing:
+    """The samples of a shard or of a folder's shards, in order. A shard that cannot be read is a problem."""
+    shards = [root] if root.is_file() else sorted(path for path in root.iterdir() if path.suffix.lower() == ".tar")
+    if not shards:
+        raise CounterfactoryError(f"{root} has no .tar files; compressed shards have to be unpacked to .tar first")
+    listing = Listing("webdataset", [], [])
+    seen: set[str] = set()
+    for shard in shards:
+        try:
+            for key, members in _samples(shard):
+                _add(listing, seen, shard, key, members)
+        except (tarfile.TarError, OSError, EOFError) as error:
+            reason = f"cannot be read as a tar file ({error}); unpack it where it is compressed"
+            listing.problems.append(Problem(printable(shard.name), reason))
+    return finish(listing)
+
+
+def _samples(shard: Path) -> Iterator[tuple[str, _Members]]:
+    """Each sample's key and members by what follows the first dot."""
+    key, members = "", _Members()
+    with tarfile.open(shard, "r:") as tar:
+        for member in tar:
+            tar.members.clear()  # type: ignore[attr-defined]  # or a million of them would be kept
+            folder, slash, file = member.name.rpartition("/")
+            stem, dot, ending = file.partition(".")
+            if not member.isreg() or member.issparse() or not dot or not stem:
+                continue
+            if folder + slash + stem != key and members:
+                yield key, members
+                members = _Members()
+            key = folder + slash + stem
+            members[ending.lower()] = Stretch(str(shard), member.offset_data, member.size)
+    if members:
+        yield key, members
+
+
+def _add(listing: Listing, seen: set[str], shard: Path, key: str, members: _Members) -> None:
+    image = next((ending for ending in members if f".{ending}" in SUFFIXES), None)
+    name = key.removeprefix("./").lstrip("/")
+    file = printable(f"{shard.name}/{name}")
+    if image is None:
+        listing.problems.append(Problem(file, f"has no picture among {', '.join(map(printable, members))}"))
+    elif name in seen or ".." in name.split("/") or not name:
+        listing.problems.append(Problem(file, "another sample has this name, or it leads out of its folder; rename it"))
+    else:
+        seen.add(name)
+        try:
+            label = _label(members)
+        except ValueError as error:
+            listing.problems.append(Problem(file, str(error)))
+            return
+        mask = next((members[ending] for ending in _MASKS if ending in members), None)
+        listing.entries.append(Entry(f"{name}.{image}", printable(f"{file}.{image}"), members[image], label, mask))
+
+
+def _label(members: _Members) -> str | None:
+    """Raises ValueError for a label that cannot be used."""
+    for ending in (*_LABELS, "json"):
+        if ending not in members:
+            continue
+        part = members[ending]
+        if part.size > _MOST_LABEL_BYTES:
+            raise ValueError(f"its .{ending} has {part.size} bytes")
+        with Path(part.path).open("rb") as file:
+            file.seek(part.offset)
+            data = file.read(part.size)
+        try:
+            text = _label_in_json(data) if ending == "json" else data.decode().strip()
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"its .{ending} cannot be read: {error}") from error
+        if text is not None and (unprintable(text) or not text):
+            raise ValueError(f"its .{ending} holds no label that can be printed")
+        if text is not None:
+            return text
+    return None
+
+
+def _label_in_json(data: bytes) -> str | None:
+    content = json.loads(data)
+    found = next((content[key] for key in _LABEL_KEYS if key in content), None) if isinstance(content, dict) else None
+    return None if found is None else str(found).strip()

@@ -1,0 +1,160 @@
+"""YOLO: images/ beside labels/, a text file for each image, and the classes' names in a YAML file (Ultralytics).
+
+A line is a class and a box, a class and a polygon, or a class, a box and keypoints, all in shares of the picture. An
+image without a text file shows nothing of the classes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from ..errors import CounterfactoryError
+from ..files.reading import read_text
+from .boxes import Box, Keypoint
+from .class_map import BACKGROUND, named_classes
+from .listing import Entry, Listing, Problem, entry_of, finish, image_files, printable
+from .shapes import Drawn, Shape, outline
+
+_SUFFIXES = (".yaml", ".yml")
+# Labels may lie a fraction of a pixel beyond the edge, where their writer rounded.
+_SLACK = 1e-3
+
+
+def is_yolo(root: Path) -> bool:
+    """Whether it is a YAML file, or a folder with one and with labels/ beside images/."""
+    if root.is_file():
+        return root.suffix.lower() in _SUFFIXES
+    if _labels_folder(root) is not None:
+        return _names_file(root) is not None
+    folders = [path for path in (root, *sorted(root.iterdir())) if path.is_dir()]
+    return any((f / "labels").is_dir() and (f / "images").is_dir() for f in folders) and _names_file(root) is not None
+
+
+def list_yolo(root: Path) -> Listing:
+    """The images below a folder, or below the folder of a YAML file, that lie in a folder images/.
+
+    Raises CounterfactoryError without names of classes.
+    """
+    folder = root.parent if root.is_file() else root
+    file = root if root.is_file() else _names_file(root)
+    if file is None:
+        raise CounterfactoryError(f"{root} has no YAML file with the classes' names, such as data.yaml: add one")
+    names, keypoints = _read_names(file)
+    found, problems = image_files(folder)
+    class_map = named_classes(str(file), dict(enumerate(names)))
+    background = next(number for number, name in class_map.names.items() if name == BACKGROUND)
+    listing = Listing("yolo", [], problems, class_map, tuple(names))
+    others = 0
+    for relative in found:
+        labels = _label_path(folder.absolute() / relative)
+        if labels is None:
+            others += 1
+            continue
+        try:
+            listing.entries.append(_entry(folder, relative, labels, names, keypoints, background))
+        except (ValueError, CounterfactoryError) as error:
+            problems.append(Problem(printable(relative), str(error)))
+    if others:
+        listing.notes.append(f"{others} images lie in no folder images/ and are left out")
+    return finish(listing)
+
+
+def _labels_folder(root: Path) -> Path | None:
+    """labels/ beside the images/ that `root` is or lies in."""
+    parts = root.absolute().parts
+    if "images" not in parts:
+        return None
+    at = len(parts) - 1 - parts[::-1].index("images")
+    labels = Path(*parts[:at], "labels")
+    return labels if labels.is_dir() else None
+
+
+def _label_path(image: Path) -> Path | None:
+    """images/…/a.jpg has its labels in labels/…/a.txt; the last folder of that name counts."""
+    parts = image.parts
+    if "images" not in parts[:-1]:
+        return None
+    at = len(parts) - 1 - parts[::-1].index("images")
+    return Path(*parts[:at], "labels", *parts[at + 1 :]).with_suffix(".txt")
+
+
+def _names_file(root: Path) -> Path | None:
+    """The YAML file in the folder, or in one of the three above it, that names classes."""
+    for folder in (root, *list(root.absolute().parents)[:3]):
+        for path in sorted(folder.iterdir()):
+            if path.suffix.lower() in _SUFFIXES and path.is_file() and "names:" in read_text(path):
+                return path
+    return None
+
+
+def _read_names(path: Path) -> tuple[list[str], tuple[int, int]]:
+    """The classes' names in order, and how many keypoints of how many numbers a line has, 0 where it has none."""
+    try:
+        content = yaml.safe_load(read_text(path))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise CounterfactoryError(f"{path} is not valid YAML: {str(error).splitlines()[0]}") from error
+    names = content.get("names") if isinstance(content, dict) else None
+    if isinstance(names, dict) and all(type(key) is int for key in names):
+        if sorted(names) != list(range(len(names))):
+            raise CounterfactoryError(f"{path}: names should be numbered 0, 1, ..., found {sorted(names)!r:.80}")
+        names = [names[i] for i in range(len(names))]
+    if not isinstance(names, list) or not names:
+        raise CounterfactoryError(f"{path}: names should be a list of the classes' names, or numbers and names")
+    shape = content.get("kpt_shape", [0, 0])
+    if not isinstance(shape, list) or len(shape) != 2 or not all(type(n) is int and 0 <= n <= 1000 for n in shape):
+        raise CounterfactoryError(f"{path}: kpt_shape should be two whole numbers, found {shape!r:.80}")
+    return [str(name).strip() for name in names], (shape[0], shape[1])
+
+
+def _entry(
+    folder: Path, relative: str, labels: Path, names: Sequence[str], keypoints: tuple[int, int], background: int
+) -> Entry:
+    """Raises ValueError for a line that cannot be used."""
+    entry = entry_of(folder, relative)
+    if not labels.is_file():
+        return entry
+    boxes, shapes = [], []
+    for number, line in enumerate(read_text(labels).split("\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{labels.name}:{number}"
+        values = _parse(line, where)
+        if not values[0].is_integer() or not 0 <= values[0] < len(names):
+            raise ValueError(f"{where}: class {values[0]:g} is not one of the {len(names)} names")
+        if not all(-_SLACK <= value <= 1 + _SLACK for value in values[1:5]):
+            raise ValueError(
+                f"{where}: coordinates are shares of the picture, from 0 to 1, found {line.strip()[:60]!r}"
+            )
+        kind, rest = int(values[0]), values[1:]
+        if len(rest) == 4 or (keypoints[0] and len(rest) == 4 + keypoints[0] * keypoints[1]):
+            boxes.append(_box(rest, names[kind], keypoints[1]))
+        elif len(rest) >= 6 and len(rest) % 2 == 0:
+            xs, ys = rest[::2], rest[1::2]
+            boxes.append(Box(min(xs), min(ys), max(xs), max(ys), names[kind]))
+            shapes.append(Shape(kind, (outline(rest),)))
+        else:
+            raise ValueError(f"{where}: {len(rest)} numbers after the class are no box and no polygon")
+    mask = Drawn(tuple(shapes), background, relative=True) if shapes and len(shapes) == len(boxes) else None
+    return Entry(entry.name, entry.file, entry.blob, None, mask, tuple(boxes), relative=True)
+
+
+def _parse(line: str, where: str) -> list[float]:
+    try:
+        values = [float(word) for word in line.split()]
+    except ValueError:
+        values = []
+    if not values or not all(map(math.isfinite, values)):
+        raise ValueError(f"{where}: {line.strip()[:60]!r} is not a class and numbers")
+    return values
+
+
+def _box(values: Sequence[float], label: str, dimensions: int) -> Box:
+    """Centre and size, then keypoints of x, y and, where they have three numbers, visibility."""
+    x, y, width, height = values[:4]
+    points = [values[i : i + dimensions] for i in range(4, len(values), dimensions or 1)]
+    keypoints = tuple(Keypoint(p[0], p[1], int(p[2]) if len(p) > 2 else 2) for p in points)
+    return Box(x - width / 2, y - height / 2, x + width / 2, y + height / 2, label, keypoints)

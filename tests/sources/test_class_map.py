@@ -1,0 +1,145 @@
+"""Class maps: accepted, refused, and what they make of masks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from small_sets import read, save, save_mask, write
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.sources.class_map import builtin_class_maps, load_class_map, named_classes
+from counterfactory.engine.sources.pixels import UnreadableError
+from counterfactory.engine.sources.source import load_mask
+
+
+def of(tmp_path: Path, text: str) -> Any:
+    return load_class_map(str(write(tmp_path / "map.toml", text)))
+
+
+def test_numbers_are_kept_and_those_to_ignore_are_void(tmp_path: Path) -> None:
+    found = of(tmp_path, 'ignore = [0, 3]\n[classes]\n7 = "road"\n1 = "car"\n2 = "road"\n')
+    mask = np.array([[7, 2, 1], [0, 3, 255]], np.uint8)
+    made = found.apply(mask)
+    assert made.tolist() == [[7, 7, 1], [255, 255, 255]]
+    assert made.dtype == np.uint8
+    assert found.names == {7: "road", 1: "car"}
+    assert found.shown(made) == ("car", "road")
+    assert (found.apply(np.repeat(mask[:, :, None], 3, axis=2)) == made).all()
+    with pytest.raises(UnreadableError, match=r"is coloured, and .* names numbers"):
+        found.apply(np.stack([mask, mask, mask + 1], axis=2))
+
+
+def test_large_numbers_make_wider_masks(tmp_path: Path) -> None:
+    found = of(tmp_path, '[classes]\n300 = "road"\n')
+    made = found.apply(np.array([[300, 255]], np.uint16))
+    assert (made.tolist(), made.dtype) == ([[300, 255]], np.uint16)
+
+
+def test_colours_become_numbers_in_the_file_s_order(tmp_path: Path) -> None:
+    text = 'ignore = ["0 0 0"]\n[classes]\n"128 64 128" = "road"\n"#ff0001" = "car"\n"1,2,3" = "road"\n'
+    found = of(tmp_path, text)
+    mask = np.array([[[128, 64, 128, 9], [255, 0, 1, 9], [1, 2, 3, 9], [0, 0, 0, 9]]], np.uint8)
+    assert found.apply(mask).tolist() == [[0, 1, 0, 255]]
+    assert found.names == {0: "road", 1: "car"}
+    with pytest.raises(UnreadableError, match=r"has no colours, and .* names colours"):
+        found.apply(mask[..., 0])
+
+
+def test_what_a_map_misses_is_named(tmp_path: Path) -> None:
+    found = of(tmp_path, '[classes]\n7 = "road"\n')
+    with pytest.raises(UnreadableError) as raised:
+        found.apply(np.array([[7, 8, 8, 9]], np.uint8))
+    assert str(raised.value) == (
+        f"holds 8 (2 pixels), 9 (1 pixels), which {tmp_path / 'map.toml'} does not name; add it to its classes, or to "
+        "`ignore`"
+    )
+    with pytest.raises(UnreadableError, match=r"0 .* and 2 more, which"):
+        found.apply(np.arange(7, dtype=np.uint8)[None])
+    found = of(tmp_path, '[classes]\n"1 2 3" = "road"\n')
+    with pytest.raises(UnreadableError, match=r"holds colour 1 2 4 \(2 pixels\), which"):
+        found.apply(np.array([[[1, 2, 4], [1, 2, 4], [1, 2, 3]]], np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "needs a table `classes`"),
+        ("[classes]\n", "needs a table `classes`"),
+        ('[classes]\n7 = "a"\n[names]\n', "unknown key 'names'"),
+        ('[classes]\n7 = ""\n', "class 7 needs a name"),
+        ("[classes]\n7 = 3\n", "class 7 needs a name, found 3"),
+        ('[classes]\nroad = "a"\n', "'road' is neither a number up to 65535 nor a colour"),
+        ('[classes]\n70000 = "a"\n', "neither a number"),
+        ('[classes]\n"1 2" = "a"\n', "neither a number"),
+        ('[classes]\n"1 2 256" = "a"\n', "neither a number"),
+        ('[classes]\n"#12345g" = "a"\n', "neither a number"),
+        ('ignore = [7]\n[classes]\n7 = "a"\n', "7 is given twice"),
+        ('[classes]\n"1 2 3" = "a"\n"1,2,3" = "b"\n', "colour 1 2 3 is given twice"),
+        ('ignore = ["1 2 3"]\n[classes]\n7 = "a"\n', "all numbers or all colours, found both"),
+        ('ignore = 3\n[classes]\n7 = "a"\n', "ignore is a list"),
+        ('ignore = [true]\n[classes]\n7 = "a"\n', "True is neither a number"),
+        ('channel = "blue"\n[classes]\n7 = "a"\n', "channel can be 'red'"),
+        ('[classes]\n255 = "a"\n', "255 marks pixels that count for nothing"),
+        ("a = " + "[" * 5000, "is not valid TOML"),
+        ("a = " + "9" * 5000, "is not valid TOML"),
+    ],
+)
+def test_what_is_no_class_map(text: str, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(CounterfactoryError, match=reason):
+        of(tmp_path, text)
+
+
+def test_json_means_the_same(tmp_path: Path) -> None:
+    path = write(tmp_path / "map.json", json.dumps({"classes": {"7": "road"}, "ignore": [0]}))
+    assert load_class_map(str(path)).key == of(tmp_path, 'ignore = [0]\n[classes]\n7 = "road"\n').key
+    assert load_class_map(str(path)).key != of(tmp_path, '[classes]\n7 = "road"\n').key
+    for text in ("{", "[" * 100_000, "[]"):
+        with pytest.raises(CounterfactoryError, match=r"is not valid JSON|needs a table"):
+            load_class_map(str(write(path, text)))
+
+
+def test_published_maps() -> None:
+    assert builtin_class_maps() == ("camvid", "camvid11", "cityscapes", "shift", "voc")
+    counts = {name: len(load_class_map(name).names) for name in builtin_class_maps()}
+    assert counts == {"camvid": 31, "camvid11": 11, "cityscapes": 19, "shift": 14, "voc": 21}
+    assert len(load_class_map("cityscapes").numbers) == 19 + 16
+    with pytest.raises(CounterfactoryError, match="no class map 'kitti': name a"):
+        load_class_map("kitti")
+
+
+def test_a_set_s_own_names_have_a_background_beside_them() -> None:
+    assert named_classes("x", {1: "car"}).names == {0: "background", 1: "car"}
+    assert named_classes("x", {0: "car", 4: "bus"}).names == {5: "background", 0: "car", 4: "bus"}
+    assert 256 in named_classes("x", dict.fromkeys(range(255), "car") | {254: "bus"}).names
+    assert named_classes("x", {0: "background", 1: "car"}).names == {0: "background", 1: "car"}
+
+
+def test_a_map_for_a_folder_of_masks(tmp_path: Path) -> None:
+    for i, name in enumerate("abc"):
+        save(tmp_path / "images" / f"{name}.png", i)
+    for name, values in (("a", (1, 2)), ("b", (1, 9)), ("c", (2, 2))):
+        save_mask(tmp_path / "masks" / f"{name}.png", values)
+    of(tmp_path, 'ignore = [2]\n[classes]\n1 = "car"\n')
+    found = read(tmp_path, class_map=str(tmp_path / "map.toml"))
+    assert [(s.name, s.classes) for s in found.sources] == [("a", ("car",)), ("c", ())]
+    assert [p.name for p in found.problems] == ["b.png"]
+    assert found.problems[0].reason.startswith("mask b.png: holds 9 (384 pixels), which")
+    assert found.record()["classes"] == {"1": "car"}
+    assert load_mask(found.sources[0], (24, 32)).tolist() == [[1] * 32] * 12 + [[255] * 32] * 12
+    plain = read(tmp_path).sources[0]
+    assert (plain.classes, plain.key == found.sources[0].key) == ((), False)
+
+
+def test_a_map_names_labels_that_are_numbers(tmp_path: Path) -> None:
+    save(tmp_path / "1" / "a.png")
+    save(tmp_path / "0" / "b.png", 1)
+    of(tmp_path, '[classes]\n0 = "cat"\n1 = "dog"\n')
+    found = read(tmp_path, class_map=str(tmp_path / "map.toml"))
+    assert [(s.name, s.label) for s in found.sources] == [("0/b", "cat"), ("1/a", "dog")]
+    save(tmp_path / "2" / "c.png", 2)
+    with pytest.raises(CounterfactoryError, match=r"does not name the label '2' of 2/c\.png"):
+        read(tmp_path, class_map=str(tmp_path / "map.toml"))
