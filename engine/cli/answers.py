@@ -14,6 +14,7 @@ from ..judging.evaluation import Evaluation
 from ..judging.failures import label_failures, mask_failures
 from ..judging.masks import compare_masks
 from ..judging.predictions import Prediction, load_predictions, match_predictions
+from ..report.album import add_scores
 from ..suite import PictureRow
 from .terminal import Terminal
 
@@ -30,6 +31,15 @@ class Judged:
     rows: Sequence[PictureRow]
     evaluation: Evaluation
     answers: tuple[Prediction | None, ...] | None
+
+    def scored_rows(self) -> list[PictureRow]:
+        """The rows, with what the answers say of single pictures among their scores: confidence, or a mask's mIoU."""
+        if self.answers is None:
+            return add_scores(self.rows, self.evaluation.measure_name, self.evaluation.outcomes)
+        given = zip(self.rows, self.answers, strict=True)
+        sure = {row.file_name: answer.confidence for row, answer in given if answer is not None}
+        known = {name: confidence for name, confidence in sure.items() if confidence is not None}
+        return add_scores(self.rows, "confidence", known)
 
     def failures(self) -> str:
         """The pictures that the model fails on, as CSV."""

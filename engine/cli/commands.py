@@ -25,7 +25,7 @@ from ..sources.source import DataSet, Problem, SetOptions, Source, read_set, ref
 from ..suite import Suite, read_metadata, require_finished
 from ..tasks.interventions import load_interventions
 from ..tasks.task import Task, builtin_task, load_task
-from .effects_text import evaluation_tables, finding_line, note_lines
+from .effects_text import evaluation_tables, finding_line, headline, note_lines
 from .run_text import (
     THRESHOLDS,
     as_data,
@@ -227,12 +227,18 @@ def report(args: Namespace, terminal: Terminal) -> int:
 
     rows = read_metadata(args.suite)
     answers: dict[str, Answer] = {}
-    tables: tuple[Table, ...] = ()
+    text = describe_suite(rows)
     if args.predictions is not None:
         judged = judge(args.predictions, args.classes, args.suite, rows, terminal)
         if judged.answers is not None:
             answers = mark_answers(rows, [None if answer is None else answer.label for answer in judged.answers])
-        tables = evaluation_tables(judged.evaluation)
+        rows = judged.scored_rows()
+        text = describe_suite(
+            rows,
+            evaluation_tables(judged.evaluation),
+            figures=((headline(judged.evaluation)),),
+            remarks=tuple(note_lines(judged.evaluation)),
+        )
     edges = None
     if not args.no_edges:
         edges = edge_detector(recorded_profile(args.suite) if args.profile is None else load_profile(args.profile))
@@ -240,7 +246,7 @@ def report(args: Namespace, terminal: Terminal) -> int:
         args.out or args.suite / "report",
         rows,
         args.suite,
-        describe_suite(rows, tables),
+        text,
         edges=edges,
         answers=answers,
         limit=args.limit,

@@ -24,15 +24,17 @@ from ..judging.evaluation import Evaluation
 from ..pocket.judges import Classifier, Segmenter
 from ..pocket.render import render
 from ..pocket.world import CLASSES, Scene, sample_scene
-from ..report.album import Answer, mark_answers
-from ..report.folder import ReportText, write_report
+from ..report.album import Answer, add_scores, mark_answers
+from ..report.folder import write_report
+from ..report.notes import suite_notes
 from ..report.outlines import edge_detector
+from ..report.page import ReportText
 from ..report.table import Table
 from ..sources.source import find_sources
 from ..suite import PictureRow, Suite, read_metadata
 from ..tasks.task import builtin_task
-from .effects_text import effects_table, note_lines, sides_table
-from .run_text import as_data, cost_line, count_line, duration, figure, percent, time_lines
+from .effects_text import effects_table, headline, note_lines, sides_table
+from .run_text import as_data, cost_line, count_line, duration, figure, time_lines
 from .terminal import Terminal
 
 STREAM = 901
@@ -71,11 +73,12 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
         effects_table({found.measure_name: found.effects for found in (labels, masks)}),
         sides_table({f"classifier's {labels.measure_name}": labels, f"segmenter's {masks.measure_name}": masks}),
     )
+    notes = suite_notes(rows)
     files = write_report(
         out,
-        rows,
+        add_scores(rows, masks.measure_name, masks.outcomes),
         suite_path,
-        _text(report, results, tables, variants),
+        _text(report, results, tables, variants, notes),
         edges=edge_detector(profile),
         answers=results.answers,
     )
@@ -88,7 +91,7 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     terminal.say("time       " + ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts.items()))
     for table in tables:
         terminal.show(table)
-    for note in note_lines(results.classifier):
+    for note in (*notes, *note_lines(results.classifier)):
         terminal.say(note)
     for name, path in (
         ("look at", files.sheet),
@@ -110,20 +113,22 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     )
 
 
-def _text(report: RunSummary, results: ModelResults, tables: tuple[Table, ...], variants: int) -> ReportText:
-    before, after = (side.score.value for side in (results.classifier.controls, results.classifier.variants))
-    miou_before, miou_after = (side.score.value for side in (results.segmenter.controls, results.segmenter.variants))
+def _text(
+    report: RunSummary, results: ModelResults, tables: tuple[Table, ...], variants: int, notes: tuple[str, ...]
+) -> ReportText:
     return ReportText(
         title="A counterfactual suite",
         subtitle=f"{report.sources} street scenes, {variants} variants each: the same layout and the same label "
         "under other weather, light and colours. In red: the model under test is wrong, or the variant was rejected.",
         figures=(
             ("variants accepted", f"{report.accepted} of {report.variants}"),
-            ("accuracy, controls to variants", f"{percent(before)} \N{RIGHTWARDS ARROW} {percent(after)}"),
-            ("mIoU, controls to variants", f"{percent(miou_before)} \N{RIGHTWARDS ARROW} {percent(miou_after)}"),
+            headline(results.classifier),
+            headline(results.segmenter),
             (f"{report.device}-hours per 1,000 accepted", figure(report.device_hours_per_1k_accepted)),
         ),
         tables=tables,
+        notes=notes,
+        remarks=tuple(note_lines(results.classifier)),
     )
 
 

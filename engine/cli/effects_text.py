@@ -67,6 +67,14 @@ def note_lines(evaluation: Evaluation) -> list[str]:
     return notes
 
 
+def headline(evaluation: Evaluation) -> tuple[str, str]:
+    """The one figure of an evaluation, with its name: how answers fall from what variants are compared with."""
+    controls = evaluation.effects.against == "control"
+    before = (evaluation.controls if controls else evaluation.originals).score.value
+    name = f"{evaluation.measure_name}, {'controls' if controls else 'originals'} to variants"
+    return name, f"{percent(before)} \N{RIGHTWARDS ARROW} {percent(evaluation.variants.score.value)}"
+
+
 def finding_line(finding: Finding) -> str:
     """What became of a limit."""
     words = {"kept": "kept", "broken": "BROKEN", "undecided": "cannot tell"}

@@ -1,15 +1,16 @@
 """The album: what a person is shown of a suite, ready for the contact sheet and for the page.
 
 It makes one strip per source, with its original, its control and its variants in order, from the suite's rows (as
-`read_metadata` returns them). Edge maps are drawn beside the page. The answers of models under test may be added;
+`read_metadata` returns them). Edges and masks are drawn beside the page. The answers of models under test may be added;
 nothing is judged here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -28,13 +29,17 @@ class Answer:
 
 @dataclass(frozen=True)
 class Frame:
-    """One variant, or a control, as shown: its picture, what was changed, and what became of it."""
+    """One variant, or a control, as shown: its picture, called `name` in the suite, what was changed, what the checks
+    measured, by name, and what became of it.
+    """
 
     image: Path
+    name: str
     edits: tuple[Edit, ...]
     caption: str
     accepted: bool
     reason: str
+    scores: Mapping[str, float] = field(default_factory=dict)
     answer: Answer | None = None
 
     @property
@@ -42,11 +47,16 @@ class Frame:
         """The types of its edits, each once, in order."""
         return tuple(dict.fromkeys(edit.type for edit in self.edits))
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        """What each edit came to, as "type: alternative", each once, in order."""
+        return tuple(dict.fromkeys(f"{edit.type}: {edit.alternative}" for edit in self.edits))
+
 
 @dataclass(frozen=True)
 class Strip:
-    """One source: its original `image`, the edges found in it, None where they were not drawn, its first control, None
-    without one, and its variants.
+    """One source: its original `image`, the edges found in it and its mask in colours, None where they were not drawn,
+    its first control, None without one, and its variants.
     """
 
     name: str
@@ -57,11 +67,12 @@ class Strip:
     control: Frame | None
     frames: tuple[Frame, ...]
     answer: Answer | None = None
+    mask: Path | None = None
 
 
-def edges_path(name: str, folder: Path) -> Path:
-    """Where the edge map of a source lies below `folder`."""
-    stem = folder / safe_name(name)
+def drawn_path(kind: Literal["edges", "masks"], name: str, report: Path) -> Path:
+    """Where the edges or the coloured mask of a source lie in the folder of a report."""
+    stem = report / kind / safe_name(name)
     return stem.with_name(f"{stem.name}.png")
 
 
@@ -77,15 +88,23 @@ def mark_answers(rows: Sequence[PictureRow], labels: Sequence[str | None]) -> di
     }
 
 
+def add_scores(rows: Sequence[PictureRow], name: str, scores: Mapping[str, float]) -> list[PictureRow]:
+    """The rows with one score more, called `name`, for those pictures whose `file_name` has one."""
+    return [
+        replace(row, scores={**row.scores, name: scores[row.file_name]}) if row.file_name in scores else row
+        for row in rows
+    ]
+
+
 def group_by_source(
     rows: Sequence[PictureRow],
     suite: Path,
-    edges: Path,
+    report: Path,
     answers: Mapping[str, Answer] | None = None,
 ) -> list[Strip]:
     """A strip per source of a suite that has a variant, in the rows' order.
 
-    `rows` are the suite's metadata, `suite` its folder, `edges` that of the edge maps (see `edges_path`). `answers`
+    `rows` are the suite's metadata, `suite` its folder, `report` that of what was drawn (see `drawn_path`). `answers`
     maps a picture's `file_name` to the model's answer.
     """
     answers = answers or {}
@@ -98,7 +117,7 @@ def group_by_source(
         controls = [row for row in group if row.kind == "control" and row.number == 0]
         if not variants:
             continue
-        outline = edges_path(name, edges)
+        outline, mask = drawn_path("edges", name, report), drawn_path("masks", name, report)
         album.append(
             Strip(
                 name=name,
@@ -109,6 +128,7 @@ def group_by_source(
                 control=_frame(controls[0], suite, answers) if controls else None,
                 frames=tuple(_frame(row, suite, answers) for row in variants),
                 answer=answers.get(group[0].original),
+                mask=mask if group[0].mask is not None and mask.is_file() else None,
             )
         )
     return album
@@ -117,10 +137,12 @@ def group_by_source(
 def _frame(row: PictureRow, suite: Path, answers: Mapping[str, Answer]) -> Frame:
     return Frame(
         image=suite / row.file_name,
+        name=row.file_name,
         edits=row.edits,
         caption=row.edited_caption,
         accepted=row.accepted,
         reason=row.reason or "",
+        scores=row.scores,
         answer=answers.get(row.file_name),
     )
 

@@ -1,4 +1,4 @@
-"""The report folder: `index.html`, `contact_sheet.png` and the sources' edges, made from a suite.
+"""The report folder: `index.html`, `contact_sheet.png`, the sources' edges and masks in colours, made from a suite.
 
 The suite itself is only read. Made again without edges, a report keeps those that it has.
 """
@@ -6,7 +6,7 @@ The suite itself is only read. Made again without edges, a report keeps those th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,25 +15,16 @@ from PIL import Image
 from ..errors import CounterfactoryError
 from ..suite import PictureRow
 from ..suite.paths import Folder
-from .album import Answer, Strip, edges_path, group_by_source, pick_evenly
+from .album import Answer, Strip, drawn_path, group_by_source, pick_evenly
+from .coloured_masks import draw_mask
+from .notes import suite_notes
 from .outlines import EdgeDetector
-from .page import write_page
+from .page import ReportText, write_page
 from .sheet import write_sheet
 from .table import Table
 
 SHEET_ROWS = 8
 _AGAIN = "run the `counterfactory generate` that made it again"
-
-
-@dataclass(frozen=True)
-class ReportText:
-    """What a report says beside its pictures."""
-
-    title: str
-    subtitle: str
-    figures: tuple[tuple[str, str], ...] = ()
-    tables: tuple[Table, ...] = ()
-    footer: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,15 +35,22 @@ class ReportFiles:
     sheet: Path
 
 
-def describe_suite(rows: Sequence[PictureRow], tables: tuple[Table, ...] = ()) -> ReportText:
-    """What a report says of a suite whose models under test it does not know."""
+def describe_suite(
+    rows: Sequence[PictureRow],
+    tables: tuple[Table, ...] = (),
+    figures: tuple[tuple[str, str], ...] = (),
+    remarks: tuple[str, ...] = (),
+) -> ReportText:
+    """What a report says of a suite; `figures`, `tables` and `remarks` are of a model under test."""
     variants = [row for row in rows if row.kind == "variant"]
     sources, accepted = len({row.source for row in variants}), sum(row.accepted for row in variants)
     return ReportText(
         title="A counterfactual suite",
         subtitle=f"{sources} sources, {len(variants)} variants, {accepted} accepted.",
-        figures=(("sources", str(sources)), ("variants accepted", f"{accepted} of {len(variants)}")),
+        figures=(("sources", str(sources)), ("variants accepted", f"{accepted} of {len(variants)}"), *figures),
         tables=tables,
+        notes=suite_notes(rows),
+        remarks=remarks,
     )
 
 
@@ -69,32 +67,46 @@ def write_report(
     """Write the report of a suite into `folder`: at most `limit` sources on the page, `SHEET_ROWS` on the sheet.
 
     `rows` are the suite's metadata; `edges` finds those of the originals on the page; `answers` as in
-    `group_by_source`. Raises CounterfactoryError for a suite without variants, and for a report in the suite that a
-    link would lead out of it.
+    `group_by_source`. What is left out is said on the page. Raises CounterfactoryError for a suite without variants,
+    and for a report in the suite that a link would lead out of it.
     """
     if not any(row.kind == "variant" for row in rows):
         raise CounterfactoryError(f"{suite} holds no variant to show")
     files = ReportFiles(folder / "index.html", folder / "contact_sheet.png")
-    outlines = folder / "edges"
+    drawn = [folder / "edges", folder / "masks"]
     if folder.is_relative_to(suite):  # a suite may come from anybody, with links in it
         Folder(suite).refuse_outward_links([folder.relative_to(suite).as_posix()])
-        Folder(folder).refuse_outward_links([path.name for path in (files.page, files.sheet, outlines)])
-    album = pick_evenly(group_by_source(rows, suite, outlines, answers), limit)
-    if edges is not None:
-        for strip in album:
-            _write_edges(edges, strip, edges_path(strip.name, outlines))
-        album = pick_evenly(group_by_source(rows, suite, outlines, answers), limit)
-    write_sheet(pick_evenly(album, SHEET_ROWS), files.sheet, text.title, text.subtitle)
-    write_page(
-        album,
-        files.page,
-        title=text.title,
-        subtitle=text.subtitle,
-        figures=text.figures,
-        tables=text.tables,
-        footer=text.footer,
-    )
+        Folder(folder).refuse_outward_links([path.name for path in (files.page, files.sheet, *drawn)])
+    whole = group_by_source(rows, suite, folder, answers)
+    album = pick_evenly(whole, limit)
+    masks = {row.source: row.mask for row in rows}
+    for strip in album:
+        if edges is not None:
+            _write_edges(edges, strip, drawn_path("edges", strip.name, folder))
+        mask = masks[strip.name]
+        if mask is not None:
+            draw_mask(suite / mask, drawn_path("masks", strip.name, folder))
+    album = pick_evenly(group_by_source(rows, suite, folder, answers), limit)
+    write_sheet(pick_evenly(album, SHEET_ROWS), files.sheet, text.title, text.subtitle, text.notes)
+    left_out = _left_out(rows, len(whole), len(album), bool(answers))
+    write_page(album, files.page, replace(text, remarks=(*text.remarks, *left_out)))
     return files
+
+
+def _left_out(rows: Sequence[PictureRow], sources: int, shown: int, answered: bool) -> list[str]:
+    """What a reader might look for on the page and not find."""
+    notes = []
+    if shown < sources:
+        notes.append(f"{shown} of {sources} sources are on this page, evenly from all; --limit N shows more")
+    without = len({row.source for row in rows}) - sources
+    if without:
+        notes.append(f"{without} source{'s have' if without > 1 else ' has'} no variant, and no place here")
+    more = sum(row.kind == "control" and row.number > 0 for row in rows)
+    if more:
+        notes.append(f"of each source the first control is shown; {more} more are in the suite")
+    if not answered:
+        notes.append("no picture is marked right or wrong: no labels of a model were given (--predictions)")
+    return notes
 
 
 def _write_edges(edges: EdgeDetector, strip: Strip, path: Path) -> None:

@@ -1,20 +1,22 @@
-"""The page: a static HTML file that shows an album, with filters by kind of edit, verdict and answer.
+"""The page: a static HTML file that shows an album, to be filtered, sorted, searched and looked at closely.
 
-Strips, figures and tables become `index.html`. It links the pictures by relative paths, so that a folder that is moved
-as a whole still works, and loads nothing from the network. The template `page.html` escapes whatever it is given.
+Notes, figures, tables and strips become `index.html`. It links the pictures by relative paths, so that a folder that is
+moved as a whole still works, and loads nothing from the network. The template `page.html` escapes whatever it is given;
+`page.css` and `page.js` become part of the file.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path, PurePath
 from urllib.parse import quote
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from ..edit import EDIT_TYPES
 from ..files.writing import write_whole
@@ -23,38 +25,49 @@ from .table import Table
 
 
 @dataclass(frozen=True)
+class ReportText:
+    """What a report says beside its pictures: `notes` before all else, `figures` as (name, value) shown large, tables,
+    and `remarks` on what they compare. All is plain text.
+    """
+
+    title: str
+    subtitle: str
+    figures: tuple[tuple[str, str], ...] = ()
+    tables: tuple[Table, ...] = ()
+    footer: str = ""
+    notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class _Filter:
-    """A group of choices above the strips; `name` is the key of the page's script."""
+    """A choice above the strips: `name` is the key of the page's script, `values` are pairs of value and text, `unset`
+    the text of choosing none.
+    """
 
     legend: str
     name: str
-    values: tuple[str, ...]
+    values: tuple[tuple[str, str], ...]
+    unset: str = "all"
 
 
-def write_page(
-    album: Sequence[Strip],
-    path: Path,
-    *,
-    title: str,
-    subtitle: str,
-    figures: Sequence[tuple[str, str]] = (),
-    tables: Sequence[Table] = (),
-    footer: str = "",
-) -> None:
-    """Write the page of an album to `path`.
-
-    `figures` are (name, value) pairs shown large; `tables` stand below them; `subtitle` and `footer` are plain text.
-    """
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
-    page = template.render(
-        title=title,
-        subtitle=subtitle,
-        figures=figures,
-        tables=tables,
-        filters=_filters(album),
+def write_page(album: Sequence[Strip], path: Path, text: ReportText) -> None:
+    """Write the page of an album to `path`."""
+    environment = Environment(
+        loader=FunctionLoader(_read_part),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["as_json"] = partial(json.dumps, ensure_ascii=False, default=dict)
+    page = environment.get_template("page.html").render(
+        **vars(text),
+        pills=_pills(album),
+        lists=_lists(album),
+        masks=any(strip.mask for strip in album),
         album=album,
-        footer=footer,
+        columns=max((len(strip.frames) + (strip.control is not None) for strip in album), default=1),
         edit_types=EDIT_TYPES,
         link=partial(_link, base=path.parent),
     )
@@ -62,16 +75,41 @@ def write_page(
     write_whole(path, page, sync="nothing")
 
 
-def _filters(album: Sequence[Strip]) -> list[_Filter]:
-    """One group of choices for each thing in which the album's variants differ."""
+def _read_part(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _pills(album: Sequence[Strip]) -> list[_Filter]:
+    """A row of buttons for each thing with few values in which the album's variants differ."""
     frames = [frame for strip in album for frame in strip.frames]
     present = {kind for frame in frames for kind in frame.types}
-    filters = [_Filter("Edit", "type", tuple(kind for kind in EDIT_TYPES if kind in present))]
+    filters = [_Filter("Edit", "type", _same(kind for kind in EDIT_TYPES if kind in present))]
     if {frame.accepted for frame in frames} == {True, False}:
-        filters.append(_Filter("Verdict", "verdict", ("accepted", "rejected")))
+        filters.append(_Filter("Verdict", "verdict", _same(("accepted", "rejected"))))
     if any(frame.answer for frame in frames):
-        filters.append(_Filter("Model's answer", "answer", ("right", "wrong")))
+        filters.append(_Filter("Model's answer", "answer", _same(("right", "wrong"))))
     return filters
+
+
+def _lists(album: Sequence[Strip]) -> list[_Filter]:
+    """A list to choose from for each thing with many values, and for the order."""
+    frames = [frame for strip in album for frame in strip.frames]
+    classes = sorted({strip.label for strip in album if strip.label is not None})
+    values = sorted({value for frame in frames for value in frame.values})
+    filters = []
+    if len(classes) > 1:
+        filters.append(_Filter("Class", "class", _same(classes)))
+    if len(values) > 1:
+        filters.append(_Filter("Edit value", "value", _same(values)))
+    orders = [("wrong", "wrong first")] if any(frame.answer for frame in frames) else []
+    orders += [("source", "by source")]
+    names = sorted({name for frame in frames for name in frame.scores})
+    orders += [(f"score:{name}", f"lowest {name.replace('_', '-')} first") for name in names]
+    return [*filters, _Filter("Order", "sort", tuple(orders), "as in the suite")]
+
+
+def _same(values: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((value, value) for value in values)
 
 
 def _link(image: Path, base: Path) -> str:

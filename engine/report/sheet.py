@@ -41,7 +41,7 @@ HUES: dict[str, Colour] = {
 }
 
 
-def draw_sheet(album: Sequence[Strip], title: str, subtitle: str) -> Image.Image:
+def draw_sheet(album: Sequence[Strip], title: str, subtitle: str, notes: Sequence[str] = ()) -> Image.Image:
     """Draw the strips as a sheet, RGB; as wide as the longest strip. Raises ValueError if there is none."""
     if not album:
         raise ValueError("a contact sheet needs at least one source")
@@ -50,11 +50,13 @@ def draw_sheet(album: Sequence[Strip], title: str, subtitle: str) -> Image.Image
     columns = 2 + any(strip.control for strip in album) + max(len(strip.frames) for strip in album)
     width = 2 * MARGIN + columns * CELL + (columns - 1) * GAP
     heights = [CELL + _BELOW + count * _LINE + GAP for count in lines]
-    sheet = Image.new("RGB", (width, MARGIN + _HEADER + sum(heights) + MARGIN // 2), PAPER)
+    top = MARGIN + _HEADER + len(notes) * _LINE
+    sheet = Image.new("RGB", (width, top + sum(heights) + MARGIN // 2), PAPER)
     pen = ImageDraw.Draw(sheet)
     pen.text((MARGIN, MARGIN - 10), _latin(title), _INK, _font(40))
     pen.text((MARGIN, MARGIN + 42), _latin(subtitle), _GREY, _font(23))
-    top = MARGIN + _HEADER
+    for i, note in enumerate(notes):
+        pen.text((MARGIN, MARGIN + 42 + (i + 1) * _LINE), _shorten(note, 23, width - 2 * MARGIN), _RED, _font(23))
     for strip, height in zip(album, heights, strict=True):
         _draw_strip(sheet, pen, strip, top)
         top += height
@@ -169,8 +171,8 @@ def _shorten(text: str, size: int, width: int) -> str:
     return text.rstrip() + "..."
 
 
-def write_sheet(album: Sequence[Strip], path: Path, title: str, subtitle: str) -> None:
-    """Draw the sheet and write it as a PNG."""
-    sheet = draw_sheet(album, title, subtitle)
+def write_sheet(album: Sequence[Strip], path: Path, title: str, subtitle: str, notes: Sequence[str] = ()) -> None:
+    """Draw the sheet and write it as a PNG; `notes` are lines that a reader must not miss."""
+    sheet = draw_sheet(album, title, subtitle, notes)
     path.parent.mkdir(parents=True, exist_ok=True)
     sheet.save(path)
