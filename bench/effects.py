@@ -36,11 +36,11 @@ from counterfactory.engine.keys import generator
 from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.pocket.judges import Classifier
 from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import Scene
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.suite import PictureRow, Suite, read_metadata
-from counterfactory.engine.tasks.task import builtin_task
 
 DOCS = Path(__file__).parents[1] / "docs"
 # How often the built-in models err by themselves, and how much oftener in fog the one that has that fault.
@@ -92,7 +92,7 @@ def _arguments() -> argparse.Namespace:
 def _made(folder: Path, count: int, variants: int) -> tuple[list[PictureRow], Path]:
     write_sources(folder / "sources", count)
     sources, _ = find_sources(folder / "sources")
-    settings = JourneySettings(builtin_task("classification"), variants, controls=1, edits=(1, 3), seed=0)
+    settings = JourneySettings(street_task("classification"), variants, controls=1, edits=(1, 3), seed=0)
     with Suite.open(folder / "suite") as suite:
         Journey(load_profile("pocket"), settings).run(sources, suite)
     return [row for row in read_metadata(folder / "suite") if row.accepted], folder / "suite"

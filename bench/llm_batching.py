@@ -23,8 +23,8 @@ from counterfactory.engine.language.opening import open_llm
 from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.language.request import Llm, Request
 from counterfactory.engine.pocket.captions import describe
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.tasks.words import spans
 
 
@@ -44,7 +44,7 @@ class Speed:
 
 def questions(first: int, count: int) -> list[Request]:
     """The keywords question, the longest answered of the three, about scenes `first` to `first + count`."""
-    profile, task = load_profile("pocket"), builtin_task("classification")
+    profile, task = load_profile("pocket"), street_task("classification")
     requests = []
     for i in range(first, first + count):
         rng = np.random.default_rng((57, i))

@@ -26,10 +26,10 @@ from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.meter.energy import peak_memory_bytes
 from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.suite import Suite
-from counterfactory.engine.tasks.task import builtin_task
 
 VARIANTS_PER_SOURCE = 5
 BAR = 1.1
@@ -51,7 +51,7 @@ def one_run(streets: Path, count: int) -> None:
         sources, _ = find_sources(streets)
         chosen = sorted(sources, key=lambda source: source.name.split("/")[-1])[:count]
         settings = JourneySettings(
-            builtin_task("classification"), variants=VARIANTS_PER_SOURCE, controls=0, edits=(1, 3), seed=0
+            street_task("classification"), variants=VARIANTS_PER_SOURCE, controls=0, edits=(1, 3), seed=0
         )
         with tempfile.TemporaryDirectory() as folder, Suite.open(Path(folder) / "suite") as suite:
             report = Journey(load_profile("pocket"), settings).run(chosen, suite)

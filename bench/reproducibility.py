@@ -25,17 +25,17 @@ from numpy.typing import NDArray
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.suite import Suite, read_metadata
-from counterfactory.engine.tasks.task import builtin_task
 
 
 def make(profile: Profile, streets: Path, suite_path: Path, backward: bool = False) -> Path:
     """Generate a suite of two variants per source."""
     sources, _ = find_sources(streets)
-    settings = JourneySettings(builtin_task("classification"), variants=2, controls=1, edits=(1, 2), seed=0)
+    settings = JourneySettings(street_task("classification"), variants=2, controls=1, edits=(1, 2), seed=0)
     with Suite.open(suite_path) as suite:
         Journey(profile, settings).run(sources[::-1] if backward else sources, suite)
     return suite_path

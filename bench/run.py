@@ -28,7 +28,7 @@ from counterfactory.engine.cli.run_text import cost_line, cost_table, count_line
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.journey import JourneySettings
-from counterfactory.engine.tasks.task import builtin_task
+from counterfactory.engine.pocket.tasks import street_task
 
 if TYPE_CHECKING:
     from counterfactory.export.production.graph import Request
@@ -119,9 +119,7 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
     profile = load_profile(asked.profile)
     box = box_of(asked, profile) if asked.against else None
     refuse_without_device(profile)
-    settings = JourneySettings(
-        builtin_task("classification"), variants=asked.variants, controls=0, edits=(1, 3), seed=0
-    )
+    settings = JourneySettings(street_task("classification"), variants=asked.variants, controls=0, edits=(1, 3), seed=0)
     ratio: Ratio | None = None
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

@@ -22,7 +22,8 @@ class Variant:
     """Variant number `index` (from 0) of a source, or its control of that number.
 
     `caption` is the source's, `edited_caption` what to paint. `dropped` gives the reason when the text breaks the
-    task's rules; such a variant is recorded and never painted. `key` names it by content.
+    task's rules; such a variant is recorded and never painted. `key` names it by content. `protected` are the words of
+    the source's caption that no edit may touch, since they name what it is labelled with.
     """
 
     key: str
@@ -34,3 +35,4 @@ class Variant:
     seed: int
     dropped: str | None
     kind: Literal["control", "variant"] = "variant"
+    protected: tuple[str, ...] = ()

@@ -50,13 +50,13 @@ from counterfactory.engine.language import exllama, openvino_llm
 from counterfactory.engine.language.exllamav2 import ExLlamaV2
 from counterfactory.engine.models.blip2 import Blip2
 from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.runtime import cuda, kernels
 from counterfactory.engine.runtime.plans import PlanKey, Shapes, write_key
 from counterfactory.engine.runtime.session import continued_cache, is_cache
 from counterfactory.engine.runtime.trt_library import library_name
 from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.suite import Suite
-from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.export.pocket.packed import RUNTIME
 from counterfactory.export.production import blip2, clip, denoiser, graph, hed, small_words, vae
 from counterfactory.export.production.command import graphs_of
@@ -425,7 +425,7 @@ def run(name: str, shards: int = 2, root: Path | None = None, *, again: bool = T
         )
         _put_in(stack, driver, SizedLibrary(driver, ports, watch), llm, watch, keeps)
         found, _ = find_sources(photographs(work / "photographs", sources * shards))
-        settings = JourneySettings(builtin_task("classification"), variants=2, edits=(1, 2), seed=0, controls=1)
+        settings = JourneySettings(street_task("classification"), variants=2, edits=(1, 2), seed=0, controls=1)
         # Other questions of the same captions: what was open for painting is there when the language model is opened.
         # Another seed, so that edits that are chosen again are painted again.
         asked_again = replace(profile, rewrite=replace(profile.rewrite, types=("time", "weather", "colour")))

@@ -54,7 +54,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         },
         "judging": {"errors", "files", "sources", "variant", "suite", "stages"},
         "report": {"errors", "edit", "files", "meter", "models", "suite", "stages", "config"},
-        "pocket": {"errors", "runtime"},
+        "pocket": {"errors", "files", "runtime", "tasks"},
         "cli": {
             *("errors", "files", "runtime", "meter", "schedule", "sources", "tasks", "suite", "stages"),
             *("config", "estimate", "journey", "judging", "report", "pocket"),

@@ -22,16 +22,16 @@ from counterfactory.engine.config.profile import ModelPaths, Profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.journey import Journey, JourneySettings, Progress, RunSummary
 from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.sources.source import Source, find_sources, load_mask, load_pixels
 from counterfactory.engine.suite import Suite, read_metadata, read_run
 from counterfactory.engine.tasks.interventions import parse_interventions
-from counterfactory.engine.tasks.task import builtin_task
 
 pytestmark = pytest.mark.usefixtures("shared_plans")
 
 ROOT = Path(__file__).parents[1]
-SETTINGS = JourneySettings(builtin_task("segmentation"), variants=2, controls=1, edits=(1, 2), seed=3)
+SETTINGS = JourneySettings(street_task("segmentation"), variants=2, controls=1, edits=(1, 2), seed=3)
 
 
 @pytest.fixture(scope="module")

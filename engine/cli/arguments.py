@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..errors import CounterfactoryError
 from ..sources.layouts import LAYOUTS
+from ..tasks.task import TASKS
 from . import commands
 from .run_text import THRESHOLDS
 from .statuses import EXIT_ERROR, EXIT_STOPPED
@@ -73,9 +74,7 @@ def _add_generate(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser = parsers.add_parser("generate", help="make a suite from your images; run again, it goes on where it was")
     _add_sources(parser)
     task = parser.add_mutually_exclusive_group()
-    task.add_argument(
-        "--task", choices=("classification", "segmentation"), help="what the model under test does (classification)"
-    )
+    task.add_argument("--task", choices=TASKS, help="what the model under test does (classification)")
     task.add_argument("--task-file", type=Path, metavar="FILE", help="a task of your own (TOML)")
     parser.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")
     parser.add_argument(
@@ -87,6 +86,11 @@ def _add_generate(parsers: _Commands[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument(
         "--interventions", type=Path, metavar="FILE", help="the only edits allowed, such as 'time: night'"
+    )
+    parser.add_argument(
+        "--allow-ungrounded",
+        action="store_true",
+        help="change captions that do not name what the source is labelled with, too: nothing holds their labels true",
     )
     parser.add_argument("--shard", type=_positive, metavar="N", help="sources that travel together (the profile's)")
     parser.add_argument(

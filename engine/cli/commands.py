@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import shlex
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from types import MappingProxyType
 
-from ..config.profile import load_profile
+from ..config.profile import Profile, load_profile
 from ..config.recorded import recorded_check, recorded_profile
 from ..errors import CounterfactoryError
 from ..files.writing import write_whole
 from ..judging.recheck import recheck
 from ..meter.meter import Progress
 from ..pocket.scope import PHOTOGRAPHS, may_be_rendered
+from ..pocket.tasks import street_task
 from ..report.notes import suite_notes
 from ..report.table import Table
 from ..sources.sampling import Selection, parse_classes
 from ..sources.source import DataSet, Problem, SetOptions, Source, read_set, refuse_suite_among_sources
 from ..suite import Suite, read_metadata, require_finished
+from ..tasks.doubts import doubts
 from ..tasks.interventions import load_interventions
 from ..tasks.task import Task, builtin_task, load_task
 from .effects_text import evaluation_tables, finding_line, headline, note_lines
@@ -48,18 +51,21 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     profile = load_profile(args.profile)
     if args.shard is not None:
         profile = replace(profile, shard_sources=args.shard)
+    refuse_suite_among_sources(args.sources, args.out)
+    found = _usable(args, terminal)
+    sources, problems = found.sources, found.problems
+    _require_truths(args, sources, terminal)
     settings = JourneySettings(
-        task=_task(args),
+        task=_task(args, profile, found),
         variants=args.variants,
         controls=args.controls,
         edits=args.edits,
         seed=args.seed,
         interventions=None if args.interventions is None else load_interventions(args.interventions),
+        allow_ungrounded=args.allow_ungrounded,
     )
-    refuse_suite_among_sources(args.sources, args.out)
-    found = _usable(args, terminal)
-    sources, problems = found.sources, found.problems
-    _require_truths(args, sources, terminal)
+    for doubt in doubts(settings.task, [source.label for source in sources]):
+        terminal.warn(doubt)
     if profile.models.folder == "pocket" and not may_be_rendered(source.size for source in sources):
         terminal.warn(PHOTOGRAPHS)
     with Suite.open(args.out) as suite, terminal.progress() as on_progress:
@@ -84,15 +90,28 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     return EXIT_SKIPPED if skipped else 0
 
 
+# What a built-in task's model is judged by: what it is called, and whether a source lacks it.
+_TRUTHS: Mapping[str, tuple[str, Callable[[Source], bool]]] = MappingProxyType(
+    {
+        "classification": ("labels (class folders, or --labels)", lambda source: source.label is None),
+        "segmentation": (
+            "masks (a folder masks/ beside images/, or --masks)",
+            lambda source: source.mask_path is None,
+        ),
+        "detection": ("boxes", lambda source: not source.boxes),
+    }
+)
+
+
 def _require_truths(args: Namespace, sources: Sequence[Source], terminal: Terminal) -> None:
     """Refuse a set without what a built-in task's model is judged by, and warn of sources that lack it."""
     if args.task_file is not None:
         return
-    task, masks = args.task or "classification", args.task == "segmentation"
-    without = [source for source in sources if (source.mask_path if masks else source.label) is None]
+    task = args.task or "classification"
+    missing, lacks = _TRUTHS[task]
+    without = [source for source in sources if lacks(source)]
     if not without:
         return
-    missing = "masks (a folder masks/ beside images/, or --masks)" if masks else "labels (class folders, or --labels)"
     if len(without) == len(sources):
         raise CounterfactoryError(
             f"{task} needs {missing}, and no source has one: no model could be judged by the suite; give them, or a "
@@ -104,8 +123,17 @@ def _require_truths(args: Namespace, sources: Sequence[Source], terminal: Termin
     )
 
 
-def _task(args: Namespace) -> Task:
-    return load_task(args.task_file) if args.task_file is not None else builtin_task(args.task or "classification")
+def _task(args: Namespace, profile: Profile, found: DataSet) -> Task:
+    """The user's task, or a built-in one about the set's own classes; the pocket models know the street world's."""
+    if args.task_file is not None:
+        return load_task(args.task_file)
+    name = args.task or "classification"
+    if profile.llm.style == "pocket":
+        return street_task(name)
+    if name == "classification":
+        return builtin_task(name, sorted({source.label for source in found.sources if source.label is not None}))
+    shown = {class_ for source in found.sources for class_ in source.classes}
+    return builtin_task(name, sorted(shown.union(found.class_names.values())))
 
 
 def _usable(args: Namespace, terminal: Terminal) -> DataSet:

@@ -23,6 +23,7 @@ from ..judging.evaluate import evaluate_labels, evaluate_masks
 from ..judging.evaluation import Evaluation
 from ..pocket.judges import Classifier, Segmenter
 from ..pocket.render import render
+from ..pocket.tasks import street_task
 from ..pocket.world import CLASSES, Scene, sample_scene
 from ..report.album import Answer, add_scores, mark_answers
 from ..report.folder import write_report
@@ -32,7 +33,6 @@ from ..report.page import ReportText
 from ..report.table import Table
 from ..sources.source import find_sources
 from ..suite import PictureRow, Suite, read_metadata
-from ..tasks.task import builtin_task
 from .effects_text import effects_table, headline, note_lines, sides_table
 from .run_text import as_data, cost_line, count_line, duration, figure, time_lines
 from .terminal import Terminal
@@ -60,7 +60,7 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     sources, _ = find_sources(out / "sources")
     clock.append(time.monotonic())
     settings = JourneySettings(
-        task=builtin_task("classification"), variants=variants, controls=1, edits=(1, 3), seed=0, interventions=None
+        task=street_task("classification"), variants=variants, controls=1, edits=(1, 3), seed=0, interventions=None
     )
     with Suite.open(suite_path) as suite, terminal.progress() as on_progress:
         report = Journey(profile, settings).run(sources, suite, on_progress)

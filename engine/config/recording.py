@@ -48,10 +48,10 @@ def picture_rows(
     Verdicts follow from the stored scores and the profile's thresholds. A control stands beside its source's variants
     whatever its verdict.
     """
-    shown = dict.fromkeys(variant.source for variant in scores)
+    shown = {variant.source: variant.protected for variant in scores}
     first = {v.source: painted[v].image.path for v in scores if v.kind == "control" and v.index == 0}
     rows = []
-    for source in shown:
+    for source, protected in shown.items():
         kept = originals[source]
         rows.append(
             PictureRow(
@@ -65,6 +65,7 @@ def picture_rows(
                 scores={},
                 reason=None,
                 key=source.key,
+                protected=protected,
             )
         )
     guidance = profile.paint.guidance
@@ -84,6 +85,7 @@ def picture_rows(
                 scores=of_it,
                 reason=verdict(of_it, profile.check, variant.kind),
                 key=variant.key,
+                protected=variant.protected,
             )
         )
     return rows

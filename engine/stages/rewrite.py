@@ -20,6 +20,7 @@ from ..language.request import Request
 from ..recipes import choice_key, variant_key
 from ..sources.source import Problem, Source
 from ..tasks.choose import Choice, choose_edits
+from ..tasks.grounding import Protection, protect
 from ..tasks.settings import JourneySettings
 from ..tasks.task import Task
 from ..tasks.words import allowed_alternatives, allowed_values, check_edited_caption, distinct, drop_overlapping, spans
@@ -84,11 +85,16 @@ class _Draft:
 
     source: Source
     caption: str
-    keep: tuple[str, ...]
+    protection: Protection
+    sentence: str
     keywords: list[tuple[str, str]]
     choices: list[Choice]
     problem: str | None = None
     unread: str | None = None
+
+    @property
+    def keep(self) -> tuple[str, ...]:
+        return self.protection.keep
 
 
 def run(
@@ -140,15 +146,35 @@ def rewrite(
     prompts: Prompts,
 ) -> list[SourceVariants]:
     """The variants of each source, in order; they depend on no other source. `prompts` puts the questions."""
-    task = wanted.task
-    drafts = [
-        _Draft(source, clean_text(caption), task.protected(source.label), [], [])
-        for source, caption in zip(sources, captions, strict=True)
-    ]
-    _find_keywords(drafts, task, settings, wanted, ask, prompts)
-    _find_alternatives(drafts, task, settings, wanted, ask, prompts)
+    drafts = [_draft(source, clean_text(text), wanted.task) for source, text in zip(sources, captions, strict=True)]
+    _find_keywords(drafts, settings, wanted, ask, prompts)
+    _find_alternatives(drafts, settings, wanted, ask, prompts)
     chosen = [_chosen(draft, wanted) for draft in drafts]
-    return _written(drafts, chosen, task, settings, wanted, ask, prompts)
+    return _written(drafts, chosen, settings, wanted, ask, prompts)
+
+
+def _draft(source: Source, caption: str, task: Task) -> _Draft:
+    protection = protect(task, source.label, source.classes, caption)
+    return _Draft(source, caption, protection, task.sentence_for(source.label), [], [])
+
+
+def _why_not(draft: _Draft, free: Sequence[str], settings: RewriteSettings, wanted: JourneySettings) -> str | None:
+    """Why a source has no variants, as far as its caption says; `free` are the spans of it that may change."""
+    caption, label = draft.caption, draft.source.label
+    if len(caption) > settings.max_chars_caption:
+        return (
+            f"its caption has {len(caption)} characters, and captions of at most {settings.max_chars_caption} are "
+            "rewritten; raise [rewrite].max_chars_caption"
+        )
+    if not free:
+        return "its caption has no words that may change"
+    if not draft.protection.grounded and not wanted.allow_ungrounded:
+        shown = ", ".join(map(repr, draft.source.classes)) if label is None else repr(label)
+        return (
+            f"its caption names nothing that it is labelled with ({shown}), so that no word of it would hold the label "
+            f"true; --allow-ungrounded makes variants all the same: {caption!r}"
+        )
+    return None
 
 
 def _asked(ask: Ask, question: str, requests: Sequence[Request]) -> dict[Request, str]:
@@ -157,23 +183,17 @@ def _asked(ask: Ask, question: str, requests: Sequence[Request]) -> dict[Request
 
 
 def _find_keywords(
-    drafts: Sequence[_Draft], task: Task, settings: RewriteSettings, wanted: JourneySettings, ask: Ask, prompts: Prompts
+    drafts: Sequence[_Draft], settings: RewriteSettings, wanted: JourneySettings, ask: Ask, prompts: Prompts
 ) -> None:
     types = wanted.interventions.types if wanted.interventions else settings.types
     requests: list[Request | None] = []
     for draft in drafts:
         free = spans(draft.caption, settings.max_words_keyword, draft.keep)
-        if len(draft.caption) > settings.max_chars_caption:
-            draft.problem = (
-                f"its caption has {len(draft.caption)} characters, and captions of at most "
-                f"{settings.max_chars_caption} are rewritten; raise [rewrite].max_chars_caption"
-            )
-        elif not free:
-            draft.problem = "its caption has no words that may change"
+        draft.problem = _why_not(draft, free, settings, wanted)
         if draft.problem:
             requests.append(None)
             continue
-        prompt = prompts.keywords(task.sentence, types, draft.keep, draft.caption)
+        prompt = prompts.keywords(draft.sentence, types, draft.protection.told, draft.caption)
         requests.append(Request(prompt, keywords_grammar(types, free, settings.max_keywords)))
     answers = _asked(ask, KEYWORDS, [request for request in requests if request])
     for draft, request in zip(drafts, requests, strict=True):
@@ -188,7 +208,7 @@ def _find_keywords(
 
 
 def _find_alternatives(
-    drafts: Sequence[_Draft], task: Task, settings: RewriteSettings, wanted: JourneySettings, ask: Ask, prompts: Prompts
+    drafts: Sequence[_Draft], settings: RewriteSettings, wanted: JourneySettings, ask: Ask, prompts: Prompts
 ) -> None:
     asked: list[tuple[_Draft, str, str, bool, Request]] = []
     for draft in drafts:
@@ -201,7 +221,7 @@ def _find_alternatives(
                 grammar = values_grammar(values)
             else:
                 grammar = alternatives_grammar(keyword, settings.max_alternatives)
-            prompt = prompts.alternatives(task.sentence, draft.keep, draft.caption, type_, keyword, values)
+            prompt = prompts.alternatives(draft.sentence, draft.protection.told, draft.caption, type_, keyword, values)
             asked.append((draft, type_, keyword, bool(values), Request(prompt, grammar)))
     answers = _asked(ask, ALTERNATIVES, [request for *_, request in asked])
     for draft, type_, keyword, given, request in asked:
@@ -229,7 +249,6 @@ def _chosen(draft: _Draft, wanted: JourneySettings) -> list[tuple[Edit, ...]]:
 def _written(
     drafts: Sequence[_Draft],
     chosen: Sequence[Sequence[tuple[Edit, ...]]],
-    task: Task,
     settings: RewriteSettings,
     wanted: JourneySettings,
     ask: Ask,
@@ -238,7 +257,7 @@ def _written(
     def request(draft: _Draft, edits: tuple[Edit, ...]) -> Request:
         changes = [(edit.keyword, edit.alternative) for edit in edits]
         letters = draft.caption + "".join(edit.alternative for edit in edits)
-        prompt = prompts.rewrite(task.sentence, draft.keep, draft.caption, changes)
+        prompt = prompts.rewrite(draft.sentence, draft.protection.told, draft.caption, changes)
         if settings.verbatim:
             return Request(prompt, edited_grammar(draft.caption, changes))
         return Request(prompt, text_grammar(settings.max_chars_caption, letters))
@@ -257,7 +276,9 @@ def _written(
 
 def _control(draft: _Draft, number: int, seed: int) -> Variant:
     key = variant_key(draft.source.key, draft.caption, number, draft.caption, seed)
-    return Variant(key, draft.source, number, draft.caption, (), draft.caption, seed, None, "control")
+    return Variant(
+        key, draft.source, number, draft.caption, (), draft.caption, seed, None, "control", draft.protection.named
+    )
 
 
 def _variant(draft: _Draft, index: int, edits: tuple[Edit, ...], answer: str, seed: int) -> Variant:
@@ -267,4 +288,5 @@ def _variant(draft: _Draft, index: int, edits: tuple[Edit, ...], answer: str, se
     except AnswerError as error:
         edited, dropped = "", str(error)
     key = variant_key(draft.source.key, draft.caption, edits, edited, seed)
-    return Variant(key, draft.source, index, draft.caption, edits, edited, seed, dropped)
+    named = draft.protection.named
+    return Variant(key, draft.source, index, draft.caption, edits, edited, seed, dropped, protected=named)

@@ -67,6 +67,13 @@ class Fields:
         items: list[Any] = self._of(key, list, "a list")
         return [Fields(item, self.where, self._advice, f"{self._prefix}{key}[{i}].") for i, item in enumerate(items)]
 
+    def text_list(self, key: str) -> tuple[str, ...]:
+        """A list of texts."""
+        items: list[Any] = self._of(key, list, "a list")
+        if not all(type(item) is str for item in items):
+            raise self._wrong(self._prefix + key, items, "a list of texts")
+        return tuple(items)
+
     def plain(self, key: str) -> dict[str, Any]:
         """A table as it is, for whoever knows its keys."""
         return self._of(key, dict, "a table of keys and values")

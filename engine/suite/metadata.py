@@ -33,6 +33,7 @@ _BEFORE_SCORES = (
     ("original_file_name", pa.string()),
     ("control_file_name", pa.string()),
     ("caption", pa.string()),
+    ("protected", pa.list_(pa.string())),
     ("edited_caption", pa.string()),
     ("edits", pa.list_(_EDIT)),
     ("edit_types", pa.list_(pa.string())),

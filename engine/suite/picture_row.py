@@ -54,7 +54,8 @@ class PictureRow:
     `file_name`, `mask` and `original` are files of the suite (an original's own `original` is itself), `control` is
     the source's first control, None without one; `sha256` is of the picture's file. `painting` is None of an original.
     `scores` holds what the checks measured, by name. `reason` says why the picture was rejected; None where it was
-    accepted.
+    accepted. `protected` are the words of the source's caption that no edit may touch, since they name what it is
+    labelled with; none where nothing does.
     """
 
     file_name: str
@@ -75,6 +76,7 @@ class PictureRow:
     origin: Origin
     source_key: str
     key: str
+    protected: tuple[str, ...] = ()
 
     @property
     def accepted(self) -> bool:
@@ -111,6 +113,7 @@ class PictureRow:
             "original_file_name": self.original,
             "control_file_name": self.control,
             "caption": self.caption,
+            "protected": list(self.protected),
             "edited_caption": self.edited_caption,
             "edits": [asdict(edit) for edit in self.edits],
             "edit_types": list(self.edit_types),
@@ -164,6 +167,7 @@ class PictureRow:
             ),
             source_key=row.text("source_key"),
             key=row.text("key"),
+            protected=row.text_list("protected"),
         )
         if row.text("verdict") != found.verdict:
             raise row.refuse("verdict", f"{found.verdict.value!r}, as there is {_reason(found)}")

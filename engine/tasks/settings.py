@@ -14,6 +14,8 @@ class JourneySettings:
     """The task, variants and controls per source, the least and the most edits per variant, the seed, and the edits
     allowed.
 
+    A source whose caption does not name what it is labelled with has no variants unless `allow_ungrounded`.
+
     Half of a source's variants have the least number of edits, so that an edit's effect is seen alone.
     """
 
@@ -23,6 +25,7 @@ class JourneySettings:
     edits: tuple[int, int]
     seed: int
     interventions: Interventions | None = None
+    allow_ungrounded: bool = False
 
     def __post_init__(self) -> None:
         if self.variants < 1:

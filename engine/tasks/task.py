@@ -1,24 +1,29 @@
 """A task: what the model under test does, in words, and the words of a caption that no edit may touch.
 
-The prompts state the task and the language model mostly obeys; `broken_word` checks afterwards that it did.
+The prompts state the task and the language model mostly obeys; `mentions.broken_word` checks afterwards that it did.
 """
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill, nearest, read_toml
+from .mentions import normalise
+from .names import class_words, label_words, names_of, short_name
+from .nouns import load_nouns
+
+TASKS = ("classification", "segmentation", "detection")
+# Of classes that a sentence lists: a prompt is read anew for every source.
+_LISTED = 20
 
 
 @dataclass(frozen=True)
 class Task:
-    """`sentence` says what the model under test does; `protect` lists words or phrases that may never change, and
-    `protect_label` adds each source's own label to them.
+    """`sentence` says what the model under test does, with a source's own label in place of "{label}"; `protect` lists
+    words or phrases that may never change, and `protect_label` adds each source's own label to them.
     """
 
     name: str
@@ -31,33 +36,63 @@ class Task:
             if not getattr(self, field).strip():
                 raise ValueError(f"{field} is empty")
         for word in self.protect:
-            if not _normalise(word):
+            if not normalise(word):
                 raise ValueError(f"protect holds {word!r}, which has no letters or digits to look for")
+
+    def sentence_for(self, label: str | None) -> str:
+        """What the model under test does with a source of this label."""
+        return self.sentence.replace("{label}", "its label" if label is None else short_name(label))
 
     def protected(self, label: str | None) -> tuple[str, ...]:
         """The words and phrases that no edit of a source with this label may touch, without repetition."""
-        words = self.protect + (label_words(label) if self.protect_label and label is not None else ())
-        first: dict[str, str] = {}
-        for word in words:
-            first.setdefault(_normalise(word), word)
-        return tuple(first.values())
+        return distinct_words(
+            (*self.protect, *(label_words(label) if self.protect_label and label is not None else ()))
+        )
 
 
-_CLASSIFICATION = "classify the vehicle in the image"
-_SEGMENTATION = "segment the street into sky, building, road, sidewalk, vegetation, vehicle and pedestrian"
-_STREET_WORDS = "car bus truck person people nobody trees buildings road street sidewalk"
+def distinct_words(words: Sequence[str]) -> tuple[str, ...]:
+    """`words` in order, without those that say what an earlier one says."""
+    first: dict[str, str] = {}
+    for word in words:
+        first.setdefault(normalise(word), word)
+    return tuple(first.values())
 
 
-def builtin_task(name: str) -> Task:
-    """The built-in task "classification" or "segmentation". Raises CounterfactoryError for another name."""
-    # The pocket language model is trained on these very sentences.
-    built_in = {
-        "classification": Task("classification", _CLASSIFICATION, (), True),
-        "segmentation": Task("segmentation", _SEGMENTATION, tuple(_STREET_WORDS.split()), True),
-    }
-    if name not in built_in:
-        raise CounterfactoryError(f"no task {name!r}; {nearest(name, built_in)}; or bring your own in a task file")
-    return built_in[name]
+def builtin_task(name: str, classes: Sequence[str] = ()) -> Task:
+    """One of the tasks `TASKS` about a set's own classes: its labels, or what its masks and boxes show.
+
+    Raises CounterfactoryError for another name.
+    """
+    if name not in TASKS:
+        raise CounterfactoryError(f"no task {name!r}; {nearest(name, TASKS)}; or bring your own in a task file")
+    if name == "classification":
+        return Task(name, _classify(classes), (), True)
+    words = distinct_words([word for class_ in classes for word in names_of(class_).own])
+    listed = ", ".join(distinct_words([word for class_ in classes for word in class_words(class_)[:1]]))
+    if name == "segmentation":
+        return Task(name, f"segment the image into {listed or 'its classes'}", words, False)
+    return Task(name, f"find and box every {listed or 'object of its classes'}", words, False)
+
+
+def _classify(labels: Sequence[str]) -> str:
+    names = distinct_words([short_name(label) for label in labels])
+    if not names:
+        return "tell what the image shows"
+    if len(names) <= _LISTED:
+        return f"tell which of these the image shows: {', '.join(names)}"
+    return f"tell which of {len(names):,} kinds of {_shared_kind(labels)} the image shows: here it is {{label}}"
+
+
+def _shared_kind(labels: Sequence[str]) -> str:
+    """The nearest word for what all labels are kinds of ("dog" for breeds), or "thing"."""
+    nouns = load_nouns()
+    shared: list[str] | None = None
+    for label in labels:
+        names = names_of(label)
+        above = nouns.above(names.nouns) if names.nouns else ()
+        shared = list(above) if shared is None else [key for key in shared if key in above]
+    words = [lemma for key in shared or () for lemma in nouns[key].lemmas if lemma in nouns[key].common]
+    return words[0] if words else "thing"
 
 
 def load_task(path: Path) -> Task:
@@ -66,46 +101,3 @@ def load_task(path: Path) -> Task:
     Raises CounterfactoryError for a file that cannot be read, an unknown or missing key, or a wrong type.
     """
     return fill(Task, read_toml(path), str(path))
-
-
-def label_words(label: str) -> tuple[str, ...]:
-    """The words that a label means: "n01440764 tench, Tinca tinca" gives ("tench", "Tinca tinca"), "fire_truck"
-    gives ("fire truck",). WordNet ids, CUB's "001." and a remark in brackets ("crane (bird)") are left out.
-    """
-    text = re.sub(r"\([^)]*\)", " ", label.replace("_", " "))
-    text = re.sub(r"^\s*(?:n\d{8}\b|\d+\.(?=\s*[^\W\d]))", " ", text)
-    words = (" ".join(part.split()) for part in text.split(","))
-    return tuple(dict.fromkeys(word for word in words if _normalise(word)))
-
-
-def broken_word(caption_before: str, caption_after: str, words: Sequence[str]) -> str | None:
-    """The first of `words` that an edit removed or added, or None.
-
-    Counts whole words, ignoring case; "-" and "_" count as spaces. Singular and plural are counted separately: "car" is
-    broken when "a car" becomes "two cars", when it is removed, and when another car or cars are added.
-    """
-    before, after = _normalise(caption_before), _normalise(caption_after)
-    for word in words:
-        if any(_count(form, before) != _count(form, after) for form in _forms(_normalise(word))):
-            return word
-    return None
-
-
-def _normalise(text: str) -> str:
-    """Casefolded words separated by single spaces; everything but letters and digits is dropped."""
-    return " ".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFC", text).casefold()))
-
-
-def _forms(word: str) -> tuple[str, ...]:
-    """A word, its regular plural, and the singular that it would be the regular plural of, if any."""
-    hissing = r"(s|x|z|ch|sh|o)"
-    plural = word + "es" if re.search(hissing + "$", word) else re.sub(r"(?<=[^aeiou])y$", "ie", word) + "s"
-    if re.search(hissing + "es$", word):
-        singular = word[:-2]
-    else:
-        singular = re.sub(r"ies$", "ys", word)[:-1] if re.search(r"..[^s]s$", word) else word
-    return tuple(dict.fromkeys((word, plural, singular)))
-
-
-def _count(word: str, plain_text: str) -> int:
-    return f" {plain_text} ".replace(" ", "  ").count(f" {word.replace(' ', '  ')} ")

@@ -12,7 +12,7 @@ from ..edit import Edit
 from ..language.grammar import Mention, find_mentions, goes_on
 from ..language.questions import clean_text
 from .difference import WORD, Difference, compare, words_of
-from .task import broken_word
+from .mentions import broken_word, forms, normalise, quantities
 
 # Small words that follow from their neighbours.
 _AGREEING = frozenset(re.findall("[a-z]+", "a an the at in on by during is are was were"))
@@ -23,11 +23,12 @@ def spans(caption: str, max_words: int, keep: Sequence[str]) -> list[str]:
     """The word sequences of `caption` that an edit may replace, in order, each once.
 
     A span has 1 to `max_words` words separated by single spaces, so that it crosses no punctuation, and at least one
-    word that is not in `keep`.
+    word that is not in `keep` and does not say how many there are of one of them.
     """
-    kept = [word for phrase in keep for word in phrase.split()]
+    kept = {form for phrase in keep for word in phrase.split() for form in forms(normalise(word))}
+    numbers = quantities(caption, keep)
     words = list(WORD.finditer(caption))
-    free = [broken_word(word.group(), "", kept) is None for word in words]
+    free = [word.start() not in numbers and kept.isdisjoint(normalise(word.group()).split()) for word in words]
     found: dict[str, None] = {}
     for first in range(len(words)):
         for last in range(first, min(first + max_words, len(words))):

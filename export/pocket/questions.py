@@ -19,16 +19,16 @@ from counterfactory.engine.language.grammar import NOTHING
 from counterfactory.engine.language.questions import PlainPrompts, write_answer
 from counterfactory.engine.language.request import Prompt
 from counterfactory.engine.pocket.captions import describe
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS, Scene
-from counterfactory.engine.tasks.task import builtin_task
 
 from .data import scene
 
 _PROMPTS = PlainPrompts()
 KINDS_OF_QUESTION = ("keywords", "alternatives", "rewrite")
-CLASSIFY = builtin_task("classification").sentence
-SEGMENT = builtin_task("segmentation").sentence
-SEGMENT_KEEP = builtin_task("segmentation").protect
+CLASSIFY = street_task("classification").sentence
+SEGMENT = street_task("segmentation").sentence
+SEGMENT_KEEP = street_task("segmentation").protect
 
 _PHRASES = {"day": "during the day", "sunset": "at sunset", "night": "at night"}
 # Sentences of users' tasks by the type of edit that would change their answer ("" for none of them).

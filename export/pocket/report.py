@@ -29,12 +29,12 @@ from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.pocket.judges import Finding, Referee, vehicle_map
 from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, TIMES, WEATHERS, Scene
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.stages.caption import caption_images
 from counterfactory.engine.suite import PictureRow, Suite, read_metadata
-from counterfactory.engine.tasks.task import builtin_task
 
 from .curves import draw_curves, read_logs
 from .data import HELD_OUT, scene
@@ -129,7 +129,7 @@ def judge_variants(
         cv2.imwrite(str(folder / f"street/images/{i:04d}.png"), cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
         cv2.imwrite(str(folder / f"street/masks/{i:04d}.png"), mask)
     found, _ = find_sources(folder / "street")
-    settings = JourneySettings(builtin_task("segmentation"), variants, 0, (1, 2), seed=0)
+    settings = JourneySettings(street_task("segmentation"), variants, 0, (1, 2), seed=0)
     with Suite.open(folder / "suite") as suite:
         Journey(profile, settings).run(found, suite)
     rows = [row for row in read_metadata(folder / "suite") if row.kind == "variant"]

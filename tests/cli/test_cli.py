@@ -49,7 +49,8 @@ def run(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str
         ("--seed", str(1 << 63), "2^63"),
         ("--shard", "0", "above 0"),
         ("--sample", "0", "above 0"),
-        ("--task", "detection", "invalid choice"),
+        ("--task", "detection", "detection needs boxes"),
+        ("--task", "detecton", "invalid choice"),
         ("--profile", "pockt", "pocket"),
         ("--task-file", "missing.toml", "missing.toml"),
         ("--interventions", "missing.txt", "missing.txt"),
@@ -437,7 +438,9 @@ def test_generate_hands_the_metrics_file_on(
 ) -> None:
     seen: list[Path | None] = []
 
-    def stopped(journey: Journey, sources: object, suite: object, on_progress: object, metrics: Path | None) -> None:
+    def stopped(
+        journey: Journey, sources: object, suite: object, on_progress: object, metrics: Path | None, about: object
+    ) -> None:
         seen.append(metrics)
         raise KeyboardInterrupt
 

@@ -23,15 +23,15 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models import opened
 from counterfactory.engine.models.clip import TextSettings
 from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.run_record import RunSummary
-from counterfactory.engine.tasks.task import builtin_task
 
-SETTINGS = JourneySettings(builtin_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
+SETTINGS = JourneySettings(street_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
 
 
 @pytest.fixture

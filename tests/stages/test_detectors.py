@@ -32,6 +32,7 @@ from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.hed import Hed
 from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.runtime import onnxruntime as ort_sessions
 from counterfactory.engine.sources.source import find_sources
@@ -39,7 +40,6 @@ from counterfactory.engine.stages import edges as edges_stage
 from counterfactory.engine.stages.edges import DetectorSettings, HedSettings, edge_maps
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.run_record import RunSummary
-from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.export.production import hed as hed_export
 from counterfactory.export.production.artefact import Asked, export_graph
 from counterfactory.export.production.graph import Request, batches_of
@@ -51,7 +51,7 @@ pytestmark = pytest.mark.usefixtures("shared_plans")
 CANNY = DetectorSettings("canny", canny=CannySettings(100, 200))
 HED = DetectorSettings("hed", hed=HedSettings(batch=2))
 SMALL = Request(small=True)
-SETTINGS = JourneySettings(builtin_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
+SETTINGS = JourneySettings(street_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
 Pixels = NDArray[np.uint8]
 
 

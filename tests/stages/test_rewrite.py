@@ -33,13 +33,15 @@ from counterfactory.engine.language.questions import (
     read_keywords,
 )
 from counterfactory.engine.language.request import Prompt, Request
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.recipes import variant_key
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages import rewrite as stage
 from counterfactory.engine.stages.rewrite import RewriteSettings, SourceVariants
 from counterfactory.engine.tasks.interventions import Interventions
+from counterfactory.engine.tasks.mentions import broken_word
 from counterfactory.engine.tasks.settings import JourneySettings
-from counterfactory.engine.tasks.task import Task, broken_word, builtin_task
+from counterfactory.engine.tasks.task import Task, builtin_task
 from counterfactory.engine.tasks.words import check_edited_caption, spans
 from counterfactory.engine.variant import Variant
 
@@ -47,7 +49,7 @@ SETTINGS = RewriteSettings(
     STREET_TYPES, max_keywords=6, max_alternatives=4, max_words_keyword=3, max_chars_caption=400, verbatim=False
 )
 CAPTION = "a red bus and a blue car on a foggy street at night. brick buildings stand along the road."
-TASK = builtin_task("classification")
+TASK = street_task("classification")
 rewrite = partial(stage.rewrite, prompts=PlainPrompts())
 WEIGHTS = Path(__file__).parents[2] / "engine" / "pocket" / "weights" / "llm"
 
@@ -136,7 +138,7 @@ class Scripted:
 def variant_of(source: Source, caption: str, edit: Edit, edited: str, seed: int, dropped: str | None = None) -> Variant:
     """The first variant of a source, by one edit."""
     key = variant_key(source.key, caption, (edit,), edited, seed)
-    return Variant(key, source, 0, caption, (edit,), edited, seed, dropped)
+    return Variant(key, source, 0, caption, (edit,), edited, seed, dropped, protected=("bus",))
 
 
 def rewritten(*names: str, wanted: JourneySettings, caption: str = CAPTION) -> list[SourceVariants]:
@@ -258,6 +260,7 @@ def test_sources_that_cannot_be_rewritten_say_why() -> None:
         ("bus, bus!", "no words"),
         ("a bus " * 90, "characters"),
         ("a bus", "nothing"),
+        ("a red tram", "names nothing that it is labelled with ('bus')"),
     ):
         (result,) = rewritten("bus/1", wanted=wanted_of(2, (1, 1), 0), caption=caption)
         assert result.variants == ()
@@ -301,7 +304,7 @@ def test_every_question_says_all_that_it_is_about_and_a_bad_answer_costs_no_othe
     edit = Edit("background", "café", "bar")
     if verbatim:
         key = variant_key(sources[3].key, caption, 0, caption, 7)
-        control = Variant(key, sources[3], 0, caption, (), caption, 7, None, "control")
+        control = Variant(key, sources[3], 0, caption, (), caption, 7, None, "control", ("bus",))
         variants: tuple[Variant, ...] = (control, variant_of(sources[3], caption, edit, "a red bar bus", seed=7))
     else:
         reason = "asked for a caption, got '{}'"
@@ -343,6 +346,37 @@ def test_a_user_s_values_are_asked_about_as_they_are() -> None:
     ]
 
 
+def test_a_caption_that_does_not_name_the_label_makes_variants_only_where_that_is_allowed() -> None:
+    caption, dog = "a dog on a foggy street at night", source("dog/1", "n02099601")
+    strict = wanted_of(2, (1, 1), task=builtin_task("classification", ["n02099601", "cat"]))
+    (grounded,) = rewrite([dog], [caption], SETTINGS, strict, Writer())
+    assert [variant.protected for variant in grounded.variants] == [("dog",)] * 2
+    assert grounded.shortfall is None
+    cat, classes = source("cat/1", "cat"), replace(source("x", None), classes=("car", "cat"))
+    for own, named in ((cat, "('cat')"), (classes, "('car', 'cat')")):
+        (refused,) = rewrite([own], [caption], SETTINGS, strict, Scripted())
+        assert refused.variants == ()
+        assert f"names nothing that it is labelled with {named}" in (refused.shortfall or "")
+        assert "--allow-ungrounded" in (refused.shortfall or "")
+        (allowed,) = rewrite([own], [caption], SETTINGS, replace(strict, allow_ungrounded=True), Writer())
+        assert [variant.protected for variant in allowed.variants] == [(), ()]
+
+
+def test_a_prompt_says_the_source_s_own_class() -> None:
+    breeds = [f"breed{number}" for number in range(21)]
+    writer = Writer()
+    rewrite(
+        [source("a", "breed7")],
+        ["a breed7 in fog"],
+        SETTINGS,
+        wanted_of(1, (1, 1), task=builtin_task("classification", breeds)),
+        writer,
+    )
+    assert (
+        "Task: tell which of 21 kinds of thing the image shows: here it is breed7\n" in writer.asked[0][1].prompt.text
+    )
+
+
 def test_where_there_is_nothing_to_ask_nothing_is_asked() -> None:
     ask = Scripted()
     rewrite([source("bus/1")], [""], SETTINGS, wanted_of(1, (1, 1)), ask)
@@ -370,7 +404,7 @@ def test_a_writer_who_disobeys_is_dropped_with_the_reason() -> None:
 @settings(max_examples=20)
 @given(data=st.data())
 def test_no_answer_within_the_grammars_breaks_a_rule(name: str, data: st.DataObject) -> None:
-    task = builtin_task(name)
+    task = street_task(name)
 
     def ask(question: str, requests: Sequence[Request]) -> list[str]:
         return [data.draw(st.from_regex(r.grammar.pattern, fullmatch=True)) for r in requests]
@@ -408,7 +442,7 @@ def test_the_pocket_model_rewrites_street_captions() -> None:
 
     llm = OpenVinoLlm(WEIGHTS, precision="f32", threads=1)
     caption = "a red bus on a foggy street at night. brick buildings stand along the road. nobody is on the sidewalk."
-    for task in (TASK, builtin_task("segmentation")):
+    for task in (TASK, street_task("segmentation")):
         wanted = wanted_of(5, (1, 3), task=task)
         (result,) = rewrite([source("bus/1")], [caption], SETTINGS, wanted, lambda _, r: llm.generate(r))
         assert result.shortfall is None

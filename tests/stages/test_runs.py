@@ -21,6 +21,7 @@ from counterfactory.engine.keys import generator
 from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.models.decoding import DecodingSettings
 from counterfactory.engine.models.sampler import SamplerSettings
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.stages import caption, check, edges, original, paint, rewrite
 from counterfactory.engine.stages.caption import CaptionSettings
@@ -30,7 +31,6 @@ from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, Paint
 from counterfactory.engine.stages.rewrite import RewriteSettings
 from counterfactory.engine.suite import Painted, PaintedRow, Suite
 from counterfactory.engine.tasks.settings import JourneySettings
-from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.variant import Variant
 from counterfactory.kernels.edges import EdgeSettings
 
@@ -207,7 +207,7 @@ ANSWERS = {
 
 
 def test_variants_are_split_into_those_to_paint_and_those_to_drop(sources: list[Source], tmp_path: Path) -> None:
-    asked_for = JourneySettings(builtin_task("segmentation"), 2, 1, (1, 1), 0)
+    asked_for = JourneySettings(street_task("segmentation"), 2, 1, (1, 1), 0)
     captions = dict.fromkeys(sources[:2], "a red bus") | {sources[2]: "bus"}
     with tiny_run(tmp_path / "suite", sources) as first:
         first.networks.answers = ANSWERS

@@ -35,6 +35,7 @@ CONTRACT = [
     "original_file_name",
     "control_file_name",
     "caption",
+    "protected",
     "edited_caption",
     "edits",
     "edit_types",

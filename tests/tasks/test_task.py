@@ -11,24 +11,66 @@ from hypothesis import strategies as st
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.captions import describe
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import KINDS, sample_scene
-from counterfactory.engine.tasks.task import Task, broken_word, builtin_task, label_words, load_task
+from counterfactory.engine.tasks.mentions import broken_word
+from counterfactory.engine.tasks.names import label_words
+from counterfactory.engine.tasks.nouns import load_nouns
+from counterfactory.engine.tasks.task import Task, builtin_task, load_task
 
 FILE = 'name = "birds"\nsentence = "name the bird"\nprotect = ["bird", "wing tips"]\nprotect_label = true\n'
 
 
-def test_the_built_in_tasks_protect_the_label() -> None:
-    assert builtin_task("classification").protected("fire_truck") == ("fire truck",)
-    assert builtin_task("classification").protected(None) == ()
-    segmentation = builtin_task("segmentation").protected("car")
-    assert segmentation == builtin_task("segmentation").protect
-    assert {"car", "nobody", "sidewalk"} <= set(segmentation)
+def test_classification_protects_the_label_and_names_the_set_s_classes() -> None:
+    task = builtin_task("classification", ["bus", "fire_truck", "n02084071", "bus"])
+    assert task == Task("classification", "tell which of these the image shows: bus, fire truck, dog", (), True)
+    assert task.protected("fire_truck") == ("fire truck",)
+    assert task.protected(None) == ()
+    assert builtin_task("classification").sentence == "tell what the image shows"
+
+
+def test_of_many_classes_the_sentence_says_the_kind_and_each_source_s_own() -> None:
+    breeds = [f"n0{number}" for number in range(2099267, 2113978) if f"n0{number}" in load_nouns()]
+    breeds = [key for key in breeds if load_nouns()[key].definition]
+    assert len(breeds) > 50
+    task = builtin_task("classification", breeds)
+    assert task.sentence == f"tell which of {len(breeds)} kinds of dog the image shows: here it is {{label}}"
+    assert task.sentence_for("n02099601").endswith("kinds of dog the image shows: here it is golden retriever")
+    assert task.sentence_for(None).endswith("here it is its label")
+    at_most = builtin_task("classification", breeds[:20])
+    assert at_most.sentence.count(", ") == 19
+    mixed = builtin_task("classification", [*breeds, "bus", "n00000000"])
+    assert "kinds of thing the" in mixed.sentence
+
+
+def test_segmentation_and_detection_name_the_classes_that_are_shown() -> None:
+    segment = builtin_task("segmentation", ["car", "traffic light", "void", "TrafficLight"])
+    assert segment.sentence == "segment the image into car, traffic light"
+    assert not segment.protect_label
+    assert {"car", "taxi", "stoplight"} <= set(segment.protect)
+    assert "void" not in segment.protect
+    detect = builtin_task("detection", ["car", "dog"])
+    assert (detect.name, detect.sentence) == ("detection", "find and box every car, dog")
+    assert builtin_task("segmentation").sentence == "segment the image into its classes"
+    assert builtin_task("detection").sentence == "find and box every object of its classes"
+
+
+def test_the_street_tasks_are_the_pocket_model_s_sentences() -> None:
+    assert street_task("classification").sentence == "classify the vehicle in the image"
+    assert street_task("classification").protected("bus") == ("bus",)
+    segmentation = street_task("segmentation")
+    assert segmentation.protected("car") == segmentation.protect
+    assert {"car", "nobody", "sidewalk"} <= set(segmentation.protect)
+    with pytest.raises(
+        CounterfactoryError, match="the pocket models know no task 'detection'; did you mean 'segmentation'"
+    ):
+        street_task("detection")
 
 
 def test_another_name_is_refused_with_the_nearest() -> None:
     with pytest.raises(CounterfactoryError, match="did you mean 'segmentation'"):
         builtin_task("segmentaton")
-    with pytest.raises(CounterfactoryError, match="classification, segmentation"):
+    with pytest.raises(CounterfactoryError, match="classification, segmentation, detection"):
         builtin_task("xyz")
 
 
@@ -69,7 +111,8 @@ def test_a_wrong_task_file_is_named_with_its_key(tmp_path: Path, old: str, new: 
         ("fire_truck", ("fire truck",)),
         ("n01440764 tench, Tinca tinca", ("tench", "Tinca tinca")),
         ("n01440764_tench", ("tench",)),
-        ("n01440764", ()),
+        ("n01440764", ("tench", "Tinca tinca")),
+        ("n00000000", ()),
         ("001.Black_footed_Albatross", ("Black footed Albatross",)),
         ("crane (bird)", ("crane",)),
         ("7", ("7",)),

@@ -1,0 +1,24 @@
+"""The tasks of the street world, in the very sentences and words that the pocket language model is trained on."""
+
+from __future__ import annotations
+
+from ..errors import CounterfactoryError
+from ..files.fill import nearest
+from ..tasks.task import Task
+
+_CLASSIFICATION = "classify the vehicle in the image"
+_SEGMENTATION = "segment the street into sky, building, road, sidewalk, vegetation, vehicle and pedestrian"
+_WORDS = "car bus truck person people nobody trees buildings road street sidewalk"
+
+
+def street_task(name: str) -> Task:
+    """The street world's task "classification" or "segmentation". Raises CounterfactoryError for another name."""
+    tasks = {
+        "classification": Task("classification", _CLASSIFICATION, (), True),
+        "segmentation": Task("segmentation", _SEGMENTATION, tuple(_WORDS.split()), True),
+    }
+    if name not in tasks:
+        raise CounterfactoryError(
+            f"the pocket models know no task {name!r}; {nearest(name, tasks)}; or bring your own in a task file"
+        )
+    return tasks[name]

@@ -1,0 +1,135 @@
+"""Mentions of things in captions: the forms of a word, how many are said to be there, and whether an edit broke one.
+
+Pure functions of text. Forms may hold words that nobody writes ("caimen"): nothing is found by them.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+# Endings of plurals that take no s; a compound has its last word's ("firemen", "grandchildren").
+_IRREGULAR = (
+    *(("person", "people"), ("child", "children"), ("man", "men"), ("mouse", "mice"), ("louse", "lice")),
+    *(("goose", "geese"), ("foot", "feet"), ("tooth", "teeth"), ("ox", "oxen"), ("die", "dice")),
+    *((f"{vowel}f", f"{vowel}ves") for vowel in ("ea", "oa", "el", "al", "ol", "ie", "ar", "oo")),
+    *(("ife", "ives"), ("us", "i"), ("eau", "eaux"), ("ix", "ices"), ("ex", "ices")),
+)
+_NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_QUANTITIES = {
+    **{word: word for word in (*_NUMBERS, "dozen", "couple", "pair", "several", "many", "few", "no", "both")},
+    **{str(number): word for number, word in enumerate(_NUMBERS, start=2)},
+    "multiple": "several",
+    "numerous": "many",
+    "dozens": "dozen",
+    "hundreds": "hundreds",
+}
+_MARKS = ".,;:!?()"
+# What ends the way back from a noun to its number: another noun phrase begins here.
+_BETWEEN = frozenset(
+    re.findall(
+        r"\w+",
+        "a an the this that these those his her its their one and or but with in on at by from to near behind beside "
+        "under over is are was were",
+    )
+) | frozenset(_MARKS)
+_REACH = 4  # words before a noun: "two large old red cars"
+
+
+def normalise(text: str) -> str:
+    """Casefolded words separated by single spaces; everything but letters and digits is dropped."""
+    return " ".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFC", text).casefold()))
+
+
+@lru_cache(maxsize=1 << 16)  # a set's labels are looked for in every caption
+def forms(word: str) -> tuple[str, ...]:
+    """A normalised word or phrase, its plurals, and the singulars that it would be the plural of, if any."""
+    hissing = r"(s|x|z|ch|sh|o)"
+    plural = word + "es" if re.search(hissing + "$", word) else re.sub(r"(?<=[^aeiou])y$", "ie", word) + "s"
+    if re.search(hissing + "es$", word):
+        singular = word[:-2]
+    else:
+        singular = re.sub(r"ies$", "ys", word)[:-1] if re.search(r"..[^s]s$", word) else word
+    found = [word, plural, singular]
+    for one, many in _IRREGULAR:
+        if word.endswith(one):
+            found.append(word.removesuffix(one) + many)
+        if word.endswith(many):
+            found.append(word.removesuffix(many) + one)
+    return tuple(dict.fromkeys(found))
+
+
+def broken_word(caption_before: str, caption_after: str, words: Sequence[str]) -> str | None:
+    """The first of `words` that an edit removed or added, or whose number it changed, or None.
+
+    Counts whole words, ignoring case; "-" and "_" count as spaces. Singular and plural are counted separately: "car" is
+    broken when "a car" becomes "two cars", when it is removed, and when another car or cars are added; and it is when
+    "two cars" become "three cars".
+    """
+    before, after = _read(caption_before), _read(caption_after)
+    return next((word for word in words if before.counts(word) != after.counts(word)), None)
+
+
+def mentioned(caption: str, words: Iterable[str]) -> tuple[str, ...]:
+    """Those of `words` that `caption` holds, in any form."""
+    said = _read(caption)
+    return tuple(word for word in words if said.counts(word))
+
+
+def quantities(caption: str, words: Iterable[str]) -> frozenset[int]:
+    """Where the words begin in `caption` (characters) that say how many there are of one of `words`."""
+    said = _read(caption)
+    places = (said.number(at) for word in words for form in forms(normalise(word)) for at in said.places(form))
+    return frozenset(said.starts[place] for place in places if place is not None)
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A text's words and marks: casefolded, with the character that each begins at, and the words' places by word."""
+
+    tokens: tuple[str, ...]
+    starts: tuple[int, ...]
+    words: tuple[int, ...]
+    at: Mapping[str, Sequence[int]]
+
+    def places(self, phrase: str) -> Iterator[int]:
+        """Where a normalised phrase begins among the tokens; marks between its words do not count."""
+        parts = phrase.split()
+        for first in self.at.get(parts[0], ()) if parts else ():
+            found = self.words[first : first + len(parts)]
+            if [self.tokens[place] for place in found] == parts:
+                yield found[0]
+
+    def number(self, at: int) -> int | None:
+        """The place of the token that says how many there are of the noun that begins at token `at`."""
+        for place in range(at - 1, max(at - 1 - _REACH, -1), -1):
+            if self.tokens[place] in _QUANTITIES:
+                return place
+            if self.tokens[place] in _BETWEEN:
+                return None
+        return None
+
+    def counts(self, word: str) -> Counter[tuple[str, str]]:
+        """How often each form of a word is there, by the number that is said of it."""
+        counts = Counter[tuple[str, str]]()
+        for form in forms(normalise(word)):
+            for at in self.places(form):
+                number = self.number(at)
+                counts[form, "" if number is None else _QUANTITIES[self.tokens[number]]] += 1
+        return counts
+
+
+@lru_cache(maxsize=64)  # a caption is compared with all of its variants
+def _read(text: str) -> _Said:
+    text = unicodedata.normalize("NFC", text)
+    found = list(re.finditer(r"[^\W_]+|[.,;:!?()]", text))
+    tokens = tuple(token.group().casefold() for token in found)
+    words = tuple(place for place, token in enumerate(tokens) if token not in _MARKS)
+    at: dict[str, list[int]] = {}
+    for number, place in enumerate(words):
+        at.setdefault(tokens[place], []).append(number)
+    return _Said(tokens, tuple(token.start() for token in found), words, at)
