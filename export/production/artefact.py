@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -96,7 +96,7 @@ class Row:
 def export_graph(
     build: Callable[[], Graph], out: Path, asked: Asked, *, random: bool, painting: _Paint | None = None
 ) -> list[Row]:
-    """Export what `build` makes to `out`/onnx and its plans to `out`/plans; the rows, that of int8 the last.
+    """Export what `build` makes to `out`/onnx; the rows, that of int8 the last. None is compiled: see `compile_graph`.
 
     int8 is calibrated on what `painting` makes of the graph's examples. `build` may lay out weights in `work_folder`.
     Needs the disk for the network in float32, until its last form is made. Raises CounterfactoryError when the float32
@@ -148,8 +148,7 @@ def _export_graph(
             random=random,
         )
         write_manifest(artefact.path, manifest)
-        built = _NOT_ASKED if not asked.plans else compile_graph(name, out, traced.shapes, asked)
-        rows.append(_row(name, traced, artefact, built, random, peak.bytes))
+        rows.append(_row(name, traced, artefact, random, peak.bytes))
     return rows
 
 
@@ -302,7 +301,7 @@ def compile_graph(name: str, out: Path, shapes: Mapping[str, Shapes], asked: Ask
     )
 
 
-def _row(name: str, traced: _Traced, artefact: _Artefact, built: Built, random: bool, peak_bytes: int) -> Row:
+def _row(name: str, traced: _Traced, artefact: _Artefact, random: bool, peak_bytes: int) -> Row:
     return Row(
         name=name,
         parameters=traced.parameters,
@@ -310,16 +309,8 @@ def _row(name: str, traced: _Traced, artefact: _Artefact, built: Built, random: 
         parity_error=artefact.parity.error,
         parity_bound=artefact.parity.bound,
         onnx_bytes=onnx_bytes(artefact.path),
-        plan_bytes=built.plan_bytes,
-        plan_seconds=built.plan_seconds,
-        workspace_bytes=built.workspace_bytes,
         islands=artefact.islands,
-        compiled=built.compiled,
-        why=built.why,
-        doubt=built.doubt,
-        fused_attention=built.fused_attention,
-        fp32_layers=built.fp32_layers,
-        library=built.library,
         random=random,
         peak_memory_bytes=peak_bytes,
+        **asdict(_NOT_ASKED),
     )

@@ -126,7 +126,11 @@ def export_all(
 
 
 def _rows(name: str, request: Request, out: Path, asked: Asked, threads: int, again: bool, say: _Say) -> list[Row]:
-    """Export one network in a process of its own, or only compile it, or neither; its rows."""
+    """Export one network, compile it, or neither; its rows.
+
+    Each in a process of its own: what the first one held, weights in files that are deleted by then among it, has gone
+    when the compiler takes memory and disk.
+    """
     made, plan = reuse.made_of(name, request, asked), request.plan(name)
     both = [plan, f"{plan}_int8"] if asked.int8 and name == "denoiser" else [plan]
     rows = None if again else reuse.kept(out, both, made)
@@ -136,9 +140,9 @@ def _rows(name: str, request: Request, out: Path, asked: Asked, threads: int, ag
         new = {row.name: row for row in _alone(reuse.compile_kept, to_compile, out, asked)} if to_compile else {}
         return [new.get(row.name, row) for row in rows]
     say(f"{name} ...")
-    rows = _alone(export_one, name, request, out, asked, threads)
+    rows = _alone(export_one, name, request, out, replace(asked, plans=False), threads)
     reuse.note(out, rows, made)
-    return rows
+    return _alone(reuse.compile_kept, rows, out, asked) if asked.plans else rows
 
 
 def _alone(work: Callable[..., list[Row]], *arguments: Any) -> list[Row]:

@@ -23,6 +23,7 @@ from ..plans.tensorrt import TARGET, requirements
 from .artefact import Asked, Row, compile_graph
 from .graph import Request
 from .manifest import LIBRARIES
+from .peak import PeakMemory
 
 _FILE = "made_of.json"
 # The fields of Sources that each network is made of.
@@ -114,11 +115,14 @@ def compilable(out: Path, rows: list[Row]) -> bool:
 
 
 def compile_kept(rows: list[Row], out: Path, asked: Asked) -> list[Row]:
-    """Compile graphs that were exported before; their rows with what came of it."""
+    """Compile graphs that were exported before; their rows with what came of it, and the most memory of both."""
     found = []
     for row in rows:
         shapes = read_shapes(_manifest(out, row.name)["shapes"])
-        found.append(Row(**{**asdict(row), **asdict(compile_graph(row.name, out, shapes, asked))}))
+        with PeakMemory() as peak:
+            built = compile_graph(row.name, out, shapes, asked)
+        most = max(row.peak_memory_bytes, peak.bytes)
+        found.append(Row(**{**asdict(row), **asdict(built), "peak_memory_bytes": most}))
     return found
 
 

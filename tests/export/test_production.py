@@ -37,7 +37,7 @@ from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.graphs.weights import digest, fill, load, tensors
 from counterfactory.export.precision.int8 import example_painting
 from counterfactory.export.precision.stored import Stored
-from counterfactory.export.production import blip2, calibration, clip, command, denoiser, hed, vae
+from counterfactory.export.production import blip2, calibration, clip, command, denoiser, hed, reuse, vae
 from counterfactory.export.production.artefact import Asked, Row, export_graph
 from counterfactory.export.production.graph import Graph, Request, Sources, static
 from counterfactory.export.production.workspace import Workspace
@@ -484,10 +484,14 @@ def test_a_plan_may_take_its_share_of_what_the_device_leaves(tmp_path: Path) -> 
 TO_PLANS = Asked(plans=True, library="tensorrt_rtx")
 
 
+def compiled(build: Callable[[], Graph], out: Path, asked: Asked) -> list[Row]:
+    return reuse.compile_kept(export_graph(build, out, asked, random=True), out, asked)
+
+
 def test_the_compiler_is_told_and_the_plan_says(tmp_path: Path) -> None:
     rtx = pytest.importorskip("tensorrt_rtx", reason="tensorrt_rtx is not installed: what it is told goes unchecked")
     asked = replace(TO_PLANS, workspace=Workspace(profile_of(24), tmp_path), islands=("normalisation", "softmax"))
-    (row,) = export_graph(mixing, tmp_path, asked, random=True)
+    (row,) = compiled(mixing, tmp_path, asked)
     wanted = Workspace(profile_of(24), tmp_path).of("mixing", tmp_path / "onnx" / "mixing" / "model.onnx")
     assert row.compiled, row.why
     assert row.workspace_bytes == wanted
@@ -495,7 +499,7 @@ def test_the_compiler_is_told_and_the_plan_says(tmp_path: Path) -> None:
     assert wanted > 10**9
     assert read_key(tmp_path / "plans" / "mixing.plan").workspace_bytes == wanted
     assert row.library == f"tensorrt_rtx {rtx.__version__}"
-    (free,) = export_graph(mixing, tmp_path, replace(asked, workspace=None), random=True)
+    (free,) = compiled(mixing, tmp_path, replace(asked, workspace=None))
     assert (free.compiled, free.workspace_bytes) == (True, None)
     assert read_key(tmp_path / "plans" / "mixing.plan").workspace_bytes is None
 
@@ -510,14 +514,14 @@ def test_what_the_compiler_is_told_is_the_workspace(tmp_path: Path, monkeypatch:
     pytest.importorskip("tensorrt_rtx", reason="tensorrt_rtx is not installed: what it is told goes unchecked")
     monkeypatch.setattr("counterfactory.export.plans.tensorrt._configured", configured)
     asked = replace(TO_PLANS, workspace=Workspace(profile_of(24), tmp_path), islands=("softmax",))
-    (row,) = export_graph(mixing, tmp_path, asked, random=True)
+    (row,) = compiled(mixing, tmp_path, asked)
     assert (row.compiled, row.why, row.workspace_bytes) == (False, "enough was heard", None)
     assert told == [Workspace(profile_of(24), tmp_path).of("mixing", tmp_path / "onnx" / "mixing" / "model.onnx")]
 
 
 def test_a_device_without_room_is_said_and_the_graph_is_kept(tmp_path: Path) -> None:
     asked = replace(TO_PLANS, workspace=Workspace(profile_of(3), tmp_path), islands=("softmax",))
-    (row,) = export_graph(mixing, tmp_path, asked, random=True)
+    (row,) = compiled(mixing, tmp_path, asked)
     assert not row.compiled
     assert row.why.startswith("stage paint needs")
     assert (
@@ -552,7 +556,7 @@ def test_a_graph_that_computes_something_else_is_no_artefact(tmp_path: Path) -> 
 
 
 def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Row("hed", 1, "fp16", 1e-3, 1e-2, 9, 0, 0.0, None, ("softmax",), False, "no library", "", 0, (), "", True, 5)
+    row = Row("hed", 1, "fp16", 1e-3, 1e-2, 9, 0, 0.0, None, ("softmax",), False, "plans were not asked for", "", 0, (), "", True, 5)
     made = {"hed": [row], "hint": [replace(row, name="hint", parity_error=0.5)]}
 
     class Here:
@@ -575,7 +579,14 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, m
         return made[name]
 
     monkeypatch.setattr(command, "ProcessPoolExecutor", Here)
+    held: list[list[str]] = []
+
+    def compiled(rows: list[Row], *_: Any) -> list[Row]:
+        held.append([row.name for row in rows])
+        return [replace(row, why="no library") for row in rows]
+
     monkeypatch.setattr(command, "export_one", one)
+    monkeypatch.setattr(reuse, "compile_kept", compiled)
     faults = command.export_all(SMALL, tmp_path, only=["hed", "hint", "denoiser"], asked=Asked(plans=True))
     assert faults == [
         "hint is off by 5.00e-01, its bound is 0.01",
@@ -583,6 +594,7 @@ def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, m
         "denoiser: no weights of diffusion were named",
         "hed was not compiled: no library",
     ]
+    assert held == [["hint"], ["hed"]], "what was exported is compiled after it, on its own"
     made["hint"] = [replace(row, name="hint")]
     assert command.export_all(SMALL, tmp_path, only=["hint"], again=True) == []
     rows = {one["name"]: one for one in json.loads((tmp_path / "export.json").read_text())}
