@@ -556,7 +556,9 @@ def test_a_graph_that_computes_something_else_is_no_artefact(tmp_path: Path) -> 
 
 
 def test_the_command_writes_a_row_a_graph_and_says_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Row("hed", 1, "fp16", 1e-3, 1e-2, 9, 0, 0.0, None, ("softmax",), False, "plans were not asked for", "", 0, (), "", True, 5)
+    row = Row(
+        "hed", 1, "fp16", 1e-3, 1e-2, 9, 0, 0.0, None, ("softmax",), False, "not asked for", "", 0, (), "", True, 5
+    )
     made = {"hed": [row], "hint": [replace(row, name="hint", parity_error=0.5)]}
 
     class Here:
