@@ -31,7 +31,7 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple
     """
     effects = evaluation.effects
     tables = []
-    if effects.against is not None:
+    if effects.against is not None and (effects.by_type or effects.painter):
         tables.append(effects_table({evaluation.measure_name: effects}))
         if evaluation.beside:
             tables.append(effects_table({measure.name: measure.effects for measure in evaluation.beside}))
@@ -105,9 +105,9 @@ def _classes_table(evaluation: Evaluation) -> Table:
 
 def effects_table(measures: Mapping[str, Effects]) -> Table:
     """What each type of edit does, in points, with 95 % intervals: painting itself first. A measure is a pair of
-    columns; one alone has beside it how often answers turned wrong, and how many sources say so.
+    columns; one alone has beside it how often answers turned wrong, of labels, and how many sources say so.
     """
-    first = next(iter(measures.values()))
+    first, alone = next(iter(measures.values())), len(measures) == 1
     named = [
         {PAINTING: effects.painter, **{effect.name: effect for effect in effects.by_type}}
         for effects in measures.values()
@@ -118,12 +118,14 @@ def effects_table(measures: Mapping[str, Effects]) -> Table:
         if effect is None:
             continue
         cells = [cell for found in named for cell in _effect_cells(found.get(name))]
-        if len(measures) == 1:
-            cells += [percent(flips[name]) if name in flips else "-", str(effect.sources)]
+        if alone and flips:
+            cells.append(percent(flips[name]) if name in flips else "-")
+        if alone:
+            cells.append(str(effect.sources))
         rows.append((name, *cells))
     columns = [column for measure in measures for column in (measure, "95 % interval")]
-    if len(measures) == 1:
-        columns += ["turned wrong", "sources"]
+    if alone:
+        columns += ["turned wrong", "sources"] if flips else ["sources"]
     title = f"What edits do to {' and '.join(measures)}, in points against the {_BASELINES[str(first.against)]}"
     return Table(title, ("edit", *columns), tuple(rows))
 

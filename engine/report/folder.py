@@ -88,7 +88,7 @@ def write_report(
             draw_mask(suite / mask, drawn_path("masks", strip.name, folder))
     album = pick_evenly(group_by_source(rows, suite, folder, answers), limit)
     write_sheet(pick_evenly(album, SHEET_ROWS), files.sheet, text.title, text.subtitle, text.notes)
-    left_out = _left_out(rows, len(whole), len(album), bool(answers))
+    left_out = _left_out(rows, len(whole), len(album), bool(answers or text.tables))
     write_page(album, files.page, replace(text, remarks=(*text.remarks, *left_out)))
     return files
 
@@ -105,7 +105,7 @@ def _left_out(rows: Sequence[PictureRow], sources: int, shown: int, answered: bo
     if more:
         notes.append(f"of each source the first control is shown; {more} more are in the suite")
     if not answered:
-        notes.append("no picture is marked right or wrong: no labels of a model were given (--predictions)")
+        notes.append("nothing is said of a model: its answers were not given (--predictions)")
     return notes
 
 

@@ -9,6 +9,9 @@ from ..suite import PictureRow
 
 def suite_notes(rows: Sequence[PictureRow]) -> tuple[str, ...]:
     """What a suite's rows say about all that is read off them; empty where all is as it should be."""
+    variants = [row for row in rows if row.kind == "variant"]
+    if variants and not any(row.accepted for row in variants):
+        return ("no variant was accepted: there is nothing to compare",)
     return tuple(_control_notes(rows))
 
 

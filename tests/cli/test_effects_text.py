@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.cli.effects_text import effects_table, evaluation_tables, note_lines, sides_table
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.judging.evaluate import evaluate_labels
+from counterfactory.engine.judging.evaluate import evaluate_labels, evaluate_masks
 from counterfactory.engine.judging.evaluation import Evaluation
 from counterfactory.engine.suite import PictureRow
 
@@ -27,6 +28,21 @@ def test_one_measure_says_how_often_answers_turned_wrong_and_of_how_many_sources
     assert (painter[0], painter[1], painter[3:]) == ("painting alone", "0.0", ("-", "6"))
     assert (weather[0], weather[1], weather[3:]) == ("weather", "\N{MINUS SIGN}50.0", ("50.0 %", "6"))
     assert " \N{HORIZONTAL ELLIPSIS} " in weather[2]
+
+
+def test_masks_have_no_answers_that_turn_wrong() -> None:
+    rows = [row for g in range(3) for row in (control_row(g), picture_row(3 * g))]
+    found = evaluate_masks(rows, [np.array([[3, 1], [0, 4]], np.int64)] * 6, ("sky", "road"))
+    (table, *_) = evaluation_tables(found)
+    assert table.columns == ("edit", "mIoU", "95 % interval", "sources")
+    assert table.rows[0][0::3] == ("weather", "3")
+
+
+def test_of_nothing_accepted_there_is_no_table_of_effects() -> None:
+    rows = [original_row(), picture_row(reason="dark")]
+    assert [table.title for table in evaluation_tables(evaluate_labels(rows, ["bus", None]))] == [
+        "How pictures are answered"
+    ]
 
 
 def test_several_measures_stand_side_by_side() -> None:

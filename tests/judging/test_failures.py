@@ -32,7 +32,9 @@ def read(text: str) -> list[dict[str, str]]:
 def test_wrong_answers_are_listed_the_surest_first() -> None:
     sure = (0.9, 0.6, 0.5, 0.8, 1.0, 0.7)
     labels = ("bus", "car", "car", "tram", "car", "bus")
-    found = read(label_failures(ROWS, [Prediction(*pair) for pair in zip(labels, sure, strict=True)]))
+    text = label_failures(ROWS, [Prediction(*pair) for pair in zip(labels, sure, strict=True)])
+    assert "\r" not in text
+    found = read(text)
     assert [row["file_name"] for row in found] == [ROWS[i].file_name for i in (3, 1, 2)]
     assert found[2] == {
         "file_name": ROWS[2].file_name,

@@ -67,6 +67,14 @@ def test_what_makes_no_sense_beside_an_answer_is_refused(row: dict[str, Any], to
         load_predictions(tmp_path / "p.jsonl")
 
 
+@pytest.mark.parametrize(("length", "shown"), [(158, 158), (159, 156)])
+def test_what_is_found_is_shown_up_to_a_length(length: int, shown: int, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text(f"image,prediction,confidence\na,b,{'x' * length}\n")
+    end = "'" if shown == length else r"\.\.\."
+    with pytest.raises(CounterfactoryError, match=f"; found 'x{{{shown}}}{end}$"):
+        load_predictions(tmp_path / "p.csv")
+
+
 @pytest.mark.parametrize(("column", "called"), [("confidence", "confidence"), ("top5", "likeliest labels")])
 def test_what_is_beside_some_answers_has_to_be_beside_all(column: str, called: str, tmp_path: Path) -> None:
     for above, below, told in (

@@ -21,6 +21,12 @@ def test_sources_without_an_accepted_control_are_counted() -> None:
     )
 
 
+def test_a_suite_of_rejected_variants_says_nothing_else() -> None:
+    rejected = [original_row(), control_row(reason="too dark"), picture_row(reason="too dark")]
+    assert suite_notes(rejected) == ("no variant was accepted: there is nothing to compare",)
+    assert suite_notes([original_row()]) == ()
+
+
 def test_sources_without_a_variant_to_compare_and_suites_without_controls_need_no_note() -> None:
     rejected = [picture_row(0, reason="too dark"), control_row(0, reason="too dark"), picture_row(3), control_row(1)]
     assert suite_notes(rejected) == ()

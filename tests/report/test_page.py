@@ -22,6 +22,7 @@ from counterfactory.engine.report.album import Answer, Frame, Strip, add_scores
 from counterfactory.engine.report.coloured_masks import draw_mask
 from counterfactory.engine.report.folder import describe_suite, write_report
 from counterfactory.engine.report.page import ReportText, write_page
+from counterfactory.engine.report.table import Table
 from counterfactory.engine.suite import PictureRow, read_metadata
 
 NIGHT, RED = Edit("time", "day", "at night"), Edit("colour", "blue", "red")
@@ -175,13 +176,15 @@ def test_notes_stand_first_and_remarks_behind_the_tables(picture: Path, tmp_path
 
 def test_what_is_left_out_is_said(made_suite: MadeSuite, tmp_path: Path) -> None:
     rows = read_metadata(made_suite.path)
-    unanswered = "no picture is marked right or wrong: no labels of a model were given (--predictions)"
+    unanswered = "nothing is said of a model: its answers were not given (--predictions)"
     page = report_on(made_suite, rows, tmp_path)
     assert unanswered in page.text
     assert "are on this page" not in page.text
     page = report_on(made_suite, rows, tmp_path, limit=2, answers={rows[0].file_name: Answer("bus", True)})
     assert "2 of 3 sources are on this page, evenly from all; --limit N shows more" in page.text
     assert unanswered not in page.text
+    judged = ReportText("t", "s", tables=(Table("t", ("a",), (("1",),)),))
+    assert unanswered not in report_on(made_suite, rows, tmp_path, text=judged).text
     lonely = [row for row in rows if row.source != rows[0].source or row.kind == "original"]
     control = replace(rows[-1], kind="control", number=1, edits=())
     page = report_on(made_suite, [*lonely, control], tmp_path)
