@@ -57,8 +57,7 @@ def judge(
     Warns of what is left out. Raises CounterfactoryError for answers that cannot be read or do not fit the suite.
     """
     if predictions.is_dir():
-        given = None if classes is None else read_text(classes).split("\n")
-        names = recorded_classes(suite) if given is None else [line for line in given if line.strip()]
+        names = class_names(classes, suite)
         return Judged(rows, evaluate_masks(rows, *compare_masks(predictions, suite, rows, names)), None)
     if classes is not None:
         raise CounterfactoryError("--classes names the numbers in masks: give a folder of masks as --predictions")
@@ -69,6 +68,15 @@ def judge(
     if matched.strangers:
         terminal.warn(strangers_line(matched.strangers))
     return Judged(rows, evaluate_labels(rows, matched.labels, matched.measures(rows)), matched.answers)
+
+
+def class_names(classes: Path | None, suite: Path) -> list[str] | None:
+    """The names of masks' numbers 0, 1, ...: the lines of the file `classes`, without one those in the suite's record;
+    None where neither has any.
+    """
+    if classes is None:
+        return recorded_classes(suite)
+    return [line for line in read_text(classes).split("\n") if line.strip()]
 
 
 def strangers_line(images: Sequence[str]) -> str:

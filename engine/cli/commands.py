@@ -24,7 +24,7 @@ from ..report.notes import suite_notes
 from ..report.table import Table
 from ..sources.sampling import Selection, parse_classes
 from ..sources.source import DataSet, Problem, SetOptions, Source, read_set, refuse_suite_among_sources
-from ..suite import Suite, read_metadata, require_finished
+from ..suite import PictureRow, Suite, read_metadata, require_finished
 from ..tasks.doubts import doubts
 from ..tasks.interventions import load_interventions
 from ..tasks.task import Task, builtin_task, load_task
@@ -255,7 +255,8 @@ def report(args: Namespace, terminal: Terminal) -> int:
 
     rows = read_metadata(args.suite)
     answers: dict[str, Answer] = {}
-    text = describe_suite(rows)
+    classes = _legend(args, rows, terminal)
+    text = describe_suite(rows, classes=classes)
     if args.predictions is not None:
         judged = judge(args.predictions, args.classes, args.suite, rows, terminal)
         if judged.answers is not None:
@@ -264,8 +265,9 @@ def report(args: Namespace, terminal: Terminal) -> int:
         text = describe_suite(
             rows,
             evaluation_tables(judged.evaluation),
-            figures=((headline(judged.evaluation)),),
+            figures=(headline(judged.evaluation),),
             remarks=tuple(note_lines(judged.evaluation)),
+            classes=classes,
         )
     edges = None
     if not args.no_edges:
@@ -283,3 +285,18 @@ def report(args: Namespace, terminal: Terminal) -> int:
     terminal.say(f"contact sheet  {files.sheet}")
     terminal.finish({"page": str(files.page), "sheet": str(files.sheet)})
     return 0
+
+
+def _legend(args: Namespace, rows: Sequence[PictureRow], terminal: Terminal) -> list[str]:
+    """The names of what masks hold, as far as they are known: a page does without them."""
+    from .answers import class_names
+
+    if all(row.mask is None for row in rows):
+        return []
+    try:
+        return class_names(args.classes, args.suite) or []
+    except CounterfactoryError as error:
+        if args.classes is not None:
+            raise
+        terminal.warn(f"masks are shown without their classes' names: {error}")
+        return []

@@ -128,6 +128,7 @@ def _text(
         ),
         tables=tables,
         notes=notes,
+        classes=CLASSES,
         remarks=tuple(note_lines(results.classifier)),
     )
 

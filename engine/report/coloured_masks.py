@@ -20,6 +20,11 @@ _COLOURS = np.array(
 )
 
 
+def class_colour(number: int) -> str:
+    """The colour of a class as CSS writes it."""
+    return "#{:02x}{:02x}{:02x}".format(*_COLOURS[number % len(_COLOURS)].tolist())
+
+
 def draw_mask(mask: Path, path: Path) -> None:
     """Write the mask in colours to `path`, RGBA: void (255) is clear, and a mask that has colours keeps them.
 

@@ -40,8 +40,11 @@ def describe_suite(
     tables: tuple[Table, ...] = (),
     figures: tuple[tuple[str, str], ...] = (),
     remarks: tuple[str, ...] = (),
+    classes: Sequence[str] = (),
 ) -> ReportText:
-    """What a report says of a suite; `figures`, `tables` and `remarks` are of a model under test."""
+    """What a report says of a suite; `figures`, `tables` and `remarks` are of a model under test, `classes` the names
+    of masks' numbers.
+    """
     variants = [row for row in rows if row.kind == "variant"]
     sources, accepted = len({row.source for row in variants}), sum(row.accepted for row in variants)
     return ReportText(
@@ -51,6 +54,7 @@ def describe_suite(
         tables=tables,
         notes=suite_notes(rows),
         remarks=remarks,
+        classes=tuple(classes),
     )
 
 

@@ -21,13 +21,14 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from ..edit import EDIT_TYPES
 from ..files.writing import write_whole
 from .album import Strip
+from .coloured_masks import class_colour
 from .table import Table
 
 
 @dataclass(frozen=True)
 class ReportText:
     """What a report says beside its pictures: `notes` before all else, `figures` as (name, value) shown large, tables,
-    and `remarks` on what they compare. All is plain text.
+    and `remarks` on what they compare; `classes` are the names of masks' numbers 0, 1, .... All is plain text.
     """
 
     title: str
@@ -37,6 +38,7 @@ class ReportText:
     footer: str = ""
     notes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ def write_page(album: Sequence[Strip], path: Path, text: ReportText) -> None:
         album=album,
         columns=max((len(strip.frames) + (strip.control is not None) for strip in album), default=1),
         edit_types=EDIT_TYPES,
+        colour=class_colour,
         link=partial(_link, base=path.parent),
     )
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -258,7 +258,11 @@ def test_a_suite_without_its_record_needs_a_profile(
         assert (status, out) == (2, "")
         assert message in err or command[0] == "report"
         assert "--profile" in err
-    assert run(capsys, "report", made_suite.path, "--no-edges")[0] == 0
+    status, _, err = run(capsys, "report", made_suite.path, "--no-edges")
+    assert (status, "masks are shown without their classes' names: " in err) == (
+        0,
+        record is not None and "sessions" not in record,
+    )
     assert run(capsys, "report", made_suite.path, "--profile", "pocket")[0] == 0
     if record is None:
         assert run(capsys, "check", made_suite.path, "--profile", "pocket")[0] == 0
@@ -372,6 +376,13 @@ def test_evaluate_takes_a_folder_of_masks(
     assert (found["measure"], found["classes"]) == ("miou", list(CLASSES))
     assert found["originals"]["score"]["value"] == 1
     assert found["effects"]["by_type"][0]["value"] < -0.5
+    assert run(capsys, "report", made_suite.path, *asked[:4], "--no-edges")[0] == 0
+    page = (made_suite.path / "report" / "index.html").read_text()
+    assert "mIoU 1.00" not in page, "scores are of variants"
+    assert page.count("mIoU 0.") == 5
+    assert '<option value="score:mIoU">lowest mIoU first</option>' in page
+    assert 'class="legend"' in page
+    assert "mIoU, originals to variants" in page
 
 
 def test_report_writes_page_and_sheet(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:

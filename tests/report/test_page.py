@@ -160,6 +160,17 @@ def test_masks_are_drawn_in_colours_void_left_clear(tmp_path: Path) -> None:
         assert not (tmp_path / "drawn" / name).exists()
 
 
+def test_a_legend_names_the_colours_of_masks(picture: Path, tmp_path: Path) -> None:
+    page = page_of(tmp_path, strip(frame(picture), mask=picture), classes=("sky", "road"))
+    colours = [str(i["style"]).removeprefix("background: ") for i in page.all("i")]
+    Image.fromarray(np.array([[0, 1]], np.uint8)).save(tmp_path / "m.png")
+    draw_mask(tmp_path / "m.png", tmp_path / "d.png")
+    assert colours == ["#" + pixel[:3].tobytes().hex() for pixel in np.asarray(Image.open(tmp_path / "d.png"))[0]]
+    assert page.text.index("sky") < page.text.index("road")
+    for bare in (page_of(tmp_path, strip(frame(picture)), classes=("sky",)), page_of(tmp_path, strip(mask=picture))):
+        assert not bare.all("i")
+
+
 def test_a_report_draws_the_masks_of_its_sources(made_suite: MadeSuite, tmp_path: Path) -> None:
     page = report_on(made_suite, read_metadata(made_suite.path), tmp_path)
     drawn = [tmp_path / unquote_to_bytes(str(s["style"]).split('"')[1]).decode() for s in page.all("section")]
