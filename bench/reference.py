@@ -143,9 +143,7 @@ class Peer:
         folder.mkdir(parents=True, exist_ok=True)
         made, size, device, networks = Made(), self.profile.image, self.device, self.networks
         with made.stage("read", device):
-            images = {
-                w.source.key: load_pixels(w.source, size.short_side, size.multiple, size.max_long_side) for w in works
-            }
+            images = {w.source.key: load_pixels(w.source, size) for w in works}
         with made.stage("caption", device), self._resident(made, networks.blip2):
             for keys in chunks(images, self.way.captions):
                 with made.work("caption", device):

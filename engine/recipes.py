@@ -29,6 +29,9 @@ from .keys import content_key
 
 Stage = Literal["caption", "rewrite", "edges", "paint", "check"]
 
+# The form of a shard's rows on record; another one is raised when rows say more, and rows are then derived anew.
+ROW_FORM = 2
+
 STAGES: tuple[Stage, ...] = ("caption", "rewrite", "edges", "paint", "check")
 
 
@@ -71,7 +74,7 @@ def shard_key(source_keys: Sequence[str]) -> str:
 
 def outcome_key(profile: object, settings: object, makers: Mapping[Stage, str]) -> str:
     """Names all that decides what a shard comes to, beside its sources."""
-    return content_key(profile, settings, makers, code_of("rewrite"))
+    return content_key(profile, settings, makers, code_of("rewrite"), ROW_FORM)
 
 
 @dataclass(frozen=True)

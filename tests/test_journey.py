@@ -112,7 +112,7 @@ def test_originals_are_what_the_painter_saw_and_controls_its_own_caption(
     rows = read_metadata(path)
     for row in rows:
         source = sources[row.source]
-        pixels = load_pixels(source, size.short_side, size.multiple, size.max_long_side)
+        pixels = load_pixels(source, size)
         np.testing.assert_array_equal(np.asarray(Image.open(path / row.original)), pixels)
         assert (row.origin.path, row.origin.sha256) == (source.file, source.digest)
         (control,) = [other for other in rows if other.source == row.source and other.kind == "control"]

@@ -35,6 +35,7 @@ from .run_text import (
     cost_line,
     cost_table,
     count_line,
+    lost_lines,
     recheck_line,
     shortfall_lines,
     time_lines,
@@ -66,6 +67,8 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     )
     for doubt in doubts(settings.task, [source.label for source in sources]):
         terminal.warn(doubt)
+    for line in lost_lines(sources, profile.image):
+        terminal.warn(line)
     if profile.models.folder == "pocket" and not may_be_rendered(source.size for source in sources):
         terminal.warn(PHOTOGRAPHS)
     with Suite.open(args.out) as suite, terminal.progress() as on_progress:

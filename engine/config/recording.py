@@ -12,7 +12,8 @@ from ..meter.meter import Meter
 from ..models.library import Library
 from ..recipes import STAGES, Recipes
 from ..runtime.opening import arithmetic
-from ..sources.pixels import crop_box, target_size
+from ..sources.boxes import fit_boxes
+from ..sources.pixels import crop_box
 from ..sources.source import Source
 from ..stages.check import verdict
 from ..suite import Origin, PaintedRow, Painting, PictureRow
@@ -25,7 +26,8 @@ from .profile import Profile
 def recipes_of(profile: Profile, library: Library) -> Recipes:
     """The keys of a run's results. Raises CounterfactoryError for a network that is missing."""
     return Recipes(
-        image=profile.image,
+        # What is None is left out, so that pictures keep the keys that they had before there were buckets.
+        image={name: value for name, value in asdict(profile.image).items() if value is not None},
         caption=profile.caption,
         sampling=profile.llm.sampling,
         edges=profile.edges,
@@ -96,9 +98,9 @@ def _common(
 ) -> dict[str, Any]:
     """What a source's rows have alike."""
     height, width = source.size
-    size = profile.image
-    target = target_size(height, width, size.short_side, size.multiple, size.max_long_side)
+    target = profile.image.size_for(height, width)
     left, top, right, bottom = crop_box(height, width, target)
+    boxes, _ = fit_boxes(source.boxes, height, width, target)
     return {
         "file_name": row.image.path,
         "sha256": row.image.sha256,
@@ -107,6 +109,7 @@ def _common(
         "mask": None if row.mask is None else row.mask.path,
         "original": original.image.path,
         "control": control,
+        "boxes": boxes,
         "origin": Origin(source.file, source.digest, width, height, (left, top, right - left, bottom - top)),
         "source_key": source.key,
     }

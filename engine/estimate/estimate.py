@@ -23,7 +23,6 @@ from ..models.network import Networks
 from ..recipes import STAGES, Stage
 from ..runtime.openvino import resolve_precision
 from ..schedule.residency import PlanCost, Residency, StageNeeds, Timeline
-from ..sources.pixels import target_size
 from ..sources.source import Source
 from .formulas import (
     FIRST_USE_S,
@@ -236,7 +235,7 @@ def painted_sizes(sources: Sequence[Source], profile: Profile) -> Counter[tuple[
     sizes: Counter[tuple[int, int]] = Counter()
     image = profile.image
     for source in sources:
-        sizes[target_size(*source.size, image.short_side, image.multiple, image.max_long_side)] += 1
+        sizes[image.size_for(*source.size)] += 1
     return sizes
 
 

@@ -43,5 +43,4 @@ class Pictures:
         return {key: image for key in wanted if (image := self._read[key]) is not None}
 
     def _load(self, source: Source) -> Image:
-        size = self._settings
-        return load_pixels(source, size.short_side, size.multiple, size.max_long_side)
+        return load_pixels(source, self._settings)

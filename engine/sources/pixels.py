@@ -134,6 +134,12 @@ def crop_box(height: int, width: int, size: tuple[int, int]) -> tuple[float, flo
     return 0.0, margin, float(width), height - margin
 
 
+def lost_share(height: int, width: int, size: tuple[int, int]) -> float:
+    """The share of a picture's area that the crop to `size` (height, width) loses."""
+    left, top, right, bottom = crop_box(height, width, size)
+    return 1 - (right - left) * (bottom - top) / (height * width)
+
+
 def _open_image(data: bytes) -> Image.Image:
     """The first frame, decoded completely."""
     if not data:

@@ -27,7 +27,7 @@ from .class_map import ClassMap, load_class_map
 from .imagenet import is_synset
 from .layouts import ACCEPTED, list_set
 from .listing import Entry, Listing, Problem
-from .pixels import UnreadableError, fit, fit_mask, read_mask, read_picture, target_size
+from .pixels import UnreadableError, fit, fit_mask, lost_share, read_mask, read_picture, target_size
 from .sampling import Selection, draw, groups, require_known
 from .shapes import Drawn
 
@@ -36,11 +36,15 @@ __all__ = ["DataSet", "ImageSettings", "Problem", "Selection", "SetOptions", "So
 
 @dataclass(frozen=True)
 class ImageSettings:
-    """The size to paint at, in pixels: the short side, what both sides are a multiple of, the longest long side."""
+    """The size to paint at, in pixels: the short side, what both sides are a multiple of, the longest long side.
+
+    Where there are `buckets`, each (height, width), every picture is painted at one of them and at no other size.
+    """
 
     short_side: int
     multiple: int
     max_long_side: int
+    buckets: tuple[tuple[int, int], ...] | None = None
 
     def __post_init__(self) -> None:
         if self.multiple < 1 or self.short_side < 1:
@@ -50,6 +54,22 @@ class ImageSettings:
                 raise ValueError(f"[image] {name} must be a multiple of {self.multiple}, found {getattr(self, name)}")
         if self.max_long_side < self.short_side:
             raise ValueError(f"[image] max_long_side {self.max_long_side} is below short_side {self.short_side}")
+        for height, width in self.buckets or ():
+            if min(height, width) < 1 or height % self.multiple or width % self.multiple:
+                raise ValueError(f"[image] buckets are of multiples of {self.multiple}, found {height} x {width}")
+            if min(height, width) < self.short_side or max(height, width) > self.max_long_side:
+                bounds = f"{self.short_side} to {self.max_long_side}"
+                raise ValueError(f"[image] sides of buckets go from {bounds}, found {height} x {width}")
+        if self.buckets == ():
+            raise ValueError("[image] buckets needs one size or more; leave it out for sizes in proportion")
+
+    def size_for(self, height: int, width: int) -> tuple[int, int]:
+        """(height, width) to paint a picture at: the bucket whose crop loses least of its area, the first of several;
+        without buckets in proportion, see `pixels.target_size`.
+        """
+        if self.buckets is None:
+            return target_size(height, width, self.short_side, self.multiple, self.max_long_side)
+        return min(self.buckets, key=lambda size: lost_share(height, width, size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +279,8 @@ def refuse_suite_among_sources(root: Path, suite: Path) -> None:
         raise CounterfactoryError(f"the suite {suite} would lie among its sources in {root}; name a folder outside")
 
 
-def load_pixels(source: Source, short_side: int, multiple: int, max_long_side: int) -> NDArray[np.uint8]:
-    """The source's picture at the size to paint: uint8 [H, W, 3] RGB. See `pixels.target_size` for H and W.
+def load_pixels(source: Source, settings: ImageSettings) -> NDArray[np.uint8]:
+    """The source's picture at the size to paint: uint8 [H, W, 3] RGB, of `settings.size_for` its size.
 
     Raises CounterfactoryError if the file has changed since `read_set` read it.
     """
@@ -272,7 +292,7 @@ def load_pixels(source: Source, short_side: int, multiple: int, max_long_side: i
     except UnreadableError as error:
         raise CounterfactoryError(f"{source.path}: {error}") from error
     height, width = pixels.shape[:2]
-    return fit(pixels, target_size(height, width, short_side, multiple, max_long_side))
+    return fit(pixels, settings.size_for(height, width))
 
 
 def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:

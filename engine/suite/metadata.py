@@ -23,6 +23,9 @@ from .picture_row import PictureRow
 FILE = "metadata.parquet"
 _EDIT = pa.struct([("type", pa.string()), ("keyword", pa.string()), ("alternative", pa.string())])
 _CROP = pa.struct([(name, pa.float64()) for name in ("left", "top", "width", "height")])
+_KEYPOINT = pa.struct([("x", pa.float64()), ("y", pa.float64()), ("visibility", pa.int64())])
+_SIDES = [(name, pa.float64()) for name in ("x0", "y0", "x1", "y1")]
+_BOX = pa.struct([*_SIDES, ("label", pa.string()), ("keypoints", pa.list_(_KEYPOINT))])
 _BEFORE_SCORES = (
     ("file_name", pa.string()),
     ("sha256", pa.string()),
@@ -30,6 +33,7 @@ _BEFORE_SCORES = (
     ("source", pa.string()),
     ("label", pa.string()),
     ("mask_file_name", pa.string()),
+    ("boxes", pa.list_(_BOX)),
     ("original_file_name", pa.string()),
     ("control_file_name", pa.string()),
     ("caption", pa.string()),

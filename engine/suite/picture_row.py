@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..edit import Edit
+from ..sources.boxes import Box, Keypoint
 from ..variant import KINDS, Kind
 from .fields import Fields
 from .paths import checked_name
@@ -55,7 +56,7 @@ class PictureRow:
     the source's first control, None without one; `sha256` is of the picture's file. `painting` is None of an original.
     `scores` holds what the checks measured, by name. `reason` says why the picture was rejected; None where it was
     accepted. `protected` are the words of the source's caption that no edit may touch, since they name what it is
-    labelled with; none where nothing does.
+    labelled with; none where nothing does. `boxes` are in the picture's pixels.
     """
 
     file_name: str
@@ -77,6 +78,7 @@ class PictureRow:
     source_key: str
     key: str
     protected: tuple[str, ...] = ()
+    boxes: tuple[Box, ...] = ()
 
     @property
     def accepted(self) -> bool:
@@ -110,6 +112,7 @@ class PictureRow:
             "source": self.source,
             "label": self.label,
             "mask_file_name": self.mask,
+            "boxes": [asdict(box) for box in self.boxes],
             "original_file_name": self.original,
             "control_file_name": self.control,
             "caption": self.caption,
@@ -168,6 +171,7 @@ class PictureRow:
             source_key=row.text("source_key"),
             key=row.text("key"),
             protected=row.text_list("protected"),
+            boxes=tuple(map(_box, row.tables("boxes"))),
         )
         if row.text("verdict") != found.verdict:
             raise row.refuse("verdict", f"{found.verdict.value!r}, as there is {_reason(found)}")
@@ -197,6 +201,11 @@ def _kind(row: Fields) -> Kind:
         if row.text("kind") == kind:
             return kind
     raise row.refuse("kind", " or ".join(map(repr, KINDS)))
+
+
+def _box(box: Fields) -> Box:
+    points = tuple(Keypoint(p.number("x"), p.number("y"), p.whole("visibility")) for p in box.tables("keypoints"))
+    return Box(box.number("x0"), box.number("y0"), box.number("x1"), box.number("y1"), box.text("label"), points)
 
 
 def _painting(row: Fields) -> Painting | None:

@@ -17,7 +17,7 @@ from small_sets import read, save, save_mask, write
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.sources.boxes import Box, Keypoint
-from counterfactory.engine.sources.source import load_mask, load_pixels
+from counterfactory.engine.sources.source import ImageSettings, load_mask, load_pixels
 
 VAL = "ILSVRC2012_val_{:08d}.JPEG"
 
@@ -407,7 +407,7 @@ def test_webdataset_s_shards(tmp_path: Path) -> None:
         ("0002", "train-000000.tar/0002.jpg", "1"),
         ("n01/0001", "train-000000.tar/n01/0001.jpg", "0"),
     ]
-    assert (load_pixels(found.sources[1], 24, 8, 32) == np.asarray(Image.open(tmp_path / "x.jpg"))).all()
+    assert (load_pixels(found.sources[1], ImageSettings(24, 8, 32)) == np.asarray(Image.open(tmp_path / "x.jpg"))).all()
     assert np.unique(load_mask(found.sources[1], (24, 32))).tolist() == [1, 3]
     assert "has no picture among txt" in reasons(found)["train-000000.tar/0003"]
     assert "its .cls cannot be read" in reasons(found)["train-000000.tar/0004"]
@@ -436,7 +436,7 @@ def test_hugging_face_s_data_sets_on_the_disk(tmp_path: Path) -> None:
     assert found.layout == "datasets"
     assert [(s.name, s.label) for s in found.sources] == [("00000000", "dog"), ("00000001", "cat"), ("00000002", None)]
     assert found.sources[0].boxes == (Box(1, 2, 4, 6, "ear"),)
-    assert (load_pixels(found.sources[1], 24, 8, 32) == np.asarray(pictures[1])).all()
+    assert (load_pixels(found.sources[1], ImageSettings(24, 8, 32)) == np.asarray(pictures[1])).all()
     assert found.notes == ["columns that are not used: 'caption'"]
     datasets.DatasetDict({"train": saved, "test": saved}).save_to_disk(tmp_path / "several")
     with pytest.raises(CounterfactoryError, match="has the splits train, test: name the folder of one of them"):

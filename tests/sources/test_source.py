@@ -639,13 +639,13 @@ def test_loading_gives_pixels_and_mask_at_one_size(tmp_path: Path) -> None:
     save(tmp_path / "images" / "a.png", 0, 60, 200)
     save_mask(tmp_path / "masks" / "a.png", 60, 200, np.uint16)
     (source,), _ = find_sources(tmp_path)
-    pixels = load_pixels(source, 32, 16, 64)
+    pixels = load_pixels(source, ImageSettings(32, 16, 64))
     assert pixels.shape == (32, 64, 3)
     assert pixels.dtype == np.uint8
     mask = load_mask(source, (32, 64))
     assert mask.shape == (32, 64)
     assert mask.dtype == np.uint16
-    assert (load_pixels(source, 32, 16, 64) == pixels).all()
+    assert (load_pixels(source, ImageSettings(32, 16, 64)) == pixels).all()
 
 
 def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
@@ -654,13 +654,13 @@ def test_a_file_that_changed_since_is_refused(tmp_path: Path) -> None:
     (source,), _ = find_sources(tmp_path)
     save(path, 5)
     with pytest.raises(CounterfactoryError, match=r"a\.png: the file has changed"):
-        load_pixels(source, 16, 16, 32)
+        load_pixels(source, ImageSettings(16, 16, 32))
     Image.new("L", (32, 24)).save(tmp_path / "masks" / "a.png")
     with pytest.raises(CounterfactoryError, match=r"masks.a\.png: the file has changed"):
         load_mask(source, (16, 16))
     path.unlink()
     with pytest.raises(CounterfactoryError, match="there is no file"):
-        load_pixels(source, 16, 16, 32)
+        load_pixels(source, ImageSettings(16, 16, 32))
     with pytest.raises(ValueError, match="has no mask"):
         load_mask(Source("a", "a", path, (8, 8), None, None, "", ""), (16, 16))
 

@@ -22,7 +22,7 @@ from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.models.decoding import DecodingSettings
 from counterfactory.engine.models.sampler import SamplerSettings
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.sources.source import Source, load_mask, load_pixels
+from counterfactory.engine.sources.source import ImageSettings, Source, load_mask, load_pixels
 from counterfactory.engine.stages import caption, check, edges, original, paint, rewrite
 from counterfactory.engine.stages.caption import CaptionSettings
 from counterfactory.engine.stages.check import CheckSettings, Embedded, score
@@ -65,7 +65,7 @@ def sources(tmp_path: Path) -> list[Source]:
 
 
 def pixels_of(source: Source) -> Pixels:
-    return load_pixels(source, 32, 16, 48)
+    return load_pixels(source, ImageSettings(32, 16, 48))
 
 
 # Originals.

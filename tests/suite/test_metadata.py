@@ -20,6 +20,7 @@ from picture_rows import picture_row as row
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.sources.boxes import Box, Keypoint
 from counterfactory.engine.suite import Painted, PictureRow, RunRecord, Suite, metadata, read_metadata
 from counterfactory.engine.suite.draft import Draft
 from counterfactory.engine.suite.images import encode_picture
@@ -32,6 +33,7 @@ CONTRACT = [
     "source",
     "label",
     "mask_file_name",
+    "boxes",
     "original_file_name",
     "control_file_name",
     "caption",
@@ -92,6 +94,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
             control=control_row().file_name,
             label=None,
             reason="text 0.1 is below 0.2",
+            boxes=(Box(0, 1.5, 20, 30, "bus"), Box(2, 3, 4, 5, "person", (Keypoint(3, 4, 2), Keypoint(0, 0, 0)))),
         ),
     ]
     assert read_metadata(written(tmp_path, rows)) == rows

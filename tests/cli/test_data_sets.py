@@ -1,0 +1,117 @@
+"""`counterfactory generate` on data sets as their publishers pack them: truths arrive in the suite with their names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.sources.boxes import Box
+from counterfactory.engine.suite import PictureRow, read_metadata, read_run
+
+SIDE = 128
+
+
+def street(path: Path, seed: int) -> None:
+    """A rendered street, which the pocket's models can caption."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(render(sample_scene(np.random.default_rng(seed)))[0]).save(path)
+
+
+def halves(path: Path, upper: Any, lower: Any) -> None:
+    """A mask of two halves."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mask = np.zeros((SIDE, SIDE, *np.shape(upper)), np.uint8)
+    mask[: SIDE // 2], mask[SIDE // 2 :] = upper, lower
+    Image.fromarray(mask).save(path)
+
+
+def imagenet(root: Path) -> None:
+    for i, synset in enumerate(("n02930766", "n04467665", "n02924116")):
+        street(root / synset / f"{synset}_{i}.JPEG", i)
+
+
+def coco(root: Path) -> None:
+    street(root / "val2017" / "000000000139.jpg", 0)
+    image = {"id": 139, "file_name": "000000000139.jpg", "height": SIDE, "width": SIDE}
+    square = [8, 16, 40, 16, 40, 48, 8, 48]
+    thing = {
+        "id": 1,
+        "image_id": 139,
+        "category_id": 3,
+        "bbox": [8, 16, 32, 32],
+        "segmentation": [square],
+        "iscrowd": 0,
+    }
+    content = {"images": [image], "annotations": [thing], "categories": [{"id": 3, "name": "car"}]}
+    (root / "annotations").mkdir()
+    (root / "annotations" / "instances_val2017.json").write_text(json.dumps(content))
+
+
+def shift(root: Path) -> None:
+    street(root / "img" / "007b-4e72" / "00000010_img_front.jpg", 0)
+    halves(root / "semseg" / "007b-4e72" / "00000010_semseg_front.png", (13, 9, 9, 255), (7, 0, 0, 255))
+
+
+def camvid(root: Path) -> None:
+    street(root / "test" / "0001TP_008550.png", 0)
+    halves(root / "testannot" / "0001TP_008550.png", 0, 3)
+
+
+def mask_of(suite: Path, row: PictureRow) -> np.ndarray:
+    return np.asarray(Image.open(suite / str(row.mask)))
+
+
+@pytest.mark.usefixtures("shared_plans")
+@pytest.mark.parametrize(
+    ("pack", "options", "names"),
+    [
+        (coco, ("--task", "segmentation"), {"0": "background", "3": "car"}),
+        pytest.param(
+            imagenet,
+            ("--task", "classification", "--classes", "n02930766,n04467665", "--sample", "1"),
+            {},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(shift, ("--task", "segmentation"), None, marks=pytest.mark.slow),
+        pytest.param(camvid, ("--task", "segmentation"), None, marks=pytest.mark.slow),
+    ],
+)
+def test_generate_carries_truths_over(
+    pack: Callable[[Path], None],
+    options: tuple[str, ...],
+    names: dict[str, str] | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pack(tmp_path / "set")
+    suite = tmp_path / "suite"
+    status = main(["generate", str(tmp_path / "set"), "--out", str(suite), "--variants", "1", *options, "--json"])
+    assert status == 0, capsys.readouterr().err
+    rows, record = read_metadata(suite), read_run(suite)
+    assert record is not None
+    data = record.sessions[-1].facts.data
+    assert len({row.source for row in rows}) == 1
+    if pack is imagenet:
+        assert {row.label for row in rows} <= {"n02930766", "n04467665"}
+        assert (data["layout"], data["selection"]["sample"]) == ("folders", 1)
+        return
+    if names is not None:
+        assert data["classes"] == names
+    for row in rows:
+        found = mask_of(suite, row)
+        if pack is coco:
+            assert row.boxes == (Box(8, 16, 40, 48, "car"),)
+            assert (found[16:48, 8:40] == 3).all()
+            assert np.count_nonzero(found) == 32 * 32
+        else:
+            shown = {data["classes"][str(number)] for number in np.unique(found).tolist()}
+            assert (data["layout"], shown) == (pack.__name__, {"sky", "road"})

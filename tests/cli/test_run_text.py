@@ -1,0 +1,31 @@
+"""What a crop takes from sources is said before anything is painted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from counterfactory.engine.cli.run_text import lost_lines
+from counterfactory.engine.sources.boxes import Box
+from counterfactory.engine.sources.source import ImageSettings, Source
+
+SQUARE = ImageSettings(32, 16, 32)
+
+
+def source(name: str, height: int, width: int, *boxes: Box) -> Source:
+    return Source(name, name, Path(name), (height, width), None, None, "d", name, boxes)
+
+
+def test_nothing_is_said_where_nothing_is_lost() -> None:
+    assert lost_lines([source("a", 40, 40, Box(0, 0, 40, 40, "car")), source("b", 100, 111)], SQUARE) == []
+
+
+def test_boxes_and_areas_that_the_crop_takes() -> None:
+    boxes = (Box(0, 0, 9, 40, "car"), Box(0, 0, 80, 40, "bus"), Box(70, 0, 80, 9, "dog"))
+    lines = lost_lines([source("a", 40, 40), source("b", 40, 80, *boxes), source("c", 40, 50)], SQUARE)
+    assert lines == [
+        "2 of 3 boxes keep less than 30 % of their area in the crop and are left out, the first is car in b",
+        "2 of 3 sources lose more than 10 % of their area to the crop, b most (50 %): [image] of the profile says "
+        "which sizes there are",
+    ]
+    wide = ImageSettings(32, 16, 64, ((32, 32), (32, 64)))
+    assert len(lost_lines([source("b", 40, 80, *boxes)], wide)) == 0
