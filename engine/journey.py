@@ -148,13 +148,13 @@ class Journey:
         pictures = Pictures(self.profile.image)
         outcome = outcomes.find(sources)
         if outcome is None:
-            pictures.of(caption.missing(desk, sources))
+            pictures.of(caption.missing(desk, sources, self.profile.caption))
         return Shard(sources, pictures, outcome)
 
     def step(self, desk: Desk, outcomes: Outcomes, shard: Shard) -> Outcome:
         """Take a shard through every stage."""
         profile, pictures = self.profile, shard.pictures
-        captions = caption.run(desk, shard.sources, pictures, profile.caption)
+        captions = caption.run(desk, shard.sources, pictures, profile.caption, self.settings.task)
         originals = original.run(desk, captions, pictures)
         rewritten = rewrite.run(desk, captions, profile.rewrite, self.settings, prompts_of(profile.llm.style))
         maps = edges.run(desk, captions, paint.unpainted_sources(desk, rewritten.variants), pictures, profile.edges)

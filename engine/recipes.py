@@ -5,7 +5,7 @@ so this page decides what a changed setting costs.
 
     result          made of                                                                    by
     source          name, image bytes, label, mask bytes
-    caption         image bytes, [image], [caption]                                            captioner
+    caption         image bytes, [image], [caption], the label where it goes on after that     captioner
     answer          the question with its grammar, how the language model samples              language model
     choice          source, task, seed                                                         the rules
     variant         source, caption, edits, edited caption, seed
@@ -94,9 +94,12 @@ class Recipes:
     check_batch: int
     makers: Mapping[Stage, str]
 
-    def caption_key(self, image_sha256: str) -> str:
-        """Names the caption of an image, and the random numbers that sample it."""
-        return content_key("caption", image_sha256, self.image, self.caption, self.makers["caption"])
+    def caption_key(self, image_sha256: str, named_prefix: str | None = None) -> str:
+        """Names the caption of an image, and the random numbers that sample it; `named_prefix` is what it goes on
+        after where that names the source's label.
+        """
+        after = () if named_prefix is None else (named_prefix,)
+        return content_key("caption", image_sha256, self.image, self.caption, self.makers["caption"], *after)
 
     def answer_key(self, question: str, request: object) -> str:
         """Names the language model's answer to a request."""
