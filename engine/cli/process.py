@@ -10,6 +10,8 @@ Python itself would end with 1 after a crash and with 120 after output that it c
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 import traceback
@@ -18,10 +20,19 @@ from typing import NoReturn
 
 from .statuses import EXIT_BROKEN, EXIT_BUG, EXIT_ERROR, EXIT_PIPE, EXIT_SKIPPED, EXIT_STOPPED
 
+# What tables and lines of the product hold beyond ASCII.
+_PLAIN = {
+    "\N{MINUS SIGN}": "-",
+    "\N{HORIZONTAL ELLIPSIS}": "..",
+    "\N{RIGHTWARDS ARROW}": "->",
+    "\N{BOX DRAWINGS LIGHT HORIZONTAL}": "-",
+}
+
 
 def run() -> NoReturn:
     """Run the command of the command line, and end the process."""
     _open_missing_streams()
+    _write_plainly()
     try:
         status = _run_command()
         if status in (0, EXIT_SKIPPED, EXIT_BROKEN):  # a command that failed has said why already
@@ -36,6 +47,23 @@ def run() -> NoReturn:
         status = _say(EXIT_BUG, f"{traceback.format_exc()}\n{_bug_report(error)}")
     _give_up_unwritten()
     sys.exit(status)
+
+
+def _write_plainly() -> None:
+    """Where the output's encoding lacks a letter, it gets the nearest that every encoding has: a suite that took hours
+    is not to end in an UnicodeEncodeError. A minus sign stays one.
+    """
+    codecs.register_error("plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="plain")
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    letters = error.object[error.start : error.end]
+    return "".join(_PLAIN.get(letter, "?") for letter in letters), error.end
 
 
 def _run_command() -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from ..files.writing import open_whole
 from .album import Frame, Strip
 
 CELL, GAP, MARGIN = 256, 20, 40
@@ -172,7 +173,8 @@ def _shorten(text: str, size: int, width: int) -> str:
 
 
 def write_sheet(album: Sequence[Strip], path: Path, title: str, subtitle: str, notes: Sequence[str] = ()) -> None:
-    """Draw the sheet and write it as a PNG; `notes` are lines that a reader must not miss."""
+    """Draw the sheet and write it as a PNG, whole or not at all; `notes` are lines that a reader must not miss."""
     sheet = draw_sheet(album, title, subtitle, notes)
     path.parent.mkdir(parents=True, exist_ok=True)
-    sheet.save(path)
+    with open_whole(path, sync="nothing") as file:
+        sheet.save(file, "PNG")

@@ -165,3 +165,14 @@ def test_wrong_arguments_are_status_2() -> None:
     done = subprocess.run([*COMMAND, "doctr"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "invalid choice" in done.stderr
+
+
+def test_output_in_an_encoding_without_our_letters_has_others(tmp_path: Path) -> None:
+    code = (
+        "from counterfactory.engine.cli import commands\ndef say(args, terminal):\n"
+        "    terminal.say('\\u22128.3 \\u2026 +3 \\u2192 \\u96e8')\n    terminal.warn('\\u96e8')\n    return 0\n"
+        "commands.doctor = say"
+    )
+    plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(start(code, "doctor"), capture_output=True, text=True, check=False, env=plain)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "-8.3 .. +3 -> ?\n", "?\n")
