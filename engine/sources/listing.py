@@ -8,8 +8,9 @@ entry is small: paths are plain text.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,6 +26,8 @@ SUFFIXES = frozenset(
 )
 # These are photographs too: skipping them silently would lose a user's data.
 UNREAD_SUFFIXES = frozenset((".heic", ".heif", ".avif", ".jxl", ".jp2", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".psd"))
+
+_SPLIT = re.compile(r"(train|training|val|valid|validation|dev|test|testing)(\d{4})?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,11 @@ def list_folder(root: Path, masks: Path | None, labels: Path | None) -> Listing:
     """List the images under a folder. `masks` is a folder of masks, `labels` a table about the images."""
     root, masks = _image_root(root, masks)
     files, problems = image_files(root, skip=masks)
-    entries = [entry_of(root, relative, _first_folder(relative)) for relative in files]
+    splits = _splits(files)
+    entries = [entry_of(root, relative, _label_of(relative, splits)) for relative in files]
     listing = Listing("folders", entries, problems)
+    if splits and labels is None:
+        listing.notes.append(f"{', '.join(sorted(splits))}: taken for splits of the set, not for classes")
     if labels is not None:
         listing.entries = _apply_labels(listing, root, labels)
     return finish(listing, masks)
@@ -99,8 +105,17 @@ def entry_of(root: Path, relative: str, label: str | None = None, mask: Blob | D
     return Entry(relative, printable(relative), f"{root}/{relative}", label, mask)
 
 
-def _first_folder(relative: str) -> str | None:
-    label, slash, _ = relative.partition("/")
+def _splits(files: Iterable[str]) -> set[str]:
+    """The first folders where all of them are called as splits are; then the second ones are the classes."""
+    first = {relative.partition("/")[0] if "/" in relative else "" for relative in files}
+    return first if all(_SPLIT.fullmatch(folder) for folder in first) else set()
+
+
+def _label_of(relative: str, splits: Collection[str]) -> str | None:
+    """The first folder, or the second where the first is a split."""
+    label, slash, rest = relative.partition("/")
+    if slash and label in splits:
+        label, slash, _ = rest.partition("/")
     return label if slash else None
 
 
@@ -230,25 +245,32 @@ class _Rows:
         return False
 
 
+_GONE = Entry("", "", "")
+
+
 def finish(listing: Listing, masks: Path | None = None) -> Listing:
     """The listing with its entries' masks and final names; a suffix is dropped where the name stays unique."""
     entries, problems = listing.entries, listing.problems
     if masks is not None:
         found = _masks_by_stem(masks)
         entries = [entry if entry.mask else replace(entry, mask=_mask_of(entry, masks, found)) for entry in entries]
-    short = Counter(map(_stem, (entry.name for entry in entries)))
-    finished: dict[str, Entry] = {}
-    for entry in entries:
-        stem = _stem(entry.name)
+    stems = [_stem(entry.name) for entry in entries]
+    short = Counter(stems)
+    finished: dict[str, int] = {}
+    kept: list[Entry] = []
+    for i, stem in enumerate(stems):
+        # A million entries are not held twice.
+        entry, entries[i] = entries[i], _GONE
         name = stem if short[stem] == 1 else entry.name
         if unprintable(name):
             problems.append(Problem(entry.file, "its name holds control characters or is not UTF-8; rename it"))
         elif name in finished:
-            places = f"{entry.blob} and {finished[name].blob}"
+            places = f"{entry.blob} and {kept[finished[name]].blob}"
             problems.append(Problem(entry.file, f"{places} would have the same name"))
         else:
-            finished[name] = replace(entry, name=name)
-    listing.entries = list(finished.values())
+            finished[name] = len(kept)
+            kept.append(replace(entry, name=name))
+    listing.entries = kept
     return listing
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from ..keys import content_key
 from ..recipes import source_key
+from ..schedule.overlap import ahead
 from .blobs import Blob, path_of, read_blob
 from .boxes import Box
 from .class_map import ClassMap, load_class_map
@@ -318,6 +318,10 @@ def _truth_key(mask_digest: str | None, boxes: Sequence[Box]) -> str | None:
     return content_key(mask_digest, boxes) if boxes else mask_digest
 
 
+# Decoding releases the GIL, and a 24-megapixel photograph holds 72 MB while it lasts.
+_READERS = min(4, os.cpu_count() or 1)
+
+
 class _Reader:
     """Reads entries' files and decodes them completely, a few at a time."""
 
@@ -328,16 +332,13 @@ class _Reader:
     def verify(self, entries: Sequence[Entry]) -> Iterator[Source | Problem]:
         """Each entry as a source, or why it is none, in their order."""
         self._total += len(entries)
-        # A few threads: decoding releases the GIL, and a 24-megapixel photograph holds 72 MB while it lasts.
-        pool = ThreadPoolExecutor(max_workers=min(4, os.cpu_count() or 1))
-        try:
-            for result in pool.map(self._verified, entries):
-                self._done += 1
-                if self._on_progress is not None and (self._done % 64 == 0 or self._done == self._total):
-                    self._on_progress(self._done, self._total)
-                yield result
-        finally:
-            pool.shutdown(cancel_futures=True)  # or Ctrl-C would wait for the whole set
+        for _, result in ahead(entries, self._verified, depth=8 * _READERS, workers=_READERS):
+            if isinstance(result, Exception):
+                raise result
+            self._done += 1
+            if self._on_progress is not None and (self._done % 64 == 0 or self._done == self._total):
+                self._on_progress(self._done, self._total)
+            yield result
 
     def _verified(self, entry: Entry) -> Source | Problem:
         what = ""

@@ -7,7 +7,7 @@ image without a text file shows nothing of the classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -15,7 +15,7 @@ import yaml
 from ..errors import CounterfactoryError
 from ..files.reading import read_text
 from .boxes import Box, Keypoint
-from .class_map import BACKGROUND, named_classes
+from .class_map import BACKGROUND, VOID, named_classes
 from .listing import Entry, Listing, Problem, entry_of, finish, image_files, printable
 from .shapes import Drawn, Shape, outline
 
@@ -45,9 +45,9 @@ def list_yolo(root: Path) -> Listing:
         raise CounterfactoryError(f"{root} has no YAML file with the classes' names, such as data.yaml: add one")
     names, keypoints = _read_names(file)
     found, problems = image_files(folder)
-    class_map = named_classes(str(file), dict(enumerate(names)))
+    class_map = named_classes(str(file), names)
     background = next(number for number, name in class_map.names.items() if name == BACKGROUND)
-    listing = Listing("yolo", [], problems, class_map, tuple(names))
+    listing = Listing("yolo", [], problems, class_map, tuple(names.values()))
     others = 0
     for relative in found:
         labels = _label_path(folder.absolute() / relative)
@@ -91,27 +91,25 @@ def _names_file(root: Path) -> Path | None:
     return None
 
 
-def _read_names(path: Path) -> tuple[list[str], tuple[int, int]]:
-    """The classes' names in order, and how many keypoints of how many numbers a line has, 0 where it has none."""
+def _read_names(path: Path) -> tuple[dict[int, str], tuple[int, int]]:
+    """The classes' names by number, and how many keypoints of how many numbers a line has, 0 where it has none."""
     try:
         content = yaml.safe_load(read_text(path))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CounterfactoryError(f"{path} is not valid YAML: {str(error).splitlines()[0]}") from error
     names = content.get("names") if isinstance(content, dict) else None
-    if isinstance(names, dict) and all(type(key) is int for key in names):
-        if sorted(names) != list(range(len(names))):
-            raise CounterfactoryError(f"{path}: names should be numbered 0, 1, ..., found {sorted(names)!r:.80}")
-        names = [names[i] for i in range(len(names))]
-    if not isinstance(names, list) or not names:
-        raise CounterfactoryError(f"{path}: names should be a list of the classes' names, or numbers and names")
+    if isinstance(names, list):
+        names = dict(enumerate(names))
+    if not isinstance(names, dict) or not names or not all(type(n) is int and 0 <= n < VOID for n in names):
+        raise CounterfactoryError(f"{path}: names should be a list of names, or numbers below {VOID} and names")
     shape = content.get("kpt_shape", [0, 0])
     if not isinstance(shape, list) or len(shape) != 2 or not all(type(n) is int and 0 <= n <= 1000 for n in shape):
         raise CounterfactoryError(f"{path}: kpt_shape should be two whole numbers, found {shape!r:.80}")
-    return [str(name).strip() for name in names], (shape[0], shape[1])
+    return {number: str(name).strip() for number, name in names.items()}, (shape[0], shape[1])
 
 
 def _entry(
-    folder: Path, relative: str, labels: Path, names: Sequence[str], keypoints: tuple[int, int], background: int
+    folder: Path, relative: str, labels: Path, names: Mapping[int, str], keypoints: tuple[int, int], background: int
 ) -> Entry:
     """Raises ValueError for a line that cannot be used."""
     entry = entry_of(folder, relative)
@@ -123,7 +121,7 @@ def _entry(
             continue
         where = f"{labels.name}:{number}"
         values = _parse(line, where)
-        if not values[0].is_integer() or not 0 <= values[0] < len(names):
+        if values[0] not in names:
             raise ValueError(f"{where}: class {values[0]:g} is not one of the {len(names)} names")
         if not all(-_SLACK <= value <= 1 + _SLACK for value in values[1:5]):
             raise ValueError(

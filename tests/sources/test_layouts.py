@@ -36,6 +36,21 @@ def test_imagenet_s_training_images_lie_by_synset(tmp_path: Path) -> None:
     assert found.notes == ["labels that are no synsets, as the 11 others are: n0143"]
 
 
+def test_splits_are_no_classes(tmp_path: Path) -> None:
+    save(tmp_path / "train" / "cat" / "1.png")
+    save(tmp_path / "val2017" / "dog" / "deep" / "2.png", 1)
+    save(tmp_path / "val2017" / "3.png", 2)
+    found = read(tmp_path)
+    assert [(s.name, s.label) for s in found.sources] == [
+        ("train/cat/1", "cat"),
+        ("val2017/3", None),
+        ("val2017/dog/deep/2", "dog"),
+    ]
+    assert found.notes == ["train, val2017: taken for splits of the set, not for classes"]
+    save(tmp_path / "trains" / "4.png", 3)
+    assert [s.label for s in read(tmp_path).sources] == ["train", "trains", "val2017", "val2017"]
+
+
 def test_imagenet_s_validation_images_with_the_kit_s_numbers(tmp_path: Path) -> None:
     for i in (1, 2, 4):
         save(tmp_path / "val" / VAL.format(i), i)
@@ -231,8 +246,20 @@ def test_yolo_s_boxes_and_polygons(tmp_path: Path) -> None:
 def test_yolo_s_keypoints(tmp_path: Path) -> None:
     yolo(tmp_path, a="0 0.5 0.5 0.5 0.5 0.5 0.25 2 0 0 0")
     write(tmp_path / "data.yaml", "names: [person]\nkpt_shape: [2, 3]\n")
-    (box,) = read(tmp_path).sources[0].boxes
+    found = read(tmp_path)
+    assert found.class_names == {1: "background", 0: "person"}
+    (box,) = found.sources[0].boxes
     assert box == Box(8, 6, 24, 18, "person", (Keypoint(16, 6, 2), Keypoint(0, 0, 0)))
+
+
+def test_yolo_s_numbers_may_have_gaps(tmp_path: Path) -> None:
+    """As COCO's own have, which some converters keep."""
+    yolo(tmp_path, a="90 0.5 0.5 0.5 0.5\n", b="2 0.5 0.5 0.5 0.5\n")
+    write(tmp_path / "data.yaml", "names:\n  1: person\n  90: toothbrush\n")
+    found = read(tmp_path)
+    assert [s.classes for s in found.sources] == [("toothbrush",)]
+    assert found.class_names == {0: "background", 1: "person", 90: "toothbrush"}
+    assert reasons(found)["images/train/b.jpg"] == "b.txt:1: class 2 is not one of the 2 names"
 
 
 @pytest.mark.parametrize(
@@ -254,7 +281,11 @@ def test_a_bad_line_costs_its_own_image(line: str, reason: str, tmp_path: Path) 
 
 def test_yolo_without_names_is_refused(tmp_path: Path) -> None:
     yolo(tmp_path, a="")
-    for text, reason in (("names: 3", "names should be a list"), ("names: {1: a}", "numbered 0, 1"), ("a: [", "YAML")):
+    for text, reason in (
+        ("names: 3", "names should be a list"),
+        ("names: {300: a}", "numbers below 255"),
+        ("a: [", "YAML"),
+    ):
         write(tmp_path / "data.yaml", f"{text}\n# names:\n")
         with pytest.raises(CounterfactoryError, match=reason):
             read(tmp_path)
