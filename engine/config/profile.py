@@ -6,7 +6,6 @@ profile states completely what made a suite.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from ..language.settings import LlmSettings
 from ..models.clip import TextSettings
 from ..runtime.manifests import exported_classes
 from ..runtime.session import RuntimeSettings
-from ..sources.source import ImageSettings
+from ..sources.pixels import ImageSettings
 from ..stages.caption import CaptionSettings
 from ..stages.check import CheckSettings
 from ..stages.edges import DetectorSettings
@@ -28,22 +27,15 @@ from .weights import WeightSettings
 __all__ = ["ModelPaths", "Profile", "fill", "load_profile", "profile_names"]
 
 _FOLDER = Path(__file__).parent / "profiles"
-# The world of models that know any picture.
-PHOTOGRAPHS = "photographs"
 
 
 @dataclass(frozen=True)
 class ModelPaths:
-    """Where the networks are, and what they know: `folder` is "pocket" for those that come with the package, or a path;
-    `world` is "photographs", or a kind of picture (see `worlds`).
-    """
+    """Where the networks are: `folder` is "pocket" for those that come with the package, or a path."""
 
     folder: str
-    world: str = PHOTOGRAPHS
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(r"[a-z0-9_]+", self.world):
-            raise ValueError(f"[models] world is a name of letters, digits and underscores, found {self.world!r}")
         if not self.folder:
             raise ValueError("[models] folder is empty; name 'pocket' or the path of a folder of networks")
 
@@ -86,6 +78,8 @@ class Profile:
             raise ValueError(f'[runtime] "{self.runtime.provider or self.runtime.backend}" {wanted} table [device]')
         if self.paint.streams > 1 and self.runtime.backend != "openvino":
             raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
+        if self.runtime.backend == "tensorrt" and len(set(self.image.buckets or ())) > 1:
+            raise ValueError('[image] buckets has one size with backend = "tensorrt": plans are compiled for one')
         if self.shard_sources < 1:
             raise ValueError(f"shard_sources must be at least 1, found {self.shard_sources}")
 

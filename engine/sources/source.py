@@ -27,52 +27,11 @@ from .class_map import ClassMap, load_class_map
 from .imagenet import is_synset
 from .layouts import ACCEPTED, list_set
 from .listing import Entry, Listing, Problem
-from .pixels import UnreadableError, fit, fit_mask, lost_share, read_mask, read_picture, target_size
+from .pixels import ImageSettings, UnreadableError, fit, fit_mask, read_mask, read_picture
 from .sampling import Selection, draw, groups, require_known
 from .shapes import Drawn
 
 __all__ = ["DataSet", "ImageSettings", "Problem", "Selection", "SetOptions", "Source", "find_sources", "read_set"]
-
-# Whether a picture, uint8 RGB [H, W, 3] as it is in its file, is within what the models know.
-Examine = Callable[[NDArray[np.uint8]], bool]
-
-
-@dataclass(frozen=True)
-class ImageSettings:
-    """The size to paint at, in pixels: the short side, what both sides are a multiple of, the longest long side.
-
-    Where there are `buckets`, each (height, width), every picture is painted at one of them and at no other size.
-    """
-
-    short_side: int
-    multiple: int
-    max_long_side: int
-    buckets: tuple[tuple[int, int], ...] | None = None
-
-    def __post_init__(self) -> None:
-        if self.multiple < 1 or self.short_side < 1:
-            raise ValueError(f"[image] short_side and multiple start at 1, found {self.short_side} and {self.multiple}")
-        for name in ("short_side", "max_long_side"):
-            if getattr(self, name) % self.multiple:
-                raise ValueError(f"[image] {name} must be a multiple of {self.multiple}, found {getattr(self, name)}")
-        if self.max_long_side < self.short_side:
-            raise ValueError(f"[image] max_long_side {self.max_long_side} is below short_side {self.short_side}")
-        for height, width in self.buckets or ():
-            if min(height, width) < 1 or height % self.multiple or width % self.multiple:
-                raise ValueError(f"[image] buckets are of multiples of {self.multiple}, found {height} x {width}")
-            if min(height, width) < self.short_side or max(height, width) > self.max_long_side:
-                bounds = f"{self.short_side} to {self.max_long_side}"
-                raise ValueError(f"[image] sides of buckets go from {bounds}, found {height} x {width}")
-        if self.buckets == ():
-            raise ValueError("[image] buckets needs one size or more; leave it out for sizes in proportion")
-
-    def size_for(self, height: int, width: int) -> tuple[int, int]:
-        """(height, width) to paint a picture at: the bucket whose crop loses least of its area, the first of several;
-        without buckets in proportion, see `pixels.target_size`.
-        """
-        if self.buckets is None:
-            return target_size(height, width, self.short_side, self.multiple, self.max_long_side)
-        return min(self.buckets, key=lambda size: lost_share(height, width, size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +64,7 @@ class Source:
     holds it, `size` (height, width) in pixels, upright. `mask_path` is the file that its mask comes from, None without
     one. `digest` is the SHA-256 of the image's bytes, `key` the content key of name, digest, label, mask and boxes.
     `boxes` are in the pixels of the image, upright; `classes` the names of the classes that its mask or its boxes show,
-    each once and sorted, where the set names them. `known_world` is whether the picture is within what the models know,
-    None where nobody looked.
+    each once and sorted, where the set names them.
     """
 
     name: str
@@ -122,7 +80,6 @@ class Source:
     classes: tuple[str, ...] = field(default=(), compare=False)
     blob: Blob | None = field(default=None, compare=False)
     mask: Mask | None = field(default=None, compare=False)
-    known_world: bool | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -164,24 +121,18 @@ def find_sources(
     *,
     labels: Path | None = None,
     masks: Path | None = None,
-    examine: Examine | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> tuple[list[Source], list[Problem]]:
     """The sources and the problems of a data set; see `read_set`."""
-    found = read_set(str(root), SetOptions(labels=labels, masks=masks), on_progress, examine)
+    found = read_set(str(root), SetOptions(labels=labels, masks=masks), on_progress)
     return found.sources, found.problems
 
 
-def read_set(
-    root: str,
-    options: SetOptions,
-    on_progress: Callable[[int, int], None] | None = None,
-    examine: Examine | None = None,
-) -> DataSet:
+def read_set(root: str, options: SetOptions, on_progress: Callable[[int, int], None] | None = None) -> DataSet:
     """The data set at `root`: a folder or a file in one of the layouts (docs/data.md), or "hf:ID[:SPLIT]".
 
-    `on_progress` is called with (images verified, images) now and then; `examine` sees each picture while it is read.
-    Raises CounterfactoryError if `root` has no image at all, is no such layout, or an option contradicts it.
+    `on_progress` is called with (images verified, images) now and then. Raises CounterfactoryError if `root` has no
+    image at all, is no such layout, or an option contradicts it.
     """
     given = None if options.class_map is None else load_class_map(options.class_map)
     listing = list_set(root, options.labels, options.masks, options.layout, options.pairs)
@@ -199,7 +150,7 @@ def read_set(
     if unlabelled:
         require_known(chosen.classes or (), known)
     problems = listing.problems
-    reader = _Reader(class_map, on_progress, examine)
+    reader = _Reader(class_map, on_progress)
 
     def check(entries: Sequence[Entry]) -> Iterator[Source | None]:
         for result in reader.verify(entries):
@@ -336,13 +287,8 @@ _READERS = min(4, os.cpu_count() or 1)
 class _Reader:
     """Reads entries' files and decodes them completely, a few at a time."""
 
-    def __init__(
-        self,
-        class_map: ClassMap | None,
-        on_progress: Callable[[int, int], None] | None,
-        examine: Examine | None,
-    ) -> None:
-        self._class_map, self._on_progress, self._examine = class_map, on_progress, examine
+    def __init__(self, class_map: ClassMap | None, on_progress: Callable[[int, int], None] | None) -> None:
+        self._class_map, self._on_progress = class_map, on_progress
         self._done = self._total = 0
 
     def verify(self, entries: Sequence[Entry]) -> Iterator[Source | Problem]:
@@ -360,14 +306,11 @@ class _Reader:
         what = ""
         try:
             data = read_blob(entry.blob)
-            picture = read_picture(data)
-            size = picture.shape[:2]
+            size = read_picture(data).shape[:2]
             if entry.size not in (None, size):
                 raise UnreadableError(f"is {_by(size)}, its annotations are for {_by(entry.size or size)}")
             across, down = (size[1], size[0]) if entry.relative else (1, 1)
             boxes = tuple(_inside(box.scaled(across, down), size) for box in entry.boxes)
-            known = None if self._examine is None else self._examine(picture)
-            del picture  # before the mask is read: pictures can be large
             digest, shown, mask_digest, mask = hashlib.sha256(data).hexdigest(), set[str](), None, None
             if entry.mask is not None:
                 mask = Mask(entry.mask, None if isinstance(entry.mask, Drawn) else self._class_map)
@@ -392,7 +335,6 @@ class _Reader:
             classes=tuple(sorted(shown.union(box.label for box in boxes))),
             blob=None if isinstance(entry.blob, str) else entry.blob,
             mask=mask,
-            known_world=known,
         )
 
 

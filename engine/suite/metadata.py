@@ -56,7 +56,6 @@ _AFTER_SCORES = (
     ("source_width", pa.int64()),
     ("source_height", pa.int64()),
     ("crop", _CROP),
-    ("known_world", pa.bool_()),
     ("source_key", pa.string()),
     ("key", pa.string()),
 )

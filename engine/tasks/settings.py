@@ -16,8 +16,7 @@ class JourneySettings:
 
     A source whose caption does not name what it is labelled with has no variants unless `allow_ungrounded`.
 
-    Half of a source's variants have the least number of edits, so that an edit's effect is seen alone. With `anything`
-    sources outside of what the models know are taken too, and every result says so.
+    Half of a source's variants have the least number of edits, so that an edit's effect is seen alone.
     """
 
     task: Task
@@ -27,7 +26,6 @@ class JourneySettings:
     seed: int
     interventions: Interventions | None = None
     allow_ungrounded: bool = False
-    anything: bool = False
 
     def __post_init__(self) -> None:
         if self.variants < 1:

@@ -55,7 +55,6 @@ CONTRACT = [
     "source_width",
     "source_height",
     "crop",
-    "known_world",
     "source_key",
     "key",
 ]
