@@ -25,20 +25,32 @@ from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
-from counterfactory.engine.language.questions import AnswerError, read_alternatives, read_caption, read_keywords
+from counterfactory.engine.language.questions import (
+    AnswerError,
+    read_alternatives,
+    read_caption,
+    read_keywords,
+    read_proposals,
+)
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.language.settings import LLAMA_GRAPH
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite import RewriteSettings, rewrite
+from counterfactory.engine.stages.draft import RewriteSettings
+from counterfactory.engine.stages.rewrite import rewrite
 from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task
 from counterfactory.export.language.llm import write_for_cpu
 
 _TASK = Task("objects", "name the main object in the image", (), True)
-_READERS = {"keywords": read_keywords, "alternatives": read_alternatives, "rewrite": read_caption}
+_READERS = {
+    "keywords": read_keywords,
+    "alternatives": read_alternatives,
+    "proposals": read_proposals,
+    "rewrite": read_caption,
+}
 _THINGS = ("brown horse", "small dog", "red bicycle", "yellow school bus", "white sailing boat", "black cat", "train")
 _DOING = ("standing in front of", "next to", "moving past", "seen from behind with", "parked near")
 _PLACES = ("a wooden barn", "a stone wall", "an old church", "a sandy beach", "tall pine trees", "a brick house")

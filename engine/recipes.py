@@ -41,7 +41,7 @@ def code_of(stage: Stage) -> int:
     Reformatting, or a faster way to the same bytes, leaves it. "rewrite" covers the rules that choose edits and judge
     words. tests/test_recipes.py holds results of today's code and fails when they move while the number stays.
     """
-    return {"caption": 1, "rewrite": 4, "edges": 1, "paint": 1, "check": 1}[stage]
+    return {"caption": 1, "rewrite": 5, "edges": 1, "paint": 1, "check": 1}[stage]
 
 
 def source_key(name: str, image_sha256: str, label: str | None, mask_sha256: str | None) -> str:
@@ -59,12 +59,14 @@ def choice_key(source_key: str, task: object, seed: int) -> str:
     return content_key("rewrite", source_key, task, seed)
 
 
-def variant_key(source_key: str, caption: str, edits: object, edited_caption: str, seed: int) -> str:
+def variant_key(source_key: str, caption: str, edits: object, edited_caption: str, seed: int, repeat: int = 0) -> str:
     """Names a variant, and the noise that it is painted from; a control has its number in place of edits.
 
-    A variant's index is left out: the same edits of the same source make the same picture, whichever variant they are.
+    A variant's index is left out: the same edits of the same source make the same picture, whichever variant they are,
+    unless they are made again: `repeat` is 1 for the second time, and gives it noise of its own.
     """
-    return content_key("variant", source_key, caption, edits, edited_caption, seed)
+    again = (repeat,) if repeat else ()
+    return content_key("variant", source_key, caption, edits, edited_caption, seed, *again)
 
 
 def shard_key(source_keys: Sequence[str]) -> str:

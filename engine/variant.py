@@ -24,6 +24,7 @@ class Variant:
     `caption` is the source's, `edited_caption` what to paint. `dropped` gives the reason when the text breaks the
     task's rules; such a variant is recorded and never painted. `key` names it by content. `protected` are the words of
     the source's caption that no edit may touch, since they name what it is labelled with.
+    `repeat` counts the source's variants with the same edits before it: from 1 on it differs from them in its noise.
     """
 
     key: str
@@ -36,3 +37,4 @@ class Variant:
     dropped: str | None
     kind: Literal["control", "variant"] = "variant"
     protected: tuple[str, ...] = ()
+    repeat: int = 0

@@ -104,6 +104,9 @@ def test_what_names_the_noise_stays_for_ever() -> None:
     assert recipes.variant_key("s", "a foggy street", edits, "a rainy street", 3) == content_key(
         "variant", "s", "a foggy street", edits, "a rainy street", 3
     )
+    assert recipes.variant_key("s", "a foggy street", edits, "a rainy street", 3, 2) == content_key(
+        "variant", "s", "a foggy street", edits, "a rainy street", 3, 2
+    )
     assert recipes.choice_key("s", "task", 3) == content_key("rewrite", "s", "task", 3)
 
 
@@ -124,7 +127,7 @@ def test_the_number_of_a_stage_s_code_is_in_the_keys(monkeypatch: pytest.MonkeyP
     def named() -> list[str]:
         return [maker_key("paint", [], "", {}), recipes.outcome_key("profile", "settings", {})]
 
-    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 4}
+    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 5}
     before = named()
     monkeypatch.setattr(recipes, "code_of", lambda stage: 9)
     assert not set(before) & set(named())
@@ -181,7 +184,7 @@ def rewrite_numbers() -> str:
 @pytest.mark.parametrize(
     ("stage", "number", "numbers", "found"),
     [
-        ("rewrite", 4, rewrite_numbers, "8c1ad259a9986ef2"),
+        ("rewrite", 5, rewrite_numbers, "8c1ad259a9986ef2"),
         ("edges", 1, lambda: digest(edge_maps(picture()[None], load_profile("pocket").edges)), "c857c8da9ccfa677"),
         ("paint", 1, paint_numbers, "fdf63a716bffb1e0"),
         ("check", 1, check_numbers, "ed7075c0e69b1cae"),

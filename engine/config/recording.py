@@ -81,6 +81,7 @@ def picture_rows(
                 edited_caption=variant.edited_caption,
                 edits=variant.edits,
                 number=variant.index,
+                repeat=variant.repeat,
                 painting=Painting(
                     variant.seed, profile.paint.sampler.steps, guidance.scale, guidance.start, guidance.stop
                 ),

@@ -29,6 +29,16 @@ _TEXT = "A-Za-z0-9 ,.;:!?'()&/%+"
 NOTHING = "none"
 # The small words that an edit may exchange, the longer ones first.
 _HEADS = ("during the", "in the", "at the", "by the", "a", "an", "the", "at", "in", "on", "during", "by")
+# What a phrase of a place, a time or a manner begins with; and a word of any language's letters or a number. Their
+# length is counted here: without it a small model wrote one digit to the end of its room.
+_PREPOSITIONS = (
+    *("in", "at", "on", "with", "during", "under", "by", "near", "beside", "behind", "against", "from", "after"),
+    *("before", "next", "seen", "above", "over", "among", "through", "without", "surrounded", "covered"),
+)
+_ARTICLES = ("a", "an", "the", "some", "one", "two", "three", "its", "his", "her", "their")
+_ANY_WORD = rf"(?:[^\W\d_]{{1,{_MAX_LETTERS}}}|[0-9]{{1,4}}s?)(?:['-][^\W\d_]{{1,{_MAX_LETTERS}}})?"
+_MOST_WORDS = 8
+_UP_TO = f"(?: {_ANY_WORD}){{1,{_MOST_WORDS - 1}}}"
 # Words that begin something else than the noun of the words before them.
 _SMALL = frozenset(
     re.findall("[a-z]+", "a an the and or but of at in on by during is are was were with to for near from that which")
@@ -147,6 +157,54 @@ def alternatives_grammar(keyword: str, most: int) -> Grammar:
     return Grammar(rf'\["{other}"(?:,"{other}"){{0,{most - 1}}}\]', 2 + most * longest, schema)
 
 
+def phrase_class(words: str) -> str:
+    """What a phrase begins with: "place" for a preposition ("in the rain"), "article" ("a dog"), else "bare"."""
+    first = words.casefold().split(" ")[0]
+    return "place" if first in _PREPOSITIONS else "article" if first in _ARTICLES else "bare"
+
+
+def proposals_grammar(
+    spans: Sequence[str], kept: Sequence[str], removable: Sequence[str], addition: str, most: int
+) -> Grammar:
+    """`[["span","words"],...]` with 1 to `most` pairs: spans with what is said in their place, of up to 8 words.
+
+    Words are of any letters, or numbers of 4 digits. In the place of a span that begins with a preposition or an
+    article stands one that does, and of a `removable` one nothing. `kept` are words that may not go: more may stand
+    before or after them ("small dog", "dog in the snow"). An `addition` is a pair with an empty span: "end" for a
+    phrase with a preposition ("in the rain"), "front" for the like of "a painting of", "word" for none. Raises
+    ValueError where nothing can be proposed.
+    """
+    forms = {"place": f"(?:{'|'.join(_PREPOSITIONS)}){_UP_TO}", "article": f"(?:{'|'.join(_ARTICLES)}){_UP_TO}"}
+    forms["bare"] = _ANY_WORD + _UP_TO.replace("{1,", "{0,")
+    ways = []
+    for kind, form in forms.items():
+        if some := [span for span in dict.fromkeys(spans) if phrase_class(span) == kind]:
+            ways.append(rf'\["{_one_of(some)}","{form}"\]')
+    for word in map(_literal, dict.fromkeys(kept)):
+        before = rf"(?:{_ANY_WORD} ){{1,3}}{word}"
+        ways.append(rf'\["{word}","(?:{before}|{word} (?:{"|".join(_PREPOSITIONS)}){_UP_TO})"\]')
+    if removable:
+        ways.append(rf'\["{_one_of(dict.fromkeys(removable))}",""\]')
+    if addition == "end":
+        ways.append(rf'\["","{forms["place"]}"\]')
+    elif addition == "front":
+        ways.append(rf'\["","an?(?: {_ANY_WORD}){{1,3}} of"\]')
+    if not ways or most < 1:
+        raise ValueError(f"proposals need words or a place to add some, and a count, got {most}")
+    pair = f"(?:{'|'.join(ways)})"
+    longest = (
+        2 * max(map(_bytes, (*spans, *kept, *removable)), default=0)
+        + _MOST_WORDS * (_MAX_LETTERS + 1)
+        + len('["",""],')
+    )
+    return Grammar(rf"\[{pair}(?:,{pair}){{0,{most - 1}}}\]", 2 + most * longest)
+
+
+def place_grammar(spans: Sequence[str], optional: bool) -> Grammar:
+    """`"…"`: one of the spans; nothing too, if it is `optional`. Raises ValueError for no spans."""
+    return Grammar(f'"{_one_of(dict.fromkeys(spans))}{"?" * optional}"', 2 + max(map(_bytes, spans)))
+
+
 def values_grammar(values: Sequence[str]) -> Grammar:
     """`["…",…]` with at least one of `values`, each at most once and in their order. Raises ValueError for none."""
     if not values:
@@ -254,6 +312,11 @@ def _region(capital: bool, keyword: str, alternative: str) -> tuple[str, int]:
     """The alternative with one of the small words or none before it and a word of the keyword's or none after it; the
     expression, and the most bytes.
     """
+    if phrase_class(keyword) == phrase_class(alternative) == "place":  # both bring their small word
+        changed = _literal(alternative)
+        if capital:
+            changed = f"(?:{changed}|{_literal(alternative[0].upper() + alternative[1:])})"
+        return changed, _bytes(alternative)
     said = alternative.casefold().split()
     tails = [f" {word}" for word in keyword.split() if word.casefold() not in said]
     heads = [head for head in _HEADS if head not in _wrong_articles(alternative.casefold())]

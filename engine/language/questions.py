@@ -13,8 +13,9 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from .edit_types import EditType
 from .grammar import NOTHING
 from .request import Prompt
 
@@ -64,7 +65,28 @@ def _join(words: Sequence[str], none: str) -> str:
 
 
 class Prompts(Protocol):
-    """Writes the prompts of the three questions, in one form or another."""
+    """Writes the last question, which both ways of asking have."""
+
+    def rewrite(self, task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> Prompt:
+        """Question 3: the caption with the changes, (keyword, alternative) each, as one coherent text."""
+        ...
+
+
+@runtime_checkable
+class TypedPrompts(Prompts, Protocol):
+    """Asks type by type what an edit could change or add (LANCE, arXiv 2305.19164), and writes the last question."""
+
+    def proposals(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
+        """What edits of one type there could be: spans of the caption with other words, or words to add."""
+        ...
+
+    def place(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
+        """Which span of the caption says what an edit of one type changes, if any."""
+        ...
+
+
+class SpanPrompts(Prompts, Protocol):
+    """Asks for the words that may change, then for others for each (DILLEMA), and writes the last question."""
 
     def keywords(self, task: str, types: Sequence[str], keep: Sequence[str], caption: str) -> Prompt:
         """Question 1: which words of the caption may change, of the given types, without touching the words to keep."""
@@ -74,10 +96,6 @@ class Prompts(Protocol):
         self, task: str, keep: Sequence[str], caption: str, type_: str, keyword: str, values: Sequence[str] = ()
     ) -> Prompt:
         """Question 2: what else `keyword`, a span of the caption, could be; among `values` if there are any."""
-        ...
-
-    def rewrite(self, task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> Prompt:
-        """Question 3: the caption with the changes, (keyword, alternative) each, as one coherent text."""
         ...
 
 
@@ -122,15 +140,23 @@ def _read(answer: str) -> object:
 
 def read_keywords(answer: str) -> list[tuple[str, str]]:
     """(type, keyword) pairs from an answer to question 1, without those that say "none". Raises AnswerError."""
+    return [pair for pair in _read_pairs(answer, "keywords", "type, keyword") if NOTHING not in pair]
+
+
+def read_proposals(answer: str) -> list[tuple[str, str]]:
+    """(span, words in its place) pairs from an answer about one type of edit. Raises AnswerError."""
+    return _read_pairs(answer, "proposals", "span, words")
+
+
+def _read_pairs(answer: str, what: str, form: str) -> list[tuple[str, str]]:
     value = _read(answer)
     if not isinstance(value, list):
-        raise AnswerError(f"asked for a list of keywords, got {answer[:60]!r}")
+        raise AnswerError(f"asked for a list of {what}, got {answer[:60]!r}")
     pairs = []
     for item in value:
         if not (isinstance(item, list) and len(item) == 2 and all(isinstance(x, str) for x in item)):
-            raise AnswerError(f"asked for [type, keyword] pairs, got {item!r}")
-        if NOTHING not in item:
-            pairs.append((item[0], item[1]))
+            raise AnswerError(f"asked for [{form}] pairs, got {item!r}")
+        pairs.append((item[0], item[1]))
     return pairs
 
 

@@ -39,6 +39,8 @@ HUES: dict[str, Colour] = {
     "subject": (190, 30, 45),
     "adjective": (0, 121, 140),
     "domain": (109, 90, 20),
+    "light": (176, 92, 0),
+    "camera": (58, 92, 64),
 }
 
 

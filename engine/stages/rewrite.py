@@ -1,60 +1,38 @@
 """Rewrites captions: which edits each variant gets, and its edited caption.
 
 From a shard's captions, a task and the settings of a run it makes the variants of each source. The language model
-answers three questions (language/questions.py) within grammars (language/grammar.py); between the second and the third
-the engine chooses the edits (tasks/choose.py). Words that may not change are checked at the end, whatever the model
-says (tasks/words.py): a variant that breaks them is dropped with the reason. Where answers come from and where they are
-kept is the caller's: `ask` is given all the requests of a question at once, none of them twice.
+answers questions (language/questions.py) within grammars (language/grammar.py): which words may change and what else
+they could be, or type by type what could change or be added (stages/proposals.py). The engine chooses the edits
+(tasks/choose.py); where different ones run out, the same are painted again from other noise. The last question is the
+caption with the words that are replaced; what is added or removed is put by rule (tasks/additions.py). Words that may
+not change are checked at the end, whatever the model says (tasks/words.py): a variant that breaks them is dropped with
+the reason. Where answers come from and where they are kept is the caller's: `ask` is given all the requests of a
+question at once, none of them twice.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from ..edit import EDIT_TYPES, Edit
-from ..language.grammar import alternatives_grammar, edited_grammar, keywords_grammar, text_grammar, values_grammar
-from ..language.questions import AnswerError, Prompts, clean_text, read_alternatives, read_caption, read_keywords
+from ..edit import Edit
+from ..language.grammar import edited_grammar, text_grammar
+from ..language.questions import AnswerError, SpanPrompts, TypedPrompts, clean_text, read_caption, write_answer
 from ..language.request import Request
 from ..recipes import choice_key, variant_key
 from ..sources.source import Problem, Source
-from ..tasks.choose import Choice, choose_edits
-from ..tasks.grounding import Protection, protect
+from ..tasks.additions import apply_by_rule
+from ..tasks.choose import choose_edits
 from ..tasks.settings import JourneySettings
-from ..tasks.task import Task
-from ..tasks.words import allowed_alternatives, allowed_values, check_edited_caption, distinct, drop_overlapping, spans
+from ..tasks.words import check_edited_caption
 from ..variant import Variant
+from . import keywords, proposals
 from .desk import Desk
+from .draft import Ask, Draft, RewriteSettings, ask_once, draft_of
 
-KEYWORDS, ALTERNATIVES, REWRITE = "keywords", "alternatives", "rewrite"
-# What `ask` takes and gives: a question's name and its requests, no two alike; their answers in order.
-Ask = Callable[[str, Sequence[Request]], Sequence[str]]
-
-
-@dataclass(frozen=True)
-class RewriteSettings:
-    """The types of edits, and bounds: keywords of a caption, alternatives and words of a keyword, characters of a
-    caption.
-
-    `verbatim` holds the model to the caption's own words wherever no edit touches them, by grammar; without it the
-    model writes the whole caption anew.
-    """
-
-    types: tuple[str, ...]
-    max_keywords: int
-    max_alternatives: int
-    max_words_keyword: int
-    max_chars_caption: int
-    verbatim: bool
-
-    def __post_init__(self) -> None:
-        unknown = [type_ for type_ in self.types if type_ not in EDIT_TYPES]
-        if unknown or not self.types or len(set(self.types)) < len(self.types):
-            raise ValueError(f"types are some of {', '.join(EDIT_TYPES)}, each once; found {', '.join(self.types)}")
-        for name in ("max_keywords", "max_alternatives", "max_words_keyword", "max_chars_caption"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+REWRITE = "rewrite"
 
 
 @dataclass(frozen=True)
@@ -79,30 +57,12 @@ class SourceVariants:
     shortfall: str | None
 
 
-@dataclass
-class _Draft:
-    """What is known of one source on its way through the questions."""
-
-    source: Source
-    caption: str
-    protection: Protection
-    sentence: str
-    keywords: list[tuple[str, str]]
-    choices: list[Choice]
-    problem: str | None = None
-    unread: str | None = None
-
-    @property
-    def keep(self) -> tuple[str, ...]:
-        return self.protection.keep
-
-
 def run(
     desk: Desk,
     captions: Mapping[Source, str],
     settings: RewriteSettings,
     asked_for: JourneySettings,
-    prompts: Prompts,
+    prompts: SpanPrompts | TypedPrompts,
 ) -> Rewritten:
     """The variants that captioned sources are to have; questions that are on record are not put again."""
 
@@ -143,119 +103,39 @@ def rewrite(
     settings: RewriteSettings,
     wanted: JourneySettings,
     ask: Ask,
-    prompts: Prompts,
+    prompts: SpanPrompts | TypedPrompts,
 ) -> list[SourceVariants]:
     """The variants of each source, in order; they depend on no other source. `prompts` puts the questions."""
-    drafts = [_draft(source, clean_text(text), wanted.task) for source, text in zip(sources, captions, strict=True)]
-    _find_keywords(drafts, settings, wanted, ask, prompts)
-    _find_alternatives(drafts, settings, wanted, ask, prompts)
+    drafts = [draft_of(source, clean_text(text), wanted.task) for source, text in zip(sources, captions, strict=True)]
+    if isinstance(prompts, TypedPrompts):
+        proposals.find_choices(drafts, settings, wanted, ask, prompts)
+    else:
+        keywords.find_choices(drafts, settings, wanted, ask, prompts)
     chosen = [_chosen(draft, wanted) for draft in drafts]
     return _written(drafts, chosen, settings, wanted, ask, prompts)
 
 
-def _draft(source: Source, caption: str, task: Task) -> _Draft:
-    protection = protect(task, source.label, source.classes, caption)
-    return _Draft(source, caption, protection, task.sentence_for(source.label), [], [])
-
-
-def _why_not(draft: _Draft, free: Sequence[str], settings: RewriteSettings, wanted: JourneySettings) -> str | None:
-    """Why a source has no variants, as far as its caption says; `free` are the spans of it that may change."""
-    caption, label = draft.caption, draft.source.label
-    if len(caption) > settings.max_chars_caption:
-        return (
-            f"its caption has {len(caption)} characters, and captions of at most {settings.max_chars_caption} are "
-            "rewritten; raise [rewrite].max_chars_caption"
-        )
-    if not free:
-        return "its caption has no words that may change"
-    if not draft.protection.grounded and not wanted.allow_ungrounded:
-        shown = ", ".join(map(repr, draft.source.classes)) if label is None else repr(label)
-        return (
-            f"its caption names nothing that it is labelled with ({shown}), so that no word of it would hold the label "
-            f"true; --allow-ungrounded makes variants all the same: {caption!r}"
-        )
-    return None
-
-
-def _asked(ask: Ask, question: str, requests: Sequence[Request]) -> dict[Request, str]:
-    once = list(dict.fromkeys(requests))
-    return dict(zip(once, ask(question, once), strict=True)) if once else {}
-
-
-def _find_keywords(
-    drafts: Sequence[_Draft], settings: RewriteSettings, wanted: JourneySettings, ask: Ask, prompts: Prompts
-) -> None:
-    types = wanted.interventions.types if wanted.interventions else settings.types
-    requests: list[Request | None] = []
-    for draft in drafts:
-        free = spans(draft.caption, settings.max_words_keyword, draft.keep)
-        draft.problem = _why_not(draft, free, settings, wanted)
-        if draft.problem:
-            requests.append(None)
-            continue
-        prompt = prompts.keywords(draft.sentence, types, draft.protection.told, draft.caption)
-        requests.append(Request(prompt, keywords_grammar(types, free, settings.max_keywords)))
-    answers = _asked(ask, KEYWORDS, [request for request in requests if request])
-    for draft, request in zip(drafts, requests, strict=True):
-        if request is None:
-            continue
-        try:
-            draft.keywords = drop_overlapping(draft.caption, read_keywords(answers[request]))
-        except AnswerError as error:
-            draft.problem = str(error)
-        if not draft.keywords and not draft.problem:
-            draft.problem = f"the language model found nothing in its caption that may change: {draft.caption!r}"
-
-
-def _find_alternatives(
-    drafts: Sequence[_Draft], settings: RewriteSettings, wanted: JourneySettings, ask: Ask, prompts: Prompts
-) -> None:
-    asked: list[tuple[_Draft, str, str, bool, Request]] = []
-    for draft in drafts:
-        for type_, keyword in draft.keywords:
-            values: tuple[str, ...] = ()
-            if wanted.interventions:
-                values = allowed_values(wanted.interventions.values(type_), keyword, draft.keep)
-                if not values:
-                    continue
-                grammar = values_grammar(values)
-            else:
-                grammar = alternatives_grammar(keyword, settings.max_alternatives)
-            prompt = prompts.alternatives(draft.sentence, draft.protection.told, draft.caption, type_, keyword, values)
-            asked.append((draft, type_, keyword, bool(values), Request(prompt, grammar)))
-    answers = _asked(ask, ALTERNATIVES, [request for *_, request in asked])
-    for draft, type_, keyword, given, request in asked:
-        try:
-            found = read_alternatives(answers[request])
-        except AnswerError as error:
-            draft.unread = str(error)  # a keyword without alternatives is not edited
-            continue
-        usable = distinct(found) if given else allowed_alternatives(found, keyword, draft.keep)
-        draft.choices.append(Choice(type_, keyword, usable))
-
-
-def _chosen(draft: _Draft, wanted: JourneySettings) -> list[tuple[Edit, ...]]:
+def _chosen(draft: Draft, wanted: JourneySettings) -> list[tuple[Edit, ...]]:
     key = choice_key(draft.source.key, wanted.task, wanted.seed)
     chosen = choose_edits(draft.choices, wanted.variants, wanted.edits, key)
-    if len(chosen) < wanted.variants and not draft.problem:
+    if not chosen and not draft.problem:
         low, high = wanted.edits
-        draft.problem = draft.unread or (
-            f"its caption allows {len(chosen)} different sets of {low} to {high} edits, and {wanted.variants} variants "
-            f"are wanted: {draft.caption!r}"
-        )
+        draft.problem = draft.unread or f"its caption allows no set of {low} to {high} edits: {draft.caption!r}"
     return chosen
 
 
 def _written(
-    drafts: Sequence[_Draft],
+    drafts: Sequence[Draft],
     chosen: Sequence[Sequence[tuple[Edit, ...]]],
     settings: RewriteSettings,
     wanted: JourneySettings,
     ask: Ask,
-    prompts: Prompts,
+    prompts: SpanPrompts | TypedPrompts,
 ) -> list[SourceVariants]:
-    def request(draft: _Draft, edits: tuple[Edit, ...]) -> Request:
-        changes = [(edit.keyword, edit.alternative) for edit in edits]
+    def request(draft: Draft, edits: tuple[Edit, ...]) -> Request | None:
+        changes = [(edit.keyword, edit.alternative) for edit in edits if edit.kind == "replace"]
+        if not changes:
+            return None
         letters = draft.caption + "".join(edit.alternative for edit in edits)
         prompt = prompts.rewrite(draft.sentence, draft.protection.told, draft.caption, changes)
         if settings.verbatim:
@@ -263,27 +143,52 @@ def _written(
         return Request(prompt, text_grammar(settings.max_chars_caption, letters))
 
     requests = [[request(draft, edits) for edits in sets] for draft, sets in zip(drafts, chosen, strict=True)]
-    answers = _asked(ask, REWRITE, [request for row in requests for request in row])
+    answers = ask_once(ask, REWRITE, [request for row in requests for request in row if request])
     rewritten = []
     for draft, sets, row in zip(drafts, chosen, requests, strict=True):
-        pairs = enumerate(zip(sets, row, strict=True))
-        variants = tuple(_variant(draft, i, edits, answers[asked], wanted.seed) for i, (edits, asked) in pairs)
+        texts = [answers[asked] if asked else write_answer(draft.caption) for asked in row]
+        pairs = enumerate(zip(sets, texts, strict=True))
+        made = [_variant(draft, i, edits, text, wanted.seed) for i, (edits, text) in pairs]
+        variants = [*made, *_repeats(made, wanted.variants)]
         painted = any(variant.dropped is None for variant in variants)
         controls = [_control(draft, i, wanted.seed) for i in range(wanted.controls if painted else 0)]
-        rewritten.append(SourceVariants((*controls, *variants), draft.problem))
+        short = None if painted else next((f"no edited caption could be used: {v.dropped}" for v in made), None)
+        rewritten.append(SourceVariants((*controls, *variants), draft.problem or short))
     return rewritten
 
 
-def _control(draft: _Draft, number: int, seed: int) -> Variant:
+def _repeats(made: Sequence[Variant], wanted: int) -> list[Variant]:
+    """Variants for the numbers below `wanted` that are dropped, or for which there are no other edits: those made
+    before, the least repeated first, from other noise.
+    """
+    usable = [variant for variant in made if variant.dropped is None]
+    times = Counter(variant.edits for variant in usable)
+    found = []
+    for index in range(wanted if usable else 0):
+        if index < len(made) and made[index].dropped is None:
+            continue
+        before = [variant for variant in usable if variant.index < index] or usable
+        one = min(before, key=lambda variant: times[variant.edits])
+        found.append(_again(one, index, times[one.edits]))
+        times[one.edits] += 1
+    return found
+
+
+def _again(variant: Variant, index: int, repeat: int) -> Variant:
+    key = variant_key(variant.source.key, variant.caption, variant.edits, variant.edited_caption, variant.seed, repeat)
+    return replace(variant, key=key, index=index, repeat=repeat)
+
+
+def _control(draft: Draft, number: int, seed: int) -> Variant:
     key = variant_key(draft.source.key, draft.caption, number, draft.caption, seed)
     return Variant(
         key, draft.source, number, draft.caption, (), draft.caption, seed, None, "control", draft.protection.named
     )
 
 
-def _variant(draft: _Draft, index: int, edits: tuple[Edit, ...], answer: str, seed: int) -> Variant:
+def _variant(draft: Draft, index: int, edits: tuple[Edit, ...], answer: str, seed: int) -> Variant:
     try:
-        edited = read_caption(answer)
+        edited = apply_by_rule(read_caption(answer), edits)
         dropped = check_edited_caption(draft.caption, edited, edits, draft.keep)
     except AnswerError as error:
         edited, dropped = "", str(error)

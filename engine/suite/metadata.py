@@ -42,6 +42,7 @@ _BEFORE_SCORES = (
     ("edits", pa.list_(_EDIT)),
     ("edit_types", pa.list_(pa.string())),
     ("number", pa.int64()),
+    ("repeat", pa.int64()),
     ("seed", pa.int64()),
     ("steps", pa.int64()),
     ("guidance_scale", pa.float64()),

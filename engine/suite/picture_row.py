@@ -56,7 +56,8 @@ class PictureRow:
     the source's first control, None without one; `sha256` is of the picture's file. `painting` is None of an original.
     `scores` holds what the checks measured, by name. `reason` says why the picture was rejected; None where it was
     accepted. `protected` are the words of the source's caption that no edit may touch, since they name what it is
-    labelled with; none where nothing does. `boxes` are in the picture's pixels.
+    labelled with; none where nothing does. `boxes` are in the picture's pixels. `repeat` is how many variants of the
+    source with the same edits came before: they differ in their noise.
     """
 
     file_name: str
@@ -79,6 +80,7 @@ class PictureRow:
     key: str
     protected: tuple[str, ...] = ()
     boxes: tuple[Box, ...] = ()
+    repeat: int = 0
 
     @property
     def accepted(self) -> bool:
@@ -121,6 +123,7 @@ class PictureRow:
             "edits": [asdict(edit) for edit in self.edits],
             "edit_types": list(self.edit_types),
             "number": self.number,
+            "repeat": self.repeat,
             **painting,
             "scores": dict(self.scores) or None,  # a table's struct of no fields is null
             "verdict": str(self.verdict),
@@ -158,6 +161,7 @@ class PictureRow:
                 Edit(edit.text("type"), edit.text("keyword"), edit.text("alternative")) for edit in row.tables("edits")
             ),
             number=row.whole("number"),
+            repeat=row.whole("repeat"),
             painting=_painting(row),
             scores={} if scores is None else scores.numbers(),
             reason=row.text_or_none("reason"),

@@ -25,20 +25,33 @@ _DRAWS = 8
 
 @dataclass(frozen=True)
 class Choice:
-    """A keyword of a caption and the alternatives that may replace it."""
+    """A keyword of a caption and the alternatives that may replace it; with an empty keyword they are added.
+
+    Choices of one `slot`, whose keywords overlap, are not made together; a choice without has one of its own.
+    """
 
     type: str
     keyword: str
     alternatives: tuple[str, ...]
+    slot: int | None = None
 
 
 def combinations(choices: Sequence[Choice], low: int, high: int) -> int:
-    """How many different sets of `low` to `high` edits there are, with at most one edit per keyword."""
-    ways = [1] + [0] * len(choices)  # ways[n]: sets of n edits among the choices so far
-    for choice in choices:
-        for n in range(len(choices), 0, -1):
-            ways[n] += ways[n - 1] * len(choice.alternatives)
+    """How many different sets of `low` to `high` edits there are, with at most one edit per slot."""
+    slots = _slots(choices)
+    ways = [1] + [0] * len(slots)  # ways[n]: sets of n edits among the slots so far
+    for edits in slots:
+        for n in range(len(slots), 0, -1):
+            ways[n] += ways[n - 1] * edits
     return sum(ways[low : high + 1])
+
+
+def _slots(choices: Sequence[Choice]) -> list[int]:
+    """How many edits each slot has."""
+    edits: Counter[object] = Counter()
+    for at, choice in enumerate(choices):
+        edits[("own", at) if choice.slot is None else choice.slot] += len(choice.alternatives)
+    return list(edits.values())
 
 
 def choose_edits(choices: Sequence[Choice], variants: int, edits: tuple[int, int], key: str) -> list[tuple[Edit, ...]]:
@@ -56,7 +69,7 @@ def choose_edits(choices: Sequence[Choice], variants: int, edits: tuple[int, int
     for index in range(wanted):
         rng = generator(key, f"edits of variant {index}")
         taken = set(chosen)
-        most = low if index % 2 == 0 else min(high, len(choices))
+        most = low if index % 2 == 0 else min(high, len(_slots(choices)))
         drawn = (_draw(choices, min(low + index % 2, most), most, used, rng) for _ in range(_DRAWS))
         fresh = next((edits for edits in drawn if edits not in taken), None)
         if fresh is None:
@@ -78,6 +91,7 @@ def _draw(
         rank = rng.random(len(left))
         at = min(range(len(left)), key=lambda i: (types[left[i].type], used[left[i].type, left[i].keyword], rank[i]))
         choice = left.pop(at)
+        left = [other for other in left if other.slot is None or other.slot != choice.slot]
         options = [Edit(choice.type, choice.keyword, alternative) for alternative in choice.alternatives]
         luck = rng.random(len(options))
         made[choice] = options[min(range(len(options)), key=lambda i: (used[options[i]], luck[i]))]
@@ -88,5 +102,8 @@ def _draw(
 def _all_sets(choices: Sequence[Choice], low: int, high: int) -> Iterator[tuple[Edit, ...]]:
     for count in range(low, min(high, len(choices)) + 1):
         for some in itertools.combinations(choices, count):
+            slots = [choice.slot for choice in some if choice.slot is not None]
+            if len(set(slots)) < len(slots):
+                continue
             for values in itertools.product(*(choice.alternatives for choice in some)):
                 yield tuple(Edit(c.type, c.keyword, v) for c, v in zip(some, values, strict=True))

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from ..errors import CounterfactoryError
 from .interventions import Interventions
 from .task import Task
+
+# Matters of taste, which a picture does not show (LANCE leaves them out of its edits too).
+SUBJECTIVE = tuple(
+    re.findall(
+        "[a-z]+",
+        "stylish beautiful ugly cute pretty attractive handsome sexy nice lovely amazing awesome elegant fancy cool "
+        "adorable gorgeous charming good bad great perfect interesting boring majestic",
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -15,6 +25,7 @@ class JourneySettings:
     allowed.
 
     A source whose caption does not name what it is labelled with has no variants unless `allow_ungrounded`.
+    No edit brings a word of `avoid`.
 
     Half of a source's variants have the least number of edits, so that an edit's effect is seen alone.
     """
@@ -26,6 +37,7 @@ class JourneySettings:
     seed: int
     interventions: Interventions | None = None
     allow_ungrounded: bool = False
+    avoid: tuple[str, ...] = SUBJECTIVE
 
     def __post_init__(self) -> None:
         if self.variants < 1:

@@ -9,13 +9,20 @@ import re
 from collections.abc import Sequence
 
 from ..edit import Edit
-from ..language.grammar import Mention, find_mentions, goes_on
+from ..language.grammar import Mention, find_mentions, goes_on, phrase_class
 from ..language.questions import clean_text
 from .difference import WORD, Difference, compare, words_of
 from .mentions import broken_word, forms, normalise, quantities
 
 # Small words that follow from their neighbours.
 _AGREEING = frozenset(re.findall("[a-z]+", "a an the at in on by during is are was were"))
+# What no phrase ends with, and what none begins with.
+_OPEN_END = frozenset(
+    re.findall(
+        "[a-z]+", "a an the some its his her their of and or but in at on by with during under near is are was were to"
+    )
+)
+_NO_BEGINNING = frozenset(re.findall("[a-z]+", "of and or but is are was were to that which"))
 _MAX_SPAN_CHARS = 60
 
 
@@ -74,11 +81,68 @@ def allowed_values(values: Sequence[str], keyword: str, keep: Sequence[str]) -> 
     return distinct(usable)
 
 
-def allowed_alternatives(found: Sequence[str], keyword: str, keep: Sequence[str]) -> tuple[str, ...]:
-    """The model's alternatives, each once, without those that contain the keyword or would change a word of `keep`."""
-    usable = [value.strip() for value in found]
+def says_any(words: Sequence[str], text: str) -> bool:
+    """Whether a text holds one of the words."""
+    return not {word.casefold() for word in words}.isdisjoint(word.same for word in words_of(text))
+
+
+def allowed_alternatives(
+    found: Sequence[str], keyword: str, keep: Sequence[str], avoid: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """The model's alternatives, each once, without those that contain the keyword or a word of `avoid`, or would change
+    a word of `keep`.
+    """
+    usable = [value.strip() for value in found if not says_any(avoid, value)]
     same = keyword.casefold()
     return distinct([v for v in usable if v and same not in v.casefold() and not broken_word(keyword, v, keep)])
+
+
+def phrases(caption: str, max_words: int, keep: Sequence[str]) -> list[str]:
+    """The spans of `caption` that can stand alone and hold no word of `keep`: none ends in "the" or "on", or begins
+    with "and" or "is".
+    """
+    kept = {word.casefold() for word in kept_words(caption, keep)}
+    found = [(span, span.casefold().split()) for span in spans(caption, max_words, keep)]
+    return [
+        span
+        for span, words in found
+        if words[-1] not in _OPEN_END and words[0] not in _NO_BEGINNING and kept.isdisjoint(words)
+    ]
+
+
+def kept_words(caption: str, keep: Sequence[str]) -> tuple[str, ...]:
+    """The words of a caption, each once, that no edit may remove: more may stand beside them."""
+    kept = [word for phrase in keep for word in phrase.split()]
+    return distinct([word.text for word in words_of(caption) if broken_word(word.text, "", kept) is not None])
+
+
+def removable(caption: str, found: Sequence[str]) -> list[str]:
+    """Those of the spans that leave a sentence when they go: "with a ball" before a comma, "and", "on" or the end."""
+    end = r"(?=\s*(?:[.,;:!?]|$)|\s(?:and|in|at|on|by|with|under|near|during)\b)"
+    return [s for s in found if phrase_class(s) == "place" and re.search(rf"(?<![^\W_]){re.escape(s)}{end}", caption)]
+
+
+def allowed_proposals(
+    pairs: Sequence[tuple[str, str]], caption: str, keep: Sequence[str], avoid: Sequence[str]
+) -> list[tuple[str, str]]:
+    """The (span, words in its place) pairs that change something and may be made, each once.
+
+    Out are those that touch a word of `keep`, hold a word of `avoid`, say one twice, add only what the caption says, or
+    put before a word what cannot describe it ("with a dog").
+    """
+    said = {word.same for word in words_of(caption)}
+    usable: dict[tuple[str, str], tuple[str, str]] = {}
+    for old, new in ((old.strip(), new.strip()) for old, new in pairs):
+        words = [word.same for word in words_of(new) if word.same not in _OPEN_END]
+        beside = not old or new.startswith(f"{old} ") or new.endswith(f" {old}")
+        fresh = set(words) - (said if beside else {word.same for word in words_of(old)})
+        repeated = len(words) > len(set(words))
+        before = new.removesuffix(f" {old}").casefold().split() if new.endswith(f" {old}") else []
+        loose = any(word in _OPEN_END or phrase_class(word) == "place" for word in before)
+        broken = broken_word(old or caption, new if old else f"{caption}. {new}", keep)
+        if (fresh or not new) and not (repeated or loose or broken or says_any(avoid, new)):
+            usable.setdefault((old.casefold(), new.casefold()), (old, new))
+    return list(usable.values())
 
 
 def check_edited_caption(caption: str, edited: str, edits: Sequence[Edit], keep: Sequence[str]) -> str | None:
@@ -102,6 +166,7 @@ def check_edited_caption(caption: str, edited: str, edits: Sequence[Edit], keep:
     for added in found.added:
         if added.same not in new:
             return f"the edited caption adds {added.text!r}, which no edit says"
+    edits = [edit for edit in edits if edit.keyword]
     mentions = find_mentions(caption, [edit.keyword for edit in edits])
     places = [mention for some in mentions for mention in some]
     for gone in found.removed:

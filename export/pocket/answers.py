@@ -19,7 +19,7 @@ from counterfactory.engine.language.questions import AnswerError, read_caption
 from counterfactory.engine.language.request import Llm, Request
 from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.pocket.world import COLOURS, MATERIALS, TIMES, WEATHERS
-from counterfactory.engine.stages.rewrite import RewriteSettings
+from counterfactory.engine.stages.draft import RewriteSettings
 from counterfactory.engine.tasks.words import spans
 
 from .data import HELD_OUT

@@ -14,26 +14,21 @@ from hypothesis import strategies as st
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.keys import content_key
-from counterfactory.engine.language.chat import Style, chatml, llama2, prompts_of
-from counterfactory.engine.language.grammar import (
-    alternatives_grammar,
-    edited_grammar,
-    keywords_grammar,
-    values_grammar,
-)
+from counterfactory.engine.language.chat import ChatPrompts, Style, chatml, llama2, prompts_of
+from counterfactory.engine.language.edit_types import BUILT_IN, EditType, edit_types
+from counterfactory.engine.language.grammar import edited_grammar, place_grammar, proposals_grammar, values_grammar
 from counterfactory.engine.language.questions import (
     PlainPrompts,
     Prompts,
-    read_alternatives,
+    TypedPrompts,
     read_caption,
-    read_keywords,
+    read_proposals,
 )
 from counterfactory.engine.language.request import Prompt, Request
-from counterfactory.engine.tasks.words import allowed_alternatives, check_edited_caption, drop_overlapping, spans
+from counterfactory.engine.tasks.words import allowed_proposals, check_edited_caption, kept_words, phrases
 
 TASK = "classify the animal"
 CAPTION = "a horse in front of a red barn in the rain."
-LANCE_TYPES = ("subject", "object", "background", "weather", "adjective", "domain")
 STYLES: tuple[Style, ...] = ("llama2", "chatml")
 
 
@@ -51,12 +46,13 @@ def turns_of(asked: Prompt, style: Style) -> list[str]:
 def asked(
     written: Prompts, kind: str, task: str = TASK, caption: str = CAPTION, keep: Sequence[str] = ("horse",)
 ) -> Prompt:
-    if kind == "keywords":
+    if isinstance(written, TypedPrompts) and kind != "rewrite":
+        put = written.proposals if kind == "proposals" else written.place
+        return put(task, BUILT_IN["weather"], keep, caption)
+    if isinstance(written, PlainPrompts) and kind == "proposals":
         return written.keywords(task, EDIT_TYPES, keep, caption)
-    if kind == "alternatives":
+    if isinstance(written, PlainPrompts) and kind == "place":
         return written.alternatives(task, keep, caption, "weather", "in the rain")
-    if kind == "values":
-        return written.alternatives(task, keep, caption, "weather", "in the rain", ("in the snow", "foggy"))
     return written.rewrite(task, keep, caption, [("in the rain", "in the snow")])
 
 
@@ -77,7 +73,7 @@ MARKS = [
     "\n",
     '"',
 ]
-KINDS = ("keywords", "alternatives", "values", "rewrite")
+KINDS = ("proposals", "place", "rewrite")
 
 
 def around(question: str, whole: tuple[str, str]) -> str:
@@ -133,12 +129,12 @@ def test_what_is_the_same_stands_first(style: Style, kind: str) -> None:
 @pytest.mark.parametrize("style", ["pocket", *STYLES])
 def test_questions_about_one_caption_share_it(style: Style) -> None:
     written = prompts_of(style)
-    for one, other in (
-        [written.alternatives(TASK, (), CAPTION, "weather", word) for word in ("in the rain", "horse")],
-        [written.rewrite(TASK, (), CAPTION, [(word, "x")]) for word in ("in the rain", "horse")],
-    ):
+    one, other = (written.rewrite(TASK, (), CAPTION, [(word, "x")]) for word in ("in the rain", "horse"))
+    assert (one.suite, one.source) == (other.suite, other.source)
+    assert one.own != other.own
+    if isinstance(written, PlainPrompts):
+        one, other = (written.alternatives(TASK, (), CAPTION, "weather", word) for word in ("in the rain", "horse"))
         assert (one.suite, one.source) == (other.suite, other.source)
-        assert one.own != other.own
 
 
 def test_a_key_is_of_the_text_whatever_is_shared_of_it() -> None:
@@ -147,35 +143,58 @@ def test_a_key_is_of_the_text_whatever_is_shared_of_it() -> None:
     assert content_key(one) == content_key(other) == content_key({"prompt": "abc", "grammar": asdict(grammar)})
 
 
+def chat(style: Style) -> ChatPrompts:
+    written = prompts_of(style)
+    assert isinstance(written, ChatPrompts)
+    return written
+
+
 def example_of(prompt: Prompt) -> tuple[dict[str, str], str]:
     _, example, answer, *_ = turns_of(prompt, "chatml")
     return dict(re.findall(r"^(\w+): (.*)$", example, re.MULTILINE)), answer
 
 
-@pytest.mark.parametrize("types", [EDIT_TYPES, LANCE_TYPES, *[(type_,) for type_ in EDIT_TYPES]])
-def test_example_keywords_are_an_answer(types: tuple[str, ...]) -> None:
-    fields, answer = example_of(prompts_of("chatml").keywords(TASK, types, (), CAPTION))
-    keep = () if fields["Keep"] == "nothing" else (fields["Keep"],)
-    assert keywords_grammar(types, spans(fields["Caption"], 4, keep), 8).allows(answer)
-    pairs = read_keywords(answer)
-    assert {type_ for type_, _ in pairs} <= set(types)
-    assert drop_overlapping(fields["Caption"], pairs) == pairs, "they stand in the caption's order and overlap nowhere"
+def test_there_is_a_built_in_type_of_every_name() -> None:
+    assert tuple(BUILT_IN) == EDIT_TYPES
+    assert all(name == type_.name for name, type_ in BUILT_IN.items())
 
 
-@pytest.mark.parametrize("type_", EDIT_TYPES)
-def test_example_alternatives_are_an_answer_of_the_type(type_: str) -> None:
-    plain, among = (
-        prompts_of("chatml").alternatives(TASK, (), CAPTION, type_, "horse", values) for values in ((), ("a", "b"))
-    )
-    fields, answer = example_of(plain)
-    found = read_alternatives(answer)
+@pytest.mark.parametrize("type_", BUILT_IN.values(), ids=BUILT_IN)
+def test_a_type_s_examples_are_an_answer_that_is_taken(type_: EditType) -> None:
+    prompt = chat("chatml").proposals(TASK, type_, (), CAPTION)
+    fields, answer = example_of(prompt)
     keep = () if fields["Keep"] == "nothing" else (fields["Keep"],)
-    assert alternatives_grammar(fields["Words"], 4).allows(answer)
-    assert allowed_alternatives(found, fields["Words"], keep) == tuple(found)
-    assert fields["Words"] in fields["Caption"]
-    assert f"only the {type_} (" in plain.text
-    chosen, picked = example_of(among)
-    assert values_grammar(chosen["Values"].split(", ")).allows(picked)
+    spans = phrases(fields["Caption"], 4, keep)
+    grammar = proposals_grammar(spans, kept_words(fields["Caption"], keep), (), type_.place, 3)
+    assert grammar.allows(answer), answer
+    assert allowed_proposals(read_proposals(answer), fields["Caption"], keep, ()) == read_proposals(answer)
+    assert f"Change or add: {type_.instruction}." in prompt.text
+    where = chat("chatml").place(TASK, type_, (), CAPTION)
+    _, said = example_of(where)
+    assert place_grammar((*spans, "dog"), optional=True).allows(said)
+    assert f"say this: {type_.instruction}?" in where.text
+
+
+@pytest.mark.parametrize(
+    ("name", "instruction", "examples", "problem"),
+    [
+        (" ", "x", (("", "y"),), "^a type of edit needs a name and an instruction$"),
+        ("x", "", (("", "y"),), "^a type of edit needs a name and an instruction$"),
+        ("x", "x", (), "^the type 'x' needs a worked example$"),
+        ("x", "x", (("cat", "y"),), "^the example of type 'x' replaces 'cat' by 'y': "),
+        ("x", "x", (("", " "),), "^the example of type 'x' replaces '' by ' ': "),
+    ],
+)
+def test_types_that_show_nothing_are_refused(
+    name: str, instruction: str, examples: tuple[tuple[str, str], ...], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=problem):
+        EditType(name, instruction, "end", examples, "a dog")
+
+
+def test_a_user_s_type_stands_before_a_built_in_one() -> None:
+    own = EditType("time", "the century", "end", (("", "in 1920"),), "a dog")
+    assert edit_types(("weather", "time"), (own,)) == (BUILT_IN["weather"], own)
 
 
 def test_the_example_caption_is_rewritten_by_the_rules() -> None:
@@ -187,34 +206,25 @@ def test_the_example_caption_is_rewritten_by_the_rules() -> None:
     assert check_edited_caption(fields["Caption"], read_caption(answer), edits, (fields["Keep"],)) is None
 
 
-def test_typed_edits_are_asked_one_type_at_a_time() -> None:
-    written = prompts_of("llama2")
-    seen = set()
-    for type_ in LANCE_TYPES:
-        prompt = written.keywords(TASK, (type_,), ("horse",), CAPTION)
-        _, example, answer, *_ = turns_of(prompt, "llama2")
-        assert re.findall(r"^- (\w+): ", example, re.MULTILINE) == [type_]
-        assert [t for t, _ in read_keywords(answer)] == [type_]
-        seen.add(answer)
-    assert len(seen) == len(LANCE_TYPES)
-
-
 @pytest.mark.parametrize("style", STYLES)
 @given(text=st.lists(st.sampled_from(MARKS)).map("".join))
 def test_no_word_of_a_user_ends_a_turn(style: Style, text: str) -> None:
-    written = prompts_of(style)
+    written = chat(style)
     marks = re.compile(r"</?s>|\[/?INST\]|<</?SYS>>|<\|im_\w+\|>")
     plain = marks.findall(written.rewrite("x", ("x",), "x", [("x", "x")]).text)
     hostile = written.rewrite(text, (text,), text, [(text, text)])
     assert marks.findall(hostile.text) == plain
-    assert marks.findall(written.alternatives(text, (text,), text, text, text, (text,)).text) == plain
-    assert marks.findall(written.keywords(text, (text,), (text,), text).text) == plain
+    type_ = EditType("x", f"{text} x", "end", (("", f"{text} x"),), "x")
+    assert marks.findall(written.proposals(text, type_, (text,), text).text) == plain
+    assert marks.findall(written.place(text, type_, (text,), text).text) == plain
 
 
 def test_pocket_prompts_are_those_it_was_trained_on() -> None:
     """Word for word: the model knows no others."""
     words = PlainPrompts().keywords(TASK, ("weather", "time"), ("horse", "barn"), ' a "horse"\n in\\ rain ')
-    assert prompts_of("pocket").keywords(TASK, ("weather", "time"), ("horse", "barn"), " a 'horse' in/ rain") == words
+    written = prompts_of("pocket")
+    assert isinstance(written, PlainPrompts)
+    assert written.keywords(TASK, ("weather", "time"), ("horse", "barn"), " a 'horse' in/ rain") == words
     assert words.text == (
         "Which words of the caption can change while the task keeps its answer?\n"
         "Task: count the trees\nTypes: weather, time\nKeep: trees\nCaption: tall trees in the rain at noon.\n"

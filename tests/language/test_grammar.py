@@ -15,6 +15,8 @@ from counterfactory.engine.language.grammar import (
     edited_grammar,
     find_mentions,
     keywords_grammar,
+    place_grammar,
+    proposals_grammar,
     text_grammar,
     values_grammar,
 )
@@ -26,8 +28,27 @@ TEXT = text_grammar(12, "an été")
 EDITED = edited_grammar("a red car on a street at sunset.", [("at sunset", "night"), ("red car", "orange car")])
 TWICE = edited_grammar("A red car by a red bus. the red car, red", [("red", "orange")])
 ONCE = edited_grammar("a dog. a dog by old grass", [("dog", "dog in the snow"), ("grass", "snowy grass")])
+PROPOSALS = proposals_grammar(["dog", "on the grass", "a dog"], ["red bus"], ["on the grass"], "end", 2)
+FRONT = proposals_grammar([], [], [], "front", 1)
+WORD = proposals_grammar(["dog"], [], [], "word", 1)
+PLACE = place_grammar(["dog", "on the grass"], optional=True)
+MOVED = edited_grammar("On grass a dog", [("on grass", "above a red roof")])
 
 ACCEPTED = [
+    (MOVED, '"Above a red roof a dog"'),
+    (MOVED, '"above a red roof a dog"'),
+    (PROPOSALS, '[["dog","caf\u00e9 owner\'s 1950s Dog"]]'),
+    (PROPOSALS, '[["on the grass","in a 1950s kitchen on Mars"],["","in the rain"]]'),
+    (PROPOSALS, '[["on the grass",""]]'),
+    (PROPOSALS, '[["a dog","an old half-blind one"]]'),
+    (PROPOSALS, '[["red bus","small old red bus"],["red bus","red bus in the snow"]]'),
+    (PROPOSALS, '[["dog","a b c d e f g h"]]'),
+    (PROPOSALS, f'[["dog","{"x" * 14}-{"y" * 14}"]]'),
+    (FRONT, '[["","a painting of"]]'),
+    (FRONT, '[["","an old pencil sketch of"]]'),
+    (WORD, '[["dog","cat"]]'),
+    (PLACE, '"dog"'),
+    (PLACE, '""'),
     (TWICE, '"An orange car by an orange bus. the orange car, orange"'),
     (TWICE, '"Orange car by a red bus. orange car, the orange"'),
     (ONCE, '"a dog in the snow. a dog by old snowy grass"'),
@@ -55,6 +76,29 @@ ACCEPTED = [
     (TEXT, '"x"'),
 ]
 REJECTED = [
+    (MOVED, '"On above a red roof a dog"'),
+    (MOVED, '"above a red roof grass a dog"'),
+    (PROPOSALS, "[]"),
+    (PROPOSALS, '[["dog",""]]'),
+    (PROPOSALS, '[["dog","a b c d e f g h i"]]'),
+    (PROPOSALS, '[["on the grass","the grass"]]'),
+    (PROPOSALS, '[["on the grass","in"]]'),
+    (PROPOSALS, '[["a dog","dog"]]'),
+    (PROPOSALS, '[["red bus","blue bus"]]'),
+    (PROPOSALS, '[["red bus","red bus"]]'),
+    (PROPOSALS, '[["red bus","one two three four red bus"]]'),
+    (PROPOSALS, '[["","rainy"]]'),
+    (PROPOSALS, '[["","a painting of"]]'),
+    (PROPOSALS, '[["cat","dog"]]'),
+    (PROPOSALS, '[["dog","cat"],["dog","cat"],["dog","cat"]]'),
+    (PROPOSALS, f'[["dog","{"x" * 15}"]]'),
+    (PROPOSALS, '[["dog","12345"]]'),
+    (FRONT, '[["","painting of"]]'),
+    (FRONT, '[["","a painting"]]'),
+    (FRONT, '[["","in the rain"]]'),
+    (WORD, '[["","in the rain"]]'),
+    (PLACE, '"grass"'),
+    (place_grammar(["dog"], optional=False), '""'),
     (TWICE, '"An orange car by an orange bus. the red car, orange"'),
     (TWICE, '"An orange car by an orange bus. the orange car, red"'),
     (TWICE, '"A red car by a red bus. the orange car, orange"'),
@@ -173,6 +217,9 @@ def test_values_come_out_as_they_went_in(values: list[str], data: st.DataObject)
     [
         lambda: keywords_grammar([], ["a"], 1),
         lambda: keywords_grammar(["a"], [], 1),
+        lambda: proposals_grammar([], [], [], "word", 1),
+        lambda: proposals_grammar(["a"], [], [], "end", 0),
+        lambda: place_grammar([], optional=True),
         lambda: keywords_grammar(["a"], ["b"], 0),
         lambda: keywords_grammar(["a"], ['b"'], 1),
         lambda: keywords_grammar(["a"], ["b\\"], 1),

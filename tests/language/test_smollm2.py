@@ -13,16 +13,17 @@ from conftest import Street
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.edit import STREET_TYPES
-from counterfactory.engine.language.chat import chatml, prompts_of
-from counterfactory.engine.language.grammar import alternatives_grammar, edited_grammar, keywords_grammar, text_grammar
+from counterfactory.engine.language.chat import ChatPrompts, chatml, prompts_of
+from counterfactory.engine.language.edit_types import BUILT_IN
+from counterfactory.engine.language.grammar import edited_grammar, proposals_grammar, text_grammar
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
-from counterfactory.engine.language.questions import read_alternatives, read_caption, read_keywords
+from counterfactory.engine.language.questions import read_caption, read_proposals
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.language.tokenizer import load_tokenizer
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.suite import read_metadata
-from counterfactory.engine.tasks.words import allowed_alternatives, drop_overlapping, spans
+from counterfactory.engine.tasks.words import allowed_proposals, kept_words, phrases
 
 pytestmark = pytest.mark.slow  # the export alone takes half a minute
 
@@ -70,32 +71,29 @@ def ask(model: OpenVinoLlm, asked: list[Request], read: Callable[[str], object])
 
 
 def questions(model: OpenVinoLlm, captions: list[str], types: tuple[str, ...]) -> int:
-    """All three questions about each caption, every answer valid; the number of answers."""
+    """Both questions about each caption, every answer valid; the number of answers."""
     written, keep = prompts_of("chatml"), ("horse", "car", "bus", "truck")
+    assert isinstance(written, ChatPrompts)
     first = [
-        Request(written.keywords(TASK, types, keep, caption), keywords_grammar(types, spans(caption, 2, keep), 3))
+        Request(
+            written.proposals(TASK, BUILT_IN[type_], keep, caption),
+            proposals_grammar(phrases(caption, 2, keep), kept_words(caption, keep), (), BUILT_IN[type_].place, 2),
+        )
         for caption in captions
+        for type_ in types
     ]
-    pairs = [
-        (caption, *pair)
-        for caption, answer in zip(captions, ask(model, first, read_keywords), strict=True)
-        for pair in drop_overlapping(caption, read_keywords(answer))[:2]
-    ]
-    assert len(pairs) >= len(captions) / 2
-    second = [
-        Request(written.alternatives(TASK, keep, caption, type_, word), alternatives_grammar(word, 3))
-        for caption, type_, word in pairs
-    ]
-    answers = ask(model, second, read_alternatives)
-    third = []
-    for (caption, _, word), answer in zip(pairs, answers, strict=True):
-        # So small a model often finds none that the engine would take.
-        other = next(iter(allowed_alternatives(read_alternatives(answer), word, keep)), "golden")
-        prompt = written.rewrite(TASK, keep, caption, [(word, other)])
-        third.append(Request(prompt, edited_grammar(caption, [(word, other)])))
-        third.append(Request(prompt, text_grammar(60, caption)))
-    ask(model, third, read_caption)
-    return len(first) + len(second) + len(third)
+    answers = ask(model, first, read_proposals)
+    second = []
+    for at, answer in enumerate(answers):
+        caption = captions[at // len(types)]
+        # So small a model often proposes nothing that the engine would take.
+        pairs = [pair for pair in allowed_proposals(read_proposals(answer), caption, keep, ()) if all(pair)]
+        pair = next(iter(pairs), (phrases(caption, 2, keep)[0], "golden"))
+        prompt = written.rewrite(TASK, keep, caption, [pair])
+        second.append(Request(prompt, edited_grammar(caption, [pair])))
+        second.append(Request(prompt, text_grammar(60, caption)))
+    ask(model, second, read_caption)
+    return len(first) + len(second)
 
 
 def street(index: int) -> str:
@@ -165,6 +163,6 @@ def test_generate_with_another_language_model(
     assert all(row.edited_caption != row.caption for row in rows)
 
 
-def test_500_captions_have_no_unparsable_answer(model: OpenVinoLlm) -> None:
-    answers = questions(model, [street(i) for i in range(500)], STREET_TYPES)
+def test_100_captions_have_no_unparsable_answer(model: OpenVinoLlm) -> None:
+    answers = questions(model, [street(i) for i in range(100)], STREET_TYPES)
     assert answers >= 1500

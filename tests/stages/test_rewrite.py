@@ -37,7 +37,8 @@ from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.recipes import variant_key
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages import rewrite as stage
-from counterfactory.engine.stages.rewrite import RewriteSettings, SourceVariants
+from counterfactory.engine.stages.draft import RewriteSettings
+from counterfactory.engine.stages.rewrite import SourceVariants
 from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.mentions import broken_word
 from counterfactory.engine.tasks.settings import JourneySettings
@@ -51,6 +52,7 @@ SETTINGS = RewriteSettings(
 CAPTION = "a red bus and a blue car on a foggy street at night. brick buildings stand along the road."
 TASK = street_task("classification")
 rewrite = partial(stage.rewrite, prompts=PlainPrompts())
+UNUSED = "no edited caption could be used: "
 WEIGHTS = Path(__file__).parents[2] / "engine" / "pocket" / "weights" / "llm"
 
 _OTHERS = {
@@ -240,18 +242,41 @@ def test_the_same_question_is_asked_once() -> None:
     assert all(TASK.sentence in request.prompt.text for _, request in writer.asked)
 
 
-def test_when_there_are_too_few_sets_all_are_made_and_it_is_said() -> None:
-    wanted = wanted_of(
-        9, (1, 2), 0, Interventions((("weather", ("rainy", "foggy")), ("time", ("night", "dawn", "noon"))))
-    )
-    (result,) = rewritten("bus/1", wanted=wanted)
+def test_when_different_edits_run_out_the_same_are_made_again_of_other_noise() -> None:
+    values = Interventions((("weather", ("rainy", "foggy")), ("time", ("night", "dawn", "noon"))))
+    (result,) = rewritten("bus/1", wanted=wanted_of(12, (1, 2), 0, values))
     # weather: rainy; time: dawn or noon ("night" is said by "at night"): 1 + 2 + 1 * 2 sets
-    assert {tuple(e.alternative for e in v.edits) for v in result.variants} == {
+    first = result.variants[:5]
+    assert {tuple(e.alternative for e in v.edits) for v in first} == {
         ("rainy",), ("dawn",), ("noon",), ("rainy", "dawn"), ("rainy", "noon"),
     }  # fmt: skip
-    assert result.shortfall is not None
-    assert "5 different sets" in result.shortfall
-    assert "9 variants" in result.shortfall
+    assert [(v.index, v.repeat, v.edits) for v in result.variants] == [
+        (i, i // 5, first[i % 5].edits) for i in range(12)
+    ]
+    assert len({v.key for v in result.variants}) == 12
+    one, *_, again = (v for v in result.variants if v.edits == first[1].edits)
+    assert one.key == variant_key(one.source.key, CAPTION, one.edits, one.edited_caption, 0)
+    assert again.key == variant_key(one.source.key, CAPTION, one.edits, one.edited_caption, 0, 2)
+    assert result.shortfall is None
+
+
+def test_a_variant_that_is_dropped_gives_its_number_to_one_that_is_not() -> None:
+    class Careless(Writer):
+        def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+            answers = super().__call__(question, requests)
+            return answers if question != "rewrite" else [answers[0], '"a truck"', answers[2], '"a truck"', '"a truck"']
+
+    (result,) = rewrite([source("bus/1")], [CAPTION], SETTINGS, wanted_of(5, (1, 1), 0), Careless())
+    made, filled = result.variants[:5], result.variants[5:]
+    assert [v.index for v in made if v.dropped] == [v.index for v in filled] == [1, 3, 4]
+    assert [(v.edits, v.edited_caption, v.repeat) for v in filled] == [
+        (made[0].edits, made[0].edited_caption, 1),
+        (made[2].edits, made[2].edited_caption, 1),
+        (made[0].edits, made[0].edited_caption, 2),
+    ]
+    assert {v.dropped for v in filled} == {None}
+    assert all(v.key == variant_key(v.source.key, CAPTION, v.edits, v.edited_caption, 0, v.repeat) for v in filled)
+    assert result.shortfall is None
 
 
 def test_sources_that_cannot_be_rewritten_say_why() -> None:
@@ -305,10 +330,12 @@ def test_every_question_says_all_that_it_is_about_and_a_bad_answer_costs_no_othe
     if verbatim:
         key = variant_key(sources[3].key, caption, 0, caption, 7)
         control = Variant(key, sources[3], 0, caption, (), caption, 7, None, "control", ("bus",))
-        variants: tuple[Variant, ...] = (control, variant_of(sources[3], caption, edit, "a red bar bus", seed=7))
+        one, shortfall = variant_of(sources[3], caption, edit, "a red bar bus", seed=7), None
+        again = variant_key(sources[3].key, caption, (edit,), "a red bar bus", 7, 1)
+        variants: tuple[Variant, ...] = (control, one, replace(one, key=again, index=1, repeat=1))
     else:
         reason = "asked for a caption, got '{}'"
-        variants = (variant_of(sources[3], caption, edit, "", seed=7, dropped=reason),)
+        variants, shortfall = (variant_of(sources[3], caption, edit, "", seed=7, dropped=reason),), f"{UNUSED}{reason}"
     assert found == [
         SourceVariants((), "its caption has no words that may change"),
         SourceVariants(
@@ -317,7 +344,7 @@ def test_every_question_says_all_that_it_is_about_and_a_bad_answer_costs_no_othe
             "raise [rewrite].max_chars_caption",
         ),
         SourceVariants((), "asked for a list of keywords, got '{}'"),
-        SourceVariants(variants, "asked for a list of alternatives, got '{}'"),
+        SourceVariants(variants, shortfall),
     ]
 
 
@@ -377,6 +404,46 @@ def test_a_prompt_says_the_source_s_own_class() -> None:
     )
 
 
+def test_weather_and_time_are_added_where_a_caption_is_silent_of_them() -> None:
+    values = Interventions((("time", ("night", "bus time")), ("colour", ("blue",)), ("weather", ("rain",))))
+    ask = Scripted(keywords=['[["none","none"]]'])
+    wanted = wanted_of(2, (1, 1), interventions=values)
+    (found,) = rewrite([source("bus/1")], ["a bus by a wall. it is red."], SETTINGS, wanted, ask)
+    assert found.shortfall is None
+    assert {(v.edits, v.edited_caption, v.dropped) for v in found.variants} == {
+        ((Edit("time", "", "at night"),), "a bus by a wall at night. it is red.", None),
+        ((Edit("weather", "", "in the rain"),), "a bus by a wall in the rain. it is red.", None),
+    }
+    # What the caption says of them, found by the model or not, is never said twice.
+    ask = Scripted(keywords=['[["weather","wet"]]'], alternatives=['["rain"]'], rewrite=['"a rain bus at noon"'])
+    (found,) = rewrite([source("bus/1")], ["a wet bus at noon"], SETTINGS, wanted, ask)
+    assert {v.edits for v in found.variants} == {(Edit("weather", "wet", "rain"),)}
+
+
+def test_a_caption_without_any_edit_says_so() -> None:
+    values = Interventions((("time", ("night",)),))
+    ask = Scripted(keywords=['[["time","at night"]]'])
+    caption = "a bus at night"
+    (found,) = rewrite([source("bus/1")], [caption], SETTINGS, wanted_of(2, (1, 1), interventions=values), ask)
+    assert found == SourceVariants((), f"its caption allows no set of 1 to 1 edits: {caption!r}")
+    (found,) = rewrite(
+        [source("bus/1")],
+        [caption],
+        SETTINGS,
+        wanted_of(2, (1, 1)),
+        Scripted(keywords=['[["time","at night"]]'], alternatives=["[]"]),
+    )
+    assert found.shortfall == f"its caption allows no set of 1 to 1 edits: {caption!r}"
+
+
+def test_no_alternative_has_a_word_to_avoid() -> None:
+    ask = Scripted(
+        keywords=['[["colour","red"]]'], alternatives=['["stylish red","Ugly","blue"]'], rewrite=['"a blue bus"']
+    )
+    (found,) = rewrite([source("bus/1")], ["a red bus"], SETTINGS, wanted_of(1, (1, 1)), ask)
+    assert [v.edits for v in found.variants] == [(Edit("colour", "red", "blue"),)]
+
+
 def test_where_there_is_nothing_to_ask_nothing_is_asked() -> None:
     ask = Scripted()
     rewrite([source("bus/1")], [""], SETTINGS, wanted_of(1, (1, 1)), ask)
@@ -398,6 +465,7 @@ def test_a_writer_who_disobeys_is_dropped_with_the_reason() -> None:
     assert "says what the caption says" in reasons[1]
     assert "lacks" in reasons[2]
     assert "not closed" in reasons[3]
+    assert result.shortfall == f"{UNUSED}{reasons[0]}"
 
 
 @pytest.mark.parametrize("name", ["classification", "segmentation"])
@@ -414,8 +482,8 @@ def test_no_answer_within_the_grammars_breaks_a_rule(name: str, data: st.DataObj
     small = RewriteSettings(STREET_TYPES, 2, 2, 2, 120, verbatim=False)
     results = rewrite(sources, captions, small, wanted_of(2, (1, 2), task=task), ask)
     for src, result in zip(sources, results, strict=True):
-        assert len({v.edits for v in result.variants}) == len(result.variants)
-        assert len(result.variants) == 2 or result.shortfall
+        assert len({(v.edits, v.repeat) for v in result.variants}) == len(result.variants)
+        assert sum(not v.dropped for v in result.variants) == 2 or result.shortfall
         for variant in result.variants:
             if not variant.dropped:
                 keep = task.protected(src.label)
@@ -454,7 +522,7 @@ def test_the_pocket_model_rewrites_street_captions() -> None:
     ("types", "found"), [((), ""), (("weather", "weather"), "weather, weather"), (("mood", "time"), "mood, time")]
 )
 def test_types_that_there_are_not_are_refused(types: tuple[str, ...], found: str) -> None:
-    known = "weather, time, colour, background, object, other, subject, adjective, domain"
+    known = "weather, time, colour, background, object, other, subject, adjective, domain, light, camera"
     with pytest.raises(ValueError, match=f"^types are some of {known}, each once; found {found}$"):
         RewriteSettings(types, 2, 2, 2, 120, verbatim=False)
 

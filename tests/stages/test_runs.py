@@ -26,9 +26,9 @@ from counterfactory.engine.sources.source import ImageSettings, Source, load_mas
 from counterfactory.engine.stages import caption, check, edges, original, paint, rewrite
 from counterfactory.engine.stages.caption import CaptionSettings
 from counterfactory.engine.stages.check import CheckSettings, Embedded, score
+from counterfactory.engine.stages.draft import RewriteSettings
 from counterfactory.engine.stages.edges import DetectorSettings, HedSettings, edge_maps
 from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings
-from counterfactory.engine.stages.rewrite import RewriteSettings
 from counterfactory.engine.suite import Painted, PaintedRow, Suite
 from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.variant import Variant
@@ -286,10 +286,10 @@ def test_variants_are_split_into_those_to_paint_and_those_to_drop(sources: list[
         first.networks.answers = ANSWERS
         found = rewrite.run(first.desk, captions, REWRITE, asked_for, prompts_of("pocket"))
         assert [(v.source, v.kind) for v in found.variants] == [
-            (source, kind) for source in sources[:2] for kind in ("control", "variant")
+            (source, kind) for source in sources[:2] for kind in ("control", "variant", "variant")
         ]
-        controls, variants = found.variants[::2], found.variants[1::2]
-        assert [v.edits[0].alternative for v in variants] == ["blue", "blue"]
+        controls, variants = found.variants[::3], [v for v in found.variants if v.kind == "variant"]
+        assert [(v.edits[0].alternative, v.repeat) for v in variants] == [("blue", 0), ("blue", 1)] * 2
         assert [(v.index, v.edits, v.caption, v.edited_caption) for v in controls] == [
             (0, (), "a red bus", "a red bus")
         ] * 2

@@ -42,6 +42,7 @@ CONTRACT = [
     "edits",
     "edit_types",
     "number",
+    "repeat",
     "seed",
     "steps",
     "guidance_scale",

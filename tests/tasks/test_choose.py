@@ -139,3 +139,29 @@ def test_among_types_used_as_often_the_keyword_used_least_is_next() -> None:
             assert [edit.type for edit in second] == ["colour", "colour"]
             seen += 1
     assert seen > 3
+
+
+def test_overlapping_choices_are_not_made_together() -> None:
+    """Against the slow oracle: every set of alternatives without two of a slot."""
+    choices = [
+        Choice("colour", "red", ("blue", "green"), 0),
+        Choice("adjective", "red bus", ("old bus",), 0),
+        Choice("background", "grass", ("sand",), 1),
+        Choice("time", "", ("at night", "at noon")),
+        Choice("weather", "", ("in fog",)),
+    ]
+    sets: list[tuple[tuple[Choice, str], ...]] = [()]
+    for c in choices:
+        free = [s for s in sets if not any(c.slot == other.slot == 0 for other, _ in s)]
+        sets = [*sets, *((*s, (c, a)) for s in free for a in c.alternatives)]
+    for low, high in ((1, 1), (2, 2), (1, 4), (4, 5), (5, 5)):
+        possible = {tuple(Edit(c.type, c.keyword, a) for c, a in s) for s in sets if low <= len(s) <= high}
+        assert combinations(choices, low, high) == len(possible)
+        chosen = choose_edits(choices, 200, (low, high), "key")
+        assert len(chosen) == len(possible)
+        assert set(chosen) == possible
+
+
+def test_additions_of_several_types_are_made_together() -> None:
+    choices = [Choice("time", "", ("at night",)), Choice("weather", "", ("in fog",))]
+    assert [len(edits) for edits in choose_edits(choices, 3, (2, 2), "key")] == [2]

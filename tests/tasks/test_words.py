@@ -7,10 +7,14 @@ import pytest
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.tasks.words import (
     allowed_alternatives,
+    allowed_proposals,
     allowed_values,
     check_edited_caption,
     distinct,
     drop_overlapping,
+    kept_words,
+    phrases,
+    removable,
     spans,
 )
 
@@ -168,3 +172,100 @@ def test_two_edits_are_each_looked_for_where_they_are() -> None:
         check_edited_caption(caption, "a blue car by red green walls at noon", edits, ("car",))
         == "the edited caption still says 'red' of the edit 'red' -> 'green'"
     )
+
+
+def test_phrases_stand_alone_and_hold_no_word_to_keep() -> None:
+    assert phrases("a red bus and the Dog on the grass.", 3, ("bus",)) == [
+        *("a red", "red", "the Dog", "Dog", "on the grass", "the grass", "grass"),
+    ]
+    assert phrases("is of a", 2, ()) == []
+
+
+def test_words_that_stay_are_those_of_the_caption() -> None:
+    assert kept_words("A Bus, two buses by a fire truck. bus", ("bus", "fire truck", "car")) == (
+        *("Bus", "buses", "fire", "truck"),
+    )
+
+
+def test_what_may_go_leaves_a_sentence() -> None:
+    caption = "a dog with a ball on the green grass, by a wall and a man near a tree"
+    found = [
+        "with a ball",
+        "with a",
+        "on the green",
+        "on the green grass",
+        "by a wall",
+        "near a tree",
+        "a tree",
+        "near a",
+    ]
+    assert removable(caption, found) == ["with a ball", "on the green grass", "by a wall", "near a tree"]
+    assert removable("up on (a) b", ["on (a)"]) == []
+
+
+@pytest.mark.parametrize(
+    ("pair", "taken"),
+    [
+        (("red", "blue"), True),
+        (("red", "Red"), False),
+        (("red", "the red"), False),
+        (("red", "dark red"), True),
+        (("red", "red and blue"), True),
+        (("red", "with a red"), False),
+        (("red", "in red"), False),
+        (("red", "blue bus"), False),
+        (("red", "very very blue"), False),
+        (("red", "the one of the sea"), True),
+        (("red", "Stylish blue"), False),
+        (("bus", "small bus"), True),
+        (("bus", "red bus"), False),
+        (("bus", "bus by a wall"), False),
+        (("bus", "bus by water"), True),
+        (("bus", "car"), False),
+        (("bus", "bus with a bus"), False),
+        (("by a wall", ""), True),
+        (("", "in the rain"), True),
+        (("", "by a red wall"), False),
+        (("", "with a bus"), False),
+        (("", "in stylish rain"), False),
+    ],
+)
+def test_proposals_that_may_be_made(pair: tuple[str, str], taken: bool) -> None:
+    found = allowed_proposals([pair], "a red bus by a wall", ("bus",), ("stylish",))
+    assert found == ([pair] if taken else [])
+
+
+def test_a_proposal_is_taken_once() -> None:
+    assert allowed_proposals(
+        [(" red", "blue "), ("Red", "BLUE"), ("", "at night"), ("", "At night")], "red", (), ()
+    ) == [
+        ("red", "blue"),
+        ("", "at night"),
+    ]
+
+
+def test_no_alternative_says_a_word_to_avoid() -> None:
+    assert allowed_alternatives(["Stylish blue", "blue", "stylishly red"], "old", (), ("stylish",)) == (
+        "blue",
+        "stylishly red",
+    )
+
+
+@pytest.mark.parametrize(
+    ("edited", "problem"),
+    [
+        ("a dog on sand in the rain", None),
+        ("a painting of a dog on sand in the rain", "the edited caption adds 'painting', which no edit says"),
+        ("a dog on sand in the", "the edited caption lacks 'rain' of the edit '' -> 'in the rain'"),
+        ("a dog on grass in the rain", "the edited caption lacks 'sand' of the edit 'grass' -> 'sand'"),
+    ],
+)
+def test_additions_are_looked_for_too(edited: str, problem: str | None) -> None:
+    edits = [Edit("weather", "", "in the rain"), Edit("background", "grass", "sand")]
+    assert check_edited_caption("a dog on grass", edited, edits, ("dog",)) == problem
+
+
+def test_what_an_edit_removes_is_gone() -> None:
+    edits = [Edit("object", "with a ball", "")]
+    assert check_edited_caption("a dog with a ball", "a dog", edits, ("dog",)) is None
+    assert "lacks 'dog'" in (check_edited_caption("a dog with a ball", "a", edits, ()) or "")

@@ -1,0 +1,172 @@
+"""What edits of each type a caption could have, as a language model that converses proposes them: other words in the
+place of some, more words beside some, or a phrase that the caption lacks. Every type is possible on every caption.
+
+The model is asked once per type (LANCE, arXiv 2305.19164); of a user's values it is asked only where the caption speaks
+of their type. What it answers is held to the rules of tasks/words.py; choosing among it is the engine's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ..language.edit_types import EditType, edit_types
+from ..language.grammar import find_mentions, phrase_class, place_grammar, proposals_grammar
+from ..language.questions import AnswerError, TypedPrompts, read_caption, read_proposals
+from ..language.request import Request
+from ..tasks.additions import has_known_words, medium_of, phrase_of, speaking
+from ..tasks.choose import Choice
+from ..tasks.difference import words_of
+from ..tasks.interventions import Interventions
+from ..tasks.settings import JourneySettings
+from ..tasks.words import allowed_proposals, allowed_values, kept_words, phrases, removable
+from .draft import Ask, Draft, RewriteSettings, ask_once, why_not
+
+PROPOSALS, PLACE = "proposals", "place"
+# Type, words of the caption, words in their place.
+_Pair = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class About:
+    """A caption that edits are wanted of: the task in words, the words that may not change, and those that a prompt
+    lists.
+    """
+
+    sentence: str
+    keep: tuple[str, ...]
+    told: tuple[str, ...]
+    caption: str
+
+
+def find_choices(
+    drafts: Sequence[Draft], settings: RewriteSettings, wanted: JourneySettings, ask: Ask, prompts: TypedPrompts
+) -> None:
+    """Gives each draft its choices, in its caption's order, additions last, or the problem why it has none.
+
+    Edits of equal or overlapping words share a slot, so that no variant has two of them.
+    """
+    for draft in drafts:
+        draft.problem = why_not(draft, words_of(draft.caption), settings, wanted)
+    ready = {
+        draft.source: About(draft.sentence, draft.keep, draft.protection.told, draft.caption)
+        for draft in drafts
+        if not draft.problem
+    }
+    abouts, values = list(dict.fromkeys(ready.values())), wanted.interventions
+    types = edit_types(values.types if values else settings.types, ())
+    if values:
+        pairs = _place_values(abouts, types, values, settings, ask, prompts)
+    else:
+        pairs = _propose(abouts, types, settings, wanted.avoid, ask, prompts)
+    for draft in drafts:
+        if about := ready.get(draft.source):
+            draft.choices = _choices(about.caption, pairs[about])
+
+
+def _propose(
+    abouts: Sequence[About],
+    types: Sequence[EditType],
+    settings: RewriteSettings,
+    avoid: Sequence[str],
+    ask: Ask,
+    prompts: TypedPrompts,
+) -> dict[About, list[_Pair]]:
+    asked = [(about, type_, _request(about, type_, settings, prompts)) for about in abouts for type_ in types]
+    answers = ask_once(ask, PROPOSALS, [request for *_, request in asked if request])
+    pairs: dict[About, list[_Pair]] = {about: [] for about in abouts}
+    for about, type_, request in asked:
+        found: list[tuple[str, str]] = []
+        if request:
+            with suppress(AnswerError):  # an answer that was cut off proposes nothing of its type
+                found = read_proposals(answers[request])
+        pairs[about] += _pairs(type_, found, about, avoid)
+    return pairs
+
+
+def _place_values(
+    abouts: Sequence[About],
+    types: Sequence[EditType],
+    values: Interventions,
+    settings: RewriteSettings,
+    ask: Ask,
+    prompts: TypedPrompts,
+) -> dict[About, list[_Pair]]:
+    """A user's values in the place of what a caption says of their type, or added where it says nothing."""
+    asked: list[tuple[About, EditType, Request | None]] = []
+    for about in abouts:
+        for type_ in types:
+            spans = _spans(about, type_, settings)
+            prompt = prompts.place(about.sentence, type_, about.told, about.caption)
+            asked.append(
+                (
+                    about,
+                    type_,
+                    Request(prompt, place_grammar(spans, not has_known_words(type_.name))) if spans else None,
+                )
+            )
+    answers = ask_once(ask, PLACE, [request for *_, request in asked if request])
+    pairs: dict[About, list[_Pair]] = {about: [] for about in abouts}
+    for about, type_, request in asked:
+        try:
+            old = read_caption(answers[request]) if request else ""
+        except AnswerError:
+            continue  # an answer that was cut off names no words
+        named = allowed_values(values.values(type_.name), old, about.keep)
+        phrase = not old or phrase_class(old) == "place"
+        said = [phrase_of(type_.name, value) if phrase else value for value in named]
+        pairs[about] += _pairs(type_, [(old, new) for new in said], about, ())
+    return pairs
+
+
+def _spans(about: About, type_: EditType, settings: RewriteSettings) -> list[str]:
+    """The words that an edit of a type may replace: those that speak of it, where that is known."""
+    if type_.place == "front":
+        return []
+    spans = phrases(about.caption, settings.max_words_keyword, about.keep)
+    return speaking(spans, type_.name)
+
+
+def _request(about: About, type_: EditType, settings: RewriteSettings, prompts: TypedPrompts) -> Request | None:
+    """The question of a type; None where its edits have no place: no words to replace, none that may have others beside
+    them, and nothing that can be added.
+    """
+    spans, kept = _spans(about, type_, settings), tuple[str, ...]()
+    if type_.place == "word":
+        kept = kept_words(about.caption, about.keep)
+        if not spans and not kept:
+            spans = phrases(about.caption, settings.max_words_keyword, about.keep)
+        if not spans and not kept:
+            return None
+    gone = removable(about.caption, spans) if type_.name == "object" else ()
+    grammar = proposals_grammar(spans, kept, gone, type_.place, settings.max_alternatives)
+    return Request(prompts.proposals(about.sentence, type_, about.told, about.caption), grammar)
+
+
+def _pairs(type_: EditType, found: Sequence[tuple[str, str]], about: About, avoid: Sequence[str]) -> list[_Pair]:
+    """Those of the proposals that may be made; where the caption says what picture it is, another is said instead."""
+    medium = medium_of(about.caption) if type_.place == "front" else None
+    if medium:
+        found = [(medium, new.removesuffix(" of")) for _, new in found]
+    return [(type_.name, old, new) for old, new in allowed_proposals(found, about.caption, about.keep, avoid)]
+
+
+def _choices(caption: str, pairs: Sequence[_Pair]) -> list[Choice]:
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for type_, old, new in pairs:
+        grouped.setdefault((type_, old), []).append(new)
+    placed = sorted(
+        (find_mentions(caption, [old])[0][0].start if old else len(caption), at, old, type_)
+        for at, (type_, old) in enumerate(grouped)
+    )
+    choices, end, slot = list[Choice](), 0, -1
+    for start, _, old, type_ in placed:
+        news = tuple(grouped[type_, old])
+        if not old:
+            choices.append(Choice(type_, "", news))
+            continue
+        slot += start >= end or slot < 0
+        end = max(end, find_mentions(caption, [old])[0][0].end)
+        choices.append(Choice(type_, old, news, slot))
+    return choices

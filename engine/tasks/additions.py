@@ -1,0 +1,116 @@
+"""What is added to a caption, or taken out of it, by rule: no language model is asked where it goes.
+
+"a dog on grass. a man sits." with "in the rain" is "a dog on grass in the rain. a man sits.": an addition ends the
+first sentence, which says what the picture is of; "a painting of" begins the caption.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..edit import Edit
+from ..language.grammar import find_mentions, phrase_class
+from .difference import words_of
+
+_TIMES = {
+    "in the": ("morning", "afternoon", "evening"),
+    "during the": ("day", "daytime"),
+    "at": ("night", "dawn", "dusk", "sunrise", "sunset", "noon", "midnight", "twilight"),
+}
+_WEATHERS = {
+    "in the": ("rain", "snow", "fog", "mist", "hail", "sun", "wind"),
+    "in a": ("storm", "thunderstorm", "blizzard", "sandstorm", "snowstorm"),
+    "": ("rainy", "snowy", "foggy", "misty", "sunny", "windy", "stormy", "cloudy", "hazy", "clear", "overcast"),
+}
+_SAYS = {
+    "time": frozenset(word for some in _TIMES.values() for word in some),
+    "weather": frozenset(word for some in _WEATHERS.values() for word in some),
+    "light": frozenset(("light", "lit", "dark", "bright", "sunlight", "shadow", "shadows", "backlit", "lamp")),
+    "camera": frozenset(("above", "below", "aerial", "angle", "view", "close", "close-up", "closeup", "distance")),
+    "colour": frozenset(
+        ("red", "green", "blue", "yellow", "orange", "purple", "pink", "brown", "black", "white", "grey", "gray")
+    ),
+}
+# What a caption may call its picture; then it is this that an edit of the domain replaces.
+_MEDIUM = re.compile(
+    r"(?:an?|the)(?: [^\W_]+)? (?:photo|photograph|picture|image|drawing|painting|sketch|illustration)(?= of )", re.I
+)
+
+
+def is_silent(caption: str, type_: str) -> bool:
+    """Whether no word of a caption is a known one of a type: of the time of day, the weather, the light, ..."""
+    return not speaking([caption], type_)
+
+
+def has_known_words(type_: str) -> bool:
+    """Whether `speaking` can tell what speaks of a type."""
+    return type_ in _SAYS
+
+
+def speaking(spans: Sequence[str], type_: str) -> list[str]:
+    """Those of the spans that hold a known word of a type; all of a type without known words."""
+    known = _SAYS.get(type_)
+    return [span for span in spans if known is None or not known.isdisjoint(word.same for word in words_of(span))]
+
+
+def medium_of(caption: str) -> str | None:
+    """What a caption calls its picture: "a photo" in "a photo of a dog"."""
+    found = _MEDIUM.match(caption)
+    return found and found.group()
+
+
+def phrase_of(type_: str, value: str) -> str:
+    """A user's value as words that a caption can end with, or begin: "night" is "at night", "sketch" "a sketch of"."""
+    if phrase_class(value) == "place" or value.endswith(" of"):
+        return value
+    if type_ == "domain":
+        article = "an" if value[:1].casefold() in tuple("aeiou") else "a"
+        return f"{value} of" if phrase_class(value) == "article" else f"{article} {value} of"
+    if type_ == "time":
+        head = next((head for head, words in _TIMES.items() if value.casefold() in words), "at")
+        return f"{head} {value}"
+    if type_ == "weather":
+        head = next((head for head, words in _WEATHERS.items() if value.casefold() in words), "")
+        return f"{head} {value}" if head else f"in {value} weather"
+    if type_ == "light":
+        return f"in {value}" if value.casefold().endswith("light") else f"in {value} light"
+    forms = {"background": "with {} in the background", "object": "with {}", "camera": "seen from {}"}
+    return forms.get(type_, "{}").format(value)
+
+
+def apply_by_rule(caption: str, edits: Sequence[Edit]) -> str:
+    """The caption with the edits that add words or remove some; those that replace words are left."""
+    for edit in edits:
+        if edit.kind == "add":
+            caption = _add(caption, edit.alternative)
+        elif edit.kind == "remove":
+            caption = _remove(caption, edit.keyword)
+    return caption
+
+
+def undo_by_rule(edited: str, edit: Edit) -> str:
+    """A caption without an addition that `apply_by_rule` made; others stay as they are."""
+    if edit.kind != "add":
+        return edited
+    said = re.escape(edit.alternative)
+    if edit.alternative.endswith(" of"):
+        return re.sub(rf"^{said} ", "", edited)
+    return re.sub(rf",? {said}(?![^\W_])", "", edited, count=1)
+
+
+def _add(caption: str, phrase: str) -> str:
+    if phrase.endswith(" of"):
+        return f"{phrase} {caption}"
+    end = re.search(r"\s*(?:[.!?;](?=\s|$)|$)", caption)
+    assert end is not None  # the end of the text, if nothing else
+    link = " " if phrase_class(phrase) == "place" else ", "
+    return f"{caption[: end.start()]}{link}{phrase}{caption[end.start() :]}"
+
+
+def _remove(caption: str, keyword: str) -> str:
+    """Without the keyword wherever it is said, and without the space before it."""
+    for mention in reversed(find_mentions(caption, [keyword])[0]):
+        start = mention.end - len(keyword)
+        caption = f"{caption[:start].rstrip()}{caption[mention.end :]}"
+    return caption.lstrip(" ,")

@@ -1,0 +1,202 @@
+"""Edits asked type by type: what is asked of which caption, and what becomes of the answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from counterfactory.engine.edit import EDIT_TYPES, Edit
+from counterfactory.engine.keys import content_key
+from counterfactory.engine.language.edit_types import BUILT_IN, EditType
+from counterfactory.engine.language.grammar import edited_grammar, place_grammar, proposals_grammar
+from counterfactory.engine.language.request import Prompt, Request
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages.draft import RewriteSettings
+from counterfactory.engine.stages.rewrite import SourceVariants, rewrite
+from counterfactory.engine.tasks.interventions import Interventions
+from counterfactory.engine.tasks.settings import JourneySettings
+from counterfactory.engine.tasks.task import Task
+from counterfactory.engine.tasks.words import phrases
+
+TASK = Task("animals", "classify the animal", (), True)
+CAPTION = "a brown dog on grass. a dog looks up."
+
+
+class Told:
+    """Prompts that say what they are made of."""
+
+    def proposals(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
+        return Prompt("proposals", json.dumps([task, type_.name, *keep]), caption)
+
+    def place(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
+        return Prompt("place", json.dumps([task, type_.name, *keep]), caption)
+
+    def rewrite(self, task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> Prompt:
+        return Prompt("rewrite", json.dumps([task, *keep, changes]), caption)
+
+
+class Scripted:
+    """Answers about a type by its name, and writes captions by replacing; keeps the requests."""
+
+    def __init__(self, **answers: object) -> None:
+        self._answers = answers
+        self.asked: dict[str, list[Request]] = {}
+
+    def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+        assert requests
+        assert len(set(requests)) == len(requests)
+        self.asked[question] = list(requests)
+        return [self._answer(question, *(json.loads(r.prompt.source), r.prompt.own)) for r in requests]
+
+    def _answer(self, question: str, told: list[Any], caption: str) -> str:
+        if question == "rewrite":
+            for old, new in told[-1]:
+                caption = caption.replace(old, new)
+            return json.dumps(caption)
+        answer = self._answers[told[1]]
+        return answer if isinstance(answer, str) else json.dumps(answer, separators=(",", ":"))
+
+
+def source(name: str, label: str = "dog") -> Source:
+    return Source(name, name, Path(name), (8, 8), label, None, "d", content_key(name, label))
+
+
+def rewritten(
+    ask: Scripted, types: tuple[str, ...], *captions: str, variants: int = 9, values: Interventions | None = None
+) -> list[SourceVariants]:
+    settings = RewriteSettings(types, 1, 3, 2, 60, verbatim=True)
+    wanted = JourneySettings(TASK, variants, 0, (1, 1), 0, values)
+    sources = [source(str(i)) for i in range(len(captions))]
+    return rewrite(sources, captions, settings, wanted, ask, Told())
+
+
+def edits_of(result: SourceVariants) -> dict[Edit, str]:
+    return {variant.edits[0]: variant.edited_caption for variant in result.variants if not variant.repeat}
+
+
+def test_each_type_is_asked_about_once_in_words_and_grammar_of_its_own() -> None:
+    ask = Scripted(**dict.fromkeys(EDIT_TYPES, "[]"))
+    found = rewritten(ask, EDIT_TYPES, CAPTION, CAPTION, "", "a dog " * 20)
+    told, keep = Told(), ("dog",)
+    spans = phrases(CAPTION, 2, keep)
+    assert "brown" in spans
+    grammars = {
+        **dict.fromkeys(("weather", "time", "light", "camera"), proposals_grammar([], [], [], "end", 3)),
+        **dict.fromkeys(("adjective", "subject", "other"), proposals_grammar(spans, ["dog"], [], "word", 3)),
+        "colour": proposals_grammar(["a brown", "brown"], ["dog"], [], "word", 3),
+        "background": proposals_grammar(spans, [], [], "end", 3),
+        "object": proposals_grammar(spans, [], ["on grass"], "end", 3),
+        "domain": proposals_grammar([], [], [], "front", 3),
+    }
+    asked = [told.proposals(TASK.sentence, BUILT_IN[type_], keep, CAPTION) for type_ in EDIT_TYPES]
+    assert ask.asked == {
+        "proposals": [Request(prompt, grammars[type_]) for prompt, type_ in zip(asked, EDIT_TYPES, strict=True)]
+    }
+    assert [result.variants for result in found] == [()] * 4
+    allows = f"its caption allows no set of 1 to 1 edits: {CAPTION!r}"
+    assert [result.shortfall for result in found[:3]] == [allows, allows, "its caption has no words that may change"]
+    assert "has 119 characters" in (found[3].shortfall or "")
+
+
+def test_words_are_replaced_put_beside_others_added_and_removed() -> None:
+    ask = Scripted(
+        weather=[["", "in the rain"], ["", "on grass"], ["", "in ugly rain"]],
+        adjective=[["dog", "small dog"], ["brown", "spotted"], ["dog", "cat"]],
+        object=[["on grass", ""], ["grass", "sand"]],
+        domain=[["", "a sketch of"]],
+        time="[[",
+    )
+    (found,) = rewritten(ask, ("weather", "adjective", "object", "domain", "time"), CAPTION)
+    assert found.shortfall is None
+    assert edits_of(found) == {
+        Edit("weather", "", "in the rain"): "a brown dog on grass in the rain. a dog looks up.",
+        Edit("adjective", "dog", "small dog"): "a brown small dog on grass. a small dog looks up.",
+        Edit("adjective", "brown", "spotted"): "a spotted dog on grass. a dog looks up.",
+        Edit("object", "on grass", ""): "a brown dog. a dog looks up.",
+        Edit("object", "grass", "sand"): "a brown dog on sand. a dog looks up.",
+        Edit("domain", "", "a sketch of"): "a sketch of a brown dog on grass. a dog looks up.",
+    }
+    assert {v.dropped for v in found.variants} == {None}
+    # Only what is replaced is asked about.
+    assert [request.grammar for request in sorted(ask.asked["rewrite"], key=repr)] == [
+        request.grammar
+        for request in sorted(
+            (
+                Request(Told().rewrite(TASK.sentence, ("dog",), CAPTION, [pair]), edited_grammar(CAPTION, [pair]))
+                for pair in (("dog", "small dog"), ("brown", "spotted"), ("grass", "sand"))
+            ),
+            key=repr,
+        )
+    ]
+
+
+def test_what_picture_it_is_is_said_instead_of_what_it_was() -> None:
+    caption = "a photo of a dog"
+    (found,) = rewritten(Scripted(domain=[["", "a sketch of"], ["", "a photo of"]]), ("domain",), caption)
+    assert edits_of(found) == {Edit("domain", "a photo", "a sketch"): "a sketch of a dog"}
+
+
+def test_a_type_without_any_place_is_not_asked_about() -> None:
+    settings = RewriteSettings(("adjective", "colour", "time"), 1, 3, 2, 60, verbatim=True)
+    wanted = JourneySettings(TASK, 9, 0, (1, 1), 0, allow_ungrounded=True)
+    ask = Scripted(adjective=[["up", "down"]], colour=[["up", "red"]], time=[["", "at night"]])
+    found = rewrite([source("0"), source("1")], ["of a", "up"], settings, wanted, ask, Told())
+    asked = [json.loads(request.prompt.source)[1] for request in ask.asked["proposals"]]
+    assert asked == ["time", "adjective", "colour", "time"]
+    assert edits_of(found[0]) == {Edit("time", "", "at night"): "of a at night"}
+    assert edits_of(found[1]) == {
+        Edit("adjective", "up", "down"): "down",
+        Edit("colour", "up", "red"): "red",
+        Edit("time", "", "at night"): "up at night",
+    }
+
+
+def test_overlapping_words_are_not_edited_together() -> None:
+    ask = Scripted(adjective=[["brown", "old"], ["grass", "dry grass"]], other=[["a brown", "one old"]])
+    settings = RewriteSettings(("adjective", "other"), 1, 3, 2, 60, verbatim=True)
+    wanted = JourneySettings(TASK, 9, 0, (2, 2), 0)
+    (found,) = rewrite([source("0")], [CAPTION], settings, wanted, ask, Told())
+    assert {tuple((e.keyword, e.alternative) for e in v.edits) for v in found.variants} == {
+        (("brown", "old"), ("grass", "dry grass")),
+        (("a brown", "one old"), ("grass", "dry grass")),
+    }
+
+
+@pytest.mark.parametrize(
+    ("caption", "place", "edits"),
+    [
+        ("a dog at noon", "at noon", {Edit("time", "at noon", "at night"): "a dog at night"}),
+        ("a noon dog", "noon", {Edit("time", "noon", "night"): "a night dog"}),
+        ("a dog on grass", None, {Edit("time", "", "at night"): "a dog on grass at night"}),
+        ("a dog at night", "at night", {}),
+    ],
+)
+def test_a_user_s_values_stand_where_the_caption_speaks_of_them(
+    caption: str, place: str | None, edits: dict[Edit, str]
+) -> None:
+    values = Interventions((("time", ("night",)),))
+    ask = Scripted(time=json.dumps(place))
+    (found,) = rewritten(ask, EDIT_TYPES, caption, values=values)
+    assert edits_of(found) == edits
+    assert ("place" in ask.asked) == (place is not None)
+    if place:
+        prompt = Told().place(TASK.sentence, BUILT_IN["time"], ("dog",), caption)
+        spans = [span for span in phrases(caption, 2, ("dog",)) if place.split()[-1] in span]
+        assert ask.asked["place"] == [Request(prompt, place_grammar(spans, optional=False))]
+
+
+def test_where_nothing_tells_what_speaks_of_a_type_the_model_may_say_that_nothing_does() -> None:
+    values = Interventions((("background", ("a lake",)), ("time", ("dusk",))))
+    ask = Scripted(background='""', time="{}")
+    (found,) = rewritten(ask, EDIT_TYPES, "a dog at noon", values=values)
+    added = "with a lake in the background"
+    assert edits_of(found) == {Edit("background", "", added): f"a dog at noon {added}"}
+    spans = phrases("a dog at noon", 2, ("dog",))
+    assert [request.grammar for request in ask.asked["place"]] == [
+        place_grammar(spans, optional=True),
+        place_grammar(spans, optional=False),
+    ]
