@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..report.table import Table
 from ..sources.boxes import MIN_VISIBLE, fit_boxes
-from ..sources.pixels import lost_share
+from ..sources.pixels import ImageSettings, lost_share
 
 if TYPE_CHECKING:
     from ..journey import RunSummary
     from ..judging.recheck import Recheck
     from ..meter.meter import StageCost
-    from ..sources.source import ImageSettings, Source
+    from ..sources.source import Source
     from ..stages.check import CheckSettings
 
 

@@ -15,7 +15,7 @@ from ..language.settings import LlmSettings
 from ..models.clip import TextSettings
 from ..runtime.manifests import exported_classes
 from ..runtime.session import RuntimeSettings
-from ..sources.source import ImageSettings
+from ..sources.pixels import ImageSettings
 from ..stages.caption import CaptionSettings
 from ..stages.check import CheckSettings
 from ..stages.draft import RewriteSettings
@@ -78,6 +78,8 @@ class Profile:
             raise ValueError(f'[runtime] "{self.runtime.provider or self.runtime.backend}" {wanted} table [device]')
         if self.paint.streams > 1 and self.runtime.backend != "openvino":
             raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
+        if self.runtime.backend == "tensorrt" and len(set(self.image.buckets or ())) > 1:
+            raise ValueError('[image] buckets has one size with backend = "tensorrt": plans are compiled for one')
         if self.shard_sources < 1:
             raise ValueError(f"shard_sources must be at least 1, found {self.shard_sources}")
 

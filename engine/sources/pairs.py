@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import CounterfactoryError
@@ -16,7 +15,8 @@ _STEM = "{stem}"
 _EXAMPLE = "write it as IMAGE=MASK, each with {stem} once: '{stem}_img.jpg={stem}_seg.png'"
 CITYSCAPES = "leftImg8bit/{stem}_leftImg8bit.png=gtFine/{stem}_gtFine_labelIds.png"
 _SHIFT_IMAGE = re.compile(r"(?P<stem>.+)_img_(?P<view>front|center|left_45|left_90|right_45|right_90|left_stereo)\.jpg")
-_LOOKED_AT = 200
+# SHIFT has up to eight kinds of data in a folder, and many pictures of each; a million class folders are not walked.
+_LOOKED_AT, _ENTERED = 20, 8
 
 
 def list_pairs(root: Path, pattern: str) -> Listing:
@@ -82,14 +82,12 @@ def list_cityscapes(root: Path) -> Listing:
 
 
 def is_shift(root: Path) -> bool:
-    """Whether a picture is named as SHIFT's are; the first few hundred names are looked at."""
-    return root.is_dir() and any(_SHIFT_IMAGE.fullmatch(name) for name in islice(_names(root), _LOOKED_AT))
-
-
-def _names(root: Path) -> Iterable[str]:
+    """Whether a picture is named as SHIFT's are; only a few names and folders of each folder are looked at."""
     for _, folders, names in os.walk(root):
-        folders.sort()
-        yield from (name for name in sorted(names) if name.lower().endswith((".jpg", ".png")))
+        if any(_SHIFT_IMAGE.fullmatch(name) for name in sorted(names)[:_LOOKED_AT]):
+            return True
+        folders[:] = sorted(folders)[:_ENTERED]
+    return False
 
 
 def list_shift(root: Path) -> Listing:

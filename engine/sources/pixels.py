@@ -7,6 +7,7 @@ ignores colour profiles: values are taken as sRGB.
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,44 @@ _MASK_MODES = {
 
 class UnreadableError(ValueError):
     """The bytes are not a usable image. The message reads well after a file's name and a colon."""
+
+
+@dataclass(frozen=True)
+class ImageSettings:
+    """The size to paint at, in pixels: the short side, what both sides are a multiple of, the longest long side.
+
+    Where there are `buckets`, each (height, width), every picture is painted at one of them and at no other size.
+    """
+
+    short_side: int
+    multiple: int
+    max_long_side: int
+    buckets: tuple[tuple[int, int], ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.multiple < 1 or self.short_side < 1:
+            raise ValueError(f"[image] short_side and multiple start at 1, found {self.short_side} and {self.multiple}")
+        for name in ("short_side", "max_long_side"):
+            if getattr(self, name) % self.multiple:
+                raise ValueError(f"[image] {name} must be a multiple of {self.multiple}, found {getattr(self, name)}")
+        if self.max_long_side < self.short_side:
+            raise ValueError(f"[image] max_long_side {self.max_long_side} is below short_side {self.short_side}")
+        for height, width in self.buckets or ():
+            if min(height, width) < 1 or height % self.multiple or width % self.multiple:
+                raise ValueError(f"[image] buckets are of multiples of {self.multiple}, found {height} x {width}")
+            if min(height, width) < self.short_side or max(height, width) > self.max_long_side:
+                bounds = f"{self.short_side} to {self.max_long_side}"
+                raise ValueError(f"[image] sides of buckets go from {bounds}, found {height} x {width}")
+        if self.buckets == ():
+            raise ValueError("[image] buckets needs one size or more; leave it out for sizes in proportion")
+
+    def size_for(self, height: int, width: int) -> tuple[int, int]:
+        """(height, width) to paint a picture at: the bucket whose crop loses least of its area, the first of several;
+        without buckets in proportion, see `target_size`.
+        """
+        if self.buckets is None:
+            return target_size(height, width, self.short_side, self.multiple, self.max_long_side)
+        return min(self.buckets, key=lambda size: lost_share(height, width, size))
 
 
 def read_picture(data: bytes) -> NDArray[np.uint8]:

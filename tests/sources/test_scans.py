@@ -39,7 +39,7 @@ def test_what_a_jpeg_s_segments_hold_is_no_scan() -> None:
     for filling in (b"\xff\xda" * 500, b"\xff\xd9\xff\xda" * 200):
         segment = b"\xff\xe5" + (len(filling) + 2).to_bytes(2, "big") + filling
         assert (read_picture(plain[:2] + segment + plain[2:]) == read_picture(plain)).all()
-    assert (read_picture(plain + b"\xff\xda\x00\x02" * 500) == read_picture(plain)).all()
+    assert (read_picture(plain + b"\x00\x02" + b"\xff\xda\x00\x02" * 500) == read_picture(plain)).all()
     segment = b"\xff\xe5\x00\x04\xff\xff"
     with pytest.raises(UnreadableError, match="a JPEG of 101 scans"):
         read_picture(scans(101)[:2] + segment + scans(101)[2:])

@@ -1,0 +1,230 @@
+"""Decoding and scaling: what of a file becomes which pixels, and masks that meet their pictures."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+from counterfactory.engine.sources.pixels import (
+    UnreadableError,
+    crop_box,
+    fit,
+    fit_mask,
+    read_mask,
+    read_picture,
+    target_size,
+)
+
+SIZES = st.integers(8, 70)
+
+
+def picture(seed: int = 0, height: int = 24, width: int = 32) -> NDArray[np.uint8]:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+# Pixels
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_exif_rotation_as_pillow_does_it(orientation: int, kind: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encoded(Image.fromarray(picture()), kind, exif=exif)
+    oracle = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
+    assert read_picture(data).tolist() == np.asarray(oracle).tolist()
+    assert read_picture(data).shape == ((24, 32, 3) if orientation < 5 else (32, 24, 3))
+
+
+@pytest.mark.parametrize("orientation", [0, 9, 65535])
+def test_orientations_that_there_are_not_leave_a_picture_as_it_is(orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    assert read_picture(encoded(Image.fromarray(picture()), "PNG", exif=exif)).tolist() == picture().tolist()
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF")
+def test_broken_exif_says_nothing_about_the_pixels() -> None:
+    data = encoded(Image.fromarray(picture()), "PNG", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff" + b"\x01" * 30)
+    assert read_picture(data).tolist() == picture().tolist()
+
+
+def test_sixteen_bits_are_scaled_and_rounded() -> None:
+    values = np.arange(0, 65536, dtype=np.uint16).reshape(256, 256)
+    oracle = np.round(values.astype(np.float64) / 257).astype(np.uint8)
+    for kind in ("PNG", "TIFF", "PPM"):
+        pixels = read_picture(encoded(Image.fromarray(values), kind))
+        assert pixels.shape == (256, 256, 3)
+        assert (pixels == oracle[:, :, None]).all()
+
+
+def test_alpha_lies_over_white() -> None:
+    rng = np.random.default_rng(2)
+    rgba = rng.integers(0, 256, (16, 16, 4), dtype=np.uint8)
+    alpha = rgba[:, :, 3:].astype(float) / 255
+    oracle = rgba[:, :, :3] * alpha + 255 * (1 - alpha)
+    for kind in ("PNG", "TIFF"):
+        assert np.abs(read_picture(encoded(Image.fromarray(rgba), kind)) - oracle).max() <= 1
+    grey = Image.fromarray(rgba).convert("LA")
+    oracle = np.asarray(grey)[:, :, :1] * alpha + 255 * (1 - alpha)
+    assert np.abs(read_picture(encoded(grey, "PNG")) - oracle).max() <= 1
+
+
+def test_a_transparent_palette_entry_is_white() -> None:
+    image = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16) % 3, "P")
+    image.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255])
+    index = np.asarray(image)
+    oracle = np.array([[255, 0, 0], [255, 255, 255], [0, 0, 255]], np.uint8)[index]
+    for kind in ("PNG", "GIF"):
+        assert read_picture(encoded(image, kind, transparency=1)).tolist() == oracle.tolist()
+    assert read_picture(encoded(image, "PNG", transparency=b"\xff\x00\xff")).tolist() == oracle.tolist()
+    plain = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255]], np.uint8)[index]
+    assert read_picture(encoded(image, "PNG")).tolist() == plain.tolist()
+
+
+def test_grey_bilevel_and_cmyk_become_rgb() -> None:
+    grey = picture()[:, :, 0]
+    assert read_picture(encoded(Image.fromarray(grey), "PNG")).tolist() == np.repeat(grey[:, :, None], 3, 2).tolist()
+    black = read_picture(encoded(Image.fromarray(grey > 127), "PNG"))
+    assert black.tolist() == np.repeat((grey > 127)[:, :, None] * 255, 3, 2).tolist()
+    flat = Image.new("RGB", (16, 16), (200, 30, 60))
+    assert np.abs(read_picture(encoded(flat.convert("CMYK"), "JPEG", quality=95)).astype(int) - (200, 30, 60)).max() < 8
+    assert np.abs(read_picture(encoded(flat.convert("CMYK"), "TIFF")).astype(int) - (200, 30, 60)).max() < 3
+
+
+@pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP", "TIFF"])
+def test_of_an_animation_the_first_frame_counts(kind: str) -> None:
+    frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue", "lime")]
+    options = {"lossless": True} if kind == "WEBP" else {}
+    data = encoded(frames[0], kind, save_all=True, append_images=frames[1:], **options)
+    assert (read_picture(data) == (255, 0, 0)).all()
+
+
+def test_float_pixels_are_refused() -> None:
+    with pytest.raises(UnreadableError, match="float"):
+        read_picture(encoded(Image.new("F", (16, 16)), "TIFF"))
+
+
+# Sizes
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "size"),
+    [
+        (128, 128, (128, 128)),
+        (8, 8, (128, 128)),
+        (3000, 4000, (128, 176)),
+        (4000, 3000, (176, 128)),
+        (1080, 1920, (128, 224)),
+        (100, 1000, (128, 256)),
+        (8, 90_000, (128, 256)),
+        (1000, 1001, (128, 128)),
+    ],
+)
+def test_the_size_to_paint_at(height: int, width: int, size: tuple[int, int]) -> None:
+    assert target_size(height, width, 128, 16, 256) == size
+
+
+@settings(max_examples=40)
+@given(st.integers(8, 20_000), st.integers(8, 20_000), st.integers(1, 40), st.integers(1, 80), st.integers(1, 64))
+def test_sizes_are_multiples_within_bounds(height: int, width: int, short: int, long: int, multiple: int) -> None:
+    size = target_size(height, width, short * multiple, multiple, long * multiple)
+    assert min(size) == short * multiple
+    assert max(size) <= max(short, long) * multiple
+    assert size[0] % multiple == size[1] % multiple == 0
+    assert size == target_size(width, height, short * multiple, multiple, long * multiple)[::-1]
+    assert (size[0] <= size[1]) if height <= width else (size[0] >= size[1])
+
+
+@settings(max_examples=40)
+@given(SIZES, SIZES, st.integers(1, 40), st.integers(1, 40))
+def test_the_crop_is_the_largest_centred_box_of_that_aspect(height: int, width: int, h: int, w: int) -> None:
+    left, top, right, bottom = crop_box(height, width, (h, w))
+    assert (right - left) * h == pytest.approx((bottom - top) * w)
+    assert left + right == pytest.approx(width)
+    assert top + bottom == pytest.approx(height)
+    assert left >= 0
+    assert top >= 0
+    assert min(left, top) == 0
+
+
+def test_down_each_pixel_is_the_mean_of_its_area() -> None:
+    pixels = picture(0, 64, 96)
+    oracle = pixels.reshape(16, 4, 24, 4, 3).mean((1, 3))
+    assert np.abs(fit(pixels, (16, 24)) - oracle).max() <= 1  # it is rounded along each axis
+    assert fit(pixels, (64, 96)).tolist() == pixels.tolist()
+
+
+def test_up_is_smooth_and_keeps_a_flat_picture_flat() -> None:
+    ramp = np.repeat(np.arange(0, 160, 10, dtype=np.uint8)[None, :, None], 16, 0).repeat(3, 2)
+    large = fit(ramp, (128, 128))
+    assert (np.diff(large[0, :, 0].astype(int)) >= 0).all()
+    assert len(np.unique(large)) > 60
+    flat = np.full((8, 8, 3), 77, np.uint8)
+    assert (fit(flat, (128, 128)) == 77).all()
+
+
+@settings(max_examples=40)
+@given(SIZES, SIZES, st.integers(1, 6), st.integers(1, 6))
+def test_a_mask_meets_its_picture_and_invents_no_number(height: int, width: int, h: int, w: int) -> None:
+    size = (8 * h, 8 * w)
+    mask = np.zeros((height, width), np.uint16)
+    mask[height // 3 :, width // 2 :] = 65_000
+    small = fit_mask(mask, size)
+    assert small.shape == size
+    assert small.dtype == np.uint16
+    assert set(np.unique(small)) <= {0, 65_000}
+    # Where the scaled picture of the same shape is fully white or black, the mask says so too.
+    shown = fit(np.repeat(((mask > 0) * 255).astype(np.uint8)[:, :, None], 3, 2), size)[:, :, 0]
+    if height >= size[0] and width >= size[1]:
+        assert (small[shown == 255] == 65_000).all()
+        assert (small[shown == 0] == 0).all()
+
+
+def nearest_oracle(mask: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
+    left, top, right, bottom = crop_box(mask.shape[0], mask.shape[1], size)
+    result = np.zeros(size + mask.shape[2:], mask.dtype)
+    for y in range(size[0]):
+        for x in range(size[1]):
+            row = int(top + (y + 0.5) * (bottom - top) / size[0])
+            column = int(left + (x + 0.5) * (right - left) / size[1])
+            result[y, x] = mask[min(row, mask.shape[0] - 1), min(column, mask.shape[1] - 1)]
+    return result
+
+
+@pytest.mark.parametrize("shape", [(24, 32), (33, 17), (9, 50, 3), (16, 16, 4)])
+def test_masks_scale_by_nearest_neighbour(shape: tuple[int, ...]) -> None:
+    mask = np.random.default_rng(3).integers(0, 255, shape).astype(np.uint8)
+    for size in ((16, 32), (32, 16), (48, 48), (shape[0], shape[1])):
+        assert fit_mask(mask, size).tolist() == nearest_oracle(mask, size).tolist()
+
+
+def test_masks_keep_their_numbers_whatever_their_mode() -> None:
+    numbers = np.arange(256, dtype=np.uint8).reshape(16, 16)
+    palette = Image.fromarray(numbers, "P")
+    palette.putpalette(np.random.default_rng(0).integers(0, 256, 768, dtype=np.uint8).tobytes())
+    assert read_mask(encoded(palette, "PNG")).tolist() == numbers.tolist()
+    assert read_mask(encoded(Image.fromarray(numbers), "PNG")).tolist() == numbers.tolist()
+    assert read_mask(encoded(Image.fromarray(numbers > 9), "PNG")).tolist() == (numbers > 9).astype(int).tolist()
+    deep = numbers.astype(np.uint16) * 255
+    for kind in ("PNG", "TIFF"):
+        assert read_mask(encoded(Image.fromarray(deep), kind)).tolist() == deep.tolist()
+        assert read_mask(encoded(Image.fromarray(deep), kind)).dtype == np.uint16
+    wide = read_mask(encoded(Image.fromarray(deep.astype(np.int32)), "TIFF"))
+    assert wide.tolist() == deep.tolist()
+    assert wide.dtype == np.uint16
+    coloured = encoded(Image.fromarray(picture()), "PNG")
+    assert read_mask(coloured).tolist() == picture().tolist()
