@@ -21,6 +21,7 @@ from typing import Any
 from .config.networks import library_of
 from .config.profile import Profile
 from .config.recording import picture_rows, recipes_of, session_costs, session_facts
+from .config.worlds import take_known, world_of
 from .estimate.estimate import residency_of
 from .estimate.measured import measured_rates, save_rates
 from .language.chat import prompts_of
@@ -58,9 +59,10 @@ class Shard:
 
 @dataclass
 class Tally:
-    """What the shards so far came to, of a run over `sources`."""
+    """What the shards so far came to, of a run over `sources`, of which so many are `outside_world`."""
 
     sources: int
+    outside_world: int
     accepted: int = 0
     rejected: int = 0
     controls: int = 0
@@ -90,6 +92,7 @@ class Tally:
             dropped=tuple(self.dropped),
             shortfalls=tuple(self.shortfalls),
             check=asdict(profile.check),
+            outside_world=self.outside_world,
         )
 
 
@@ -111,10 +114,11 @@ class Journey:
         """Bring the suite to what the settings ask for and return what it took.
 
         `metrics` is a file that is kept up to date with the costs so far (see `MetricsFile`), `data` what the suite's
-        record is to say of the data set (`DataSet.record`). Sources whose file has
-        changed or gone since they were found are reported as problems. Raises CounterfactoryError for what stops the
-        whole run; what was done by then is kept.
+        record is to say of the data set (`DataSet.record`). Sources whose file has changed or gone since they were
+        found are reported as problems, and so are those outside of what the models know (see `take_known`). Raises
+        CounterfactoryError for what stops the whole run; what was done by then is kept.
         """
+        sources, strange = take_known(self.profile, sources, anything=self.settings.anything)
         energy = EnergyMeter()
         stream = self._metrics_file(suite, metrics, energy)
         taken = memory_of(self.profile.runtime)
@@ -127,15 +131,16 @@ class Journey:
             costs = suite.session(facts, lambda: session_costs(self.profile, meter, energy))
             with closing(desk.models), costs as session:
                 tally = self._travel(desk, shards)
-                record = session.finish(tally.standing(self.profile), tally.problems)
+                record = session.finish(tally.standing(self.profile), [*strange, *tally.problems])
         summary = RunSummary.of(record, stream.problem if stream else None)
         save_rates(measured_rates(self.profile, summary, self.settings.variants))
         return summary
 
     def _travel(self, desk: Desk, shards: Sequence[Sequence[Source]]) -> Tally:
         """Take every shard to its outcome, and the suite to its table."""
-        tally = Tally(desk.sources)
-        outcomes = Outcomes(desk.suite, outcome_key(self.profile, self.settings, desk.recipes.makers))
+        tally = Tally(desk.sources, sum(source.known_world is False for shard in shards for source in shard))
+        decided_by = (self.profile, world_of(self.profile))
+        outcomes = Outcomes(desk.suite, outcome_key(decided_by, self.settings, desk.recipes.makers))
         for shard in _read(desk.meter, ahead(shards, lambda some: self.look(desk, outcomes, some), depth=1)):
             outcome = _pass(desk, shard) or self.step(desk, outcomes, shard)
             desk.meter.verdicts(outcome.accepted, outcome.rejected)

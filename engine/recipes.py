@@ -12,7 +12,7 @@ so this page decides what a changed setting costs.
     original        source, [image]
     picture         variant, [image], [edges], [paint], [text]                                 edge detector, painter
     scores          picture bytes, source, [image], both captions, [text], [check] batch       CLIP
-    outcome         profile, settings, all of the above                                        everything
+    outcome         profile and its world, settings, all of the above                          everything
 
 "By" is a stage's maker: the bytes of its networks, the arithmetic they run in, the releases of the libraries that
 compute it, and the number in `CODE`. Thresholds are in no key but the outcome's: a new one paints nothing. The caption

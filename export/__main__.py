@@ -1,4 +1,4 @@
-"""`python -m counterfactory.export`: `pocket` trains the embedded models, `a10g` and `llm` make a GPU box's.
+"""`python -m counterfactory.export`: `pocket` and `world` make the embedded models, `a10g` and `llm` a GPU box's.
 
 A command's modules are imported when it is asked for: `llm` runs on the box, which has none of the exporter's packages.
 """
@@ -104,7 +104,13 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     return 0
 
 
-_COMMANDS = {"pocket": _add_pocket, "a10g": _add_a10g, "facts": _add_facts, "llm": _add_llm}
+def _add_world(commands: Any) -> None:
+    from .pocket import world
+
+    world.add_command(commands)
+
+
+_COMMANDS = {"pocket": _add_pocket, "world": _add_world, "a10g": _add_a10g, "facts": _add_facts, "llm": _add_llm}
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ def picture_row(index: int = 0, /, **changes: Any) -> PictureRow:
         "origin": Origin(f"bus/{index // 3:04}.jpg", "a" * 64, 640, 480, (80.0, 0.0, 480.0, 480.0)),
         "source_key": "5" * 64,
         "key": f"{index:064x}",
+        "known_world": True,
     }
     return PictureRow(**values | changes)
 

@@ -38,6 +38,9 @@ from counterfactory.export.production.artefact import Asked
 from counterfactory.export.production.command import export_one, graphs_of
 from counterfactory.export.production.graph import Request
 
+# Half a minute goes into exporting the graphs; .ci/run has it, the quick tests have each part by itself.
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 SMALL = Request(small=True)
 # What a10g.toml says otherwise, by table: the language model that comes with us, pictures of the small networks.
@@ -191,7 +194,6 @@ def test_it_is_the_profile_that_decides(profile: Path, photographs: Path, tmp_pa
         assert not np.array_equal(a, b)
 
 
-@pytest.mark.slow
 def test_the_bench_of_a_whole_run_takes_it(profile: Path, tmp_path: Path) -> None:
     """bench/run.py with a profile that is not the pocket's: its ceiling is counted in the networks of the profile."""
     command = [sys.executable, "bench/run.py", "--profile", str(profile), "--sources", "2", "--variants", "1"]
@@ -204,7 +206,6 @@ def test_the_bench_of_a_whole_run_takes_it(profile: Path, tmp_path: Path) -> Non
     assert {stage["stage"] for stage in row["stages"] if stage["ceiling_share"] > 0} >= {"caption", "rewrite", "paint"}
 
 
-@pytest.mark.slow
 def test_the_bench_s_peer_on_a_box_paints_the_same_pictures(profile: Path, tmp_path: Path) -> None:
     """What compares with diffusers on a GPU, on a CPU and in float32: the peer is built of the export's own weights.
 

@@ -151,6 +151,11 @@ def _add_sources(parser: argparse.ArgumentParser, optional: bool = False) -> Non
     drawn.add_argument("--per-class", type=_positive, metavar="N", help="use N sources of each class, drawn by --seed")
     drawn.add_argument("--sample", type=_positive, metavar="N", help="use N sources in all, drawn by --seed")
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="another seed, another suite (%(default)s)")
+    parser.add_argument(
+        "--anything",
+        action="store_true",
+        help="take sources outside of what the profile's models know as well; every result then says so",
+    )
     parser.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
     parser.add_argument("--variants", type=_positive, default=5, metavar="N", help="variants per source (%(default)s)")
     parser.add_argument(

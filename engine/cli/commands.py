@@ -14,17 +14,17 @@ from types import MappingProxyType
 
 from ..config.profile import Profile, load_profile
 from ..config.recorded import recorded_check, recorded_profile
+from ..config.worlds import examiner, take_known
 from ..errors import CounterfactoryError
 from ..files.writing import write_whole
 from ..judging.recheck import recheck
 from ..meter.meter import Progress
-from ..pocket.scope import PHOTOGRAPHS, may_be_rendered
 from ..pocket.tasks import street_task
 from ..report.notes import suite_notes
 from ..report.table import Table
 from ..sources.sampling import Selection, parse_classes
 from ..sources.source import DataSet, Problem, SetOptions, Source, read_set, refuse_suite_among_sources
-from ..suite import PictureRow, Suite, read_metadata, require_finished
+from ..suite import PictureRow, Suite, caution, count_outside, read_metadata, require_finished
 from ..tasks.doubts import doubts
 from ..tasks.interventions import load_interventions
 from ..tasks.task import Task, builtin_task, load_task
@@ -53,9 +53,11 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     if args.shard is not None:
         profile = replace(profile, shard_sources=args.shard)
     refuse_suite_among_sources(args.sources, args.out)
-    found = _usable(args, terminal)
+    found = _usable(args, profile, terminal)
     sources, problems = found.sources, found.problems
     _require_truths(args, sources, terminal)
+    # The journey asks the same again: what it would refuse is refused before there is a folder.
+    take_known(profile, sources, anything=args.anything)
     settings = JourneySettings(
         task=_task(args, profile, found),
         variants=args.variants,
@@ -64,19 +66,19 @@ def generate(args: Namespace, terminal: Terminal) -> int:
         seed=args.seed,
         interventions=None if args.interventions is None else load_interventions(args.interventions),
         allow_ungrounded=args.allow_ungrounded,
+        anything=args.anything,
     )
     for doubt in doubts(settings.task, [source.label for source in sources]):
         terminal.warn(doubt)
     for line in lost_lines(sources, profile.image):
         terminal.warn(line)
-    if profile.models.folder == "pocket" and not may_be_rendered(source.size for source in sources):
-        terminal.warn(PHOTOGRAPHS)
     with Suite.open(args.out) as suite, terminal.progress() as on_progress:
         report = Journey(profile, settings).run(sources, suite, on_progress, args.metrics, found.record())
     for problem in report.problems:
         terminal.warn(f"skipped {problem.name}: {problem.reason}")
     if report.metrics_problem:
         terminal.warn(report.metrics_problem)
+    _warn_outside(report.outside_world, report.sources, terminal)
     terminal.say(cost_line(report))
     for line in time_lines(report):
         terminal.say(line)
@@ -139,13 +141,20 @@ def _task(args: Namespace, profile: Profile, found: DataSet) -> Task:
     return builtin_task(name, sorted(shown.union(found.class_names.values())))
 
 
-def _usable(args: Namespace, terminal: Terminal) -> DataSet:
-    """The sources that the command line names, of which there is at least one; warns of each that cannot be used."""
+def _usable(args: Namespace, profile: Profile, terminal: Terminal) -> DataSet:
+    """The sources that the command line names, each examined, of which there is at least one; warns of each that cannot
+    be used.
+    """
     classes = None if args.classes is None else parse_classes(args.classes)
     selection = Selection(classes, args.per_class, args.sample, args.seed)
     options = SetOptions(args.labels, args.masks, args.layout, args.pairs, args.class_map, selection)
     with terminal.progress() as on_progress:
-        found = read_set(str(args.sources), options, lambda done, total: on_progress(Progress("read", done, total)))
+        found = read_set(
+            str(args.sources),
+            options,
+            lambda done, total: on_progress(Progress("read", done, total)),
+            examiner(profile),
+        )
     for problem in found.problems:
         terminal.warn(f"skipped {problem.name}: {problem.reason}")
     for note in found.notes:
@@ -165,15 +174,21 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
         raise CounterfactoryError("estimate takes either SOURCES, a folder or a file, or --sources N, a number of them")
     sources: Sequence[Source] | int
     problems: list[Problem] = []
+    outside = 0
     if args.sources is None:
         sources = args.count
     else:
-        found = _usable(args, terminal)
-        sources, problems = found.sources, found.problems
+        found = _usable(args, profile, terminal)
+        sources, strange = take_known(profile, found.sources, anything=args.anything)
+        outside = sum(source.known_world is False for source in sources)
+        for problem in strange:
+            terminal.warn(f"skipped {problem.name}: {problem.reason}")
+        problems = [*found.problems, *strange]
     asked = None if args.memory is None else round(args.memory * 1e9)
     predicted = predict(profile, sources, args.variants, asked, controls=args.controls)
     for line in forecast.cost_lines(predicted):
         terminal.say(line)
+    _warn_outside(outside, predicted.sources, terminal)
     terminal.show(forecast.stage_table(predicted))
     shown: Table | None = None
     for holding in predicted.holdings:
@@ -186,8 +201,13 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
         shown = table
     for note in predicted.assumptions:
         terminal.say(f"assumed    {note}")
-    terminal.finish(forecast.as_data(predicted))
+    terminal.finish({**forecast.as_data(predicted), "outside_world": outside})
     return EXIT_SKIPPED if problems else 0
+
+
+def _warn_outside(outside: int, sources: int, terminal: Terminal) -> None:
+    if (text := caution(outside, sources)) is not None:
+        terminal.warn(f"caution    {text}")
 
 
 def doctor(args: Namespace, terminal: Terminal) -> int:
@@ -245,7 +265,15 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
     if args.junit is not None:
         write_whole(args.junit, junit_xml(args.suite.resolve().name, findings), sync="nothing")
     limits = [asdict(finding) for finding in findings]
-    terminal.finish({"notes": notes, **judged.evaluation.to_json(), "limits": limits})
+    outside, count = count_outside(rows)
+    terminal.finish(
+        {
+            "notes": notes,
+            "outside_world": {"sources": outside, "of": count},
+            **judged.evaluation.to_json(),
+            "limits": limits,
+        }
+    )
     return EXIT_BROKEN if any(finding.outcome == "broken" for finding in findings) else 0
 
 

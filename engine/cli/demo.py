@@ -57,7 +57,8 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     clock = [time.monotonic()]
     profile, suite_path = load_profile("pocket"), out / "suite"
     write_sources(out / "sources", count)
-    sources, _ = find_sources(out / "sources")
+    # The world's own renderer drew them.
+    sources = [replace(source, known_world=True) for source in find_sources(out / "sources")[0]]
     clock.append(time.monotonic())
     settings = JourneySettings(
         task=street_task("classification"), variants=variants, controls=1, edits=(1, 3), seed=0, interventions=None

@@ -6,6 +6,7 @@ profile states completely what made a suite.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,15 +28,22 @@ from .weights import WeightSettings
 __all__ = ["ModelPaths", "Profile", "fill", "load_profile", "profile_names"]
 
 _FOLDER = Path(__file__).parent / "profiles"
+# The world of models that know any picture.
+PHOTOGRAPHS = "photographs"
 
 
 @dataclass(frozen=True)
 class ModelPaths:
-    """Where the networks are: `folder` is "pocket" for those that come with the package, or a path."""
+    """Where the networks are, and what they know: `folder` is "pocket" for those that come with the package, or a path;
+    `world` is "photographs", or a kind of picture (see `worlds`).
+    """
 
     folder: str
+    world: str = PHOTOGRAPHS
 
     def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9_]+", self.world):
+            raise ValueError(f"[models] world is a name of letters, digits and underscores, found {self.world!r}")
         if not self.folder:
             raise ValueError("[models] folder is empty; name 'pocket' or the path of a folder of networks")
 

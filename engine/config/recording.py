@@ -112,6 +112,7 @@ def _common(
         "control": control,
         "boxes": boxes,
         "origin": Origin(source.file, source.digest, width, height, (left, top, right - left, bottom - top)),
+        "known_world": source.known_world is not False,
         "source_key": source.key,
     }
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..suite import PictureRow
+from ..suite import PictureRow, caution, count_outside
 
 
 def suite_notes(rows: Sequence[PictureRow]) -> tuple[str, ...]:
     """What a suite's rows say about all that is read off them; empty where all is as it should be."""
+    warning = caution(*count_outside(rows))
+    first = () if warning is None else (warning,)
     variants = [row for row in rows if row.kind == "variant"]
     if variants and not any(row.accepted for row in variants):
-        return ("no variant was accepted: there is nothing to compare",)
-    return tuple(_control_notes(rows))
+        return (*first, "no variant was accepted: there is nothing to compare")
+    return (*first, *_control_notes(rows))
 
 
 def _control_notes(rows: Sequence[PictureRow]) -> list[str]:

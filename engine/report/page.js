@@ -7,7 +7,7 @@ const strips = [...list.querySelectorAll(".strip")].map((node, place) => ({
 }));
 const frames = strips.flatMap(strip => [...strip.box.querySelectorAll("figure[data-name]")].map((node, place) => ({
   node, strip, place, ...node.dataset,
-  types: node.dataset.types.split(" "), values: JSON.parse(node.dataset.values), scores: JSON.parse(node.dataset.scores),
+  types: JSON.parse(node.dataset.types), values: JSON.parse(node.dataset.values), scores: JSON.parse(node.dataset.scores),
   words: `${node.title} ${strip.source} ${strip.label}`.toLowerCase(),
 })));
 const of = Map.groupBy ? Map.groupBy(frames, frame => frame.strip) : new Map(strips.map(s => [s, frames.filter(f => f.strip === s)]));

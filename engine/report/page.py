@@ -86,7 +86,8 @@ def _pills(album: Sequence[Strip]) -> list[_Filter]:
     """A row of buttons for each thing with few values in which the album's variants differ."""
     frames = [frame for strip in album for frame in strip.frames]
     present = {kind for frame in frames for kind in frame.types}
-    filters = [_Filter("Edit", "type", _same(kind for kind in EDIT_TYPES if kind in present))]
+    named = [kind for kind in EDIT_TYPES if kind in present]
+    filters = [_Filter("Edit", "type", _same([*named, *sorted(present.difference(named))]))]
     if {frame.accepted for frame in frames} == {True, False}:
         filters.append(_Filter("Verdict", "verdict", _same(("accepted", "rejected"))))
     if any(frame.answer for frame in frames):

@@ -53,13 +53,14 @@ def draw_sheet(album: Sequence[Strip], title: str, subtitle: str, notes: Sequenc
     columns = 2 + any(strip.control for strip in album) + max(len(strip.frames) for strip in album)
     width = 2 * MARGIN + columns * CELL + (columns - 1) * GAP
     heights = [CELL + _BELOW + count * _LINE + GAP for count in lines]
-    top = MARGIN + _HEADER + len(notes) * _LINE
+    said = [line for note in notes for line in _wrap(note, 23, width - 2 * MARGIN)]
+    top = MARGIN + _HEADER + len(said) * _LINE
     sheet = Image.new("RGB", (width, top + sum(heights) + MARGIN // 2), PAPER)
     pen = ImageDraw.Draw(sheet)
     pen.text((MARGIN, MARGIN - 10), _latin(title), _INK, _font(40))
     pen.text((MARGIN, MARGIN + 42), _latin(subtitle), _GREY, _font(23))
-    for i, note in enumerate(notes):
-        pen.text((MARGIN, MARGIN + 42 + (i + 1) * _LINE), _shorten(note, 23, width - 2 * MARGIN), _RED, _font(23))
+    for i, line in enumerate(said):
+        pen.text((MARGIN, MARGIN + 42 + (i + 1) * _LINE), line, _RED, _font(23))
     for strip, height in zip(album, heights, strict=True):
         _draw_strip(sheet, pen, strip, top)
         top += height
@@ -162,6 +163,18 @@ def _latin(text: str) -> str:
     """Text in the letters that the font has: accents dropped, anything else a question mark."""
     text = text.replace("–", "-").replace("×", "x")
     return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode() or "?"
+
+
+def _wrap(text: str, size: int, width: int) -> list[str]:
+    """Text in lines of a width in pixels, broken between words."""
+    lines: list[str] = []
+    for word in _latin(text).split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and _font(size).getlength(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
 
 
 def _shorten(text: str, size: int, width: int) -> str:

@@ -33,6 +33,9 @@ from .shapes import Drawn
 
 __all__ = ["DataSet", "ImageSettings", "Problem", "Selection", "SetOptions", "Source", "find_sources", "read_set"]
 
+# Whether a picture, uint8 RGB [H, W, 3] as it is in its file, is within what the models know.
+Examine = Callable[[NDArray[np.uint8]], bool]
+
 
 @dataclass(frozen=True, slots=True)
 class Mask:
@@ -64,7 +67,8 @@ class Source:
     holds it, `size` (height, width) in pixels, upright. `mask_path` is the file that its mask comes from, None without
     one. `digest` is the SHA-256 of the image's bytes, `key` the content key of name, digest, label, mask and boxes.
     `boxes` are in the pixels of the image, upright; `classes` the names of the classes that its mask or its boxes show,
-    each once and sorted, where the set names them.
+    each once and sorted, where the set names them. `known_world` is whether the picture is within what the models know,
+    None where nobody looked.
     """
 
     name: str
@@ -80,6 +84,7 @@ class Source:
     classes: tuple[str, ...] = field(default=(), compare=False)
     blob: Blob | None = field(default=None, compare=False)
     mask: Mask | None = field(default=None, compare=False)
+    known_world: bool | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -121,18 +126,24 @@ def find_sources(
     *,
     labels: Path | None = None,
     masks: Path | None = None,
+    examine: Examine | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> tuple[list[Source], list[Problem]]:
     """The sources and the problems of a data set; see `read_set`."""
-    found = read_set(str(root), SetOptions(labels=labels, masks=masks), on_progress)
+    found = read_set(str(root), SetOptions(labels=labels, masks=masks), on_progress, examine)
     return found.sources, found.problems
 
 
-def read_set(root: str, options: SetOptions, on_progress: Callable[[int, int], None] | None = None) -> DataSet:
+def read_set(
+    root: str,
+    options: SetOptions,
+    on_progress: Callable[[int, int], None] | None = None,
+    examine: Examine | None = None,
+) -> DataSet:
     """The data set at `root`: a folder or a file in one of the layouts (docs/data.md), or "hf:ID[:SPLIT]".
 
-    `on_progress` is called with (images verified, images) now and then. Raises CounterfactoryError if `root` has no
-    image at all, is no such layout, or an option contradicts it.
+    `on_progress` is called with (images verified, images) now and then; `examine` sees each picture while it is read.
+    Raises CounterfactoryError if `root` has no image at all, is no such layout, or an option contradicts it.
     """
     given = None if options.class_map is None else load_class_map(options.class_map)
     listing = list_set(root, options.labels, options.masks, options.layout, options.pairs)
@@ -150,7 +161,7 @@ def read_set(root: str, options: SetOptions, on_progress: Callable[[int, int], N
     if unlabelled:
         require_known(chosen.classes or (), known)
     problems = listing.problems
-    reader = _Reader(class_map, on_progress)
+    reader = _Reader(class_map, on_progress, examine)
 
     def check(entries: Sequence[Entry]) -> Iterator[Source | None]:
         for result in reader.verify(entries):
@@ -287,8 +298,13 @@ _READERS = min(4, os.cpu_count() or 1)
 class _Reader:
     """Reads entries' files and decodes them completely, a few at a time."""
 
-    def __init__(self, class_map: ClassMap | None, on_progress: Callable[[int, int], None] | None) -> None:
-        self._class_map, self._on_progress = class_map, on_progress
+    def __init__(
+        self,
+        class_map: ClassMap | None,
+        on_progress: Callable[[int, int], None] | None,
+        examine: Examine | None,
+    ) -> None:
+        self._class_map, self._on_progress, self._examine = class_map, on_progress, examine
         self._done = self._total = 0
 
     def verify(self, entries: Sequence[Entry]) -> Iterator[Source | Problem]:
@@ -306,11 +322,14 @@ class _Reader:
         what = ""
         try:
             data = read_blob(entry.blob)
-            size = read_picture(data).shape[:2]
+            picture = read_picture(data)
+            size = picture.shape[:2]
             if entry.size not in (None, size):
                 raise UnreadableError(f"is {_by(size)}, its annotations are for {_by(entry.size or size)}")
             across, down = (size[1], size[0]) if entry.relative else (1, 1)
             boxes = tuple(_inside(box.scaled(across, down), size) for box in entry.boxes)
+            known = None if self._examine is None else self._examine(picture)
+            del picture  # before the mask is read: pictures can be large
             digest, shown, mask_digest, mask = hashlib.sha256(data).hexdigest(), set[str](), None, None
             if entry.mask is not None:
                 mask = Mask(entry.mask, None if isinstance(entry.mask, Drawn) else self._class_map)
@@ -335,6 +354,7 @@ class _Reader:
             classes=tuple(sorted(shown.union(box.label for box in boxes))),
             blob=None if isinstance(entry.blob, str) else entry.blob,
             mask=mask,
+            known_world=known,
         )
 
 

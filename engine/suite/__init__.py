@@ -2,6 +2,7 @@
 
 from .images import Painted
 from .metadata import read_metadata, require_finished
+from .outside import caution, count_outside
 from .painted_row import PaintedRow
 from .picture_row import Origin, Painting, PictureRow, Verdict
 from .run_record import RunRecord, read_run
@@ -16,6 +17,8 @@ __all__ = [
     "RunRecord",
     "Suite",
     "Verdict",
+    "caution",
+    "count_outside",
     "image_path",
     "mask_path",
     "read_metadata",

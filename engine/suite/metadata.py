@@ -57,6 +57,7 @@ _AFTER_SCORES = (
     ("source_width", pa.int64()),
     ("source_height", pa.int64()),
     ("crop", _CROP),
+    ("known_world", pa.bool_()),
     ("source_key", pa.string()),
     ("key", pa.string()),
 )

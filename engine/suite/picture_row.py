@@ -56,8 +56,9 @@ class PictureRow:
     the source's first control, None without one; `sha256` is of the picture's file. `painting` is None of an original.
     `scores` holds what the checks measured, by name. `reason` says why the picture was rejected; None where it was
     accepted. `protected` are the words of the source's caption that no edit may touch, since they name what it is
-    labelled with; none where nothing does. `boxes` are in the picture's pixels. `repeat` is how many variants of the
-    source with the same edits came before: they differ in their noise.
+    labelled with; none where nothing does. `boxes` are in the picture's pixels. `known_world` is False where the source
+    is outside of what the models know: then the row is meaningless. `repeat` is how many variants of the source with
+    the same edits came before: they differ in their noise.
     """
 
     file_name: str
@@ -80,6 +81,7 @@ class PictureRow:
     key: str
     protected: tuple[str, ...] = ()
     boxes: tuple[Box, ...] = ()
+    known_world: bool = True
     repeat: int = 0
 
     @property
@@ -133,6 +135,7 @@ class PictureRow:
             "source_width": self.origin.width,
             "source_height": self.origin.height,
             "crop": {"left": left, "top": top, "width": width, "height": height},
+            "known_world": self.known_world,
             "source_key": self.source_key,
             "key": self.key,
         }
@@ -176,6 +179,7 @@ class PictureRow:
             key=row.text("key"),
             protected=row.text_list("protected"),
             boxes=tuple(map(_box, row.tables("boxes"))),
+            known_world=row.flag("known_world"),
         )
         if row.text("verdict") != found.verdict:
             raise row.refuse("verdict", f"{found.verdict.value!r}, as there is {_reason(found)}")

@@ -35,7 +35,8 @@ _ADVICE = (
 class Standing:
     """What a suite came to by its last finished session: its variants and its controls by verdict (`controls` are the
     accepted ones), the variants `dropped` for their text, and the sources that have fewer variants than asked for.
-    `check` is the settings that the verdicts follow.
+    `check` is the settings that the verdicts follow. `outside_world` sources are outside of what the models know, and
+    --anything took them all the same.
     """
 
     sources: int
@@ -46,6 +47,7 @@ class Standing:
     dropped: tuple[Dropped, ...]
     shortfalls: tuple[Problem, ...]
     check: Mapping[str, Any]
+    outside_world: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """It as JSON holds it."""
@@ -63,6 +65,7 @@ class Standing:
             dropped=tuple(Dropped.from_fields(dropped) for dropped in fields.tables("dropped")),
             shortfalls=tuple(Problem(p.text("name"), p.text("reason")) for p in fields.tables("shortfalls")),
             check=fields.plain("check"),
+            outside_world=fields.whole("outside_world"),
         )
 
 
@@ -248,6 +251,7 @@ class RunSummary:
     text and were never painted. `shortfalls` names sources with fewer variants than asked for, `problems` those that
     were skipped. `stages` and `plans` say what the time went to, `metrics_problem` why a metrics file fell behind.
     `devices` of the kind `device` (core, GPU) were held. `suite` is what all sessions took together, this one included.
+    `outside_world` sources are outside of what the models know.
     """
 
     sources: int
@@ -270,6 +274,7 @@ class RunSummary:
     energy_j: float | None
     suite: SuiteCosts
     metrics_problem: str | None = None
+    outside_world: int = 0
 
     @classmethod
     def of(cls, record: RunRecord, metrics_problem: str | None = None) -> RunSummary:
@@ -299,6 +304,7 @@ class RunSummary:
             energy_j=costs.energy_j,
             suite=record.costs,
             metrics_problem=metrics_problem,
+            outside_world=standing.outside_world,
         )
 
     @property

@@ -27,7 +27,8 @@ class JourneySettings:
     A source whose caption does not name what it is labelled with has no variants unless `allow_ungrounded`.
     No edit brings a word of `avoid`.
 
-    Half of a source's variants have the least number of edits, so that an edit's effect is seen alone.
+    Half of a source's variants have the least number of edits, so that an edit's effect is seen alone. With `anything`
+    sources outside of what the models know are taken too, and every result says so.
     """
 
     task: Task
@@ -37,6 +38,7 @@ class JourneySettings:
     seed: int
     interventions: Interventions | None = None
     allow_ungrounded: bool = False
+    anything: bool = False
     avoid: tuple[str, ...] = SUBJECTIVE
 
     def __post_init__(self) -> None:

@@ -94,7 +94,7 @@ def test_generate_refuses_sets_that_no_model_could_be_judged_by(
     monkeypatch.setattr(Journey, "run", stopped)
     (tmp_path / "flat" / "bus").mkdir()
     Image.new("RGB", (32, 32)).save(tmp_path / "flat" / "bus" / "b.png")
-    _, _, err = run(capsys, "generate", tmp_path / "flat", "--out", tmp_path / "suite")
+    _, _, err = run(capsys, "generate", tmp_path / "flat", "--out", tmp_path / "suite", "--anything")
     assert "1 of 2 sources lack labels (class folders, or --labels), the first is a" in err
     (tmp_path / "task.toml").write_text('name = "n"\nsentence = "s"\nprotect = []\nprotect_label = false\n')
     _, _, err = run(

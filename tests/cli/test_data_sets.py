@@ -21,9 +21,9 @@ SIDE = 128
 
 
 def street(path: Path, seed: int) -> None:
-    """A rendered street, which the pocket's models can caption."""
+    """A rendered street, which the pocket's models know, also as a JPEG of high quality."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(render(sample_scene(np.random.default_rng(seed)))[0]).save(path)
+    Image.fromarray(render(sample_scene(np.random.default_rng(seed)))[0]).save(path, quality=95)
 
 
 def halves(path: Path, upper: Any, lower: Any) -> None:

@@ -667,6 +667,7 @@ def small_denoiser(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list
     return out, export_graph(lambda: denoiser.denoiser_graph(SMALL), out, Asked(int8=True), random=True, painting=paint)
 
 
+@pytest.mark.slow
 def test_the_fused_denoiser_in_fp16_and_int8(small_denoiser: tuple[Path, list[Row]]) -> None:
     out, rows = small_denoiser
     assert [row.name for row in rows] == ["denoiser", "denoiser_int8"]

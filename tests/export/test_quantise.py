@@ -299,6 +299,7 @@ def off_by(folder: Path) -> float:
     return float(np.sqrt(np.mean((ours - theirs) ** 2) / np.mean(theirs**2)))
 
 
+@pytest.mark.slow
 def test_the_packed_int8_is_the_packed_denoiser(packed_models: Path) -> None:
     packed = packed_models
     assert 1e-3 < off_by(packed) < 0.1
@@ -333,6 +334,7 @@ def test_a_profile_paints_with_the_plan_that_it_names(packed_models: Path) -> No
             painting(profile, bad)
 
 
+@pytest.mark.slow
 def test_what_lies_side_by_side_changes_no_bit(packed_models: Path) -> None:
     feeds, sizes = packed_feeds(), {"latents": (32, 32), "hint_embedding": (32, 32)}
     folder = packed_models

@@ -89,7 +89,7 @@ hows = st.builds(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=60)
 @given(prompt=st.lists(st.integers(3, VOCABULARY - 1), min_size=2, max_size=5), how=hows)
 def test_writes_what_transformers_writes(opt: OPTForCausalLM, prompt: list[int], how: DecodingSettings) -> None:
     assert ours(opt, [0, *prompt], how) == theirs(opt, [0, *prompt], how)
@@ -113,7 +113,7 @@ def test_a_text_does_not_depend_on_its_neighbours(
 
 
 def test_the_end_comes_from_the_logits_and_not_only_from_the_length(opt: OPTForCausalLM) -> None:
-    lengths = {len(ours(opt, [0, a, b], GREEDY)) for a in range(3, 15) for b in range(3, 15)}
+    lengths = {len(ours(opt, [0, a, b], GREEDY)) for a in range(3, 9) for b in range(3, 9)}
     assert len(lengths) > 2
 
 

@@ -67,7 +67,7 @@ def test_a_figure_says_all_that_it_is_found_by(picture: Path, tmp_path: Path) ->
     assert "data-name" not in control
     assert {key: first[f"data-{key}"] for key in ("name", "types", "verdict", "answer", "said", "reason")} == {
         "name": "images/bus/1/a.png",
-        "types": "time colour",
+        "types": '["time", "colour"]',
         "verdict": "accepted",
         "answer": "wrong",
         "said": "car",

@@ -239,6 +239,7 @@ def test_filters_offer_what_differs(picture: Path, tmp_path: Path) -> None:
 
     night = frame(picture, edits=(Edit("time", "day", "night"),))
     assert choices(frame(picture), night) == {("type", "weather"), ("type", "time")}
+    assert choices(frame(picture, edits=(Edit("the sky", "blue", "red"),))) == {("type", "the sky")}
     assert ("verdict", "rejected") in choices(frame(picture), frame(picture, accepted=False))
     assert ("answer", "wrong") in choices(frame(picture, answer=Answer("car", False)))
 

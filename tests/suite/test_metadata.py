@@ -56,6 +56,7 @@ CONTRACT = [
     "source_width",
     "source_height",
     "crop",
+    "known_world",
     "source_key",
     "key",
 ]

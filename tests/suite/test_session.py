@@ -32,6 +32,7 @@ STANDING = Standing(
     dropped=(Dropped("a", 2, "ä", "as it was"),),
     shortfalls=(Problem("b", "too short"),),
     check={"batch": 8, "min_image_text": 0.2},
+    outside_world=2,
 )
 PROBLEM = Problem("c", "gone")
 

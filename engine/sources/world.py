@@ -1,0 +1,133 @@
+"""What models know of the world, told from a picture alone: whether it looks like the pictures that they were made of.
+
+Models that were trained on rendered scenes paint such scenes from anything, and every score of theirs agrees with
+them. So before anything is painted each source is measured: fifteen traits of its pixels at the size to paint, which
+say how even it is, how it is edged and coloured, and what lies at its upper and lower edge. A world is a range of each
+trait and a weighted sum of all of them, fitted by `python -m counterfactory.export world` to pictures of the world and
+to photographs, drawings and noise. No network is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+TRAITS = (
+    "texture",  # log(1 + median of the absolute Laplacian), grey levels; "roughness" is of its mean
+    "roughness",
+    "flat",  # share of blocks of 4 x 4 pixels within 4 grey levels; "even" is within 12
+    "even",
+    "palette",  # share of pixels in the 32 commonest colours, of 32 levels per channel
+    "edges",  # share of pixels with a step of over 10 grey levels across two pixels
+    "straight",  # share of these whose step runs along the rows or the columns
+    "contrast",  # standard deviation and mean of the grey levels
+    "light",
+    "top_spread",  # log(1 + mean distance to the median colour), in the upper eighth; and in the lower middle
+    "ground_spread",
+    "ground_light",  # the lower middle's median colour: mean, largest minus smallest, and blue minus red
+    "ground_colour",
+    "ground_blue",
+    "colour",  # median over all pixels of the largest channel minus the smallest
+)
+_LUMA = np.array([299, 587, 114], np.int32)
+_BLOCK, _FLAT, _EVEN = 4, 4, 12
+_STEP, _ALONG = 10, 0.15
+_COMMONEST = 32
+
+
+@dataclass(frozen=True)
+class Trait:
+    """A trait of a world: pictures of it have values from `low` to `high`, which count with `weight`."""
+
+    name: str
+    low: float
+    high: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class World:
+    """A kind of picture. `about` is its name in a sentence, `fitted_to` what the numbers come from.
+
+    Raises ValueError unless `traits` are those of `TRAITS` in their order.
+    """
+
+    about: str
+    fitted_to: str
+    bias: float
+    traits: tuple[Trait, ...]
+
+    def __post_init__(self) -> None:
+        names = tuple(trait.name for trait in self.traits)
+        if names != TRAITS:
+            raise ValueError(f"traits should be {', '.join(TRAITS)}, found {', '.join(names)}; fit the world anew")
+
+    def holds(self, picture: NDArray[np.uint8]) -> bool:
+        """Whether a picture, uint8 RGB [H, W, 3] at the size to paint, looks like one of this world."""
+        return self.holds_traits(traits_of(picture))
+
+    def holds_traits(self, values: NDArray[np.float64]) -> bool:
+        """The same of a picture's traits, float64 [15]."""
+        low, high, weights = np.array([(trait.low, trait.high, trait.weight) for trait in self.traits]).T
+        inside = (low <= values) & (values <= high)
+        return bool(inside.all() and self.bias + values @ weights >= 0)
+
+
+def traits_of(picture: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """The `TRAITS` of a picture, uint8 RGB [H, W, 3], of eight pixels per side at least: float64 [15]."""
+    height, width = picture.shape[:2]
+    red, green, blue = (np.ascontiguousarray(picture[:, :, channel]).astype(np.int16) for channel in range(3))
+    # Whole grey levels of ITU-R 601: a step of less than one level is nothing that a person drew.
+    grey = ((picture.astype(np.int32) @ _LUMA + 500) // 1000).astype(np.int16)
+    around = grey[:-2, 1:-1] + grey[2:, 1:-1] + grey[1:-1, :-2] + grey[1:-1, 2:]
+    laplacian = np.abs(4 * grey[1:-1, 1:-1] - around)
+    ranges = _block_ranges(grey)
+    across, down = np.abs(grey[1:-1, 2:] - grey[1:-1, :-2]), np.abs(grey[2:, 1:-1] - grey[:-2, 1:-1])
+    edges = np.maximum(across, down) > _STEP
+    straight = edges & (np.minimum(across, down) < _ALONG * np.maximum(across, down))
+    _, top_spread = _middle_colour(picture[: height // 8])
+    ground, ground_spread = _middle_colour(picture[height * 7 // 8 :, width * 3 // 10 : width * 7 // 10])
+    return np.array(
+        [
+            np.log1p(np.median(laplacian)),
+            np.log1p(laplacian.mean()),
+            (ranges < _FLAT).mean(),
+            (ranges < _EVEN).mean(),
+            _share_of_commonest(red >> 3 << 10 | green >> 3 << 5 | blue >> 3),
+            edges.mean(),
+            straight.sum() / max(1, edges.sum()),
+            grey.std(),
+            grey.mean(),
+            np.log1p(top_spread),
+            np.log1p(ground_spread),
+            ground.mean(),
+            np.ptp(ground),
+            ground[2] - ground[0],
+            np.median(np.maximum(np.maximum(red, green), blue) - np.minimum(np.minimum(red, green), blue)),
+        ],
+        np.float64,
+    )
+
+
+def _block_ranges(grey: NDArray[np.int16]) -> NDArray[np.int16]:
+    """Largest minus smallest value of each whole block."""
+    height, width = (side // _BLOCK * _BLOCK for side in grey.shape)
+    rows = [grey[row:height:_BLOCK, :width] for row in range(_BLOCK)]
+    high, low = np.maximum.reduce(rows), np.minimum.reduce(rows)
+    columns = [slice(column, None, _BLOCK) for column in range(_BLOCK)]
+    most, least = (np.maximum.reduce([high[:, c] for c in columns]), np.minimum.reduce([low[:, c] for c in columns]))
+    return np.asarray(most - least)
+
+
+def _share_of_commonest(codes: NDArray[np.int16]) -> float:
+    counts = np.bincount(codes.ravel())
+    return float(np.sort(counts[counts > 0])[-_COMMONEST:].sum() / codes.size)
+
+
+def _middle_colour(part: NDArray[np.uint8]) -> tuple[NDArray[np.float64], float]:
+    """The median colour of a part of a picture, float64 [3], and the mean distance to it per channel."""
+    pixels = part.reshape(-1, 3)
+    median = np.median(pixels, axis=0)
+    return median, float(np.abs(pixels - median).mean())

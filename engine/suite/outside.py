@@ -1,0 +1,25 @@
+"""What every result of a suite says where sources are outside of what the models know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .picture_row import PictureRow
+
+
+def count_outside(rows: Iterable[PictureRow]) -> tuple[int, int]:
+    """How many of the rows' sources are outside of what the models know, and how many sources there are."""
+    known = {row.source: row.known_world for row in rows}
+    return list(known.values()).count(False), len(known)
+
+
+def caution(outside: int, sources: int) -> str | None:
+    """The sentence for so many of the sources; None where the models know all of them."""
+    if not outside:
+        return None
+    which = "the source is" if sources == 1 else f"{outside} of {sources} sources are"
+    of_it = "it" if sources == 1 else "them"
+    return (
+        f"{which} unlike anything that the models were trained on: pictures painted from {of_it}, and figures about "
+        f"{of_it}, are meaningless"
+    )
