@@ -138,7 +138,7 @@ def _worst_table(title: str, effects: Sequence[Effect], most: int) -> Table:
     # By the mildest end of the interval: the lowest estimates are those of the fewest sources.
     known = sorted((e for e in effects if e.high is not None), key=lambda e: (e.high, e.value, e.name))
     rows = tuple((e.name, points(e.value), interval(e), _chance(e.q), str(e.sources)) for e in known[:most])
-    less = f", {most} of {len(effects)}" if len(effects) > most else ""
+    less = f", {len(rows)} of {len(effects)}" if len(rows) < len(effects) else ""
     return Table(f"By {title}, certain harm first{less}", (title, "points", "95 % interval", "q", "sources"), rows)
 
 

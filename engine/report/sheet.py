@@ -1,7 +1,7 @@
 """The contact sheet: one PNG that shows what a suite is.
 
 It has one row per source: the source, its edges, its variants, and below each variant the words that were changed.
-Rejected variants have a red frame and the reason; a model's wrong answers are shown. The sheet is for people only:
+Rejected pictures have a red frame, variants the reason too; a wrong answer is shown. The sheet is for people only:
 pictures are enlarged and nothing can be read back from it.
 """
 
@@ -81,15 +81,21 @@ def _draw_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, strip: Strip, top:
         left += CELL + GAP
         _paste_picture(sheet, strip.control.image, left, top)
         pen.text((left, below), "control: same caption", _GREY, _font(22))
+        if not strip.control.accepted:
+            _frame_rejected(pen, left, top)
         if strip.control.answer and not strip.control.answer.right:
             _draw_note(pen, (left, below + _LINE), f"model says: {strip.control.answer.text}", None, _RED)
     for frame in strip.frames:
         left += CELL + GAP
         _paste_picture(sheet, frame.image, left, top)
         if not frame.accepted:
-            pen.rounded_rectangle((left - 3, top - 3, left + CELL + 2, top + CELL + 2), 12, outline=_RED, width=5)
+            _frame_rejected(pen, left, top)
         for i, (text, target, colour) in enumerate(_notes(frame)[:_MAX_LINES]):
             _draw_note(pen, (left, below + i * _LINE), text, target, colour)
+
+
+def _frame_rejected(pen: ImageDraw.ImageDraw, left: int, top: int) -> None:
+    pen.rounded_rectangle((left - 3, top - 3, left + CELL + 2, top + CELL + 2), 12, outline=_RED, width=5)
 
 
 def _notes(frame: Frame) -> list[tuple[str, str | None, Colour]]:

@@ -130,3 +130,12 @@ def test_further_measures_have_effects_and_means_of_their_own() -> None:
         ("controls", "6", "100.0 %", "100.0 %", "90.0 %"),
         ("variants", "6", "100.0 %", "100.0 %", "60.0 %"),
     )
+
+
+def test_a_ranking_says_how_many_it_leaves_out() -> None:
+    """One source says nothing of certainty, and its value is in no ranking."""
+    rows = [row for g in range(6) for row in (control_row(g), picture_row(3 * g, edits=(FOG if g else RED,)))]
+    tables = evaluation_tables(evaluate_labels(rows, ["bus"] * 12))
+    (values,) = (table for table in tables if table.title.startswith("By value"))
+    assert values.title == "By value, certain harm first, 1 of 2"
+    assert [row[0] for row in values.rows] == ["weather: foggy"]

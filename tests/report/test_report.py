@@ -254,14 +254,16 @@ def test_sheet_has_a_cell_for_every_picture(picture: Path) -> None:
 
 
 def test_sheet_marks_rejected_and_wrong(picture: Path) -> None:
-    def red(changed: Frame) -> int:
-        sheet = np.asarray(draw_sheet([strip(changed)], "", "")).astype(int)
+    def red(changed: Frame, control: Frame | None = None) -> int:
+        sheet = np.asarray(draw_sheet([strip(changed, control=control)], "", "")).astype(int)
         return int(((sheet[..., 0] > 180) & (sheet[..., 1] < 60) & (sheet[..., 2] < 80)).sum())
 
     assert red(frame(picture)) == 0
     assert red(frame(picture, answer=Answer("bus", True))) == 0
     assert red(frame(picture, answer=Answer("car", False))) > 50
     assert red(frame(picture, accepted=False, reason="unlike its caption")) > 4 * CELL
+    assert red(frame(picture), frame(picture)) == 0
+    assert red(frame(picture), frame(picture, accepted=False, reason="unlike its caption")) > 4 * CELL
 
 
 @pytest.mark.parametrize("size", [(1, 1), (300, 20), (20, 300)])
