@@ -21,8 +21,8 @@ from streets import set_up
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.stages.paint import GuidanceSettings, PaintSettings, paint
+from counterfactory.export.pocket.judged import judge_variants
 from counterfactory.export.pocket.packed import MASTERS
-from counterfactory.export.pocket.report import judge_variants
 
 _FULL_SCALE = 2.0  # the best of guidance on all steps
 _INTERVALS = ((0.0, 0.25), (0.0, 0.5), (0.25, 0.75), (0.0, 0.75), (0.0, 0.0))

@@ -31,7 +31,7 @@ from counterfactory.engine.estimate.peak import measure_peak
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.world import SIZE
 from counterfactory.engine.stages.paint import paint
-from counterfactory.export.pocket.report import Judged, judge_variants
+from counterfactory.export.pocket.judged import Judged, judge_variants
 
 _BASELINE = "denoiser"
 # Points that a measure may lose.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterfactory.engine.judging.confusion import iou
-from counterfactory.export.pocket.report import Judged, edits_seen, layout_confusion
+from counterfactory.export.pocket.judged import Judged, edits_seen, layout_confusion
 
 # The share of edits of weather and time that the referee sees, of vehicles' colours, and the layout's mean IoU.
 MEASURES = ("edit_success", "colour_success", "layout_miou")

@@ -32,8 +32,9 @@ from counterfactory.engine.keys import generator
 from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.models.sampler import SamplerSettings
 from counterfactory.engine.sources.source import load_pixels
-from counterfactory.engine.stages.check import Embedded, score
 from counterfactory.engine.stages.edges import edge_maps
+from counterfactory.engine.stages.scores import edit_scores, score
+from counterfactory.engine.tasks.undo import undo_edits
 from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs import modules
 
@@ -250,23 +251,23 @@ class Peer:
     def _scores(
         self, works: Sequence[Work], images: Mapping[str, Image], pictures: Mapping[str, Image]
     ) -> dict[str, dict[str, float]]:
-        """CLIP's scores of every variant."""
+        """CLIP's scores of every variant; labels are left out, which no profile holds to a threshold."""
         seen = self._embedded(images)
         said: dict[str, NDArray[np.float32]] = {}
+        undone = {v.key: undo_edits(v.caption, v.edited_caption, v.edits) for work in works for v in work.variants}
         captions = [text for work in works for text in (work.caption, *(v.edited_caption for v in work.variants))]
+        captions += [text for pairs in undone.values() for pair in pairs for text in pair]
         for texts in chunks(list(dict.fromkeys(captions)), self.way.checks):
             said |= zip(texts, self._texts(texts)[1].float().cpu().numpy(), strict=True)
         painted = self._embedded(pictures)
         variants = [v for work in works for v in work.variants]
-        if not variants:
-            return {}
-        embedded = Embedded(
-            source_image=np.stack([seen[v.source.key] for v in variants]),
-            source_text=np.stack([said[v.caption] for v in variants]),
-            variant_image=np.stack([painted[v.key] for v in variants]),
-            variant_text=np.stack([said[v.edited_caption] for v in variants]),
-        )
-        return dict(zip((v.key for v in variants), score(embedded), strict=True))
+        found = {}
+        for v in variants:
+            scores = score(seen[v.source.key], said[v.caption], painted[v.key], said[v.edited_caption])
+            pairs = [(said[made], said[kept]) for made, kept in undone[v.key]]
+            scores["edit"] = min(edit_scores(painted[v.key], pairs, self.profile.check.logit_scale))
+            found[v.key] = scores
+        return found
 
     def _embedded(self, images: Mapping[str, Image]) -> dict[str, NDArray[np.float32]]:
         side = self.networks.clip.config.vision_config.image_size

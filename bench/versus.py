@@ -28,7 +28,7 @@ from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.estimate.flops import multiplies_integers
 from counterfactory.engine.pocket.captions import read_facts
-from counterfactory.engine.stages.check import verdict
+from counterfactory.engine.stages.check import failing
 from counterfactory.engine.suite import read_metadata
 from counterfactory.export.production.graph import Request
 
@@ -216,4 +216,4 @@ def psnr(a: Image, b: Image) -> float:
 
 def accepted_of(made: Made, profile: Profile) -> int:
     """Variants of a peer that pass the profile's checks."""
-    return sum(verdict(scores, profile.check) is None for scores in made.scores.values())
+    return sum(failing(scores, profile.check, "variant") is None for scores in made.scores.values())

@@ -36,6 +36,7 @@ from .schedule.overlap import ahead
 from .sources.pictures import Pictures
 from .sources.source import Problem, Source
 from .stages import caption, check, edges, original, paint, rewrite
+from .stages.classes import Classes
 from .stages.desk import Desk
 from .stages.rewrite import Rewritten
 from .suite import PaintedRow, PictureRow, Suite
@@ -126,7 +127,7 @@ class Journey:
         size, library = self.profile.shard_sources, library_of(self.profile)
         shards = [sources[start : start + size] for start in range(0, len(sources), size)]
         with _final_metrics(stream, meter):
-            desk = self._open(suite, library, meter, len(sources))
+            desk = self._open(suite, library, meter, sources)
             facts = session_facts(self.profile, self.settings, data or {}, desk.recipes, library)
             costs = suite.session(facts, lambda: session_costs(self.profile, meter, energy))
             with closing(desk.models), costs as session:
@@ -140,7 +141,7 @@ class Journey:
         """Take every shard to its outcome, and the suite to its table."""
         tally = Tally(desk.sources, sum(source.known_world is False for shard in shards for source in shard))
         decided_by = (self.profile, world_of(self.profile))
-        outcomes = Outcomes(desk.suite, outcome_key(decided_by, self.settings, desk.recipes.makers))
+        outcomes = Outcomes(desk.suite, outcome_key(decided_by, self.settings, desk.classes.names, desk.recipes.makers))
         for shard in _read(desk.meter, ahead(shards, lambda some: self.look(desk, outcomes, some), depth=1)):
             outcome = _pass(desk, shard) or self.step(desk, outcomes, shard)
             desk.meter.verdicts(outcome.accepted, outcome.rejected)
@@ -187,12 +188,13 @@ class Journey:
         outcomes.keep(shard.sources, outcome, table, finished=not shard.pictures.problems)
         return outcome
 
-    def _open(self, suite: Suite, library: Library, meter: Meter, sources: int) -> Desk:
+    def _open(self, suite: Suite, library: Library, meter: Meter, sources: Sequence[Source]) -> Desk:
         """What the stages work with; no network is opened yet."""
         recipes = recipes_of(self.profile, library)
         models = Opened(library, meter, residency_of(self.profile, library))
         pictures = self.settings.variants + self.settings.controls
-        return Desk(suite, models, meter, recipes, sources, sources * pictures)
+        classes = Classes(source.label for source in sources)
+        return Desk(suite, models, meter, recipes, len(sources), len(sources) * pictures, classes)
 
     def _metrics_file(self, suite: Suite, path: Path | None, energy: EnergyMeter) -> MetricsFile | None:
         if path is None:

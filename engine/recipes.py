@@ -11,7 +11,7 @@ so this page decides what a changed setting costs.
     variant         source, caption, edits, edited caption, seed
     original        source, [image]
     picture         variant, [image], [edges], [paint], [text]                                 edge detector, painter
-    scores          picture bytes, source, [image], both captions, [text], [check] batch       CLIP
+    scores          picture bytes, source, [image], captions, edits, [text], [check], classes  CLIP
     outcome         profile and its world, settings, all of the above                          everything
 
 "By" is a stage's maker: the bytes of its networks, the arithmetic they run in, the releases of the libraries that
@@ -30,7 +30,7 @@ from .keys import content_key
 Stage = Literal["caption", "rewrite", "edges", "paint", "check"]
 
 # The form of a shard's rows on record; another one is raised when rows say more, and rows are then derived anew.
-ROW_FORM = 2
+ROW_FORM = 3
 
 STAGES: tuple[Stage, ...] = ("caption", "rewrite", "edges", "paint", "check")
 
@@ -41,7 +41,7 @@ def code_of(stage: Stage) -> int:
     Reformatting, or a faster way to the same bytes, leaves it. "rewrite" covers the rules that choose edits and judge
     words. tests/test_recipes.py holds results of today's code and fails when they move while the number stays.
     """
-    return {"caption": 1, "rewrite": 5, "edges": 1, "paint": 1, "check": 1}[stage]
+    return {"caption": 1, "rewrite": 5, "edges": 1, "paint": 1, "check": 2}[stage]
 
 
 def source_key(name: str, image_sha256: str, label: str | None, mask_sha256: str | None) -> str:
@@ -74,17 +74,17 @@ def shard_key(source_keys: Sequence[str]) -> str:
     return content_key("shard", source_keys)
 
 
-def outcome_key(profile: object, settings: object, makers: Mapping[Stage, str]) -> str:
-    """Names all that decides what a shard comes to, beside its sources."""
-    return content_key(profile, settings, makers, code_of("rewrite"), ROW_FORM)
+def outcome_key(profile: object, settings: object, classes: Sequence[str], makers: Mapping[Stage, str]) -> str:
+    """Names all that decides what a shard comes to, beside its sources; `classes` are those of all sources' labels."""
+    return content_key(profile, settings, classes, makers, code_of("rewrite"), ROW_FORM)
 
 
 @dataclass(frozen=True)
 class Recipes:
     """The keys of one run's results: the profile's settings that decide them, and the makers of the stages.
 
-    Settings are plain data (see `content_key`); `sampling` is how the language model chooses tokens, `check_batch` the
-    batch of the image encoder.
+    Settings are plain data (see `content_key`); `sampling` is how the language model chooses tokens, `check` what
+    decides scores.
     """
 
     image: object
@@ -93,7 +93,7 @@ class Recipes:
     edges: object
     paint: object
     text: object
-    check_batch: int
+    check: object
     makers: Mapping[Stage, str]
 
     def caption_key(self, image_sha256: str, named_prefix: str | None = None) -> str:
@@ -116,7 +116,9 @@ class Recipes:
         made_by = (self.makers["edges"], self.makers["paint"])
         return content_key("paint", variant_key, self.image, self.edges, self.paint, self.text, made_by)
 
-    def scores_key(self, picture_sha256: str, source_key: str, caption: str, edited_caption: str) -> str:
-        """Names the scores of a picture."""
-        compared = (picture_sha256, source_key, self.image, caption, edited_caption)
-        return content_key("check", *compared, self.text, self.check_batch, self.makers["check"])
+    def scores_key(self, picture_sha256: str, source_key: str, texts: object, labels: object) -> str:
+        """Names the scores of a picture: `texts` are its captions and edits, `labels` the classes that it is compared
+        by and the control that it is compared with.
+        """
+        compared = (picture_sha256, source_key, self.image, texts, labels)
+        return content_key("check", *compared, self.text, self.check, self.makers["check"])

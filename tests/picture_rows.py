@@ -32,7 +32,10 @@ def picture_row(index: int = 0, /, **changes: Any) -> PictureRow:
         "source_key": "5" * 64,
         "key": f"{index:064x}",
         "known_world": True,
+        "edit_scores": (0.625,),
     }
+    if "edits" in changes:
+        values["edit_scores"] = ()
     return PictureRow(**values | changes)
 
 

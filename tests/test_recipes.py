@@ -18,8 +18,9 @@ from counterfactory.engine.keys import content_key, generator
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.recipes import STAGES, Recipes, code_of, maker_key
 from counterfactory.engine.runtime.releases import releases
-from counterfactory.engine.stages.check import Embedded, score
 from counterfactory.engine.stages.edges import edge_maps
+from counterfactory.engine.stages.layout import outlined_share
+from counterfactory.engine.stages.scores import edit_scores, label_score, score
 from counterfactory.engine.tasks.choose import Choice, choose_edits
 from counterfactory.kernels.guided_step import guide
 
@@ -31,7 +32,7 @@ RECIPES = Recipes(
     edges="edges",
     paint="paint",
     text="text",
-    check_batch=8,
+    check=(8, "a {label}", 9.0),
     makers=MAKERS,
 )
 NAMED: dict[str, Callable[[Recipes], str]] = {
@@ -39,7 +40,7 @@ NAMED: dict[str, Callable[[Recipes], str]] = {
     "answer": lambda r: r.answer_key("keywords", "request"),
     "original": lambda r: r.original_key("0d"),
     "picture": lambda r: r.picture_key("0b"),
-    "scores": lambda r: r.scores_key("0c", "0d", "a street", "a street at night"),
+    "scores": lambda r: r.scores_key("0c", "0d", ("a street", "a street at night"), None),
 }
 # What makes each result again when it changes, by the names of the recipes' parts.
 DEPENDS = {
@@ -47,7 +48,7 @@ DEPENDS = {
     "answer": {"sampling", "makers.rewrite"},
     "original": {"image"},
     "picture": {"image", "edges", "paint", "text", "makers.edges", "makers.paint"},
-    "scores": {"image", "text", "check_batch", "makers.check"},
+    "scores": {"image", "text", "check", "makers.check"},
 }
 
 
@@ -55,12 +56,12 @@ def changed(part: str) -> Recipes:
     if part.startswith("makers."):
         stage = part.removeprefix("makers.")
         return replace(RECIPES, makers={**MAKERS, stage: "another maker"})
-    return replace(RECIPES, **{part: 99 if part == "check_batch" else "another"})
+    return replace(RECIPES, **{part: "another"})
 
 
 @pytest.mark.parametrize("result", NAMED)
 def test_a_result_is_made_again_for_what_it_depends_on_and_for_nothing_else(result: str) -> None:
-    settings = ["image", "caption", "sampling", "edges", "paint", "text", "check_batch"]
+    settings = ["image", "caption", "sampling", "edges", "paint", "text", "check"]
     parts = [*settings, *(f"makers.{stage}" for stage in STAGES)]
     key = NAMED[result]
     assert {part for part in parts if key(changed(part)) != key(RECIPES)} == DEPENDS[result]
@@ -82,7 +83,7 @@ def test_arguments_count_each() -> None:
         (recipes.maker_key, ("paint", ["file"], "bf16", {"openvino": "1"})),
         (recipes.choice_key, ("source", "task", 0)),
         (recipes.variant_key, ("source", "caption", "edits", "edited", 0)),
-        (recipes.outcome_key, ("profile", "settings", {"paint": "maker"})),
+        (recipes.outcome_key, ("profile", "settings", ["car"], {"paint": "maker"})),
     ],
 )
 def test_every_argument_of_a_key_counts(named: Callable[..., str], arguments: tuple[object, ...]) -> None:
@@ -117,17 +118,17 @@ def test_what_names_recorded_results_stays_for_ever() -> None:
     assert RECIPES.answer_key("q", "r") == content_key("rewrite", "q", "r", "maker of rewrite", "greedy")
     assert RECIPES.original_key("0d") == content_key("original", "0d", "image")
     assert RECIPES.picture_key("0b") == content_key("paint", "0b", "image", "edges", "paint", "text", made_by)
-    assert RECIPES.scores_key("0c", "0d", "one", "other") == content_key(
-        "check", "0c", "0d", "image", "one", "other", "text", 8, "maker of check"
+    assert RECIPES.scores_key("0c", "0d", ("one", "other"), ("car",)) == content_key(
+        "check", "0c", "0d", "image", ("one", "other"), ("car",), "text", (8, "a {label}", 9.0), "maker of check"
     )
     assert recipes.shard_key(["a"]) == content_key("shard", ["a"])
 
 
 def test_the_number_of_a_stage_s_code_is_in_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     def named() -> list[str]:
-        return [maker_key("paint", [], "", {}), recipes.outcome_key("profile", "settings", {})]
+        return [maker_key("paint", [], "", {}), recipes.outcome_key("profile", "settings", [], {})]
 
-    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 5}
+    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 5, "check": 2}
     before = named()
     monkeypatch.setattr(recipes, "code_of", lambda stage: 9)
     assert not set(before) & set(named())
@@ -167,7 +168,12 @@ def paint_numbers() -> str:
 def check_numbers() -> str:
     rng = generator("0" * 64, "embeddings")
     vectors = [v / np.linalg.norm(v, axis=-1, keepdims=True) for v in rng.standard_normal((4, 3, 16), np.float32)]
-    return content_key(score(Embedded(*vectors)))[:16]
+    rows = list(zip(*vectors, strict=True))
+    found: list[object] = [score(*row) for row in rows]
+    found += [edit_scores(row[2], [(row[3], row[1])], 9.0) for row in rows]
+    found += [label_score(row[2], [row[0]], vectors[1], 1, 9.0) for row in rows]
+    mask = (np.mgrid[0:64, 0:96][1] > 40).astype(np.uint8)
+    return content_key([*found, outlined_share(picture(), mask)])[:16]
 
 
 def rewrite_numbers() -> str:
@@ -187,7 +193,7 @@ def rewrite_numbers() -> str:
         ("rewrite", 5, rewrite_numbers, "8c1ad259a9986ef2"),
         ("edges", 1, lambda: digest(edge_maps(picture()[None], load_profile("pocket").edges)), "c857c8da9ccfa677"),
         ("paint", 1, paint_numbers, "fdf63a716bffb1e0"),
-        ("check", 1, check_numbers, "ed7075c0e69b1cae"),
+        ("check", 2, check_numbers, "0d574fba7d5f9877"),
     ],
 )
 def test_code_that_gives_other_results_has_another_number(

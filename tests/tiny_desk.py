@@ -22,6 +22,7 @@ from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.recipes import STAGES, Recipes
 from counterfactory.engine.sources.pictures import Pictures
 from counterfactory.engine.sources.source import ImageSettings, Source, find_sources
+from counterfactory.engine.stages.classes import Classes
 from counterfactory.engine.stages.desk import Desk
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.variant import Variant
@@ -157,10 +158,11 @@ def tiny_run(
     """A run over the suite at `path`; run again, it finds there what the run before recorded."""
     progress: list[Progress] = []
     networks = Networks(painter)
-    kinds: dict[str, Any] = dict.fromkeys(("image", "caption", "sampling", "edges", "paint", "text"), 0)
-    recipes = Recipes(**kinds, check_batch=IMAGE_BATCH, makers={stage: f"{stage} maker" for stage in STAGES})
+    kinds: dict[str, Any] = dict.fromkeys(("image", "caption", "sampling", "edges", "paint", "text", "check"), 0)
+    recipes = Recipes(**kinds, makers={stage: f"{stage} maker" for stage in STAGES})
     with Suite.open(path) as suite:
-        desk = Desk(suite, networks, Meter(progress.append), recipes, len(sources), variants)  # type: ignore[arg-type]
+        classes, meter = Classes(source.label for source in sources), Meter(progress.append)
+        desk = Desk(suite, networks, meter, recipes, len(sources), variants, classes)  # type: ignore[arg-type]
         yield TinyRun(desk, networks, Pictures(IMAGE), progress)
 
 

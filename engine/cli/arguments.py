@@ -172,7 +172,12 @@ def _add_check(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("suite", type=Path, metavar="SUITE")
     parser.add_argument("--profile", help="name or .toml file whose thresholds to take (the suite's own)")
     for name in THRESHOLDS:
-        parser.add_argument("--" + name.replace("_", "-"), type=_cosine, metavar="X", help="this one instead")
+        parser.add_argument(
+            "--" + name.replace("_", "-"),
+            type=_share if name in ("min_edit", "min_layout") else _cosine,
+            metavar="X",
+            help="this one instead",
+        )
     parser.set_defaults(run=commands.check)
 
 
@@ -253,7 +258,14 @@ def _cosine(text: str) -> float:
     except ValueError:
         value = math.nan
     if not -1 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"a cosine from -1 to 1 is needed, got {text!r}")
+        raise argparse.ArgumentTypeError(f"a number from -1 to 1 is needed, got {text!r}")
+    return value
+
+
+def _share(text: str) -> float:
+    value = _cosine(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"a number from 0 to 1 is needed, got {text!r}")
     return value
 
 

@@ -153,7 +153,7 @@ def as_data(report: RunSummary) -> dict[str, Any]:
     }
 
 
-THRESHOLDS = ("min_image_text", "min_directional", "min_image_image")
+THRESHOLDS = ("min_image_text", "min_directional", "min_image_image", "min_edit", "min_label", "min_layout")
 
 
 def recheck_line(found: Recheck, settings: CheckSettings) -> str:
@@ -161,7 +161,7 @@ def recheck_line(found: Recheck, settings: CheckSettings) -> str:
     least = [f"{name} {getattr(settings, name):g}" for name in THRESHOLDS]
     return (
         f"{found.accepted} of {found.variants} variants accepted (before: {found.accepted_before}), by "
-        f"{least[0]}, {least[1]} and {least[2]}"
+        f"{', '.join(least[:-1])} and {least[-1]}"
     )
 
 

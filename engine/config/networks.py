@@ -149,8 +149,8 @@ def networks_of(profile: Profile) -> Networks:
                 "clip_text",
                 "clip_text",
                 profile.text.batch,
-                # Checks compare with the source's caption too; the variant's own was encoded to paint it.
-                {"paint": Rows(per_variant=1), "check": Rows(per_source=1)},
+                # Checks compare with both captions, and with an edited one of several edits without each of them.
+                {"paint": Rows(per_variant=1), "check": Rows(per_source=1, per_variant=2)},
                 files=("clip_tokenizer.json",),
                 moved_bytes=moved["clip_text"],
             ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ..meter.energy import EnergyMeter
@@ -15,7 +15,7 @@ from ..runtime.opening import arithmetic
 from ..sources.boxes import fit_boxes
 from ..sources.pixels import crop_box
 from ..sources.source import Source
-from ..stages.check import verdict
+from ..stages.check import Scored, verdict
 from ..suite import Origin, PaintedRow, Painting, PictureRow
 from ..suite.session import Costs, SessionFacts
 from ..tasks.settings import JourneySettings
@@ -33,7 +33,7 @@ def recipes_of(profile: Profile, library: Library) -> Recipes:
         edges=profile.edges,
         paint=profile.paint,
         text=profile.text,
-        check_batch=profile.check.batch,
+        check=profile.check.measures,
         makers={stage: library.digest(stage) for stage in STAGES},
     )
 
@@ -43,15 +43,15 @@ def picture_rows(
     captions: Mapping[Source, str],
     originals: Mapping[Source, PaintedRow],
     painted: Mapping[Variant, PaintedRow],
-    scores: Mapping[Variant, Mapping[str, float]],
+    scored: Mapping[Variant, Scored],
 ) -> list[PictureRow]:
     """The rows of a shard: its scored controls and variants, and the originals of the sources that have some.
 
     Verdicts follow from the stored scores and the profile's thresholds. A control stands beside its source's variants
     whatever its verdict.
     """
-    shown = {variant.source: variant.protected for variant in scores}
-    first = {v.source: painted[v].image.path for v in scores if v.kind == "control" and v.index == 0}
+    shown = {variant.source: variant.protected for variant in scored}
+    first = {v.source: painted[v].image.path for v in scored if v.kind == "control" and v.index == 0}
     rows = []
     for source, protected in shown.items():
         kept = originals[source]
@@ -71,7 +71,7 @@ def picture_rows(
             )
         )
     guidance = profile.paint.guidance
-    for variant, of_it in scores.items():
+    for variant, of_it in scored.items():
         source = variant.source
         rows.append(
             PictureRow(
@@ -80,18 +80,19 @@ def picture_rows(
                 caption=variant.caption,
                 edited_caption=variant.edited_caption,
                 edits=variant.edits,
+                edit_scores=of_it.edits,
                 number=variant.index,
                 repeat=variant.repeat,
                 painting=Painting(
                     variant.seed, profile.paint.sampler.steps, guidance.scale, guidance.start, guidance.stop
                 ),
-                scores=of_it,
-                reason=verdict(of_it, profile.check, variant.kind),
+                scores=of_it.scores,
+                reason=None,
                 key=variant.key,
                 protected=variant.protected,
             )
         )
-    return rows
+    return [replace(row, reason=verdict(row, profile.check)) for row in rows]
 
 
 def _common(

@@ -39,7 +39,7 @@ def recheck(suite: Path, settings: CheckSettings) -> Recheck:
 def _rejection(row: PictureRow, settings: CheckSettings) -> str | None:
     """Why the row is rejected; None where it is accepted."""
     try:
-        return verdict(row.scores, settings, row.kind)
+        return verdict(row, settings)
     except KeyError as error:
         raise CounterfactoryError(
             f"{row.file_name} was not scored for {error}, which its verdict needs; run `counterfactory generate` again"

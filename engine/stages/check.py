@@ -1,142 +1,263 @@
 """Scores of painted variants, and the verdict that thresholds make of them.
 
-Scores are stored; a verdict is derived whenever it is asked for, so that a new threshold generates nothing. The
-measures are LANCE's (Prabhu et al. 2023, arXiv 2305.19164, section 3.3): likeness of the new image to the new
-caption, and directional similarity, the cosine between the change of the images and the change of the captions
-(Gal et al. 2021, arXiv 2108.00946).
+Scores are stored; a verdict is derived whenever it is asked for, so that a new threshold generates nothing. Most are
+CLIP's (Radford et al. 2021, arXiv 2103.00020):
+
+    image_text     likeness of the picture to its caption                                  LANCE, arXiv 2305.19164, 3.3
+    directional    the change of the pictures along the change of the captions             Gal et al., arXiv 2108.00946
+    image_image    likeness of the picture to its source                                   LANCE
+    edit           that the picture shows its caption rather than the same with an edit undone, of the worst edit
+    label          how much of the probability of its label's class it keeps, zero-shot, of the classes of the set
+    layout         how far outlines lie where the mask changes its class (layout.py)       pictures with masks
+
+A score that makes no sense for a picture is left out, and no verdict asks for it: "edit" of a control, "label" where
+the set has fewer than two classes, "layout" without a mask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..schedule.overlap import ahead, in_chunks
 from ..sources.pictures import Pictures
-from ..suite import PaintedRow
+from ..sources.source import load_mask
+from ..suite import PaintedRow, PictureRow
+from ..tasks.undo import undo_edits
 from ..variant import Kind, Variant
 from .desk import Desk
+from .layout import Layout, outlined_share
+from .scores import Floats, edit_scores, label_score, score
 
-Floats = NDArray[np.float32]
-Scores = dict[str, float]
+Pixels = NDArray[np.uint8]
+# A painted picture, and how far it agrees with its mask, where it has one.
+_Look = tuple[Pixels, float | None]
 
 # Pictures that are read ahead of the network.
 _AHEAD = 8
+_LABEL = "{label}"
 
 
 @dataclass(frozen=True)
 class CheckSettings:
-    """`batch` is the plan's; a variant is accepted if each score reaches its minimum (-1..1)."""
+    """`batch` is the plan's; a variant is accepted if each score reaches its minimum.
+
+    `label_prompt` is what a class is compared by, its name in place of "{label}"; `logit_scale` what CLIP multiplies
+    likenesses by before its softmax. Cosines and `min_label`, a change of probability, are -1 to 1; `min_edit`, a
+    probability, and `min_layout`, a share, 0 to 1. The least of a range rejects nothing.
+    """
 
     batch: int
+    label_prompt: str
+    logit_scale: float
     min_image_text: float
     min_directional: float
     min_image_image: float
+    min_edit: float
+    min_label: float
+    min_layout: float
 
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise ValueError(f"[check] needs a batch of at least 1, got {self.batch}")
+        if self.label_prompt.count(_LABEL) != 1:
+            raise ValueError(f"[check] label_prompt holds {_LABEL} once, got {self.label_prompt!r}")
+        if not self.logit_scale > 0:
+            raise ValueError(f"[check] logit_scale must be positive, got {self.logit_scale}")
         for name in ("min_image_text", "min_directional", "min_image_image"):
             if not -1 <= getattr(self, name) <= 1:
                 raise ValueError(f"[check] {name} is a cosine, -1 to 1, got {getattr(self, name)}")
+        if not -1 <= self.min_label <= 1:
+            raise ValueError(f"[check] min_label is a change of probability, -1 to 1, got {self.min_label}")
+        for name in ("min_edit", "min_layout"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"[check] {name} is a share, 0 to 1, got {getattr(self, name)}")
+
+    def least(self, score: str) -> float:
+        """The minimum of a score."""
+        return float(getattr(self, f"min_{score}"))
+
+    @property
+    def measures(self) -> tuple[int, str, float]:
+        """What decides scores; the rest are thresholds."""
+        return self.batch, self.label_prompt, self.logit_scale
 
 
 @dataclass(frozen=True)
-class Embedded:
-    """Unit embeddings [N, E] of what a check compares, row by row."""
+class Scored:
+    """The scores of a picture by name, and those of its edits in their order."""
 
-    source_image: Floats
-    source_text: Floats
-    variant_image: Floats
-    variant_text: Floats
+    scores: Mapping[str, float]
+    edits: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of a picture: the two texts of each edit, its class, and its source's control, where it has one."""
+
+    undone: Sequence[tuple[str, str]]
+    place: int | None
+    control: Variant | None
 
 
 def run(
-    desk: Desk, painted: Mapping[Variant, PaintedRow], pictures: Pictures, settings: CheckSettings
-) -> dict[Variant, Scores]:
-    """The scores of painted variants, without those whose source's picture cannot be read."""
-    keys = {
-        variant: desk.recipes.scores_key(row.image.sha256, variant.source.key, variant.caption, variant.edited_caption)
-        for variant, row in painted.items()
-    }
+    desk: Desk,
+    painted: Mapping[Variant, PaintedRow],
+    pictures: Pictures,
+    settings: CheckSettings,
+    layout: Layout = outlined_share,
+) -> dict[Variant, Scored]:
+    """The scores of painted pictures, without those whose source's picture cannot be read.
 
-    def make(todo: list[Variant]) -> Generator[dict[Variant, Scores], None, None]:
+    The label of a variant is compared with its source's first control, where there is one, beside the original.
+    """
+    asked = _asked(desk, painted)
+
+    def key(variant: Variant) -> str:
+        what, control = asked[variant], asked[variant].control
+        beside = None if control is None else painted[control].image.sha256
+        return desk.recipes.scores_key(
+            painted[variant].image.sha256,
+            variant.source.key,
+            (variant.caption, variant.edits, variant.edited_caption),
+            None if what.place is None else (desk.classes.names, beside),
+        )
+
+    def make(todo: list[Variant]) -> Generator[dict[Variant, object], None, None]:
         images = pictures.of(variant.source for variant in todo)
-        shown = [variant for variant in todo if variant.source.key in images]
-        yield from _scored(desk, shown, images, lambda variant: desk.suite.load_image(painted[variant]))
+        shown = {variant: asked[variant] for variant in todo if variant.source.key in images}
+
+        def look(variant: Variant) -> _Look:
+            pixels = desk.suite.load_image(painted[variant])
+            if variant.source.mask_path is None:
+                return pixels, None
+            return pixels, layout(pixels, load_mask(variant.source, pixels.shape[:2]))
+
+        for found in _scored(desk, shown, images, look, settings):
+            yield {variant: asdict(scored) for variant, scored in found.items()}
 
     with desk.meter.stage("check"):
-        return desk.recorded("check", keys, make, total=desk.pictures)
+        rows = desk.recorded("check", {variant: key(variant) for variant in painted}, make, total=desk.pictures)
+    return {variant: Scored(row["scores"], tuple(row["edits"])) for variant, row in rows.items()}
+
+
+def _asked(desk: Desk, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, _Asked]:
+    first = {v.source.key: v for v in painted if v.kind == "control" and v.index == 0}
+    found = {}
+    for variant in painted:
+        place = desk.classes.index(variant.source.label)
+        compared = variant.kind == "variant" and place is not None
+        found[variant] = _Asked(
+            undo_edits(variant.caption, variant.edited_caption, variant.edits),
+            place,
+            first.get(variant.source.key) if compared else None,
+        )
+    return found
 
 
 def _scored(
     desk: Desk,
-    variants: Sequence[Variant],
-    images: Mapping[str, NDArray[np.uint8]],
-    load: Callable[[Variant], NDArray[np.uint8]],
-) -> Iterator[dict[Variant, Scores]]:
-    """Scores, a batch at a time; each caption and each source is embedded once."""
-    if not variants:
+    asked: Mapping[Variant, _Asked],
+    images: Mapping[str, Pixels],
+    look: Callable[[Variant], _Look],
+    settings: CheckSettings,
+) -> Iterator[dict[Variant, Scored]]:
+    """Scores, a batch at a time; each text and each picture is embedded once.
+
+    Controls that variants are compared with come first, whether they are to be scored or have been.
+    """
+    if not asked:
         return
     image, text = desk.models.clip_image(), desk.models.clip_text()
-    captions = dict.fromkeys(caption for v in variants for caption in (v.caption, v.edited_caption))
-    texts: dict[str, Floats] = {}
-    for some in in_chunks(captions, text.plan.batch):
-        texts |= zip(some, text.encode(some)[1], strict=True)
-    originals: dict[str, Floats] = {}
-    for keys in in_chunks(dict.fromkeys(v.source.key for v in variants), image.plan.batch):
-        originals |= zip(keys, image.encode([images[key] for key in keys]), strict=True)
-    for part in in_chunks(ahead(variants, load, _AHEAD), image.plan.batch):
-        batch = [variant for variant, _ in part]
-        embedded = Embedded(
-            source_image=np.stack([originals[v.source.key] for v in batch]),
-            source_text=np.stack([texts[v.caption] for v in batch]),
-            variant_image=image.encode([_loaded(pixels) for _, pixels in part]),
-            variant_text=np.stack([texts[v.edited_caption] for v in batch]),
-        )
-        yield dict(zip(batch, score(embedded), strict=True))
+    texts = _embed(
+        text.plan.batch, lambda some: text.encode(some)[1], (t for item in asked.items() for t in _texts(*item))
+    )
+    originals = _embed(
+        image.plan.batch, lambda some: image.encode([images[key] for key in some]), (v.source.key for v in asked)
+    )
+    controls = [what.control for what in asked.values() if what.control is not None]
+    painted: dict[Variant, Floats] = {}
+    for part in in_chunks(ahead(dict.fromkeys((*controls, *asked)), look, _AHEAD), image.plan.batch):
+        looks = {variant: _loaded(found) for variant, found in part}
+        painted |= zip(looks, image.encode([pixels for pixels, _ in looks.values()]), strict=True)
+        done = {}
+        for variant, (_, agreement) in looks.items():
+            if (what := asked.get(variant)) is None:
+                continue
+            original, picture = originals[variant.source.key], painted[variant]
+            scores = score(original, texts[variant.caption], picture, texts[variant.edited_caption])
+            pairs = [(texts[made], texts[kept]) for made, kept in what.undone]
+            edits = edit_scores(picture, pairs, settings.logit_scale)
+            if edits:
+                scores["edit"] = min(edits)
+            if what.place is not None:
+                others = [original] if what.control is None else [original, painted[what.control]]
+                classes = desk.classes.embed(text, settings.label_prompt)
+                scores["label"] = label_score(picture, others, classes, what.place, settings.logit_scale)
+            if agreement is not None:
+                scores["layout"] = agreement
+            done[variant] = Scored(scores, tuple(edits))
+        if done:
+            yield done
 
 
-def _loaded(pixels: NDArray[np.uint8] | Exception) -> NDArray[np.uint8]:
-    if isinstance(pixels, Exception):
-        raise pixels
-    return pixels
+def _texts(variant: Variant, asked: _Asked) -> tuple[str, ...]:
+    return (variant.caption, variant.edited_caption, *(text for pair in asked.undone for text in pair))
 
 
-def score(embedded: Embedded) -> list[dict[str, float]]:
-    """The scores of each variant, rounded to six digits so that they are stored and compared exactly."""
-    image_text = _cosine(embedded.variant_image, embedded.variant_text)
-    directional = _cosine(embedded.variant_image - embedded.source_image, embedded.variant_text - embedded.source_text)
-    image_image = _cosine(embedded.variant_image, embedded.source_image)
-    return [
-        {"image_text": round(float(a), 6), "directional": round(float(b), 6), "image_image": round(float(c), 6)}
-        for a, b, c in zip(image_text, directional, image_image, strict=True)
-    ]
+def _embed(batch: int, encode: Callable[[list[str]], Floats], names: Iterable[str]) -> dict[str, Floats]:
+    """Embeddings [E] of what has these names, each once, a batch at a time."""
+    found: dict[str, Floats] = {}
+    for some in in_chunks(dict.fromkeys(names), batch):
+        found |= zip(some, encode(some), strict=True)
+    return found
 
 
-def verdict(scores: Mapping[str, float], settings: CheckSettings, kind: Kind = "variant") -> str | None:
-    """None if the scores pass, else the reason for rejection.
+def _loaded(found: _Look | Exception) -> _Look:
+    if isinstance(found, Exception):
+        raise found
+    return found
 
-    A control's caption changes nothing, so that there is no direction to hold it to; an original is what it is.
+
+def verdict(row: PictureRow, settings: CheckSettings) -> str | None:
+    """None if a picture's scores pass, else the reason for rejection, which names the edit or the label that failed.
+
+    A control's caption changes nothing, so that there is no edit and no direction to hold it to; an original is what it
+    is. Raises KeyError for a score that the picture should have and has not.
     """
-    minima = {
-        "image_text": settings.min_image_text,
-        "directional": settings.min_directional,
-        "image_image": settings.min_image_image,
-    }
-    if kind == "original":
+    name = failing(row.scores, settings, row.kind)
+    if name is None:
         return None
+    return f"{_failure(row, name)}{name} {row.scores[name]:.3f} is below {settings.least(name):.3f}"
+
+
+def failing(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> str | None:
+    """The name of the first score below its minimum, what can be named best before the others; None if all pass.
+
+    Raises KeyError for a score that a picture of this kind should have and has not.
+    """
+    return next((name for name in _held_to(scores, kind) if scores[name] < settings.least(name)), None)
+
+
+def _held_to(scores: Mapping[str, float], kind: Kind) -> list[str]:
+    """The scores that a picture's verdict needs."""
+    if kind == "original":
+        return []
+    optional = [name for name in ("label", "layout") if name in scores]
     if kind == "control":
-        del minima["directional"]
-    for name, least in minima.items():
-        if scores[name] < least:
-            return f"{name} {scores[name]:.3f} is below {least:.3f}"
-    return None
+        return [*optional, "image_text", "image_image"]
+    return ["edit", *optional, "image_text", "directional", "image_image"]
 
 
-def _cosine(a: Floats, b: Floats) -> Floats:
-    norms = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
-    return np.asarray((a * b).sum(axis=-1) / np.maximum(norms, 1e-8), np.float32)
+def _failure(row: PictureRow, name: str) -> str:
+    """What it means that a score is too low, where a picture is held to something that can be named."""
+    if name == "edit":
+        _, edit = min(zip(row.edit_scores, row.edits, strict=True), key=lambda pair: pair[0])
+        said = {"add": f"{edit.alternative!r} does not show", "remove": f"{edit.keyword!r} still shows"}
+        return said.get(edit.kind, f"{edit.alternative!r} does not show in place of {edit.keyword!r}") + ": "
+    if name == "label":
+        return f"{row.label!r} may not show any more: "
+    return "outlines have left the mask's: " if name == "layout" else ""

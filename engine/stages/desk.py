@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..meter.meter import Meter
 from ..recipes import Recipes, Stage
 from ..suite import Suite
+from .classes import Classes
 
 if TYPE_CHECKING:  # settings of stages are read by commands that open no network and should not load a runtime
     from ..models.opened import Opened
@@ -23,7 +24,9 @@ Make = Callable[[list[T]], Generator[Mapping[T, Any], None, None]]
 
 @dataclass(frozen=True)
 class Desk:
-    """One run's suite, open models, meter and content keys; its number of `sources`, and of `pictures` to paint."""
+    """One run's suite, open models, meter and content keys; its number of `sources`, and of `pictures` to paint; the
+    classes of its sources' labels.
+    """
 
     suite: Suite
     models: Opened
@@ -31,6 +34,7 @@ class Desk:
     recipes: Recipes
     sources: int
     pictures: int
+    classes: Classes
 
     def missing(self, keys: Mapping[T, str], find: Find) -> list[T]:
         """The items whose key is not on record."""

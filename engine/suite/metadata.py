@@ -21,7 +21,7 @@ from .paths import Folder
 from .picture_row import PictureRow
 
 FILE = "metadata.parquet"
-_EDIT = pa.struct([("type", pa.string()), ("keyword", pa.string()), ("alternative", pa.string())])
+_EDIT = pa.struct([*((name, pa.string()) for name in ("type", "keyword", "alternative")), ("score", pa.float64())])
 _CROP = pa.struct([(name, pa.float64()) for name in ("left", "top", "width", "height")])
 _KEYPOINT = pa.struct([("x", pa.float64()), ("y", pa.float64()), ("visibility", pa.int64())])
 _SIDES = [(name, pa.float64()) for name in ("x0", "y0", "x1", "y1")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any
@@ -54,11 +54,12 @@ class PictureRow:
     An original is the source as the painter saw it, a control its own caption painted anew, a variant an edited one.
     `file_name`, `mask` and `original` are files of the suite (an original's own `original` is itself), `control` is
     the source's first control, None without one; `sha256` is of the picture's file. `painting` is None of an original.
-    `scores` holds what the checks measured, by name. `reason` says why the picture was rejected; None where it was
-    accepted. `protected` are the words of the source's caption that no edit may touch, since they name what it is
-    labelled with; none where nothing does. `boxes` are in the picture's pixels. `known_world` is False where the source
-    is outside of what the models know: then the row is meaningless. `repeat` is how many variants of the source with
-    the same edits came before: they differ in their noise.
+    `scores` holds what the checks measured, by name, `edit_scores` how far it shows each of its edits; empty where that
+    was not measured. `reason` says why the picture was rejected; None where it was accepted. `protected` are the words
+    of the source's caption that no edit may touch, since they name what it is labelled with; none where nothing does.
+    `boxes` are in the picture's pixels. `known_world` is False where the source is outside of what the models know:
+    then the row is meaningless. `repeat` is how many variants of the source with the same edits came before: they
+    differ in their noise.
     """
 
     file_name: str
@@ -83,6 +84,7 @@ class PictureRow:
     boxes: tuple[Box, ...] = ()
     known_world: bool = True
     repeat: int = 0
+    edit_scores: tuple[float, ...] = ()
 
     @property
     def accepted(self) -> bool:
@@ -107,6 +109,7 @@ class PictureRow:
 
     def to_json(self) -> dict[str, Any]:
         """The row as the table holds it, verdict and types of edits included, which follow from the rest."""
+        scores = self.edit_scores or [None] * len(self.edits)
         painting = dict.fromkeys(_PAINTING) if self.painting is None else asdict(self.painting)
         left, top, width, height = self.origin.crop
         return {
@@ -122,7 +125,7 @@ class PictureRow:
             "caption": self.caption,
             "protected": list(self.protected),
             "edited_caption": self.edited_caption,
-            "edits": [asdict(edit) for edit in self.edits],
+            "edits": [{**asdict(edit), "score": found} for edit, found in zip(self.edits, scores, strict=True)],
             "edit_types": list(self.edit_types),
             "number": self.number,
             "repeat": self.repeat,
@@ -148,7 +151,7 @@ class PictureRow:
         missing key, a value of another type, a file name that leaves the suite, and a verdict that its reason denies.
         """
         row = Fields(value, where, advice)
-        scores, crop = row.table_or_none("scores"), row.table("crop")
+        scores, crop, edits = row.table_or_none("scores"), row.table("crop"), row.tables("edits")
         found = cls(
             file_name=checked_name(row.text("file_name"), row.label("file_name")),
             sha256=row.text("sha256"),
@@ -160,9 +163,7 @@ class PictureRow:
             control=_name_or_none(row, "control_file_name"),
             caption=row.text("caption"),
             edited_caption=row.text("edited_caption"),
-            edits=tuple(
-                Edit(edit.text("type"), edit.text("keyword"), edit.text("alternative")) for edit in row.tables("edits")
-            ),
+            edits=tuple(Edit(edit.text("type"), edit.text("keyword"), edit.text("alternative")) for edit in edits),
             number=row.whole("number"),
             repeat=row.whole("repeat"),
             painting=_painting(row),
@@ -180,6 +181,7 @@ class PictureRow:
             protected=row.text_list("protected"),
             boxes=tuple(map(_box, row.tables("boxes"))),
             known_world=row.flag("known_world"),
+            edit_scores=_edit_scores(edits),
         )
         if row.text("verdict") != found.verdict:
             raise row.refuse("verdict", f"{found.verdict.value!r}, as there is {_reason(found)}")
@@ -231,6 +233,12 @@ def _painting(row: Fields) -> Painting | None:
 def _name_or_none(row: Fields, key: str) -> str | None:
     name = row.text_or_none(key)
     return None if name is None else checked_name(name, row.label(key))
+
+
+def _edit_scores(edits: Sequence[Fields]) -> tuple[float, ...]:
+    """All of them or none."""
+    scored = edits and edits[0].number_or_none("score") is not None
+    return tuple(edit.number("score") for edit in edits) if scored else ()
 
 
 def _reason(row: PictureRow) -> str:

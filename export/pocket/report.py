@@ -7,83 +7,61 @@ what became of it in each variant; all painted variants count, those that the ch
 from __future__ import annotations
 
 import json
-import re
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
-from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.judging.confusion import confusion_matrix, iou
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.captions import read_facts
-from counterfactory.engine.pocket.judges import Finding, Referee, vehicle_map
+from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, TIMES, WEATHERS, Scene
+from counterfactory.engine.pocket.world import CLASSES
 from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.stages.caption import caption_images
-from counterfactory.engine.suite import PictureRow, Suite, read_metadata
 
 from .curves import draw_curves, read_logs
-from .data import HELD_OUT, scene
+from .gate import gate_section, measure_gate
+from .judged import Judged, edits_seen, held_out, judge_variants, layout_confusion
 
 _CAPTIONED, _EDITED, _VARIANTS = 300, 80, 5
 BARS = {"caption_facts": 0.95, "vae_psnr_db": 28.0, "edit_success": 0.90, "colour_success": 0.80, "layout_miou": 0.80}
 
 
-@dataclass(frozen=True)
-class Judged:
-    """A painted variant: its metadata, its source's scene and mask, its picture, and what the referee sees in it."""
-
-    row: PictureRow
-    scene: Scene
-    mask: NDArray[np.uint8]
-    picture: NDArray[np.uint8]
-    finding: Finding
-
-
 def write_report(weights: Path, docs: Path, work: Path) -> dict[str, Any]:
     """Measure the models in `weights`; write pocket.json, pocket.md and pocket.webp to `docs`.
 
-    The curves of the trainings whose logs are in `work` are drawn to pocket_training_continued.svg.
+    The curves of the trainings whose logs are in `work` are drawn to pocket_training_continued.svg. Suites that are
+    painted for it stay in `work`, and are gone on from.
     """
     profile = load_profile("pocket")
     profile = replace(profile, models=ModelPaths(str(weights)))
     figures = {**_captions(profile), "vae_psnr_db": _psnr(weights)}
-    with tempfile.TemporaryDirectory() as folder:
-        referee = Referee.load(weights)
-        judged = judge_variants(profile, Path(folder), referee, _EDITED, _VARIANTS)
+    referee, painted = Referee.load(weights), work / "measured"
+    judged = judge_variants(profile, painted / "edits", referee, _EDITED, _VARIANTS)
     figures |= edit_shares(judged) | layout_kept(judged) | _ceiling(referee)
+    figures |= measure_gate(profile, painted / "gate", referee)
     docs.mkdir(parents=True, exist_ok=True)
     (docs / "pocket.json").write_text(json.dumps(figures, indent=2) + "\n")
-    (docs / "pocket.md").write_text(_page(figures))
+    (docs / "pocket.md").write_text(_page(figures, gate_section(figures, profile.check)))
     _sheet(judged, docs / "pocket.webp")
     if logs := read_logs(work):
         draw_curves(logs, docs / "pocket_training_continued.svg")
     return figures
 
 
-def _held_out(count: int, first: int = 0) -> tuple[list[Scene], NDArray[np.uint8], NDArray[np.uint8]]:
-    scenes = [scene(HELD_OUT, i) for i in range(first, first + count)]
-    images, masks = zip(*(render(s) for s in scenes), strict=True)
-    return scenes, np.stack(images), np.stack(masks)
-
-
 def _captions(profile: Profile) -> dict[str, Any]:
     """The share of facts that captions state rightly: of each vehicle its colour and kind, weather, time."""
-    scenes, images, _ = _held_out(_CAPTIONED)
+    scenes, images, _ = held_out(_CAPTIONED)
     blip2 = Opened(library_of(profile), Meter(lambda _: None)).blip2()
     names = [str(i) for i in range(len(images))]
     right: dict[str, list[bool]] = {"weather": [], "time": [], "colour": [], "kind": [], "material": [], "people": []}
@@ -106,64 +84,13 @@ def _captions(profile: Profile) -> dict[str, Any]:
 
 def _psnr(weights: Path) -> float:
     """Mean PSNR in dB of pictures encoded and decoded, over 8-bit levels."""
-    _, images, _ = _held_out(200)
+    _, images, _ = held_out(200)
     encoder = open_session(weights / "vae_encoder.xml", batch=8, precision="f32", sizes={"pixel_values": (128, 128)})
     decoder = open_session(weights / "vae_decoder.xml", batch=8, precision="f32", sizes={"latents": (32, 32)})
     pixels = to_pixel_values(list(images), 128)
     decoded = Batched(decoder).run(Batched(encoder).run({"pixel_values": pixels}))["pixel_values"].clip(-1, 1)
     error = ((decoded - pixels) / 2) ** 2
     return float(np.mean(-10 * np.log10(error.mean(axis=(1, 2, 3)))))
-
-
-def judge_variants(
-    profile: Profile, folder: Path, referee: Referee, sources: int, variants: int, first: int = 0
-) -> list[Judged]:
-    """Run the journey on held-out scenes, from `first` on, and let the referee look at every painted variant.
-
-    What an earlier call left in `folder` is gone on from: other paint settings paint the same captions.
-    """
-    scenes, images, masks = _held_out(sources, first)
-    for part in ("images", "masks"):
-        (folder / "street" / part).mkdir(parents=True, exist_ok=True)
-    for i, (image, mask) in enumerate(zip(images, masks, strict=True)):
-        cv2.imwrite(str(folder / f"street/images/{i:04d}.png"), cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
-        cv2.imwrite(str(folder / f"street/masks/{i:04d}.png"), mask)
-    found, _ = find_sources(folder / "street")
-    settings = JourneySettings(street_task("segmentation"), variants, 0, (1, 2), seed=0)
-    with Suite.open(folder / "suite") as suite:
-        Journey(profile, settings).run(found, suite)
-    rows = [row for row in read_metadata(folder / "suite") if row.kind == "variant"]
-    pictures = [cv2.imread(str(folder / "suite" / row.file_name)) for row in rows]
-    shown = np.stack([cv2.cvtColor(p, cv2.COLOR_BGR2RGB) for p in pictures if p is not None]).astype(np.uint8)
-    number = [int(re.sub(r"\D", "", row.source)) for row in rows]
-    findings = referee.inspect(shown)
-    return [
-        Judged(row, scenes[n], masks[n], picture, finding)
-        for row, n, picture, finding in zip(rows, number, shown, findings, strict=True)
-    ]
-
-
-def _word(text: str, words: Sequence[str]) -> str | None:
-    found = [w for w in words if re.search(rf"\b{w}\b", text)]
-    return found[0] if found else None
-
-
-def edits_seen(judged: Sequence[Judged]) -> dict[str, list[bool]]:
-    """Of every edit of a type that the referee can see, "weather", "time" and "colour", whether it sees it."""
-    seen: dict[str, list[bool]] = {"weather": [], "time": [], "colour": []}
-    for one in judged:
-        for edit in one.row.edits:
-            if edit.type == "weather" and (weather := _word(edit.alternative, WEATHERS)):
-                seen["weather"].append(one.finding.weather == weather)
-            elif edit.type == "time" and (time := _word(edit.alternative, TIMES)):
-                seen["time"].append(one.finding.time == time)
-            elif edit.type == "colour" and (colour := _word(edit.alternative, COLOURS)):
-                was, kind = _word(edit.keyword, COLOURS), _word(edit.keyword, KINDS)
-                which = [i for i, v in enumerate(one.scene.vehicles) if (v.colour, v.kind) == (was, kind)]
-                where = vehicle_map(one.scene, one.mask) == which[0] if which else np.zeros((128, 128), bool)
-                if where.any():
-                    seen["colour"].append(one.finding.vehicle(where)[0] == colour)
-    return seen
 
 
 def edit_shares(judged: Sequence[Judged]) -> dict[str, Any]:
@@ -181,12 +108,6 @@ def edit_shares(judged: Sequence[Judged]) -> dict[str, Any]:
     }
 
 
-def layout_confusion(judged: Sequence[Judged]) -> NDArray[np.int64]:
-    """Pixels of all variants by the class of the source's mask and that of the referee's, int64 [K, K]."""
-    total = sum(confusion_matrix(one.mask, one.finding.mask, len(CLASSES)) for one in judged)
-    return np.asarray(total, np.int64)
-
-
 def layout_kept(judged: Sequence[Judged]) -> dict[str, Any]:
     """IoU of the referee's mask of each variant against its source's mask, over all pixels of all variants."""
     by_class = iou(layout_confusion(judged))
@@ -198,7 +119,7 @@ def layout_kept(judged: Sequence[Judged]) -> dict[str, Any]:
 
 def _ceiling(referee: Referee) -> dict[str, Any]:
     """What the referee's own eyes allow: IoU of its masks of the sources themselves."""
-    _, images, masks = _held_out(_EDITED)
+    _, images, masks = held_out(_EDITED)
     findings = referee.inspect(images)
     total = sum(confusion_matrix(m, f.mask, len(CLASSES)) for m, f in zip(masks, findings, strict=True))
     by_class = iou(np.asarray(total))
@@ -208,7 +129,7 @@ def _ceiling(referee: Referee) -> dict[str, Any]:
     }
 
 
-def _page(figures: Mapping[str, Any]) -> str:
+def _page(figures: Mapping[str, Any], gate: str) -> str:
     def line(name: str, text: str, form: str) -> str:
         reached = "yes" if figures[name] >= BARS[name] else "**no**"
         return f"| {text} | {form.format(figures[name])} | {form.format(BARS[name])} | {reached} |"
@@ -249,6 +170,8 @@ def _page(figures: Mapping[str, Any]) -> str:
             cells("the referee on the sources themselves", "referee"),
             "",
             "![Sources (left) and their variants](pocket.webp)",
+            "",
+            gate,
             "",
             "The trainings: loss by step, logarithmic. Denoiser and captioner went on from there, with more weight on",
             "small things in the denoiser's loss, which is therefore not comparable across the two drawings.",

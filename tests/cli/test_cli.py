@@ -157,6 +157,9 @@ def test_check_derives_verdicts_from_stored_scores(made_suite: MadeSuite, capsys
         "min_image_text": 0.65,
         "min_directional": made_profile().check.min_directional,
         "min_image_image": made_profile().check.min_image_image,
+        "min_edit": made_profile().check.min_edit,
+        "min_label": made_profile().check.min_label,
+        "min_layout": made_profile().check.min_layout,
     }
     rows = read_metadata(made_suite.path)
     for row in rows:
@@ -242,7 +245,7 @@ def made_by(check: dict[str, Any] | None) -> str:
         ("[" * 100_000, "is not JSON"),
         (made_by(None), "does not say how the suite was made"),
         (made_by({"batch": 8}), "is missing"),
-        (made_by({"batch": 8, "min_image_text": "much"}), "'min_image_text' should be"),
+        (made_by({"batch": "much"}), "'batch' should be"),
     ],
     ids=["missing", "empty", "list", "no profile", "deep", "null", "part", "another type"],
 )
@@ -269,10 +272,32 @@ def test_a_suite_without_its_record_needs_a_profile(
 
 
 @pytest.mark.parametrize("value", ["2", "-1.1", "nan", "much"])
-def test_check_refuses_what_is_no_cosine(value: str, made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
-    status, _, err = run(capsys, "check", made_suite.path, f"--min-image-text={value}")
-    assert status == 2
-    assert "cosine" in err
+def test_check_refuses_what_no_score_can_be(
+    value: str, made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option in ("image-text", "directional", "image-image", "edit", "label", "layout"):
+        status, _, err = run(capsys, "check", made_suite.path, f"--min-{option}={value}")
+        assert status == 2
+        assert f"argument --min-{option}: a number from -1 to 1 is needed, got '{value}'" in err
+
+
+@pytest.mark.parametrize(("option", "status"), [("edit", 2), ("layout", 2), ("label", 0), ("directional", 0)])
+def test_shares_are_not_negative(
+    option: str, status: int, made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found, _, err = run(capsys, "check", made_suite.path, f"--min-{option}=-0.5")
+    assert found == status
+    assert ("a number from 0 to 1 is needed, got '-0.5'" in err) == (status == 2)
+    assert run(capsys, "check", made_suite.path, f"--min-{option}=0")[0] == 0
+
+
+def test_thresholds_of_edits_are_replayed_and_the_reason_names_the_edit(
+    made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads(run(capsys, "check", made_suite.path, "--min-edit", "0.8", "--json")[1])
+    assert (found["accepted"], found["min_edit"]) == (0, 0.8)
+    reasons = {row.reason for row in read_metadata(made_suite.path) if row.kind == "variant"}
+    assert reasons == {"'foggy' does not show in place of 'clear': edit 0.750 is below 0.800"}
 
 
 def test_check_reads_what_it_writes_under_its_lock(

@@ -12,7 +12,17 @@ from counterfactory.engine.judging.recheck import Recheck, recheck
 from counterfactory.engine.stages.check import CheckSettings
 from counterfactory.engine.suite import Suite, read_metadata, read_run
 
-STRICT = CheckSettings(8, min_image_text=0.65, min_directional=0.5, min_image_image=-1.0)
+STRICT = CheckSettings(
+    batch=8,
+    label_prompt="a {label}",
+    logit_scale=10.0,
+    min_image_text=0.65,
+    min_directional=0.5,
+    min_image_image=-1.0,
+    min_edit=0.25,
+    min_label=-1.0,
+    min_layout=0.0,
+)
 
 
 def test_verdicts_follow_from_the_scores(made_suite: MadeSuite) -> None:
@@ -35,7 +45,7 @@ def test_verdicts_follow_from_the_scores(made_suite: MadeSuite) -> None:
 
 def test_a_variant_without_a_score_is_named(made_suite: MadeSuite) -> None:
     with Suite.open(made_suite.path) as suite:
-        suite.write_metadata([replace(row, scores={"image_text": 0.9}) for row in made_suite.rows])
+        suite.write_metadata([replace(row, scores={"image_text": 0.9, "edit": 0.9}) for row in made_suite.rows])
     table = (made_suite.path / "metadata.parquet").read_bytes()
     with pytest.raises(CounterfactoryError) as caught:
         recheck(made_suite.path, STRICT)

@@ -1,70 +1,44 @@
-"""Scores against a table worked by hand, and the verdict that thresholds make of them."""
+"""The verdict that thresholds make of scores, and the settings that hold them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
+from picture_rows import control_row, original_row, picture_row
 
-from counterfactory.engine.stages.check import CheckSettings, Embedded, score, verdict
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.stages.check import CheckSettings, failing, verdict
 
-SETTINGS = CheckSettings(batch=4, min_image_text=0.25, min_directional=-0.5, min_image_image=0.5)
-GOOD = {"image_text": 0.25, "directional": -0.5, "image_image": 0.5}
-
-# Unit vectors of the plane: source image, source text, variant image, variant text; then the three scores.
-BY_HAND = {
-    # .6 * .8 + .8 * .6; images move by (-.4, .8) and texts by (.8, -.4), each of length sqrt .8: -.64 / .8; .6
-    "moves against the text": ((1.0, 0.0), (0.0, 1.0), (0.6, 0.8), (0.8, 0.6), 0.96, -0.8, 0.6),
-    # images move by (-1, 1), texts too
-    "moves with the text": ((1.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.0, 1.0), 1.0, 1.0, 0.0),
-    # images move by (-1, 1), texts by (1, 1)
-    "moves across the text": ((1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, 1.0), 1.0, 0.0, 0.0),
-    # images move by (-1, 1), texts by (-.2, 1.4) from (.8, -.6): 1.6 / (sqrt 2 * sqrt 2)
-    "moves aslant": ((1.0, 0.0), (0.8, -0.6), (0.0, 1.0), (0.6, 0.8), 0.8, 0.8, 0.0),
-    # nothing to compare with: no direction is no likeness
-    "does not move": ((0.6, 0.8), (0.0, 1.0), (0.6, 0.8), (1.0, 0.0), 0.6, 0.0, 1.0),
-    "has the same text": ((1.0, 0.0), (0.0, 1.0), (0.0, -1.0), (0.0, 1.0), -1.0, 0.0, 0.0),
+SETTINGS = CheckSettings(
+    batch=4,
+    label_prompt="a photo of a {label}",
+    logit_scale=100.0,
+    min_image_text=0.25,
+    min_directional=-0.5,
+    min_image_image=0.5,
+    min_edit=0.6,
+    min_label=-0.25,
+    min_layout=0.75,
+)
+GOOD = {
+    "image_text": 0.25,
+    "directional": -0.5,
+    "image_image": 0.5,
+    "edit": 0.6,
+    "label": -0.25,
+    "layout": 0.75,
 }
 
 
-def embedded(*rows: tuple[Any, ...]) -> Embedded:
-    columns = [np.array([row[i] for row in rows], np.float32) for i in range(4)]
-    return Embedded(source_image=columns[0], source_text=columns[1], variant_image=columns[2], variant_text=columns[3])
-
-
-@pytest.mark.parametrize("row", BY_HAND.values(), ids=BY_HAND)
-def test_scores_are_those_worked_by_hand(row: tuple[Any, ...]) -> None:
-    (found,) = score(embedded(row))
-    assert list(found) == ["image_text", "directional", "image_image"]
-    assert list(found.values()) == pytest.approx(row[4:], abs=1e-6)  # float32's and the six digits'
-
-
-def test_each_row_is_scored_by_itself() -> None:
-    rows = list(BY_HAND.values())
-    assert score(embedded(*rows)) == [score(embedded(row))[0] for row in rows]
-
-
-def test_likeness_does_not_depend_on_length() -> None:
-    row = BY_HAND["moves aslant"]
-    longer = replace(embedded(row), variant_text=3 * np.array([row[3]], np.float32))
-    assert score(longer)[0]["image_text"] == pytest.approx(row[4], abs=1e-6)
-
-
-def test_scores_have_six_digits() -> None:
-    angles = np.random.default_rng(0).uniform(0, 2 * np.pi, (4, 50))
-    vectors = [np.stack([np.cos(a), np.sin(a)], -1).astype(np.float32) for a in angles]
-    scores = score(Embedded(*vectors))
-    values = [value for row in scores for value in row.values()]
-    assert all(value == round(value, 6) for value in values)
-    assert sum(value != round(value, 5) for value in values) > 100
-    assert all(type(value) is float for value in values)
+def row(**scores: float) -> Any:
+    return picture_row(scores=GOOD | scores)
 
 
 def test_scores_that_reach_their_minima_pass() -> None:
-    assert verdict(GOOD, SETTINGS) is None
-    assert verdict(dict.fromkeys(GOOD, 1.0), SETTINGS) is None
+    assert verdict(row(), SETTINGS) is None
+    assert verdict(picture_row(scores=dict.fromkeys(GOOD, 1.0)), SETTINGS) is None
 
 
 @pytest.mark.parametrize(
@@ -74,37 +48,96 @@ def test_scores_that_reach_their_minima_pass() -> None:
         ("image_text", 0.1, "image_text 0.100 is below 0.250"),
         ("directional", -0.500001, "directional -0.500 is below -0.500"),
         ("image_image", 0.49, "image_image 0.490 is below 0.500"),
+        ("edit", 0.59, "'snowy' does not show in place of 'dry': edit 0.590 is below 0.600"),
+        ("label", -0.26, "'bus' may not show any more: label -0.260 is below -0.250"),
+        ("layout", 0.74, "outlines have left the mask's: layout 0.740 is below 0.750"),
     ],
 )
 def test_a_score_below_its_minimum_is_the_reason(name: str, value: float, reason: str) -> None:
-    assert verdict(GOOD | {name: value}, SETTINGS) == reason
+    assert verdict(row(**{name: value}), SETTINGS) == reason
 
 
-def test_the_first_score_that_fails_is_named() -> None:
-    assert (verdict(dict.fromkeys(GOOD, -1.0), SETTINGS) or "").startswith("image_text")
-    assert (verdict(dict.fromkeys(GOOD, -1.0) | {"image_text": 1.0}, SETTINGS) or "").startswith("directional")
+def test_the_first_score_that_fails_is_named_and_what_can_be_named_first() -> None:
+    order = ["edit", "label", "layout", "image_text", "directional", "image_image"]
+    bad = dict.fromkeys(GOOD, -1.0)
+    for name in order:
+        assert f"{name} -1.000 is below" in (verdict(picture_row(scores=bad), SETTINGS) or "")
+        bad[name] = 1.0
+    assert verdict(picture_row(scores=bad), SETTINGS) is None
+
+
+def test_scores_alone_say_what_fails() -> None:
+    assert failing(GOOD, SETTINGS, "variant") is None
+    assert failing(GOOD | {"image_image": 0.4}, SETTINGS, "variant") == "image_image"
+    assert failing(GOOD | {"directional": -1.0}, SETTINGS, "control") is None
+    assert failing({}, SETTINGS, "original") is None
+    assert [SETTINGS.least(name) for name in GOOD] == list(GOOD.values())
+
+
+def test_the_edit_that_shows_least_is_named() -> None:
+    edits = (Edit("weather", "dry", "snowy"), Edit("colour", "red", "blue"), Edit("time", "day", "night"))
+    one = replace(row(edit=0.3), edits=edits, edit_scores=(0.5, 0.3, 0.9))
+    assert verdict(one, SETTINGS) == "'blue' does not show in place of 'red': edit 0.300 is below 0.600"
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (Edit("weather", "", "in the snow"), "'in the snow' does not show: edit 0.300 is below 0.600"),
+        (Edit("object", "the dog", ""), "'the dog' still shows: edit 0.300 is below 0.600"),
+    ],
+)
+def test_words_that_are_added_or_removed_are_named(edit: Edit, said: str) -> None:
+    assert verdict(replace(row(edit=0.3), edits=(edit,), edit_scores=(0.3,)), SETTINGS) == said
+
+
+def test_a_score_that_a_set_cannot_have_is_not_asked_for_and_others_are() -> None:
+    assert (
+        verdict(picture_row(scores={k: v for k, v in GOOD.items() if k not in ("label", "layout")}), SETTINGS) is None
+    )
+    for name in ("image_text", "directional", "image_image", "edit"):
+        with pytest.raises(KeyError, match=name):
+            verdict(picture_row(scores={k: v for k, v in GOOD.items() if k != name}), SETTINGS)
+
+
+def test_a_control_has_no_edit_and_no_direction_to_be_held_to() -> None:
+    scores = GOOD | {"directional": -1.0, "edit": 0.0}
+    assert verdict(control_row(scores=scores), SETTINGS) is None
+    del scores["edit"], scores["directional"]
+    assert verdict(control_row(scores=scores), SETTINGS) is None
+    for name in ("image_text", "image_image", "label", "layout"):
+        assert name in (verdict(control_row(scores=scores | {name: -1.0}), SETTINGS) or "")
+    assert verdict(original_row(scores={}), SETTINGS) is None
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"batch": 0}, "batch of at least 1, got 0"),
+        ({"label_prompt": "a photo"}, r"label_prompt holds \{label\} once, got 'a photo'"),
+        ({"label_prompt": "{label} {label}"}, "label_prompt holds"),
+        ({"logit_scale": 0.0}, "logit_scale must be positive, got 0.0"),
         ({"min_image_text": 1.1}, "min_image_text is a cosine, -1 to 1, got 1.1"),
         ({"min_directional": -1.1}, "min_directional is a cosine, -1 to 1, got -1.1"),
         ({"min_image_image": 2}, "min_image_image is a cosine"),
+        ({"min_label": -1.1}, "min_label is a change of probability, -1 to 1, got -1.1"),
+        ({"min_label": 1.1}, "min_label is a change"),
+        ({"min_edit": -0.1}, "min_edit is a share, 0 to 1, got -0.1"),
+        ({"min_edit": 1.1}, "min_edit is a share"),
+        ({"min_layout": -0.1}, "min_layout is a share, 0 to 1, got -0.1"),
+        ({"min_layout": 1.1}, "min_layout is a share"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], message: str) -> None:
-    CheckSettings(1, -1, -1, -1)
-    CheckSettings(1, 1, 1, 1)
+    CheckSettings(1, "{label}", 0.1, -1, -1, -1, 0, -1, 0)
+    CheckSettings(1, "{label}", 1000.0, 1, 1, 1, 1, 1, 1)
     with pytest.raises(ValueError, match=message):
         replace(SETTINGS, **changed)
 
 
-def test_a_control_has_no_direction_to_be_held_to() -> None:
-    scores = GOOD | {"directional": -1.0}
-    assert (verdict(scores, SETTINGS) or "").startswith("directional")
-    assert verdict(scores, SETTINGS, "control") is None
-    assert (verdict(scores | {"image_text": 0.0}, SETTINGS, "control") or "").startswith("image_text")
-    assert (verdict(scores | {"image_image": 0.0}, SETTINGS, "control") or "").startswith("image_image")
-    assert verdict({}, SETTINGS, "original") is None
+def test_thresholds_decide_no_score() -> None:
+    thresholds = {name: 0.5 for name in vars(SETTINGS) if name.startswith("min_")}
+    assert len(thresholds) == 6
+    assert replace(SETTINGS, **thresholds).measures == SETTINGS.measures
+    others: dict[str, Any] = {"batch": 5, "label_prompt": "a {label}", "logit_scale": 10.0}
+    assert all(replace(SETTINGS, **{name: value}).measures != SETTINGS.measures for name, value in others.items())

@@ -4,7 +4,6 @@ made again, and a picture that is missing costs no other anything.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tiny_desk import IMAGE_BATCH, TEXT_BATCH, image_name, numbers, tiny_run, tiny_sources, tiny_variants, unit
+from tiny_desk import IMAGE_BATCH, image_name, numbers, tiny_run, tiny_sources, tiny_variants
 from tiny_networks import TinyPainter, tiny_painter
 
 from counterfactory.engine.errors import CounterfactoryError
@@ -23,9 +22,8 @@ from counterfactory.engine.models.decoding import DecodingSettings
 from counterfactory.engine.models.sampler import SamplerSettings
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.sources.source import ImageSettings, Source, load_mask, load_pixels
-from counterfactory.engine.stages import caption, check, edges, original, paint, rewrite
+from counterfactory.engine.stages import caption, edges, original, paint, rewrite
 from counterfactory.engine.stages.caption import CaptionSettings
-from counterfactory.engine.stages.check import CheckSettings, Embedded, score
 from counterfactory.engine.stages.draft import RewriteSettings
 from counterfactory.engine.stages.edges import DetectorSettings, HedSettings, edge_maps
 from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings
@@ -39,7 +37,6 @@ Pixels = NDArray[np.uint8]
 NUCLEUS = DecodingSettings("nucleus", 1, 0.9, 1.0, 0, 8, 1.0, 1.0)
 CAPTION = CaptionSettings(batch=IMAGE_BATCH, texts=2, prefix="a ", decoding=NUCLEUS)
 TASK = street_task("classification")
-CHECK = CheckSettings(IMAGE_BATCH, 0.0, 0.0, 0.0)
 RELATIVE = DetectorSettings("relative", relative=EdgeSettings())
 HED = DetectorSettings("hed", hed=HedSettings(batch=2))
 PAINT = PaintSettings(
@@ -490,61 +487,3 @@ def test_nothing_to_paint_opens_nothing(sources: list[Source], tmp_path: Path) -
         assert paint.run(run.desk, tiny_variants(sources, 1), {}, PAINT) == {}
         assert run.networks.opened == []
         assert paint.run(run.desk, [], {}, PAINT) == {}
-
-
-# Checks.
-
-
-def test_every_picture_is_scored_against_its_own_source_and_captions(
-    painter: TinyPainter, sources: list[Source], tmp_path: Path
-) -> None:
-    variants = tiny_variants(sources, 1)
-    with tiny_run(tmp_path / "suite", sources, variants=7, painter=painter) as first:
-        painted = paint.run(first.desk, variants, hints(sources), PAINT)
-        first.networks.calls.clear()
-        expected = {}
-        for variant, row in painted.items():
-            names = [image_name(pixels_of(variant.source)), variant.caption]
-            names += [image_name(first.desk.suite.load_image(row)), variant.edited_caption]
-            (expected[variant],) = score(Embedded(*(unit(name)[None] for name in names)))
-        sources[3].path.unlink()
-        found = check.run(first.desk, painted, first.pictures, CHECK)
-        assert found == {variant: scores for variant, scores in expected.items() if variant.source != sources[3]}
-        assert len({json.dumps(scores) for scores in found.values()}) == 6
-        texts = [text for call in first.networks.calls["clip_text"] for text in call]
-        assert len(texts) == len(set(texts)) == 5, "a caption is embedded once"
-        assert [len(call) for call in first.networks.calls["clip_text"]] == [TEXT_BATCH, 2]
-        assert [len(call) for call in first.networks.calls["clip_image"]] == [IMAGE_BATCH] * 6
-        assert first.made("check") == 6
-        assert first.done("check") == (6, 7)
-        assert first.desk.meter.current == "check"
-    with tiny_run(tmp_path / "suite", sources, variants=7) as second:
-        known = {variant: row for variant, row in painted.items() if variant in found}
-        assert check.run(second.desk, known, second.pictures, CHECK) == found
-        assert check.run(second.desk, {}, second.pictures, CHECK) == {}
-        assert (second.networks.opened, second.networks.entered) == ([], [])
-        (variant, row), (_, another_row), *_ = known.items()
-        others = [
-            {replace(variant, caption="another"): row},
-            {replace(variant, edited_caption="another"): row},
-            {replace(variant, source=replace(variant.source, key="another")): row},
-            {variant: another_row},
-        ]
-        for other in others:
-            assert check.run(second.desk, other, second.pictures, CHECK).keys() == other.keys()
-        assert second.made("check") == 4, "a picture is scored anew for other words or another source, as another is"
-        second.networks.opened.clear()
-        # None can be read: nothing is opened, nothing is scored.
-        gone = {variant: row for variant, row in painted.items() if variant.source == sources[3]}
-        assert check.run(second.desk, gone, second.pictures, CHECK) == {}
-        assert second.networks.opened == []
-
-
-def test_a_picture_that_was_changed_since_is_not_scored(
-    painter: TinyPainter, sources: list[Source], tmp_path: Path
-) -> None:
-    with tiny_run(tmp_path / "suite", sources, variants=2, painter=painter) as run:
-        painted = paint.run(run.desk, tiny_variants(sources[:2], 1), hints(sources[:2]), PAINT)
-        (tmp_path / "suite" / list(painted.values())[1].image.path).write_bytes(b"another")
-        with pytest.raises(CounterfactoryError, match="has changed since it was painted"):
-            check.run(run.desk, painted, run.pictures, CHECK)

@@ -312,4 +312,4 @@ def test_datasets_opens_the_suite(tmp_path: Path) -> None:
     assert {r["source"]: r["image"] for r in found["rows"]} == {
         name: [[12, 8], [i, i, i]] for i, name in enumerate(sources)
     }
-    assert found["rows"][0]["edits"] == [{"type": "weather", "keyword": "dry", "alternative": "snowy"}]
+    assert found["rows"][0]["edits"] == [{"type": "weather", "keyword": "dry", "alternative": "snowy", "score": 0.625}]

@@ -1,0 +1,48 @@
+"""The classes of a set's labels, as texts that CLIP compares pictures with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..schedule.overlap import in_chunks
+from ..tasks.names import label_words
+
+if TYPE_CHECKING:  # commands that open no network should not load a runtime
+    from ..models.clip import ClipText
+
+Floats = NDArray[np.float32]
+
+
+class Classes:
+    """The distinct classes that labels name; none where they name fewer than two.
+
+    A class is called by the words of its label (`label_words`); labels without words, such as numbers of classes, say
+    nothing to CLIP and are no classes. Texts are embedded when they are first asked for, once a run.
+    """
+
+    def __init__(self, labels: Iterable[str | None] = ()) -> None:
+        called = sorted({name for label in labels if (name := _called(label))})
+        self.names: tuple[str, ...] = tuple(called) if len(called) > 1 else ()
+        self._places = {name: place for place, name in enumerate(self.names)}
+        self._embedded: dict[str, Floats] = {}
+
+    def index(self, label: str | None) -> int | None:
+        """The place of a label's class in `names`; None where it is none of them."""
+        return self._places.get(_called(label)) if self._places else None
+
+    def embed(self, text: ClipText, prompt: str) -> Floats:
+        """Unit embeddings [K, E] of `prompt` with each class in place of "{label}"."""
+        if prompt not in self._embedded:
+            prompts = [prompt.replace("{label}", name) for name in self.names]
+            batches = [text.encode(some)[1] for some in in_chunks(prompts, text.plan.batch)]
+            self._embedded[prompt] = np.concatenate(batches)
+        return self._embedded[prompt]
+
+
+def _called(label: str | None) -> str:
+    words = ", ".join(label_words(label)) if label is not None else ""
+    return "" if words.isdigit() else words

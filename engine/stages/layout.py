@@ -1,0 +1,52 @@
+"""How far a painted picture keeps the layout that its mask states: do outlines lie where the mask changes its class?
+
+No class is known: whatever two values meet in a mask, an outline should run between them. Outlines are gradients
+against their surroundings (kernels/edges.py), whatever the painter's own hint is: absolute thresholds lose outlines in
+fog and at night, and would reject the weather. A `Layout` that knows classes, such as a segmenter's agreement with the
+mask, takes this one's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from counterfactory.kernels.edges import EdgeSettings, canny_edges
+
+# Of a picture, uint8 RGB [H, W, 3], and its mask [H, W] or [H, W, channels]: how far they agree, 0 to 1.
+Layout = Callable[[NDArray[np.uint8], NDArray[Any]], float]
+
+# Pictures are looked at this high or wide, which the detector's own settings suit, so that a score means the same at
+# any size.
+_SHORT_SIDE = 128
+# Without any tolerance, or with two pixels of it, the referee of the pocket world agrees less with the score.
+_REACH = 1
+_OUTLINES = EdgeSettings()
+
+
+def outlined_share(image: NDArray[np.uint8], mask: NDArray[Any]) -> float:
+    """The share of a mask's boundaries that have an outline of the picture within a pixel; 1 of a mask without any."""
+    height, width = image.shape[:2]
+    scale = min(1.0, _SHORT_SIDE / min(height, width))
+    size = (round(width * scale), round(height * scale))
+    small = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
+    boundaries = _boundaries(cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST))
+    if not boundaries.any():
+        return 1.0
+    side = 2 * _REACH + 1
+    cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (side, side))
+    near = cv2.dilate(canny_edges(small[None], _OUTLINES)[0], cross) > 0
+    return round(float((boundaries & near).sum() / boundaries.sum()), 6)
+
+
+def _boundaries(mask: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a pixel's value differs from the one before it in its row or column, bool [H, W]."""
+    values = mask.reshape(*mask.shape[:2], -1)
+    found = np.zeros(values.shape[:2], bool)
+    found[:, 1:] |= (values[:, 1:] != values[:, :-1]).any(axis=2)
+    found[1:] |= (values[1:] != values[:-1]).any(axis=2)
+    return found

@@ -1,0 +1,53 @@
+"""What CLIP says of pictures and texts, as the numbers that checks keep: arithmetic over unit embeddings.
+
+Scores are rounded to six digits, so that they are stored and compared exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+
+
+def score(source: Floats, caption: Floats, picture: Floats, edited_caption: Floats) -> dict[str, float]:
+    """The cosines of a picture [E], its source [E] and the captions of both [E], each -1 to 1."""
+    return {
+        "image_text": _cosine(picture, edited_caption),
+        "directional": _cosine(picture - source, edited_caption - caption),
+        "image_image": _cosine(picture, source),
+    }
+
+
+def edit_scores(image: Floats, texts: Sequence[tuple[Floats, Floats]], logit_scale: float) -> list[float]:
+    """For each edit, the probability that a picture [E] shows the first of two texts [E] rather than the second.
+
+    CLIP's own softmax over the two: at 0.5 it sees no difference.
+    """
+    return [round(float(_shares(image, np.stack(pair), logit_scale)[0]), 6) for pair in texts]
+
+
+def label_score(image: Floats, others: Sequence[Floats], classes: Floats, index: int, logit_scale: float) -> float:
+    """The probability of a class of a picture [E] less that of the one of `others` [E] that has the least of it.
+
+    `classes` are the texts of all classes [K, E], `index` is the class's place among them. 0: as probable as before;
+    -1: it was certain, and is out of the question.
+    """
+    own, *compared = (float(_shares(one, classes, logit_scale)[index]) for one in (image, *others))
+    return round(own - min(compared), 6)
+
+
+def _shares(image: Floats, texts: Floats, logit_scale: float) -> NDArray[np.float64]:
+    """The softmax over texts [K, E] of their likeness to a picture [E], float64 [K]."""
+    logits = logit_scale * (texts.astype(np.float64) @ image)
+    powers = np.exp(logits - logits.max())
+    return np.asarray(powers / powers.sum())
+
+
+def _cosine(a: Floats, b: Floats) -> float:
+    """0 where there is no direction to compare."""
+    norms = np.linalg.norm(a) * np.linalg.norm(b)
+    return round(float((a * b).sum() / np.maximum(norms, 1e-8)), 6)

@@ -1,0 +1,60 @@
+"""One edit of an edited caption undone: the text that a picture is compared with to see whether it shows that edit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..edit import Edit
+from ..language.grammar import find_mentions, goes_on
+
+
+def undo_edits(caption: str, edited: str, edits: Sequence[Edit]) -> list[tuple[str, str]]:
+    """For each edit, two texts that differ in it alone: with all edits made, and with all others made.
+
+    Where the edited caption is the caption's own words but for its edits, the first text is the edited caption. Where
+    the language model changed more, both are made of the caption, each keyword replaced by its alternative wherever
+    it speaks of the same thing: words that changed beyond the edits say nothing of one of them. Edits that add or
+    remove words, and those whose keywords have no places beside each other, are not told apart from others: each gets
+    the edited caption and the caption.
+    """
+    together = [(edited, caption)] * len(edits)
+    if any(edit.kind != "replace" for edit in edits):
+        return together
+    try:
+        places = find_mentions(caption, [edit.keyword for edit in edits])
+    except ValueError:
+        return together
+    spots = sorted(
+        (mention.start, mention.end, i, mention.same)
+        for i, (edit, mentions) in enumerate(zip(edits, places, strict=True))
+        for mention in mentions[: 1 if goes_on(edit.keyword, edit.alternative) else None]
+    )
+    ends, starts = [0, *(end for _, end, *_ in spots)], [*(start for start, *_ in spots), len(caption)]
+    kept = [caption[end:start] for end, start in zip(ends, starts, strict=True)]
+    old = [caption[start:end] for start, end, *_ in spots]
+    regions = [_region(edits[i], words, same) for words, (*_, i, same) in zip(old, spots, strict=True)]
+    pattern = re.escape(kept[0]) + "".join(f"({a}){re.escape(b)}" for a, b in zip(regions, kept[1:], strict=True))
+    if said := re.fullmatch(pattern, edited, re.IGNORECASE):
+        new = list(said.groups())
+    else:
+        new = [_replaced(words, edits[i]) if same else words for words, (*_, i, same) in zip(old, spots, strict=True)]
+
+    def text(undone: int | None) -> str:
+        words = [before if i == undone else after for before, after, (*_, i, _) in zip(old, new, spots, strict=True)]
+        return kept[0] + "".join(word + rest for word, rest in zip(words, kept[1:], strict=True))
+
+    return [(text(None), text(i)) for i in range(len(edits))]
+
+
+def _region(edit: Edit, old: str, same: bool) -> str:
+    """What may stand where an edit goes: its alternative, with small words before it and a word of the keyword after
+    it; what stood there, where it may speak of another thing.
+    """
+    new = rf"(?:\S+ ){{0,2}}?{re.escape(edit.alternative)}(?: \S+)?"
+    return new if same else f"{new}|{re.escape(old)}"
+
+
+def _replaced(words: str, edit: Edit) -> str:
+    """A small word before the keyword stays before the alternative."""
+    return words[: len(words) - len(edit.keyword)] + edit.alternative

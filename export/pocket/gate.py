@@ -1,0 +1,253 @@
+"""How well the checks tell variants that are what they say from others: thresholds are chosen on scenes of their own,
+and judged on others, against what the referee sees.
+
+A variant is *right* when the referee sees each of its edits that it can judge (weather, time, colours of vehicles) and
+the nearest vehicle is still of the label's kind. Edits of walls have no judge. A layout is *kept* when the referee's
+mask agrees with the source's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from scipy import stats
+
+from counterfactory.engine.config.profile import Profile
+from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.judging.confusion import confusion_matrix, iou
+from counterfactory.engine.pocket.judges import Referee, vehicle_map
+from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.pocket.world import CLASSES
+from counterfactory.engine.sources.source import find_sources
+from counterfactory.engine.stages.check import CheckSettings
+from counterfactory.engine.suite import Suite
+
+from .judged import Judged, edit_seen, held_out, judge_rows
+
+# Numbers of the held-out scenes: none of them is among those of the report's other figures.
+CHOOSING, JUDGING, _SCENES, _VARIANTS = 2000, 3000, 150, 5
+# The strictest thresholds that keep these shares of what is right, or whose layout is kept, are chosen.
+_KEEP_RIGHT, _KEEP_LAYOUT = 0.8, 0.99
+_LAYOUT_IOU = 0.65
+# Classes with fewer pixels than this in the source's mask decide no layout.
+_MIN_PIXELS = 60
+# Below this area under its ROC curve a score says too little to reject by.
+_LEAST_AREA = 0.6
+_TYPES = ("weather", "time", "colour", "background")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A variant's scores, verdict and truth. `edits` are (type, score, seen), seen None where there is no judge."""
+
+    accepted: bool
+    edits: tuple[tuple[str, float, bool | None], ...]
+    label: float
+    label_kept: bool
+    layout: float
+    layout_kept: bool
+
+    @property
+    def edit(self) -> float:
+        """The score of the edit that shows the least."""
+        return min(score for _, score, _ in self.edits)
+
+    @property
+    def right(self) -> bool:
+        """Whether the picture is what its caption and its label say, as far as there is a judge."""
+        return self.label_kept and all(seen is not False for *_, seen in self.edits)
+
+
+def measure_gate(profile: Profile, folder: Path, referee: Referee) -> dict[str, Any]:
+    """The figures of the report: thresholds as the choosing scenes have them, and what the profile's do on others.
+
+    What an earlier call left in `folder` is gone on from.
+    """
+    choosing, judging = (cases_of(profile, folder / str(first), referee, first) for first in (CHOOSING, JUDGING))
+    return {"gate_chosen": choose(choosing, profile.check.logit_scale), **gate_figures(judging)}
+
+
+def cases_of(profile: Profile, folder: Path, referee: Referee, first: int) -> list[Case]:
+    """The variants of the scenes from `first` on, under the demo's settings."""
+    scenes, images, masks = held_out(_SCENES, first)
+    for number, (scene, image, mask) in enumerate(zip(scenes, images, masks, strict=True), first):
+        for kind, array in (("images", image), ("masks", mask)):
+            path = folder / "street" / kind / scene.label / f"{number:04d}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(array).save(path)
+    found, _ = find_sources(folder / "street")
+    settings = JourneySettings(street_task("classification"), _VARIANTS, controls=1, edits=(1, 3), seed=0)
+    with Suite.open(folder / "suite") as suite:
+        Journey(profile, settings).run(found, suite)
+    truth = dict(enumerate(zip(scenes, masks, strict=True), first))
+    return [_case(one) for one in judge_rows(folder / "suite", referee, truth)]
+
+
+def _case(one: Judged) -> Case:
+    row, nearest = one.row, vehicle_map(one.scene, one.mask) == 0
+    by_class = iou(confusion_matrix(one.mask, one.finding.mask, len(CLASSES)))
+    large = np.bincount(one.mask.ravel(), minlength=len(CLASSES)) > _MIN_PIXELS
+    return Case(
+        accepted=row.accepted,
+        edits=tuple(
+            (edit.type, float(score or 0.0), edit_seen(one, edit))
+            for edit, score in zip(row.edits, row.edit_scores, strict=True)
+        ),
+        label=row.scores["label"],
+        label_kept=one.finding.vehicle(nearest)[1] == row.label,
+        layout=row.scores["layout"],
+        layout_kept=bool(by_class[large].mean() > _LAYOUT_IOU),
+    )
+
+
+def choose(cases: Sequence[Case], logit_scale: float) -> dict[str, float]:
+    """The settings that these cases ask for; their edit scores were made with `logit_scale`.
+
+    The scale is the one by which edits' scores are likeliest as probabilities that the referee sees the edit.
+    """
+    right, kept = [case.edit for case in cases if case.right], [case.layout for case in cases if case.layout_kept]
+    area = _area([case.label for case in cases], [case.label_kept for case in cases])
+    label = _strictest([case.label for case in cases if case.label_kept], np.arange(-1, 1, 0.05), _KEEP_RIGHT)
+    return {
+        "logit_scale": _likeliest_scale(cases, logit_scale),
+        "min_edit": _strictest(right, np.arange(0, 1, 0.01), _KEEP_RIGHT),
+        "min_label": label if area > _LEAST_AREA else -1.0,
+        "min_layout": _strictest(kept, np.arange(0, 1, 0.05), _KEEP_LAYOUT),
+    }
+
+
+def _strictest(scores: Sequence[float], thresholds: NDArray[np.float64], share: float) -> float:
+    """The largest threshold that at least this share of the scores reach."""
+    found = [t for t in thresholds.round(2) if np.mean(np.array(scores) >= t) >= share]
+    return float(max(found))
+
+
+def _likeliest_scale(cases: Sequence[Case], logit_scale: float) -> float:
+    judged = [(score, seen) for case in cases for _, score, seen in case.edits if seen is not None]
+    scores, seen = np.array([s for s, _ in judged]).clip(1e-6, 1 - 1e-6), np.array([s for _, s in judged])
+    margins = np.log(scores / (1 - scores)) / logit_scale * np.where(seen, 1, -1)
+    scales = np.arange(1, 101)
+    likely = [-np.logaddexp(0, -scale * margins).mean() for scale in scales]
+    return float(scales[int(np.argmax(likely))])
+
+
+def gate_figures(cases: Sequence[Case]) -> dict[str, Any]:
+    """Precision, recall and base rate of the verdicts, and how each check tells what it is there to tell."""
+    accepted, right = (np.array([getattr(case, name) for case in cases]) for name in ("accepted", "right"))
+    both = accepted & right
+    return {
+        "gate_variants": len(cases),
+        "gate_base_rate": float(right.mean()),
+        "gate_accepted": float(accepted.mean()),
+        "gate_precision": float(both.sum() / accepted.sum()),
+        "gate_recall": float(both.sum() / right.sum()),
+        "gate_edits": {type_: _edits(cases, type_) for type_ in _TYPES},
+        "gate_label": _telling(cases, lambda case: case.label, lambda case: case.label_kept),
+        "gate_layout": _telling(cases, lambda case: case.layout, lambda case: case.layout_kept),
+    }
+
+
+def gate_section(figures: Mapping[str, Any], check: CheckSettings) -> str:
+    """The part of the report's page on the checks, of `measure_gate`'s figures."""
+    share = "{:.1%}".format
+    of = figures["gate_edits"]
+    colour, label, layout = of["colour"], figures["gate_label"], figures["gate_layout"]
+    thresholds = "\n".join(
+        f"| `{name}` | {value:g} | {getattr(check, name):g} |" for name, value in figures["gate_chosen"].items()
+    )
+    edits = "\n".join(
+        f"| {name} | {row['edits']} | {row['judged'] or '-'} | "
+        + " | ".join(_cell(row[key]) for key in ("seen", "unseen_rejected", "seen_rejected", "rejected"))
+        + f" | {format(row['area'], '.2f') if row['unseen_rejected'] is not None else '-'} |"
+        for name, row in of.items()
+    )
+    roc = "\n".join(
+        f"| {row['min_edit']:g} | {_cell(row['unseen_rejected'])} | {_cell(row['seen_rejected'])} |"
+        for row in colour["roc"]
+    )
+    return f"""## What the checks let pass
+
+Thresholds are chosen on {_SCENES} scenes with {_VARIANTS} variants each, under the demo's settings, and judged on
+{_SCENES} others ({figures["gate_variants"]} variants). A variant is right when the referee sees every edit that it can
+judge and the nearest vehicle is still of the label's kind.
+
+| | |
+|---|---|
+| right, of all that are painted (base rate) | {share(figures["gate_base_rate"])} |
+| accepted | {share(figures["gate_accepted"])} |
+| right, of those accepted (precision) | {share(figures["gate_precision"])} |
+| accepted, of those that are right (recall) | {share(figures["gate_recall"])} |
+| layout kept (mIoU above {_LAYOUT_IOU:g}) | {share(layout["kept"])} |
+| label kept | {share(label["kept"])} |
+
+Edits by type. *Rejected* counts the variants that carry the edit, for whatever reason. *Area* is that under the ROC
+curve of the edit's own score: 1 tells all, 0.5 nothing. Edits of walls have no judge.
+
+| edit | edits | judged | seen | unseen, rejected | seen, rejected | rejected | area |
+|---|---|---|---|---|---|---|---|
+{edits}
+
+By the edit's own score alone, of edits of colour:
+
+| `min_edit` | unseen, rejected | seen, rejected |
+|---|---|---|
+{roc}
+
+The label's score has an area of {label["area"]:.2f}, the layout's of {layout["area"]:.2f}. Chosen are the strictest
+`min_edit` that {_KEEP_RIGHT:.0%} of the right variants reach, the strictest `min_layout` that {_KEEP_LAYOUT:.0%} of the
+kept layouts reach, a `min_label` only where the area is above {_LEAST_AREA:g}, XX
+are likeliest as probabilities.
+
+| setting | chosen | the profile's |
+|---|---|---|
+{thresholds}"""
+
+
+def _cell(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _edits(cases: Sequence[Case], type_: str) -> dict[str, Any]:
+    """Of edits of a type: how many the referee sees, and what becomes of the variants with those that it does not."""
+    of_type = [(case.accepted, score, seen) for case in cases for name, score, seen in case.edits if name == type_]
+    judged = [(accepted, score, seen) for accepted, score, seen in of_type if seen is not None]
+    seen = np.array([s for *_, s in judged], bool)
+    rejected = ~np.array([accepted for accepted, *_ in judged], bool)
+    scores = np.array([score for _, score, _ in judged])
+    return {
+        "edits": len(of_type),
+        "judged": len(judged),
+        "seen": _mean(seen),
+        "area": _area(scores, seen),
+        "roc": [
+            {"min_edit": t, "unseen_rejected": _mean(scores[~seen] < t), "seen_rejected": _mean(scores[seen] < t)}
+            for t in (0.45, 0.5, 0.53, 0.56, 0.6, 0.65, 0.7)
+        ],
+        "unseen_rejected": _mean(rejected[~seen]),
+        "seen_rejected": _mean(rejected[seen]),
+        "rejected": _mean(np.array([not accepted for accepted, *_ in of_type])),
+    }
+
+
+def _telling(cases: Sequence[Case], score: Callable[[Case], float], truth: Callable[[Case], bool]) -> dict[str, Any]:
+    kept = [truth(case) for case in cases]
+    return {"kept": _mean(np.array(kept)), "area": _area([score(case) for case in cases], kept)}
+
+
+def _mean(values: NDArray[Any]) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _area(scores: Sequence[float] | NDArray[np.float64], truth: Sequence[bool] | NDArray[np.bool_]) -> float:
+    """The area under the ROC curve: how often one that is true scores above one that is not; 0.5 without both."""
+    scores, held = np.asarray(scores), np.asarray(truth, bool)
+    if held.all() or not held.any():
+        return 0.5
+    above = stats.mannwhitneyu(scores[held], scores[~held]).statistic
+    return float(above / (held.sum() * (~held).sum()))

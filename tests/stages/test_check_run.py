@@ -1,0 +1,221 @@
+"""The check stage's `run`: each picture is compared with its own source, captions, edits, classes and control; texts
+and pictures are embedded once; what is on record is not scored again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tiny_desk import IMAGE, IMAGE_BATCH, TEXT_BATCH, TinyRun, image_name, tiny_run, tiny_sources, tiny_variants, unit
+
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.sources.source import Source, load_mask, load_pixels
+from counterfactory.engine.stages import check
+from counterfactory.engine.stages.check import CheckSettings, Scored
+from counterfactory.engine.stages.layout import outlined_share
+from counterfactory.engine.stages.scores import edit_scores, label_score, score
+from counterfactory.engine.suite import Painted, PaintedRow
+from counterfactory.engine.variant import Variant
+
+Pixels = NDArray[np.uint8]
+
+CHECK = CheckSettings(IMAGE_BATCH, "one {label}", 7.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0.0)
+# Its keyword stands in no caption: undone, the caption is left.
+FOG = Edit("weather", "dry", "foggy")
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Source]:
+    """Seven, of three sizes."""
+    return tiny_sources(tmp_path / "sources", 7)
+
+
+def painted_rows(run: TinyRun, variants: Sequence[Variant]) -> dict[Variant, PaintedRow]:
+    """Pictures of noise that stand for painted ones."""
+    pictures, keys = [], {variant: hashlib.sha256(variant.key.encode()).hexdigest() for variant in variants}
+    for variant, key in keys.items():
+        rng = np.random.default_rng(list(bytes.fromhex(key[:16])))
+        pixels = rng.integers(0, 256, load_pixels(variant.source, IMAGE).shape, np.uint8)
+        pictures.append(Painted(key, variant.source.name, pixels, None))
+    rows = run.desk.suite.write_images("paint", pictures)
+    return {variant: rows[key] for variant, key in keys.items()}
+
+
+def expected(run: TinyRun, variant: Variant, row: PaintedRow, control: PaintedRow | None = None) -> Scored:
+    """The scores of one picture by itself; its edits' texts are the edited caption and the caption."""
+    picture = run.desk.suite.load_image(row)
+    shown, original = unit(image_name(picture)), unit(image_name(load_pixels(variant.source, IMAGE)))
+    scores = score(original, unit(variant.caption), shown, unit(variant.edited_caption))
+    pairs = [(unit(variant.edited_caption), unit(variant.caption))] * len(variant.edits)
+    edits = edit_scores(shown, pairs, 7.0)
+    if edits:
+        scores["edit"] = edits[0]
+    names = run.desk.classes.names
+    if names and variant.source.label in names:
+        others = [original]
+        if control is not None:
+            others.append(unit(image_name(run.desk.suite.load_image(control))))
+        classes = np.stack([unit(f"one {name}") for name in names])
+        scores["label"] = label_score(shown, others, classes, names.index(variant.source.label), 7.0)
+    if variant.source.mask_path is not None:
+        scores["layout"] = outlined_share(picture, load_mask(variant.source, picture.shape[:2]))
+    return Scored(scores, tuple(edits))
+
+
+def same(found: Scored, wanted: Scored) -> bool:
+    return found.scores == pytest.approx(wanted.scores, abs=1e-6) and found.edits == pytest.approx(wanted.edits)
+
+
+def test_every_picture_is_scored_against_its_own_source_and_captions(sources: list[Source], tmp_path: Path) -> None:
+    variants = [replace(v, edits=(FOG,)) for v in tiny_variants(sources, 1)]
+    with tiny_run(tmp_path / "suite", sources, variants=7) as first:
+        painted = painted_rows(first, variants)
+        wanted = {variant: expected(first, variant, row) for variant, row in painted.items()}
+        sources[3].path.unlink()
+        found = check.run(first.desk, painted, first.pictures, CHECK)
+        assert list(found) == [variant for variant in variants if variant.source != sources[3]]
+        assert all(same(scored, wanted[variant]) for variant, scored in found.items())
+        assert len({str(scored) for scored in found.values()}) == 6
+        assert all("layout" in s.scores and "edit" in s.scores and "label" not in s.scores for s in found.values())
+        texts = [text for call in first.networks.calls["clip_text"] for text in call]
+        assert len(texts) == len(set(texts)) == 5, "a caption is embedded once"
+        assert [len(call) for call in first.networks.calls["clip_text"]] == [TEXT_BATCH, 2]
+        assert [len(call) for call in first.networks.calls["clip_image"]] == [IMAGE_BATCH] * 6
+        assert first.made("check") == 6
+        assert first.done("check") == (6, 7)
+        assert first.desk.meter.current == "check"
+    with tiny_run(tmp_path / "suite", sources, variants=7) as second:
+        known = {variant: row for variant, row in painted.items() if variant in found}
+        assert check.run(second.desk, known, second.pictures, CHECK) == found
+        assert check.run(second.desk, {}, second.pictures, CHECK) == {}
+        assert (second.networks.opened, second.networks.entered) == ([], [])
+        (variant, row), (_, another_row), *_ = known.items()
+        others = [
+            {replace(variant, caption="another 0"): row},
+            {replace(variant, edited_caption="another"): row},
+            {replace(variant, edits=(replace(FOG, alternative="2"),)): row},
+            {replace(variant, source=replace(variant.source, key="another", mask_path=None)): row},
+            {variant: another_row},
+        ]
+        for other in others:
+            assert check.run(second.desk, other, second.pictures, CHECK).keys() == other.keys()
+        assert second.made("check") == 5, "a picture is scored anew for other words or another source, as another is"
+        second.networks.opened.clear()
+        # None can be read: nothing is opened, nothing is scored.
+        gone = {variant: row for variant, row in painted.items() if variant.source == sources[3]}
+        assert check.run(second.desk, gone, second.pictures, CHECK) == {}
+        assert second.networks.opened == []
+
+
+def test_the_worst_edit_is_the_variant_s_and_each_has_its_own(sources: list[Source], tmp_path: Path) -> None:
+    one = replace(
+        tiny_variants(sources, 1)[0],
+        caption="a red car in fog",
+        edited_caption="a blue car in rain",
+        edits=(Edit("colour", "red", "blue"), Edit("weather", "fog", "rain")),
+    )
+    bare = replace(one, source=replace(sources[1], mask_path=None), edits=(), key="1" * 64)
+    with tiny_run(tmp_path / "suite", sources, variants=2) as run:
+        painted = painted_rows(run, [one, bare])
+        found = check.run(run.desk, painted, run.pictures, CHECK)
+        shown = unit(image_name(run.desk.suite.load_image(painted[one])))
+        texts = [unit("a blue car in rain"), unit("a red car in rain"), unit("a blue car in fog")]
+        wanted = edit_scores(shown, [(texts[0], texts[1]), (texts[0], texts[2])], 7.0)
+        assert found[one].edits == pytest.approx(wanted, abs=1e-6)
+        assert found[one].scores["edit"] == min(found[one].edits) < max(found[one].edits)
+        assert set(found[bare].scores) == {"image_text", "directional", "image_image"}
+        assert found[bare].edits == ()
+
+
+def with_controls(sources: Sequence[Source]) -> list[Variant]:
+    """Two controls and two variants of each source."""
+    found = []
+    for number, variant in enumerate(tiny_variants(sources, 2)):
+        key = f"{number + 100:064x}"
+        found.append(replace(variant, key=key, kind="control", edited_caption=variant.caption))
+        found.append(variant)
+    return found
+
+
+def test_labels_are_compared_with_the_original_and_the_first_control(sources: list[Source], tmp_path: Path) -> None:
+    labels = ("car", "bus", "17")
+    named = [replace(source, label=labels[i % 3], mask_path=None) for i, source in enumerate(sources[:5])]
+    variants = with_controls(named)
+    first = {v.source: v for v in variants if v.kind == "control" and v.index == 0}
+    with tiny_run(tmp_path / "suite", named, variants=20) as run:
+        assert run.desk.classes.names == ("bus", "car")
+        painted = painted_rows(run, variants)
+        controls = {v: painted[first[v.source]] if v.kind == "variant" else None for v in variants}
+        wanted = {v: expected(run, v, row, controls[v]) for v, row in painted.items()}
+        found = check.run(run.desk, painted, run.pictures, CHECK)
+        assert found.keys() == wanted.keys()
+        assert all(same(found[v], wanted[v]) for v in variants)
+        assert {v.source.label for v in variants if "label" in found[v].scores} == {"car", "bus"}
+        alone = expected(run, variants[1], painted[variants[1]])
+        assert found[variants[1]].scores["label"] >= alone.scores["label"]
+        texts = [text for call in run.networks.calls["clip_text"] for text in call]
+        assert [text for text in texts if text.startswith("one")] == ["one bus", "one car"], "once a run"
+        pictures = [name for call in run.networks.calls["clip_image"] for name in call]
+        assert len(pictures) == len(set(pictures)) == 25, "a picture is embedded once"
+        # A variant that comes later is compared with the control that is on record.
+        late = replace(variants[1], key="7" * 64, index=2)
+        more = painted | painted_rows(run, [late])
+        again = check.run(run.desk, more, run.pictures, CHECK)
+        assert same(again[late], expected(run, late, more[late], controls[variants[1]]))
+        assert run.made("check") == 21
+
+
+def test_other_classes_or_another_control_score_labels_anew(sources: list[Source], tmp_path: Path) -> None:
+    named = [
+        replace(source, label=label, mask_path=None) for source, label in zip(sources[:2], ("car", "bus"), strict=True)
+    ]
+    control, variant, *_ = with_controls(named)
+    with tiny_run(tmp_path / "suite", named, variants=2) as run:
+        painted = painted_rows(run, [control, variant])
+        check.run(run.desk, painted, run.pictures, CHECK)
+        check.run(run.desk, {variant: painted[variant]}, run.pictures, CHECK)
+        assert run.made("check") == 3, "without its control"
+        other = painted_rows(run, [replace(control, key="8" * 64)])
+        check.run(run.desk, {control: next(iter(other.values())), variant: painted[variant]}, run.pictures, CHECK)
+        assert run.made("check") == 5, "beside another control"
+    with tiny_run(tmp_path / "suite", [*named, replace(sources[2], label="truck")], variants=2) as wider:
+        check.run(wider.desk, painted, wider.pictures, CHECK)
+        assert wider.made("check") == 2, "among more classes"
+    with tiny_run(tmp_path / "suite", named[:1], variants=2) as single:
+        found = check.run(single.desk, painted, single.pictures, CHECK)
+        assert single.made("check") == 2
+        assert all("label" not in scored.scores for scored in found.values())
+        bare = {v: row for v, row in painted.items() if v.kind == "variant"}
+        check.run(single.desk, bare, single.pictures, CHECK)
+        assert single.made("check") == 2, "where labels are not compared, controls do not count"
+
+
+def test_another_layout_may_be_plugged_in(sources: list[Source], tmp_path: Path) -> None:
+    seen: list[tuple[Any, ...]] = []
+
+    def layout(image: Pixels, mask: NDArray[Any]) -> float:
+        seen.append((image.shape, mask.shape))
+        return 0.125
+
+    with tiny_run(tmp_path / "suite", sources, variants=7) as run:
+        painted = painted_rows(run, tiny_variants(sources, 1))
+        found = check.run(run.desk, painted, run.pictures, CHECK, layout)
+        assert {scored.scores["layout"] for scored in found.values()} == {0.125}
+    assert len(seen) == 7
+    assert all(image[:2] == mask for image, mask in seen)
+
+
+def test_a_picture_that_was_changed_since_is_not_scored(sources: list[Source], tmp_path: Path) -> None:
+    with tiny_run(tmp_path / "suite", sources, variants=2) as run:
+        painted = painted_rows(run, tiny_variants(sources[:2], 1))
+        (tmp_path / "suite" / list(painted.values())[1].image.path).write_bytes(b"another")
+        with pytest.raises(CounterfactoryError, match="has changed since it was painted"):
+            check.run(run.desk, painted, run.pictures, CHECK)

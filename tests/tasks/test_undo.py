@@ -1,0 +1,84 @@
+"""Edits undone one at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.tasks.undo import undo_edits
+
+CAPTION = "a red car on a foggy street during the day. brick walls stand there."
+NIGHT, ORANGE, RAIN = (
+    Edit("time", "day", "night"),
+    Edit("colour", "red car", "orange"),
+    Edit("weather", "foggy", "rainy"),
+)
+
+
+@pytest.mark.parametrize(
+    ("edits", "edited", "undone"),
+    [
+        # Words that the edits changed around themselves go with them, whatever order the edits are in.
+        (
+            (NIGHT, ORANGE, RAIN),
+            "an orange car on a rainy street at night. brick walls stand there.",
+            [
+                "an orange car on a rainy street during the day. brick walls stand there.",
+                "a red car on a rainy street at night. brick walls stand there.",
+                "an orange car on a foggy street at night. brick walls stand there.",
+            ],
+        ),
+        ((RAIN,), "a red car on a rainy street during the day. brick walls stand there.", [CAPTION]),
+        # At both ends.
+        (
+            (Edit("object", "there", "here"), ORANGE),
+            "an orange car on a foggy street during the day. brick walls stand here.",
+            [
+                "an orange car on a foggy street during the day. brick walls stand there.",
+                "a red car on a foggy street during the day. brick walls stand here.",
+            ],
+        ),
+    ],
+)
+def test_each_edit_is_undone_alone(edits: tuple[Edit, ...], edited: str, undone: list[str]) -> None:
+    assert undo_edits(CAPTION, edited, edits) == [(edited, text) for text in undone]
+
+
+def test_a_caption_written_anew_is_compared_by_the_words_of_the_old_one() -> None:
+    edited = "At night an orange car stands there."
+    made = "a orange on a foggy street during the night. brick walls stand there."
+    assert undo_edits(CAPTION, edited, (NIGHT, ORANGE)) == [
+        (made, "a orange on a foggy street during the day. brick walls stand there."),
+        (made, "a red car on a foggy street during the night. brick walls stand there."),
+    ]
+
+
+def test_a_thing_that_is_named_twice_is_undone_twice() -> None:
+    caption = "a brown dog on grass. the brown dog and a brown cat."
+    black = Edit("colour", "brown", "black")
+    edited = "a black dog on grass. the black dog and a brown cat."
+    assert undo_edits(caption, edited, (black,)) == [(edited, caption)]
+    # What the language model changed beside it is no part of the edit, nor is the cat.
+    free = "a black dog lies on grass. the black dog and a brown cat."
+    assert undo_edits(caption, free, (black,)) == [(edited, caption)]
+    snow = Edit("background", "dog", "dog in the snow")
+    both = "a black dog in the snow on grass. the black dog and a brown cat."
+    without = "a brown dog in the snow on grass. the brown dog and a brown cat."
+    assert undo_edits(caption, both, (black, snow)) == [(both, without), (both, edited)]
+
+
+def test_marks_of_expressions_are_words_like_others() -> None:
+    caption, edited = "a (red) car. what?", "a (blue) car. what?"
+    assert undo_edits(caption, edited, (Edit("colour", "red", "blue"),)) == [(edited, caption)]
+
+
+def test_edits_that_cannot_be_told_apart_are_undone_together() -> None:
+    edits = (Edit("colour", "red car", "blue"), Edit("object", "car", "bus"))
+    assert undo_edits("a red car.", "a blue bus.", edits) == [("a blue bus.", "a red car.")] * 2
+    assert undo_edits("a red car.", "a red car.", ()) == []
+
+
+@pytest.mark.parametrize("edit", [Edit("weather", "", "in the snow"), Edit("colour", "red", "")])
+def test_what_is_added_or_removed_is_compared_with_the_caption(edit: Edit) -> None:
+    edits = (edit, Edit("object", "car", "bus"))
+    assert undo_edits("a red car.", "a bus in the snow.", edits) == [("a bus in the snow.", "a red car.")] * 2
