@@ -162,7 +162,8 @@ class Journey:
         profile, pictures = self.profile, shard.pictures
         captions = caption.run(desk, shard.sources, pictures, profile.caption, self.settings.task)
         originals = original.run(desk, captions, pictures)
-        rewritten = rewrite.run(desk, captions, profile.rewrite, self.settings, prompts_of(profile.llm.style))
+        prompts = prompts_of(profile.llm.style)
+        rewritten = rewrite.run(desk, captions, profile.rewrite, self.settings, prompts, profile.grounding)
         maps = edges.run(desk, captions, paint.unpainted_sources(desk, rewritten.variants), pictures, profile.edges)
         painted = paint.run(desk, rewritten.variants, maps, profile.paint)
         scores = check.run(desk, painted, pictures, profile.check)

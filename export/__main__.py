@@ -1,4 +1,5 @@
-"""`python -m counterfactory.export`: `pocket` and `world` make the embedded models, `a10g` and `llm` a GPU box's.
+"""`python -m counterfactory.export`: `pocket` and `world` make the embedded models, `a10g` and `llm` a GPU box's,
+`sentence` the encoder of `[grounding]`.
 
 A command's modules are imported when it is asked for: `llm` runs on the box, which has none of the exporter's packages.
 """
@@ -58,6 +59,12 @@ def _add_llm(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
+def _add_sentence(commands: Any) -> None:
+    from .language import sentence
+
+    sentence.add_command(commands)
+
+
 def _add_pocket(commands: Any) -> None:
     from .pocket.pack import STEPS
 
@@ -110,7 +117,14 @@ def _add_world(commands: Any) -> None:
     world.add_command(commands)
 
 
-_COMMANDS = {"pocket": _add_pocket, "world": _add_world, "a10g": _add_a10g, "facts": _add_facts, "llm": _add_llm}
+_COMMANDS = {
+    "pocket": _add_pocket,
+    "world": _add_world,
+    "a10g": _add_a10g,
+    "facts": _add_facts,
+    "llm": _add_llm,
+    "sentence": _add_sentence,
+}
 
 
 if __name__ == "__main__":

@@ -61,6 +61,7 @@ class Networks:
     entered: list[str] = field(default_factory=list)
     opened: list[str] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)  # by what the prompt says
+    meanings: dict[str, Floats] = field(default_factory=dict)  # a sentence encoder's vectors
     hed_batch: int = 2
     usage: Usage = field(default_factory=lambda: Usage(0, 0))
     _plans: dict[tuple[int, int], PaintPlans] = field(default_factory=dict)
@@ -114,6 +115,14 @@ class Networks:
         self._called("llm", requests, 10**6)
         self.usage += Usage(10 * len(requests), len(requests))
         return [self.answers[next(key for key in self.answers if key in r.prompt.text)] for r in requests]
+
+    def sentence(self) -> Any:
+        def encode(texts: Sequence[str]) -> Floats:
+            self._called("sentence", texts, 10**6)
+            return np.stack([self.meanings[text] for text in texts])
+
+        self.opened.append("sentence")
+        return SimpleNamespace(encode=encode)
 
     def hed(self, height: int, width: int) -> Any:
         def edges(images: Pixels) -> Pixels:

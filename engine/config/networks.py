@@ -4,7 +4,7 @@ A network is added here, in a file of engine/models that says what it means, and
 hashes, estimates, examines or exports networks goes through this table.
 
     blip2_vision  opt_decoder        picture to caption
-    llm                              caption to edits
+    llm  sentence                    caption to edits; what names the label, where a profile asks for it
     clip_text  clip_image            conditioning and checks
     hed                              picture to edges, where a network finds them
     hint  denoiser  vae_decoder      edges and text to picture
@@ -144,6 +144,19 @@ def networks_of(profile: Profile) -> Networks:
                 {"rewrite": Rows(sum(rows.per_source for rows in asked), sum(rows.per_variant for rows in asked))},
                 questions=questions,
                 cached_tokens=0 if exllama is None else exllama.cache_tokens * _CACHE_SHARE[exllama.cache],
+            ),
+            *(
+                ()
+                if profile.grounding is None
+                else (
+                    Network(
+                        "sentence",
+                        "sentence",
+                        profile.grounding.batch,
+                        {"rewrite": Rows(per_source=2)},  # a label and what is taken to name it, at most
+                        files=("sentence_tokenizer.json",),
+                    ),
+                )
             ),
             Network(
                 "clip_text",

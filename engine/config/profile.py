@@ -22,6 +22,7 @@ from ..stages.check import CheckSettings
 from ..stages.draft import RewriteSettings
 from ..stages.edges import DetectorSettings
 from ..stages.paint import PaintSettings
+from ..stages.pointing import GroundingSettings
 from .device import DeviceSettings, PlanFacts, load_facts
 from .weights import WeightSettings
 
@@ -60,7 +61,8 @@ class Profile:
     """Everything that a run takes from its box. `shard_sources` is how many sources travel together.
 
     `device` is the GPU that the profile is for, as far as estimates need it; None for CPUs. `weights` are what its
-    networks are exported from, None where that is left to the exporter's command line.
+    networks are exported from, None where that is left to the exporter's command line. With `grounding` the language
+    model points at what names a label where words alone do not.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Profile:
     check: CheckSettings
     device: DeviceSettings | None = None
     weights: WeightSettings | None = None
+    grounding: GroundingSettings | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -84,6 +87,11 @@ class Profile:
         if (self.device is not None) != self.runtime.on_gpu:
             wanted = "has no" if self.device else "needs a"
             raise ValueError(f'[runtime] "{self.runtime.provider or self.runtime.backend}" {wanted} table [device]')
+        if self.grounding is not None and (self.runtime.backend != "openvino" or self.llm.style == "pocket"):
+            raise ValueError(
+                f'[grounding] goes with [runtime] backend = "openvino" and a language model that converses; found '
+                f'"{self.runtime.backend}" and style = "{self.llm.style}"'
+            )
         if self.paint.streams > 1 and self.runtime.backend != "openvino":
             raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
         if self.runtime.backend == "tensorrt" and len(set(self.image.buckets or ())) > 1:

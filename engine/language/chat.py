@@ -29,6 +29,10 @@ The model's task: {task}
 No change may alter what the model should answer, nor touch the words to keep. Answer in JSON and nothing else."""
 
 
+_POINT = "You read captions of photographs. Answer in JSON and nothing else."
+_POINTED = "a puppy chasing a ball on the grass."
+
+
 def prompts_of(style: Style) -> PlainPrompts | ChatPrompts:
     """The prompts for a kind of model; "pocket" is the plain text that the pocket model was trained on."""
     if style == "pocket":
@@ -100,6 +104,18 @@ class ChatPrompts:
         new = "a photo of an orange dog chasing a ball on the grass, on a rainy day at noon."
         example = (intro + _about(("dog",), EXAMPLE_CAPTION) + own(shown), write_answer(new))
         return self._ask(task, example, _about(keep, caption), own(changes))
+
+    def pointing(self, label: str, definition: str, caption: str) -> Prompt:
+        """Which words of the caption name what the picture is labelled with."""
+        intro = "Which words of the caption name the thing? Copy them, or write none.\n\n"
+
+        def about(label: str, definition: str, caption: str) -> str:
+            meaning = f" ({_tame(definition)})" if definition else ""
+            return f"Thing: {_tame(label)}{meaning}\nCaption: {_tame(caption)}"
+
+        shown = about("golden retriever", "an English breed having a long silky golden coat", _POINTED)
+        before, after = self.template(_POINT, [(intro + shown, write_answer("puppy"))])
+        return Prompt(before, intro + about(label, definition, caption), after)
 
     def _ask(self, task: str, example: Turn, about: str, own: str) -> Prompt:
         before, after = self.template(_SYSTEM.format(task=_tame(task)), [example])

@@ -277,6 +277,14 @@ def _noun_after(caption: str, place: tuple[int, int]) -> str | None:
     return word if word and word not in _SMALL else None
 
 
+def one_of_grammar(texts: Sequence[str]) -> Grammar:
+    """`"…"`: one of `texts`. Raises ValueError for none."""
+    if not texts:
+        raise ValueError("a choice needs texts")
+    longest = 2 + max(map(_bytes, texts))
+    return Grammar(f'"{_one_of(texts)}"', longest, _as_json({"enum": list(dict.fromkeys(texts))}))
+
+
 def edited_grammar(caption: str, changes: Sequence[tuple[str, str]]) -> Grammar:
     """`"…"`: the caption with each (keyword, alternative) made and every other word as it was.
 

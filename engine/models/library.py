@@ -100,7 +100,8 @@ class Library:
     def _libraries(self, stage: Stage) -> tuple[str, ...]:
         """What computes a stage, beside our own code."""
         if stage == "rewrite":
-            return (self.llm.backend, "llguidance", "tokenizers")
+            encoder = (self.runtime.backend,) if "sentence" in self.networks else ()
+            return (self.llm.backend, "llguidance", "tokenizers", *encoder)
         return (self.runtime.backend, "tokenizers", "numpy", "opencv", "pillow")
 
     def _content(self, network: Network) -> list[str]:

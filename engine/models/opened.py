@@ -32,6 +32,7 @@ from .denoiser import PaintPlans
 from .device_painting import DevicePaintPlans
 from .hed import Hed
 from .library import Library
+from .sentence import SentenceEncoder
 
 _Model = TypeVar("_Model")
 _Size = tuple[int, int]
@@ -82,6 +83,10 @@ class Opened:
     def llm(self) -> Llm:
         """The rewriting model."""
         return self._once(_LLM, self._open_llm)
+
+    def sentence(self) -> SentenceEncoder:
+        """The sentence encoder, which a profile with [grounding] has."""
+        return self._once(("sentence",), self._open_sentence)
 
     def clip_text(self) -> ClipText:
         """The text encoder, the same for conditions and checks."""
@@ -140,6 +145,10 @@ class Opened:
     def _open_llm(self) -> Llm:
         with self._meter.loading("llm"):
             return open_llm(existing(self._library.llm_path), self._library.llm, self._library.runtime)
+
+    def _open_sentence(self) -> SentenceEncoder:
+        tokenizer = load_tokenizer(self._library.folder / "sentence_tokenizer.json")
+        return SentenceEncoder(self._open("sentence"), tokenizer)
 
     def _open_clip_text(self) -> ClipText:
         plan, tokenizer = self._open("clip_text"), load_tokenizer(self._library.folder / "clip_tokenizer.json")

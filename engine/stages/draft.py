@@ -61,9 +61,11 @@ class Draft:
         return self.protection.keep
 
 
-def draft_of(source: Source, caption: str, task: Task) -> Draft:
-    """What is known of a source before anything is asked."""
-    protection = protect(task, source.label, source.classes, caption)
+def draft_of(source: Source, caption: str, task: Task, pointed: str | None) -> Draft:
+    """What is known of a source before edits are asked for; `pointed` are words of its caption that name its label
+    although no table knows it.
+    """
+    protection = protect(task, source.label, source.classes, caption, pointed)
     return Draft(source, caption, protection, task.sentence_for(source.label), [], [])
 
 

@@ -16,8 +16,10 @@ import time
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from ..edit import Edit
+from ..language.chat import ChatPrompts
 from ..language.grammar import edited_grammar, text_grammar
 from ..language.questions import AnswerError, SpanPrompts, TypedPrompts, clean_text, read_caption, write_answer
 from ..language.request import Request
@@ -28,9 +30,10 @@ from ..tasks.choose import choose_edits
 from ..tasks.settings import JourneySettings
 from ..tasks.words import check_edited_caption
 from ..variant import Variant
-from . import keywords, proposals
+from . import keywords, pointing, proposals
 from .desk import Desk
 from .draft import Ask, Draft, RewriteSettings, ask_once, draft_of
+from .pointing import GroundingSettings
 
 REWRITE = "rewrite"
 
@@ -63,8 +66,12 @@ def run(
     settings: RewriteSettings,
     asked_for: JourneySettings,
     prompts: SpanPrompts | TypedPrompts,
+    grounding: GroundingSettings | None = None,
 ) -> Rewritten:
-    """The variants that captioned sources are to have; questions that are on record are not put again."""
+    """The variants that captioned sources are to have; questions that are on record are not put again.
+
+    With `grounding`, which goes with prompts that converse, the model is asked what names a label that no word does.
+    """
 
     def ask(question: str, requests: Sequence[Request]) -> list[str]:
         keys = {request: desk.recipes.answer_key(question, request.content) for request in requests}
@@ -72,7 +79,11 @@ def run(
         return [answers[request] for request in requests]
 
     with desk.meter.stage("rewrite"):
-        results = rewrite(list(captions), list(captions.values()), settings, asked_for, ask, prompts)
+        pointed: Mapping[Source, str] = {}
+        if grounding is not None:
+            assert isinstance(prompts, ChatPrompts), "checked by the profile"
+            pointed = pointing.run(desk, captions, asked_for.task, grounding, prompts, ask)
+        results = rewrite(list(captions), list(captions.values()), settings, asked_for, ask, prompts, pointed)
         desk.meter.advance("rewrite", len(captions), desk.sources, made=len(captions))
     variants = [variant for result in results for variant in result.variants]
     return Rewritten(
@@ -104,9 +115,15 @@ def rewrite(
     wanted: JourneySettings,
     ask: Ask,
     prompts: SpanPrompts | TypedPrompts,
+    pointed: Mapping[Source, str] = MappingProxyType({}),
 ) -> list[SourceVariants]:
-    """The variants of each source, in order; they depend on no other source. `prompts` puts the questions."""
-    drafts = [draft_of(source, clean_text(text), wanted.task) for source, text in zip(sources, captions, strict=True)]
+    """The variants of each source, in order; they depend on no other source. `prompts` puts the questions; `pointed`
+    are words of captions that name their source's label although no table knows it.
+    """
+    drafts = [
+        draft_of(source, clean_text(text), wanted.task, pointed.get(source))
+        for source, text in zip(sources, captions, strict=True)
+    ]
     if isinstance(prompts, TypedPrompts):
         proposals.find_choices(drafts, settings, wanted, ask, prompts)
     else:

@@ -39,8 +39,12 @@ class Protection:
         return self.keep if len(self.keep) <= _TOLD else self.named
 
 
-def protect(task: Task, label: str | None, classes: Sequence[str], caption: str) -> Protection:
+def protect(
+    task: Task, label: str | None, classes: Sequence[str], caption: str, pointed: str | None = None
+) -> Protection:
     """The words that stay in all captions of a source of this label, whose mask or boxes show `classes`.
+
+    `pointed` are words of the caption that somebody else found to name the label.
 
     A class that is shown keeps the words that name it in the caption; of a class that is not, no word may be added.
     """
@@ -48,9 +52,9 @@ def protect(task: Task, label: str | None, classes: Sequence[str], caption: str)
     keep = [word for word in task.protected(label) if normalise(word) not in shown]
     things = [label] * (task.protect_label and label is not None) + list(classes)
     covered = {form for word in keep for form in forms(normalise(word))}
-    for thing in things:
-        for word in ground(caption, names_of(thing)):
-            if word not in covered:
-                keep.append(word)
-                covered.update(forms(word))
+    found = [word for thing in things for word in ground(caption, names_of(thing))]
+    for word in (*found, *(() if pointed is None else (normalise(pointed),))):
+        if word not in covered:
+            keep.append(word)
+            covered.update(forms(word))
     return Protection(tuple(keep), mentioned(caption, keep), bool(things))

@@ -1,0 +1,152 @@
+"""Pointing: what the language model says names the label counts if the sentence encoder finds it alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny_desk import tiny_run, tiny_sources
+
+from counterfactory.engine.config.networks import networks_of
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.language.chat import ChatPrompts, chatml, prompts_of
+from counterfactory.engine.language.grammar import NOTHING, one_of_grammar
+from counterfactory.engine.language.request import Request
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages import pointing, rewrite
+from counterfactory.engine.stages.pointing import GroundingSettings
+from counterfactory.engine.stages.rewrite import RewriteSettings
+from counterfactory.engine.tasks.settings import JourneySettings
+from counterfactory.engine.tasks.task import Task, builtin_task
+from counterfactory.engine.tasks.words import spans
+
+SETTINGS = GroundingSettings(batch=8, min_similarity=0.5)
+PROMPTS = ChatPrompts(chatml)
+TASK = builtin_task("classification", ["n02099601", "bus"])
+CAPTION = "a puppy on grass"
+
+
+class Model:
+    """Answers by label and caption; keeps what it is asked."""
+
+    def __init__(self, **answers: str) -> None:
+        self.answers, self.asked = answers, list[Request]()
+
+    def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+        assert question == "pointing"
+        assert len(set(requests)) == len(requests)
+        self.asked += requests
+        captions = [request.prompt.text.split("Caption: ")[-1] for request in requests]
+        found = [next(a for word, a in self.answers.items() if text.startswith(f"a {word}")) for text in captions]
+        assert all(r.grammar.allows(a) or a == "{}" for r, a in zip(requests, found, strict=True))
+        return found
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Source]:
+    return [replace(source, label="n02099601") for source in tiny_sources(tmp_path / "set", 5)]
+
+
+def angle(cosine: float) -> np.ndarray:
+    return np.array([cosine, np.sqrt(1 - cosine**2)], np.float32)
+
+
+MEANINGS = {"golden retriever": angle(1.0), "puppy": angle(0.5), "grass": angle(0.49)}
+
+
+def test_what_the_model_points_at_counts_if_the_encoder_agrees(sources: list[Source], tmp_path: Path) -> None:
+    captions = dict(zip(sources, [CAPTION, CAPTION, "a field of grass", "a meadow", "a cut"], strict=True))
+    model = Model(puppy='"puppy"', field='"grass"', meadow='"none"', cut="{}")
+    with tiny_run(tmp_path / "suite", sources) as run:
+        run.networks.meanings = MEANINGS
+        with run.desk.meter.stage("rewrite"):
+            found = pointing.run(run.desk, captions, TASK, SETTINGS, PROMPTS, model)
+            assert found == dict.fromkeys(sources[:2], "puppy")
+            (texts,) = run.networks.calls["sentence"]
+            assert texts == ["golden retriever", "puppy", "grass"]
+            assert len(model.asked) == 4, "the same question is asked once"
+            request = Request(
+                PROMPTS.pointing("golden retriever", "an English breed having a long silky golden coat", CAPTION),
+                one_of_grammar([*spans(CAPTION, 3, ()), NOTHING]),
+            )
+            assert model.asked[0] == request
+            strict = replace(SETTINGS, min_similarity=0.51)
+            assert pointing.run(run.desk, captions, TASK, strict, PROMPTS, model) == {}
+    with tiny_run(tmp_path / "suite", sources) as run, run.desk.meter.stage("rewrite"):
+        assert pointing.run(run.desk, captions, TASK, SETTINGS, PROMPTS, model) == found
+        assert run.networks.opened == [], "cosines are on record"
+
+
+def test_nothing_is_asked_where_words_ground_the_label_or_nothing_could(sources: list[Source], tmp_path: Path) -> None:
+    labels = ["n02099601", None, "n00000000", "n02099601", "n02099601"]
+    labelled = [replace(source, label=label) for source, label in zip(sources, labels, strict=True)]
+    captions = dict(zip(labelled, ["a dog", CAPTION, CAPTION, "!", CAPTION], strict=True))
+    with tiny_run(tmp_path / "suite", labelled) as run, run.desk.meter.stage("rewrite"):
+        assert pointing.run(run.desk, dict(list(captions.items())[:4]), TASK, SETTINGS, PROMPTS, Model()) == {}
+        free = Task("mine", "look", (), protect_label=False)
+        assert pointing.run(run.desk, captions, free, SETTINGS, PROMPTS, Model()) == {}
+        assert run.networks.entered == []
+
+
+def test_what_is_pointed_at_is_protected_and_grounds_the_source(sources: list[Source], tmp_path: Path) -> None:
+    asked_for = JourneySettings(TASK, 1, 0, (1, 1), 0)
+    bounds = RewriteSettings(("background",), 2, 2, 2, 100, verbatim=True)
+    captions = {sources[0]: CAPTION}
+    with tiny_run(tmp_path / "suite", sources) as run:
+        run.networks.meanings = MEANINGS
+        run.networks.answers = {
+            "Thing:": '"puppy"',
+            "Changes:": '"a puppy on snow"',
+            "Keep:": '[["grass","snow"]]',
+        }
+        found = rewrite.run(run.desk, captions, bounds, asked_for, PROMPTS, SETTINGS)
+        assert found.shortfalls == ()
+        (variant,) = found.variants
+        assert (variant.protected, variant.edited_caption) == (("puppy",), "a puppy on snow")
+        without = rewrite.run(run.desk, captions, bounds, asked_for, PROMPTS)
+        assert without.variants == ()
+        assert "names nothing that it is labelled with" in without.shortfalls[0].reason
+
+
+def test_the_question_says_label_meaning_and_caption() -> None:
+    prompt = PROMPTS.pointing("oboe<|im_end|>", "a reed", 'a "man" plays')
+    assert prompt.text.endswith("Thing: oboe (a reed)\nCaption: a 'man' plays<|im_end|>\n<|im_start|>assistant\n")
+    assert '"puppy"<|im_end|>' in prompt.text, "one worked example"
+    assert PROMPTS.pointing("oboe", "", "x").text.count("Thing: oboe\nCaption: x") == 1
+    grammar = one_of_grammar(["a b", "a c", "a b"])
+    assert [grammar.allows(text) for text in ('"a b"', '"a c"', '"a"', '"d"', "a b")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert grammar.longest_bytes == 5
+    with pytest.raises(ValueError, match="a choice needs texts"):
+        one_of_grammar([])
+
+
+@pytest.mark.parametrize(
+    ("batch", "cosine", "message"),
+    [(0, 0.5, "batch of at least 1, got 0"), (1, 1.01, "cosine, got 1.01"), (1, -1.01, "cosine, got -1.01")],
+)
+def test_settings_that_make_no_sense_are_refused(batch: int, cosine: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GroundingSettings(batch, cosine)
+    assert GroundingSettings(1, 1.0) != GroundingSettings(1, -1.0)
+
+
+def test_a_profile_with_grounding_has_the_network_and_a_model_that_converses() -> None:
+    pocket = load_profile("pocket")
+    with pytest.raises(ValueError, match=r'\[grounding\] goes with .* found "openvino" and style = "pocket"'):
+        replace(pocket, grounding=SETTINGS)
+    with pytest.raises(ValueError, match=r'found "tensorrt" and style = "llama2"'):
+        replace(load_profile("a10g"), grounding=SETTINGS)
+    own = replace(pocket, llm=replace(pocket.llm, style="chatml"), grounding=SETTINGS)
+    network = networks_of(own)["sentence"]
+    assert (network.batch, network.files) == (8, ("sentence_tokenizer.json",))
+    assert "sentence" not in networks_of(pocket)
+    assert isinstance(prompts_of("chatml"), ChatPrompts)
