@@ -30,3 +30,8 @@ class Edit:
         if not self.keyword:
             return "add"
         return "replace" if self.alternative else "remove"
+
+    @property
+    def value(self) -> str:
+        """What came of it, with its type: "weather: foggy", or "object: without a bus" where words only went."""
+        return f"{self.type}: {self.alternative or f'without {self.keyword}'}"

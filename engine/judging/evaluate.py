@@ -217,7 +217,7 @@ def _edit_types(row: PictureRow) -> set[str]:
 
 
 def _edit_values(row: PictureRow) -> set[str]:
-    return {f"{edit.type}: {edit.alternative}" for edit in row.edits}
+    return {edit.value for edit in row.edits}
 
 
 def _fraction(answers: Sequence[bool]) -> float | None:

@@ -35,7 +35,7 @@ class Side:
 class Effects:
     """What the edits do to the model: changes of accuracy, or of a picture's mean IoU, between pictures of one source.
 
-    `by_type`, `by_value` ("type: alternative") and `by_class` are against the controls where the suite has answered
+    `by_type`, `by_value` (`Edit.value`) and `by_class` are against the controls where the suite has answered
     ones, so that what painting does by itself is not counted, and against the originals where it has none: `against`
     says which. Those of types and values are adjusted for the other edits of the same variant; those of a class are of
     all edits together. `painter` is the controls against the originals; `by_type_with_painter` the types against the

@@ -14,6 +14,8 @@ from ..suite import PictureRow
 from .evaluation import Evaluation
 from .predictions import Prediction
 
+# What stands for the words that an addition replaces, and those that replace what was removed.
+_NOTHING = "(nothing)"
 _PLACE = ("file_name", "kind", "source", "label", "edits", "edited_caption")
 
 
@@ -59,7 +61,9 @@ def _csv(rows: Sequence[PictureRow], columns: Sequence[str], cells: Callable[[Pi
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow((*_PLACE, *columns))
     for row in rows:
-        edits = "; ".join(f"{edit.type}: {edit.keyword} -> {edit.alternative}" for edit in row.edits)
+        edits = "; ".join(
+            f"{edit.type}: {edit.keyword or _NOTHING} -> {edit.alternative or _NOTHING}" for edit in row.edits
+        )
         place = (row.file_name, row.kind, row.source, row.label or "", edits, row.edited_caption)
         writer.writerow((*place, *cells(row)))
     return text.getvalue()

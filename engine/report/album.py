@@ -49,8 +49,8 @@ class Frame:
 
     @property
     def values(self) -> tuple[str, ...]:
-        """What each edit came to, as "type: alternative", each once, in order."""
-        return tuple(dict.fromkeys(f"{edit.type}: {edit.alternative}" for edit in self.edits))
+        """What each edit came to (`Edit.value`), each once, in order."""
+        return tuple(dict.fromkeys(edit.value for edit in self.edits))
 
 
 @dataclass(frozen=True)

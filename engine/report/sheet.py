@@ -14,6 +14,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont
 
+from ..edit import Edit
 from ..files.writing import open_whole
 from .album import Frame, Strip
 
@@ -103,10 +104,17 @@ def _notes(frame: Frame) -> list[tuple[str, str | None, Colour]]:
     notes: list[tuple[str, str | None, Colour]] = []
     if not frame.accepted:
         notes.append((f"rejected: {frame.reason}", None, _RED))
-    notes += [(e.keyword, e.alternative, HUES.get(e.type, HUES["other"])) for e in frame.edits]
+    notes += [_change(edit) for edit in frame.edits]
     if frame.answer and not frame.answer.right:
         notes.append((f"model says: {frame.answer.text}", None, _RED))
     return notes
+
+
+def _change(edit: Edit) -> tuple[str, str | None, Colour]:
+    hue = HUES.get(edit.type, HUES["other"])
+    if edit.kind == "replace":
+        return edit.keyword, edit.alternative, hue
+    return (f"+ {edit.alternative}" if edit.kind == "add" else f"- {edit.keyword}"), None, hue
 
 
 def _draw_note(pen: ImageDraw.ImageDraw, at: tuple[int, int], text: str, target: str | None, colour: Colour) -> None:

@@ -285,6 +285,11 @@ def test_two_edits_of_one_type_count_a_variant_once() -> None:
     assert [(e.name, e.pictures) for e in effects.by_value] == [("colour: blue", 1), ("colour: red", 1)]
 
 
+def test_an_edit_that_removes_is_known_by_what_went() -> None:
+    rows = [row("a", "car", kind="control"), picture_row(source="a", label="car", edits=(Edit("object", "tree", ""),))]
+    assert [e.name for e in evaluate_labels(rows, ["car", "car"]).effects.by_value] == ["object: without tree"]
+
+
 def test_rejected_variants_need_no_label() -> None:
     assert evaluate_labels([row("a", None, verdict="rejected")], ["car"]).excluded == 1
 

@@ -14,7 +14,7 @@ from counterfactory.engine.judging.failures import label_failures, mask_failures
 from counterfactory.engine.judging.predictions import Prediction
 
 CONTROL = control_row(0)
-EDITS = (Edit("weather", "dry", "snowy"), Edit("time", "day", "night"))
+EDITS = (Edit("weather", "dry", "snowy"), Edit("object", "", "a dog"), Edit("object", "a bus", ""))
 ROWS = [
     original_row(0),
     CONTROL,
@@ -41,7 +41,7 @@ def test_wrong_answers_are_listed_the_surest_first() -> None:
         "kind": "variant",
         "source": "bus/0000",
         "label": "bus",
-        "edits": "weather: dry -> snowy; time: day -> night",
+        "edits": "weather: dry -> snowy; object: (nothing) -> a dog; object: a bus -> (nothing)",
         "edited_caption": 'A "red" bus, at night.',
         "prediction": "car",
         "confidence": "0.5",

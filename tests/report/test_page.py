@@ -82,6 +82,17 @@ def test_a_figure_says_all_that_it_is_found_by(picture: Path, tmp_path: Path) ->
     assert "edit-weather -1.00" in page.text
 
 
+def test_words_that_came_or_went_are_shown_as_such(picture: Path, tmp_path: Path) -> None:
+    edits = (Edit("object", "", "a dog"), Edit("object", "a bus", ""), NIGHT)
+    page = page_of(tmp_path, strip(frame(picture, edits=edits)))
+    words = " ".join(page.text.split())
+    assert "+ a dog" in words
+    assert "\N{MINUS SIGN} a bus" in words
+    assert "day \N{RIGHTWARDS ARROW} at night" in words
+    (figure,) = page.all("figure")
+    assert json.loads(str(figure["data-values"])) == ["object: a dog", "object: without a bus", "time: at night"]
+
+
 def test_the_script_finds_what_it_asks_for(picture: Path, tmp_path: Path) -> None:
     """Every id, class and name in the script is on the page, so that neither is renamed alone."""
     answered = frame(picture, answer=Answer("car", False), scores={"x": 0.5})
