@@ -137,8 +137,7 @@ def _task(args: Namespace, profile: Profile, found: DataSet) -> Task:
         return street_task(name)
     if name == "classification":
         return builtin_task(name, sorted({source.label for source in found.sources if source.label is not None}))
-    shown = {class_ for source in found.sources for class_ in source.classes}
-    return builtin_task(name, sorted(shown.union(found.class_names.values())))
+    return builtin_task(name, found.classes)
 
 
 def _usable(args: Namespace, profile: Profile, terminal: Terminal) -> DataSet:

@@ -23,11 +23,12 @@ from ..recipes import source_key
 from ..schedule.overlap import ahead
 from .blobs import Blob, path_of, read_blob
 from .boxes import Box
-from .class_map import ClassMap, load_class_map
+from .class_map import BACKGROUND, ClassMap, load_class_map
 from .imagenet import is_synset
 from .layouts import ACCEPTED, list_set
 from .listing import Entry, Listing, Problem
-from .pixels import ImageSettings, UnreadableError, fit, fit_mask, read_mask, read_picture
+from .masks import Mask
+from .pixels import ImageSettings, UnreadableError, fit, fit_mask, read_picture
 from .sampling import Selection, draw, groups, require_known
 from .shapes import Drawn
 
@@ -35,28 +36,6 @@ __all__ = ["DataSet", "ImageSettings", "Problem", "Selection", "SetOptions", "So
 
 # Whether a picture, uint8 RGB [H, W, 3] as it is in its file, is within what the models know.
 Examine = Callable[[NDArray[np.uint8]], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class Mask:
-    """Where a mask lies or how it is drawn, and what its numbers are by the set's class map, None without one."""
-
-    of: Blob | Drawn
-    class_map: ClassMap | None
-
-    def read(self, size: tuple[int, int]) -> tuple[NDArray[Any], str]:
-        """The mask of a picture of `size` (height, width), and what names it. Raises UnreadableError."""
-        if isinstance(self.of, Drawn):
-            try:
-                return self.of.draw(*size), self.of.digest()
-            except ValueError as error:
-                raise UnreadableError(str(error)) from error
-        data = read_blob(self.of)
-        digest = hashlib.sha256(data).hexdigest()
-        if self.class_map is None:
-            return read_mask(data), digest
-        mask = read_mask(data, colours=bool(self.class_map.colours))
-        return self.class_map.apply(mask), content_key(digest, self.class_map.key)
 
 
 @dataclass(frozen=True)
@@ -114,6 +93,12 @@ class DataSet:
     notes: list[str]
     class_names: Mapping[int, str]
     selection: Selection
+
+    @property
+    def classes(self) -> list[str]:
+        """The names, sorted, of what the set's masks and boxes may show, but for the background."""
+        shown = {name for source in self.sources for name in source.classes}
+        return sorted(shown.union(self.class_names.values()) - {BACKGROUND})
 
     def record(self) -> dict[str, Any]:
         """What a suite's record says of it."""

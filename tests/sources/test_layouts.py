@@ -123,6 +123,7 @@ def test_coco_s_boxes_masks_and_keypoints(tmp_path: Path) -> None:
     first, second, third = found.sources
     assert (found.layout, found.problems, found.notes) == ("coco", [], [])
     assert found.class_names == {0: "background", 1: "person", 18: "dog"}
+    assert found.classes == ["dog", "person"]
     assert first.boxes == (
         Box(4, 4, 12, 10, "dog"),
         Box(0, 0, 20, 20, "person", (Keypoint(5, 6, 2), Keypoint(0, 0, 0))),
