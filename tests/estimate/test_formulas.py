@@ -54,7 +54,7 @@ def seconds(profile: Profile, facts: dict[str, PlanFacts], variants: int, reach:
 def test_compute_bound_work_takes_operations_over_the_peak(profile: Profile) -> None:
     found = seconds(profile, FACTS, variants=5)
     assert found["paint"] == pytest.approx((0.1 + 0.5 / 5 + 30 * 1 + 2) / 50)
-    assert found["check"] == pytest.approx((0.2 * 1.2 + 0.1 / 5) / 50)
+    assert found["check"] == pytest.approx((0.2 * 1.2 + 0.1 * (2 + 1 / 5)) / 50)
     assert "edges" not in found
     plain = replace(profile, paint=replace(profile.paint, guidance=replace(profile.paint.guidance, scale=1.0)))
     assert found["paint"] - seconds(plain, FACTS, 5)["paint"] == pytest.approx(10 / 50)
