@@ -147,6 +147,7 @@ def gate_figures(cases: Sequence[Case]) -> dict[str, Any]:
         "gate_accepted": float(accepted.mean()),
         "gate_precision": float(both.sum() / accepted.sum()),
         "gate_recall": float(both.sum() / right.sum()),
+        "gate_rejected_right": _mean(right[~accepted]),
         "gate_edits": {type_: _edits(cases, type_) for type_ in _TYPES},
         "gate_label": _telling(cases, lambda case: case.label, lambda case: case.label_kept),
         "gate_layout": _telling(cases, lambda case: case.layout, lambda case: case.layout_kept),
@@ -183,8 +184,15 @@ judge and the nearest vehicle is still of the label's kind.
 | accepted | {share(figures["gate_accepted"])} |
 | right, of those accepted (precision) | {share(figures["gate_precision"])} |
 | accepted, of those that are right (recall) | {share(figures["gate_recall"])} |
+| right, of those rejected | {_cell(figures["gate_rejected_right"])} |
+| new colours seen, of all that are painted | {_cell(colour["seen"])} |
+| new colours seen, in accepted variants | {_cell(colour["accepted_seen"])} |
 | layout kept (mIoU above {_LAYOUT_IOU:g}) | {share(layout["kept"])} |
 | label kept | {share(label["kept"])} |
+
+The gate is bought dearly: most of what it rejects is right, since the embedded CLIP sees small painted things badly,
+and it cannot tell kinds of vehicles, so that lost labels pass ([log.md](log.md)). Whoever wants pictures rather than
+purity says `check SUITE --min-edit 0`, which paints nothing.
 
 Edits by type. *Rejected* counts the variants that carry the edit, for whatever reason. *Area* is that under the ROC
 curve of the edit's own score: 1 tells all, 0.5 nothing. Edits of walls have no judge.
@@ -201,8 +209,8 @@ By the edit's own score alone, of edits of colour:
 
 The label's score has an area of {label["area"]:.2f}, the layout's of {layout["area"]:.2f}. Chosen are the strictest
 `min_edit` that {_KEEP_RIGHT:.0%} of the right variants reach, the strictest `min_layout` that {_KEEP_LAYOUT:.0%} of the
-kept layouts reach, a `min_label` only where the area is above {_LEAST_AREA:g}, XX
-are likeliest as probabilities.
+kept layouts reach, a `min_label` only where the area is above {_LEAST_AREA:g}, and the `logit_scale` by which
+scores of edits are likeliest as probabilities.
 
 | setting | chosen | the profile's |
 |---|---|---|
@@ -224,6 +232,7 @@ def _edits(cases: Sequence[Case], type_: str) -> dict[str, Any]:
         "edits": len(of_type),
         "judged": len(judged),
         "seen": _mean(seen),
+        "accepted_seen": _mean(seen[~rejected]),
         "area": _area(scores, seen),
         "roc": [
             {"min_edit": t, "unseen_rejected": _mean(scores[~seen] < t), "seen_rejected": _mean(scores[seen] < t)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -33,7 +34,10 @@ def test_figures_are_shares_of_the_cases() -> None:
     found = gate_figures(CASES)
     assert (found["gate_variants"], found["gate_base_rate"], found["gate_accepted"]) == (6, 0.5, pytest.approx(4 / 6))
     assert (found["gate_precision"], found["gate_recall"]) == (0.5, pytest.approx(2 / 3))
+    assert found["gate_rejected_right"] == 0.5
+    assert gate_figures([GOOD])["gate_rejected_right"] is None
     colour = found["gate_edits"]["colour"]
+    assert colour["accepted_seen"] == pytest.approx(3 / 4)
     assert (colour["edits"], colour["judged"], colour["seen"]) == (6, 6, pytest.approx(4 / 6))
     assert (colour["unseen_rejected"], colour["seen_rejected"], colour["rejected"]) == (0.5, 0.25, pytest.approx(1 / 3))
     # Of the eight pairs of a seen and an unseen edit, 0.7 and 0.45 lie below 0.8.
@@ -69,6 +73,9 @@ def test_the_page_has_the_figures_and_what_the_profile_has() -> None:
     page = gate_section(figures, check)
     assert "| right, of all that are painted (base rate) | 50.0% |" in page
     assert "| accepted, of those that are right (recall) | 66.7% |" in page
+    assert "| new colours seen, of all that are painted | 66.7% |\n" in page
+    assert "| new colours seen, in accepted variants | 75.0% |\n" in page
+    assert not re.search(r"\bXX|None|\{", page)
     assert "| colour | 6 | 6 | 66.7% | 50.0% | 25.0% | 33.3% | 0.75 |" in page
     assert "| background | 1 | - | - | - | - | 0.0% | - |" in page
     assert f"| `min_layout` | {figures['gate_chosen']['min_layout']:g} | {check.min_layout:g} |" in page
