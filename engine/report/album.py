@@ -30,7 +30,7 @@ class Answer:
 @dataclass(frozen=True)
 class Frame:
     """One variant, or a control, as shown: its picture, called `name` in the suite, what was changed, what the checks
-    measured, by name, and what became of it.
+    measured, by name and of each edit where they did (`edit_scores`), and what became of it.
     """
 
     image: Path
@@ -41,6 +41,13 @@ class Frame:
     reason: str
     scores: Mapping[str, float] = field(default_factory=dict)
     answer: Answer | None = None
+    edit_scores: tuple[float, ...] = ()
+
+    @property
+    def changes(self) -> tuple[tuple[Edit, float | None], ...]:
+        """Its edits, each with its score, None where there is none."""
+        scores = self.edit_scores or (None,) * len(self.edits)
+        return tuple(zip(self.edits, scores, strict=True))
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -143,6 +150,7 @@ def _frame(row: PictureRow, suite: Path, answers: Mapping[str, Answer]) -> Frame
         accepted=row.accepted,
         reason=row.reason or "",
         scores=row.scores,
+        edit_scores=row.edit_scores,
         answer=answers.get(row.file_name),
     )
 

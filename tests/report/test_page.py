@@ -84,11 +84,13 @@ def test_a_figure_says_all_that_it_is_found_by(picture: Path, tmp_path: Path) ->
 
 def test_words_that_came_or_went_are_shown_as_such(picture: Path, tmp_path: Path) -> None:
     edits = (Edit("object", "", "a dog"), Edit("object", "a bus", ""), NIGHT)
-    page = page_of(tmp_path, strip(frame(picture, edits=edits)))
+    page = page_of(tmp_path, strip(frame(picture, edits=edits, edit_scores=(0.25, 0.5, 0.125))))
     words = " ".join(page.text.split())
+    assert words.index("a dog 0.25") < words.index("a bus 0.50") < words.index("at night 0.12")
     assert "+ a dog" in words
     assert "\N{MINUS SIGN} a bus" in words
     assert "day \N{RIGHTWARDS ARROW} at night" in words
+    assert not page_of(tmp_path, strip(frame(picture))).all("small")[1:], "the source's name alone"
     (figure,) = page.all("figure")
     assert json.loads(str(figure["data-values"])) == ["object: a dog", "object: without a bus", "time: at night"]
 

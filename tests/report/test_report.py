@@ -307,6 +307,8 @@ def test_strips_keep_the_suite_s_order(made_suite: MadeSuite, tmp_path: Path) ->
     for made in album:
         assert [f.image.parent.name for f in made.frames] == [made.name.split("/")[1]] * 2
     frames = {f.image: f for s in album for f in s.frames}
+    shown = {row.file_name: row for row in rows}
+    assert all((f.scores, f.edit_scores) == (shown[f.name].scores, shown[f.name].edit_scores) for f in frames.values())
     assert frames[made_suite.path / rows[1].file_name].answer == Answer("car", False)
     assert next(strip for strip in album if strip.name == rows[0].source).answer == Answer("bus", True)
     assert sum(not f.accepted for f in frames.values()) == 1
