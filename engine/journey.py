@@ -46,7 +46,7 @@ from .suite.run_record import RunSummary, Standing, count_verdicts
 from .tasks.settings import JourneySettings
 from .variant import Variant
 
-__all__ = ["Journey", "JourneySettings", "Progress", "RunSummary"]
+__all__ = ["Journey", "JourneySettings", "Plan", "Progress", "RunSummary"]
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,15 @@ class Tally:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """The captions of sources and what is to become of them, and the sources that could not be read."""
+
+    captions: Mapping[Source, str]
+    rewritten: Rewritten
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
 class Journey:
     """Takes sources to a suite under a profile and settings."""
 
@@ -136,6 +145,22 @@ class Journey:
         summary = RunSummary.of(record, stream.problem if stream else None)
         save_rates(measured_rates(self.profile, summary, self.settings.variants))
         return summary
+
+    def plan(
+        self, sources: Sequence[Source], suite: Suite, on_progress: Callable[[Progress], None] | None = None
+    ) -> Plan:
+        """What a run would change of these sources: captions and edits, which the suite keeps; nothing is painted.
+
+        Opens the captioner and the language model only. Raises CounterfactoryError for what stops it.
+        """
+        meter = Meter(on_progress or (lambda _: None), None, memory=memory_of(self.profile.runtime))
+        desk = self._open(suite, library_of(self.profile), meter, sources)
+        pictures, settings = Pictures(self.profile.image), self.settings
+        with closing(desk.models):
+            captions = caption.run(desk, sources, pictures, self.profile.caption, settings.task)
+            prompts = prompts_of(self.profile.llm.style)
+            rewritten = rewrite.run(desk, captions, self.profile.rewrite, settings, prompts)
+        return Plan(captions, rewritten, tuple(pictures.problems))
 
     def _travel(self, desk: Desk, shards: Sequence[Sequence[Source]]) -> Tally:
         """Take every shard to its outcome, and the suite to its table."""

@@ -56,8 +56,8 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "report": {"errors", "edit", "files", "meter", "models", "suite", "stages", "config"},
         "pocket": {"errors", "files", "runtime", "tasks"},
         "cli": {
-            *("errors", "files", "runtime", "meter", "schedule", "sources", "tasks", "suite", "stages"),
-            *("config", "estimate", "journey", "judging", "report", "pocket"),
+            *("errors", "edit", "files", "runtime", "meter", "schedule", "sources", "tasks", "suite", "stages"),
+            *("variant", "config", "estimate", "journey", "judging", "report", "pocket"),
         },
         "__main__": {"cli"},
     },

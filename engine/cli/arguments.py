@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     commands_ = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_demo(commands_)
     _add_generate(commands_)
+    _add_plan(commands_)
     _add_estimate(commands_)
     _add_doctor(commands_)
     _add_check(commands_)
@@ -73,10 +74,31 @@ def _add_demo(parsers: _Commands[argparse.ArgumentParser]) -> None:
 def _add_generate(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser = parsers.add_parser("generate", help="make a suite from your images; run again, it goes on where it was")
     _add_sources(parser)
+    parser.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")
+    _add_edits(parser)
+    parser.add_argument("--shard", type=_positive, metavar="N", help="sources that travel together (the profile's)")
+    parser.add_argument(
+        "--metrics",
+        type=Path,
+        metavar="FILE",
+        help="what it costs so far: JSON lines, one a second; Prometheus text if FILE ends in .prom",
+    )
+    parser.set_defaults(run=commands.generate)
+
+
+def _add_plan(parsers: _Commands[argparse.ArgumentParser]) -> None:
+    parser = parsers.add_parser("plan", help="show what would be changed of some sources, before anything is painted")
+    _add_sources(parser)
+    _add_edits(parser)
+    parser.add_argument("--first", type=_positive, default=5, metavar="N", help="sources to look at (%(default)s)")
+    parser.set_defaults(run=commands.plan)
+
+
+def _add_edits(parser: argparse.ArgumentParser) -> None:
+    """What may be changed."""
     task = parser.add_mutually_exclusive_group()
     task.add_argument("--task", choices=TASKS, help="what the model under test does (classification)")
     task.add_argument("--task-file", type=Path, metavar="FILE", help="a task of your own (TOML)")
-    parser.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")
     parser.add_argument(
         "--edits",
         type=_span,
@@ -92,14 +114,13 @@ def _add_generate(parsers: _Commands[argparse.ArgumentParser]) -> None:
         action="store_true",
         help="change captions that do not name what the source is labelled with, too: nothing holds their labels true",
     )
-    parser.add_argument("--shard", type=_positive, metavar="N", help="sources that travel together (the profile's)")
     parser.add_argument(
-        "--metrics",
-        type=Path,
-        metavar="FILE",
-        help="what it costs so far: JSON lines, one a second; Prometheus text if FILE ends in .prom",
+        "--avoid",
+        type=_words,
+        metavar="A,B",
+        help="words that no edit brings, beside matters of taste such as 'stylish'",
+        default=(),
     )
-    parser.set_defaults(run=commands.generate)
 
 
 def _add_doctor(parsers: _Commands[argparse.ArgumentParser]) -> None:
@@ -234,6 +255,13 @@ def _positive(text: str) -> int:
     if not re.fullmatch(r"\d+", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"a whole number above 0 is needed, got {text!r}")
     return int(text)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in text.split(","))
+    if not all(re.fullmatch(r"[^\W_]+(?:['-][^\W_]+)*", word) for word in words):
+        raise argparse.ArgumentTypeError(f"single words with commas between are needed, got {text!r}")
+    return words
 
 
 def _count(text: str) -> int:

@@ -10,6 +10,8 @@ import shlex
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 
 from ..config.profile import Profile, load_profile
@@ -27,6 +29,7 @@ from ..sources.source import DataSet, Problem, SetOptions, Source, read_set, ref
 from ..suite import PictureRow, Suite, caution, count_outside, read_metadata, require_finished
 from ..tasks.doubts import doubts
 from ..tasks.interventions import load_interventions
+from ..tasks.settings import SUBJECTIVE, JourneySettings
 from ..tasks.task import Task, builtin_task, load_task
 from .effects_text import evaluation_tables, finding_line, headline, note_lines
 from .run_text import (
@@ -47,7 +50,7 @@ from .terminal import Terminal
 
 def generate(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory generate`."""
-    from ..journey import Journey, JourneySettings
+    from ..journey import Journey
 
     profile = load_profile(args.profile)
     if args.shard is not None:
@@ -58,16 +61,7 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     _require_truths(args, sources, terminal)
     # The journey asks the same again: what it would refuse is refused before there is a folder.
     take_known(profile, sources, anything=args.anything)
-    settings = JourneySettings(
-        task=_task(args, profile, found),
-        variants=args.variants,
-        controls=args.controls,
-        edits=args.edits,
-        seed=args.seed,
-        interventions=None if args.interventions is None else load_interventions(args.interventions),
-        allow_ungrounded=args.allow_ungrounded,
-        anything=args.anything,
-    )
+    settings = _settings(args, profile, found)
     for doubt in doubts(settings.task, [source.label for source in sources]):
         terminal.warn(doubt)
     for line in lost_lines(sources, profile.image):
@@ -93,6 +87,43 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     skipped = [*problems, *report.problems]
     terminal.finish({"suite": str(args.out), **as_data(report), "problems": [asdict(problem) for problem in skipped]})
     return EXIT_SKIPPED if skipped else 0
+
+
+def _settings(args: Namespace, profile: Profile, found: DataSet) -> JourneySettings:
+    """What the command line asks of a suite."""
+    return JourneySettings(
+        task=_task(args, profile, found),
+        variants=args.variants,
+        controls=args.controls,
+        edits=args.edits,
+        seed=args.seed,
+        interventions=None if args.interventions is None else load_interventions(args.interventions),
+        allow_ungrounded=args.allow_ungrounded,
+        anything=args.anything,
+        avoid=(*SUBJECTIVE, *args.avoid),
+    )
+
+
+def plan(args: Namespace, terminal: Terminal) -> int:
+    """`counterfactory plan`."""
+    from ..journey import Journey
+    from . import plan_text as text
+
+    profile = load_profile(args.profile)
+    found = _usable(args, profile, terminal)
+    sources, unknown = take_known(profile, found.sources[: args.first], anything=args.anything)
+    settings = _settings(args, profile, found)
+    for doubt in doubts(settings.task, [source.label for source in found.sources]):
+        terminal.warn(doubt)
+    with TemporaryDirectory() as folder, Suite.open(Path(folder) / "plan") as suite, terminal.progress() as progress:
+        planned = Journey(profile, settings).plan(sources, suite, progress)
+    for line in text.lines(planned):
+        terminal.say(line)
+    terminal.show(text.edit_table(planned))
+    for problem in (*unknown, *planned.problems):
+        terminal.warn(f"skipped {problem.name}: {problem.reason}")
+    terminal.finish(text.as_data(planned))
+    return EXIT_SKIPPED if found.problems or unknown or planned.problems else 0
 
 
 # What a built-in task's model is judged by: what it is called, and whether a source lacks it.

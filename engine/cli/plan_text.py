@@ -1,0 +1,99 @@
+"""What a run would change, source by source: for a person within 80 columns, and as plain data for a machine."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any
+
+from ..report.table import Table
+
+if TYPE_CHECKING:
+    from ..edit import Edit
+    from ..journey import Plan
+    from ..sources.source import Source
+    from ..variant import Variant
+
+_WIDTH = 80
+
+
+def lines(plan: Plan) -> Iterator[str]:
+    """Each source with its caption, the words that may not change, its edits and what the caption then says."""
+    reasons = {problem.name: problem.reason for problem in plan.rewritten.shortfalls}
+    for source, caption in plan.captions.items():
+        variants = _variants(plan, source)
+        yield ""
+        yield from _wrapped("source", source.name if source.label is None else f"{source.name} ({source.label})")
+        yield from _wrapped("caption", caption)
+        yield from _wrapped("protected", ", ".join(variants[0].protected if variants else ()) or "nothing")
+        for variant in variants:
+            again = f", again ({variant.repeat})" if variant.repeat else ""
+            yield from _wrapped(f"variant {variant.index}", "; ".join(map(describe, variant.edits)) + again)
+            yield from _wrapped(
+                "", variant.edited_caption if variant.dropped is None else f"dropped: {variant.dropped}"
+            )
+        if source.name in reasons:
+            yield from _wrapped("short", reasons[source.name])
+
+
+def describe(edit: Edit) -> str:
+    """An edit in a few words: "weather: sunny -> rainy", "weather: + in the rain", "object: - with a ball"."""
+    shown = {"replace": f"{edit.keyword} -> {edit.alternative}", "add": f"+ {edit.alternative}"}
+    return f"{edit.type}: {shown.get(edit.kind, f'- {edit.keyword}')}"
+
+
+def edit_table(plan: Plan) -> Table:
+    """How the edits are spread over types, and the words that each brings most often."""
+    edits = [edit for variant in plan.rewritten.variants for edit in variant.edits]
+    rows = []
+    for type_, count in Counter(edit.type for edit in edits).most_common():
+        brought = Counter(edit.alternative or f"- {edit.keyword}" for edit in edits if edit.type == type_)
+        (words, times), *_ = brought.most_common(1)
+        rows.append((type_, str(count), f"{100 * count / len(edits):.0f} %", f"{words[:40]} ({times})"))
+    return Table("Edits", ("type", "edits", "share", "most often"), tuple(rows))
+
+
+def as_data(plan: Plan) -> dict[str, Any]:
+    """The plan as plain data."""
+    reasons = {problem.name: problem.reason for problem in plan.rewritten.shortfalls}
+    return {
+        "sources": [
+            {
+                "source": source.name,
+                "label": source.label,
+                "caption": caption,
+                "protected": list(next((v.protected for v in _variants(plan, source)), ())),
+                "variants": [_variant(variant) for variant in _variants(plan, source)],
+                "shortfall": reasons.get(source.name),
+            }
+            for source, caption in plan.captions.items()
+        ],
+        "problems": [{"name": problem.name, "reason": problem.reason} for problem in plan.problems],
+    }
+
+
+def _variant(variant: Variant) -> dict[str, Any]:
+    return {
+        "number": variant.index,
+        "repeat": variant.repeat,
+        "edits": [
+            {"type": edit.type, "kind": edit.kind, "keyword": edit.keyword, "alternative": edit.alternative}
+            for edit in variant.edits
+        ],
+        "edited_caption": variant.edited_caption,
+        "dropped": variant.dropped,
+    }
+
+
+def _variants(plan: Plan, source: Source) -> list[Variant]:
+    """A source's variants by number, those that would be dropped among them, without controls."""
+    both = (*plan.rewritten.variants, *plan.rewritten.dropped)
+    found = [variant for variant in both if variant.source == source and variant.kind == "variant"]
+    return sorted(found, key=lambda variant: (variant.index, variant.repeat))
+
+
+def _wrapped(name: str, text: str) -> list[str]:
+    """`name` and the text beside it, on as many lines as it takes."""
+    first, *rest = wrap(text, _WIDTH - 11, break_on_hyphens=False) or [""]
+    return [f"{name:<11}{first}".rstrip(), *(" " * 11 + line for line in rest)]

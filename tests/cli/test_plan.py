@@ -1,0 +1,115 @@
+"""`plan` shows what would be changed, and paints nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Street
+
+from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.cli.plan_text import as_data, describe, edit_table, lines
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.journey import Plan
+from counterfactory.engine.sources.source import Problem, Source
+from counterfactory.engine.stages.rewrite import Rewritten
+from counterfactory.engine.variant import Variant
+
+RAIN, SNOW, GONE = Edit("weather", "", "in the rain"), Edit("weather", "wet", "dry"), Edit("object", "with a ball", "")
+
+
+def source(name: str, label: str | None) -> Source:
+    return Source(name, name, Path(name), (8, 8), label, None, "d", name)
+
+
+def variant(
+    of: Source, index: int, edits: tuple[Edit, ...], text: str, dropped: str | None = None, repeat: int = 0
+) -> Variant:
+    return Variant("k", of, index, "a wet dog", edits, text, 0, dropped, protected=("dog",), repeat=repeat)
+
+
+ONE, TWO = source("1.jpg", "dog"), source("2.jpg", None)
+PLAN = Plan(
+    {ONE: "a wet dog", TWO: "up"},
+    Rewritten(
+        (
+            Variant("c", ONE, 0, "a wet dog", (), "a wet dog", 0, None, "control"),
+            variant(ONE, 1, (SNOW,), "a dry dog"),
+            variant(ONE, 0, (SNOW,), "a dry dog", repeat=1),
+            variant(ONE, 2, (RAIN, GONE), "a wet dog " + "in the rain " * 8),
+        ),
+        (variant(ONE, 0, (RAIN,), "", "it lacks 'dog'"),),
+        (Problem("2.jpg", "no words"),),
+    ),
+    (Problem("3.jpg", "gone"),),
+)
+
+
+def test_a_plan_is_said_within_80_columns() -> None:
+    said = list(lines(PLAN))
+    rain = " ".join(["in the rain"] * 5)
+    assert said == [
+        "",
+        "source     1.jpg (dog)",
+        "caption    a wet dog",
+        "protected  dog",
+        "variant 0  weather: + in the rain",
+        "           dropped: it lacks 'dog'",
+        "variant 0  weather: wet -> dry, again (1)",
+        "           a dry dog",
+        "variant 1  weather: wet -> dry",
+        "           a dry dog",
+        "variant 2  weather: + in the rain; object: - with a ball",
+        f"           a wet dog {rain}",
+        "           in the rain in the rain in the rain",
+        "",
+        "source     2.jpg",
+        "caption    up",
+        "protected  nothing",
+        "short      no words",
+    ]
+    assert max(map(len, said)) <= 80
+
+
+def test_edits_are_counted_by_type_with_their_commonest_words() -> None:
+    table = edit_table(PLAN)
+    assert table.columns == ("type", "edits", "share", "most often")
+    assert table.rows == (("weather", "3", "75 %", "dry (2)"), ("object", "1", "25 %", "- with a ball (1)"))
+    assert edit_table(Plan({}, Rewritten((), (), ()), ())).rows == ()
+
+
+def test_a_plan_as_data() -> None:
+    data = as_data(PLAN)
+    assert data["problems"] == [{"name": "3.jpg", "reason": "gone"}]
+    one, two = data["sources"]
+    assert (two["source"], two["label"], two["caption"], two["protected"], two["variants"], two["shortfall"]) == (
+        *("2.jpg", None, "up", [], [], "no words"),
+    )
+    assert [(v["number"], v["repeat"], v["dropped"]) for v in one["variants"]] == [
+        (0, 0, "it lacks 'dog'"), (0, 1, None), (1, 0, None), (2, 0, None),
+    ]  # fmt: skip
+    assert one["variants"][3]["edits"] == [
+        {"type": "weather", "kind": "add", "keyword": "", "alternative": "in the rain"},
+        {"type": "object", "kind": "remove", "keyword": "with a ball", "alternative": ""},
+    ]
+    assert one["shortfall"] is None
+    assert json.loads(json.dumps(data)) == data
+    assert describe(SNOW) == "weather: wet -> dry"
+
+
+def test_plan_paints_nothing(street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(street.root.rglob("*"))
+    asked = ["plan", str(street.root / "images"), "--first", "1", "--variants", "2", "--avoid", "blue,green", "--json"]
+    assert main(asked) == 0
+    (found,) = json.loads(capsys.readouterr().out)["sources"]
+    assert len(found["variants"]) == 2
+    assert all(v["edited_caption"] != found["caption"] for v in found["variants"])
+    assert found["label"] in found["protected"]
+    assert sorted(street.root.rglob("*")) == before
+
+
+def test_words_to_avoid_are_single_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "x", "--avoid", "two words"])
+    assert "single words with commas between are needed, got 'two words'" in capsys.readouterr().err
