@@ -1,0 +1,69 @@
+"""`generate` and labels: the task that a profile's models are told, and what is doubtful, said before any painting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.journey import Journey
+from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.tasks.settings import JourneySettings
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[JourneySettings]:
+    """The settings of each run, which goes no further."""
+    found: list[JourneySettings] = []
+
+    def stopped(journey: Journey, *_: object) -> None:
+        found.append(journey.settings)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journey, "run", stopped)
+    return found
+
+
+def pictures(root: Path, *labels: str) -> Path:
+    for number, label in enumerate(labels):
+        (root / label).mkdir(parents=True)
+        Image.new("RGB", (32, 32), (number, 9, 9)).save(root / label / "a.png")
+    return root
+
+
+def test_a_built_in_task_speaks_of_the_set_and_the_pocket_models_of_streets(
+    asked: list[JourneySettings], tmp_path: Path
+) -> None:
+    root = pictures(tmp_path / "set", "n02099601", "bus")
+    for options in (["--profile", "a10g"], ["--profile", "pocket", "--allow-ungrounded"]):
+        main(["generate", str(root), "--out", str(tmp_path / "suite"), "--anything", *options])
+    real, pocket = asked
+    assert real.task.sentence == "tell which of these the image shows: bus, golden retriever"
+    assert pocket.task == street_task("classification")
+    assert (real.allow_ungrounded, pocket.allow_ungrounded) == (False, True)
+
+
+def test_segmentation_is_told_what_the_masks_show(asked: list[JourneySettings], tmp_path: Path) -> None:
+    root = tmp_path / "set"
+    for kind, mode in (("images", "RGB"), ("masks", "L")):
+        (root / kind).mkdir(parents=True)
+        Image.new(mode, (32, 32)).save(root / kind / "a.png")
+    (tmp_path / "map.toml").write_text('[classes]\n0 = "sky"\n1 = "car"\n')
+    options = ["--profile", "a10g", "--task", "segmentation", "--class-map", str(tmp_path / "map.toml"), "--anything"]
+    main(["generate", str(root), "--out", str(tmp_path / "suite"), *options])
+    (settings,) = asked
+    assert settings.task.sentence == "segment the image into car, sky"
+    assert {"car", "taxi", "sky"} <= set(settings.task.protect)
+
+
+def test_doubtful_labels_are_warned_of_before_the_run(
+    asked: list[JourneySettings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = pictures(tmp_path / "set", "n00000000")
+    main(["generate", str(root), "--out", str(tmp_path / "suite"), "--anything"])
+    said = " ".join(capsys.readouterr().err.split())
+    assert "label n00000000 is no noun of WordNet 3.0 that can be seen" in said
+    assert "all labels are 'n00000000': a classifier that knows one class cannot be wrong" in said
+    assert len(asked) == 1
