@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..edit import Edit
 from ..language.grammar import find_mentions, goes_on
+from .additions import apply_by_rule, undo_by_rule
 
 
 def undo_edits(caption: str, edited: str, edits: Sequence[Edit]) -> list[tuple[str, str]]:
@@ -14,12 +15,30 @@ def undo_edits(caption: str, edited: str, edits: Sequence[Edit]) -> list[tuple[s
 
     Where the edited caption is the caption's own words but for its edits, the first text is the edited caption. Where
     the language model changed more, both are made of the caption, each keyword replaced by its alternative wherever
-    it speaks of the same thing: words that changed beyond the edits say nothing of one of them. Edits that add or
-    remove words, and those whose keywords have no places beside each other, are not told apart from others: each gets
-    the edited caption and the caption.
+    it speaks of the same thing: words that changed beyond the edits say nothing of one of them. What was added is taken
+    out as it was put in, by rule. Edits beside one that removes words, and those whose keywords have no places beside
+    each other, are not told apart: each gets the caption with all of them, and with none.
     """
+    added = [edit for edit in edits if edit.kind == "add"]
+    bare = edited
+    for edit in reversed(added):
+        bare = undo_by_rule(bare, edit)
+    others = _undo_replaced(caption, bare, [edit for edit in edits if edit.kind != "add"])
+    whole = others[0][0] if others else bare
+    without, pairs = iter(others), list[tuple[str, str]]()
+    for edit in edits:
+        if edit.kind == "add":
+            undone = apply_by_rule(whole, [other for other in added if other is not edit])
+        else:
+            undone = apply_by_rule(next(without)[1], added)
+        pairs.append((apply_by_rule(whole, added), undone))
+    return pairs
+
+
+def _undo_replaced(caption: str, edited: str, edits: Sequence[Edit]) -> list[tuple[str, str]]:
+    """The same for edits that replace or remove words."""
     together = [(edited, caption)] * len(edits)
-    if any(edit.kind != "replace" for edit in edits):
+    if any(edit.kind == "remove" for edit in edits):
         return together
     try:
         places = find_mentions(caption, [edit.keyword for edit in edits])

@@ -78,7 +78,28 @@ def test_edits_that_cannot_be_told_apart_are_undone_together() -> None:
     assert undo_edits("a red car.", "a red car.", ()) == []
 
 
-@pytest.mark.parametrize("edit", [Edit("weather", "", "in the snow"), Edit("colour", "red", "")])
-def test_what_is_added_or_removed_is_compared_with_the_caption(edit: Edit) -> None:
-    edits = (edit, Edit("object", "car", "bus"))
-    assert undo_edits("a red car.", "a bus in the snow.", edits) == [("a bus in the snow.", "a red car.")] * 2
+def test_beside_words_that_are_removed_edits_are_compared_with_the_caption() -> None:
+    edits = (Edit("colour", "red", ""), Edit("object", "car", "bus"))
+    assert undo_edits("a red car.", "a bus.", edits) == [("a bus.", "a red car.")] * 2
+    snow = Edit("weather", "", "in the snow")
+    assert undo_edits("a red car.", "a bus in the snow.", (*edits, snow)) == [
+        *[("a bus in the snow.", "a red car in the snow.")] * 2,
+        ("a bus in the snow.", "a bus."),
+    ]
+
+
+def test_what_is_added_is_taken_out_alone() -> None:
+    snow, night, sketch = (
+        Edit("weather", "", "in the snow"),
+        Edit("time", "", "at night"),
+        Edit("domain", "", "a sketch of"),
+    )
+    bus = Edit("object", "car", "bus")
+    edited = "a sketch of a red bus in the snow at night."
+    assert undo_edits("a red car.", edited, (snow, bus, night, sketch)) == [
+        (edited, "a sketch of a red bus at night."),
+        (edited, "a sketch of a red car in the snow at night."),
+        (edited, "a sketch of a red bus in the snow."),
+        (edited, "a red bus in the snow at night."),
+    ]
+    assert undo_edits("a red car.", "a red car in the snow.", (snow,)) == [("a red car in the snow.", "a red car.")]
