@@ -114,6 +114,7 @@ def _add_edits(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="change captions that do not name what the source is labelled with, too: nothing holds their labels true",
     )
+    parser.add_argument("--types", type=Path, metavar="FILE", help="edit types of your own beside the profile's (TOML)")
     parser.add_argument(
         "--avoid",
         type=_words,

@@ -29,6 +29,7 @@ from ..sources.source import DataSet, Problem, SetOptions, Source, read_set, ref
 from ..suite import PictureRow, Suite, caution, count_outside, read_metadata, require_finished
 from ..tasks.doubts import doubts
 from ..tasks.interventions import load_interventions
+from ..tasks.own_types import load_types
 from ..tasks.settings import SUBJECTIVE, JourneySettings
 from ..tasks.task import Task, builtin_task, load_task
 from .effects_text import evaluation_tables, finding_line, headline, note_lines
@@ -91,16 +92,24 @@ def generate(args: Namespace, terminal: Terminal) -> int:
 
 def _settings(args: Namespace, profile: Profile, found: DataSet) -> JourneySettings:
     """What the command line asks of a suite."""
+    types = () if args.types is None else load_types(args.types)
+    if types and profile.llm.style == "pocket":
+        raise CounterfactoryError(
+            f"--types {args.types}: the language model of profile {profile.name} knows the types that it was trained on"
+            " and no others; take a profile whose model converses, such as a10g"
+        )
+    own = [type_.name for type_ in types]
     return JourneySettings(
         task=_task(args, profile, found),
         variants=args.variants,
         controls=args.controls,
         edits=args.edits,
         seed=args.seed,
-        interventions=None if args.interventions is None else load_interventions(args.interventions),
+        interventions=None if args.interventions is None else load_interventions(args.interventions, own),
         allow_ungrounded=args.allow_ungrounded,
         anything=args.anything,
         avoid=(*SUBJECTIVE, *args.avoid),
+        types=types,
     )
 
 

@@ -24,6 +24,8 @@ from ..tasks.words import allowed_proposals, allowed_values, kept_words, phrases
 from .draft import Ask, Draft, RewriteSettings, ask_once, why_not
 
 PROPOSALS, PLACE = "proposals", "place"
+# A user's values of these types stand before the labelled thing where the caption says nothing of them.
+_BESIDE = ("colour", "adjective")
 # Type, words of the caption, words in their place.
 _Pair = tuple[str, str, str]
 
@@ -55,7 +57,8 @@ def find_choices(
         if not draft.problem
     }
     abouts, values = list(dict.fromkeys(ready.values())), wanted.interventions
-    types = edit_types(values.types if values else settings.types, ())
+    own = tuple(type_.name for type_ in wanted.types if type_.name not in settings.types)
+    types = edit_types(values.types if values else (*settings.types, *own), wanted.types)
     if values:
         pairs = _place_values(abouts, types, values, settings, ask, prompts)
     else:
@@ -114,8 +117,12 @@ def _place_values(
         except AnswerError:
             continue  # an answer that was cut off names no words
         named = allowed_values(values.values(type_.name), old, about.keep)
-        phrase = not old or phrase_class(old) == "place"
-        said = [phrase_of(type_.name, value) if phrase else value for value in named]
+        if not old and type_.place == "word":
+            old = next(iter(kept_words(about.caption, about.keep)), "") if type_.name in _BESIDE else ""
+            said = [f"{value} {old}" for value in named if old]
+        else:
+            phrase = not old or phrase_class(old) == "place"
+            said = [phrase_of(type_.name, value) if phrase else value for value in named]
         pairs[about] += _pairs(type_, [(old, new) for new in said], about, ())
     return pairs
 

@@ -7,6 +7,7 @@ gives the edit types that are allowed, each with its values. An axis that is not
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,13 +36,15 @@ class Interventions:
         return dict(self.axes).get(type_, ())
 
 
-def load_interventions(path: Path) -> Interventions:
-    """Read a file of axes and values. Raises CounterfactoryError, with file and line, if it does not parse."""
-    return parse_interventions(read_text(path), str(path))
+def load_interventions(path: Path, own: Sequence[str] = ()) -> Interventions:
+    """Read a file of axes and values; `own` are the names of the user's own types. Raises CounterfactoryError, with
+    file and line, if it does not parse.
+    """
+    return parse_interventions(read_text(path), str(path), own)
 
 
-def parse_interventions(text: str, where: str) -> Interventions:
-    """The axes and values in `text`; `where` names it in errors.
+def parse_interventions(text: str, where: str, own: Sequence[str] = ()) -> Interventions:
+    """The axes and values in `text`; `where` names it in errors, `own` are axes beside those of `EDIT_TYPES`.
 
     Raises CounterfactoryError for an unknown or repeated axis, an axis without values, an empty, repeated or over-long
     value, and for a text without axes.
@@ -52,7 +55,7 @@ def parse_interventions(text: str, where: str) -> Interventions:
             if not part.strip():
                 continue
             try:
-                axis, values = _axis(part)
+                axis, values = _axis(part, (*EDIT_TYPES, *own))
             except ValueError as error:
                 raise CounterfactoryError(f"{where}:{number}: {error}") from error
             if axis in axes:
@@ -63,13 +66,13 @@ def parse_interventions(text: str, where: str) -> Interventions:
     return Interventions(tuple(axes.items()))
 
 
-def _axis(part: str) -> tuple[str, tuple[str, ...]]:
+def _axis(part: str, known: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     axis, colon, listed = part.partition(":")
     axis = axis.strip().lower()
     if not colon:
         raise ValueError(f"found {part.strip()!r}; write an axis and its values, such as 'weather: rainy, snowy'")
-    if axis not in EDIT_TYPES:
-        raise ValueError(f"unknown axis {axis!r}; {nearest(axis, EDIT_TYPES)}")
+    if axis not in known:
+        raise ValueError(f"unknown axis {axis!r}; {nearest(axis, known)}")
     values: dict[str, str] = {}
     for value in (" ".join(value.split()) for value in listed.split(",")):
         if not value:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from ..errors import CounterfactoryError
+from ..language.edit_types import EditType
 from .interventions import Interventions
 from .task import Task
 
@@ -25,7 +26,7 @@ class JourneySettings:
     allowed.
 
     A source whose caption does not name what it is labelled with has no variants unless `allow_ungrounded`.
-    No edit brings a word of `avoid`.
+    No edit brings a word of `avoid`. `types` are the user's own, beside the profile's.
 
     Half of a source's variants have the least number of edits, so that an edit's effect is seen alone. With `anything`
     sources outside of what the models know are taken too, and every result says so.
@@ -40,6 +41,7 @@ class JourneySettings:
     allow_ungrounded: bool = False
     anything: bool = False
     avoid: tuple[str, ...] = SUBJECTIVE
+    types: tuple[EditType, ...] = ()
 
     def __post_init__(self) -> None:
         if self.variants < 1:

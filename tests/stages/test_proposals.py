@@ -200,3 +200,28 @@ def test_where_nothing_tells_what_speaks_of_a_type_the_model_may_say_that_nothin
         place_grammar(spans, optional=True),
         place_grammar(spans, optional=False),
     ]
+
+
+def test_a_user_s_types_are_asked_about_after_the_profile_s() -> None:
+    lens = EditType("lens", "the lens", "end", (("", "in soft focus"),), "a dog")
+    time = EditType("time", "the century", "end", (("", "in 1920"),), "a dog")
+    ask = Scripted(time=[["", "in 1920"]], lens=[["", "in soft focus"]])
+    settings = RewriteSettings(("time",), 1, 3, 2, 60, verbatim=True)
+    wanted = JourneySettings(TASK, 9, 0, (1, 1), 0, types=(lens, time))
+    (found,) = rewrite([source("0")], [CAPTION], settings, wanted, ask, Told())
+    assert [json.loads(request.prompt.source)[1] for request in ask.asked["proposals"]] == ["time", "lens"]
+    assert {edit.alternative for edit in edits_of(found)} == {"in 1920", "in soft focus"}
+
+
+@pytest.mark.parametrize(
+    ("type_", "edits"),
+    [
+        ("colour", {Edit("colour", "dog", "red dog"): "a red dog on grass"}),
+        ("adjective", {Edit("adjective", "dog", "red dog"): "a red dog on grass"}),
+        ("subject", {}),
+    ],
+)
+def test_a_user_s_colour_stands_before_the_labelled_thing(type_: str, edits: dict[Edit, str]) -> None:
+    values = Interventions(((type_, ("red",)),))
+    (found,) = rewritten(Scripted(**{type_: '""'}), EDIT_TYPES, "a dog on grass", values=values)
+    assert edits_of(found) == edits
