@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from counterfactory.engine.stages import layout
 from counterfactory.engine.stages.layout import _boundaries, outlined_share
 
 
@@ -25,6 +26,16 @@ def test_a_picture_that_keeps_its_outlines_agrees_at_any_size(size: int) -> None
     # Of four sides of 50, one is lost and two are 10 shorter.
     assert outlined_share(moved, mask) == pytest.approx(1 - 70 / 200, abs=0.06)
     assert outlined_share(np.full_like(image, 90), mask) == 0.0
+
+
+def test_small_pictures_are_not_enlarged(monkeypatch: pytest.MonkeyPatch) -> None:
+    image, mask = (array[::2, ::2] for array in scene(31, 80))
+    noisy = np.roll(image, 1, axis=1) + np.random.default_rng(0).integers(0, 40, image.shape, np.uint8)
+    found = outlined_share(noisy, mask)
+    monkeypatch.setattr(layout, "_SHORT_SIDE", 64)
+    assert outlined_share(noisy, mask) == found
+    monkeypatch.setattr(layout, "_SHORT_SIDE", 32)
+    assert outlined_share(noisy, mask) != found
 
 
 def test_a_pixel_beside_is_near_and_two_are_not() -> None:

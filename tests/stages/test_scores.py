@@ -66,7 +66,7 @@ def test_an_edit_s_score_is_the_share_of_its_text_of_the_two() -> None:
     found = edit_scores(picture, [(near, far), (far, near), (near, near), (opposite, near)], 4.0)
     assert found == pytest.approx([1 / (1 + math.exp(-2)), 1 / (1 + math.exp(2)), 0.5, 1 / (1 + math.exp(6))], abs=1e-6)
     assert edit_scores(picture, [], 4.0) == []
-    assert edit_scores(picture, [(opposite, near)], 1e4) == [0.0], "no overflow"
+    assert edit_scores(picture, [(opposite, near), (near, opposite)], 1e4) == [0.0, 1.0], "no overflow"
 
 
 def test_a_label_s_score_is_its_probability_less_the_least_of_the_others() -> None:

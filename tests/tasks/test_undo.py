@@ -67,6 +67,18 @@ def test_a_thing_that_is_named_twice_is_undone_twice() -> None:
     assert undo_edits(caption, both, (black, snow)) == [(both, without), (both, edited)]
 
 
+@pytest.mark.parametrize(
+    ("caption", "edited", "edit"),
+    [
+        ("Red cars stand.", "Blue cars stand.", Edit("colour", "Red", "blue")),
+        ("a red car and a red bus.", "an orange car and a red bus.", Edit("colour", "red", "orange")),
+        ("a street at night.", "a street during the day.", Edit("time", "night", "day")),
+    ],
+)
+def test_small_and_capital_letters_and_words_around_an_edit_are_its_own(caption: str, edited: str, edit: Edit) -> None:
+    assert undo_edits(caption, edited, (edit,)) == [(edited, caption)]
+
+
 def test_marks_of_expressions_are_words_like_others() -> None:
     caption, edited = "a (red) car. what?", "a (blue) car. what?"
     assert undo_edits(caption, edited, (Edit("colour", "red", "blue"),)) == [(edited, caption)]
