@@ -356,7 +356,8 @@ def test_hed_s_plan_is_exported_for_the_batch_of_its_profile() -> None:
 def test_the_report_draws_what_the_detector_found(
     quick: Profile, made_suite: MadeSuite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hed = f'[edges]\ndetector = "hed"\n[edges.hed]\nbatch = 2\n\n[models]\nfolder = "{quick.models.folder}"\n\n'
+    models = f'[models]\nworld = "streets"\nfolder = "{quick.models.folder}"'
+    hed = f'[edges]\ndetector = "hed"\n[edges.hed]\nbatch = 2\n\n{models}\n\n'
     profile = of_toml_with(tmp_path, hed)
     arguments = ["report", str(made_suite.path), "--profile", profile]
     assert main(arguments) == 0
