@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +63,7 @@ class Networks:
     answers: dict[str, str] = field(default_factory=dict)  # by what the prompt says
     meanings: dict[str, Floats] = field(default_factory=dict)  # a sentence encoder's vectors
     hed_batch: int = 2
+    room: int = 1000  # characters of a caption that the text encoder reads
     usage: Usage = field(default_factory=lambda: Usage(0, 0))
     _plans: dict[tuple[int, int], PaintPlans] = field(default_factory=dict)
 
@@ -81,6 +82,9 @@ class Networks:
         self.opened.append("clip_text")
         plan = SimpleNamespace(batch=TEXT_BATCH)
         return SimpleNamespace(plan=plan, encode=encode, encode_states=lambda captions: list(encode(captions)[0]))
+
+    def caption_room(self) -> Callable[[str], int]:
+        return lambda caption: min(len(caption), self.room)
 
     def clip_image(self) -> Any:
         def encode(images: Sequence[Pixels]) -> Floats:

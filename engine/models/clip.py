@@ -42,6 +42,15 @@ class TextSettings:
             raise ValueError(f"[text] needs a batch of at least 1, got {self.batch}")
 
 
+def read_chars(tokenizer: Tokenizer, caption: str) -> int:
+    """How many of a caption's characters the text encoder reads: all, or those before the tokens that are cut off."""
+    found = tokenizer.encode(caption)
+    if not found.overflowing:
+        return len(caption)
+    kept = zip(found.offsets, found.special_tokens_mask, strict=True)
+    return max((end for (_, end), special in kept if not special), default=0)
+
+
 @dataclass(frozen=True)
 class ClipText:
     """The text encoder: captions to states and embeddings.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -27,7 +28,7 @@ from ..runtime.pipeline import Pipeline
 from ..schedule.residency import Residency
 from .batching import Batched
 from .blip2 import Blip2
-from .clip import ClipImage, ClipText
+from .clip import ClipImage, ClipText, read_chars
 from .denoiser import PaintPlans
 from .device_painting import DevicePaintPlans
 from .hed import Hed
@@ -91,6 +92,10 @@ class Opened:
     def clip_text(self) -> ClipText:
         """The text encoder, the same for conditions and checks."""
         return self._once(("clip_text",), self._open_clip_text)
+
+    def caption_room(self) -> Callable[[str], int]:
+        """How many of a caption's characters the text encoder reads, by its tokenizer; opens no network."""
+        return partial(read_chars, load_tokenizer(self._library.folder / "clip_tokenizer.json"))
 
     def clip_image(self) -> ClipImage:
         """The image encoder."""

@@ -27,6 +27,7 @@ from ..recipes import choice_key, variant_key
 from ..sources.source import Problem, Source
 from ..tasks.additions import apply_by_rule
 from ..tasks.choose import choose_edits
+from ..tasks.room import Room, cut_edit, fit_caption
 from ..tasks.settings import JourneySettings
 from ..tasks.words import check_edited_caption
 from ..variant import Variant
@@ -83,7 +84,8 @@ def run(
         if grounding is not None:
             assert isinstance(prompts, ChatPrompts), "checked by the profile"
             pointed = pointing.run(desk, captions, asked_for.task, grounding, prompts, ask)
-        results = rewrite(list(captions), list(captions.values()), settings, asked_for, ask, prompts, pointed)
+        room = desk.models.caption_room()
+        results = rewrite(list(captions), list(captions.values()), settings, asked_for, ask, prompts, pointed, room)
         desk.meter.advance("rewrite", len(captions), desk.sources, made=len(captions))
     variants = [variant for result in results for variant in result.variants]
     return Rewritten(
@@ -116,20 +118,24 @@ def rewrite(
     ask: Ask,
     prompts: SpanPrompts | TypedPrompts,
     pointed: Mapping[Source, str] = MappingProxyType({}),
+    room: Room = len,
 ) -> list[SourceVariants]:
     """The variants of each source, in order; they depend on no other source. `prompts` puts the questions; `pointed`
-    are words of captions that name their source's label although no table knows it.
+    are words of captions that name their source's label although no table knows it; `room` says how many characters of
+    a caption the painter reads.
     """
     drafts = [
         draft_of(source, clean_text(text), wanted.task, pointed.get(source))
         for source, text in zip(sources, captions, strict=True)
     ]
+    for draft in drafts:
+        draft.caption = fit_caption(draft.caption, draft.keep, room)
     if isinstance(prompts, TypedPrompts):
         proposals.find_choices(drafts, settings, wanted, ask, prompts)
     else:
         keywords.find_choices(drafts, settings, wanted, ask, prompts)
     chosen = [_chosen(draft, wanted) for draft in drafts]
-    return _written(drafts, chosen, settings, wanted, ask, prompts)
+    return _written(drafts, chosen, settings, wanted, ask, prompts, room)
 
 
 def _chosen(draft: Draft, wanted: JourneySettings) -> list[tuple[Edit, ...]]:
@@ -148,6 +154,7 @@ def _written(
     wanted: JourneySettings,
     ask: Ask,
     prompts: SpanPrompts | TypedPrompts,
+    room: Room,
 ) -> list[SourceVariants]:
     def request(draft: Draft, edits: tuple[Edit, ...]) -> Request | None:
         changes = [(edit.keyword, edit.alternative) for edit in edits if edit.kind == "replace"]
@@ -165,7 +172,7 @@ def _written(
     for draft, sets, row in zip(drafts, chosen, requests, strict=True):
         texts = [answers[asked] if asked else write_answer(draft.caption) for asked in row]
         pairs = enumerate(zip(sets, texts, strict=True))
-        made = [_variant(draft, i, edits, text, wanted.seed) for i, (edits, text) in pairs]
+        made = [_variant(draft, i, edits, text, wanted.seed, room) for i, (edits, text) in pairs]
         variants = [*made, *_repeats(made, wanted.variants)]
         painted = any(variant.dropped is None for variant in variants)
         controls = [_control(draft, i, wanted.seed) for i in range(wanted.controls if painted else 0)]
@@ -203,10 +210,11 @@ def _control(draft: Draft, number: int, seed: int) -> Variant:
     )
 
 
-def _variant(draft: Draft, index: int, edits: tuple[Edit, ...], answer: str, seed: int) -> Variant:
+def _variant(draft: Draft, index: int, edits: tuple[Edit, ...], answer: str, seed: int, room: Room) -> Variant:
     try:
         edited = apply_by_rule(read_caption(answer), edits)
         dropped = check_edited_caption(draft.caption, edited, edits, draft.keep)
+        dropped = dropped or cut_edit(draft.caption, edited, room)
     except AnswerError as error:
         edited, dropped = "", str(error)
     key = variant_key(draft.source.key, draft.caption, edits, edited, seed)

@@ -312,6 +312,23 @@ def test_variants_are_split_into_those_to_paint_and_those_to_drop(sources: list[
         assert second.networks.opened == []
 
 
+def test_captions_lose_what_the_text_encoder_does_not_read(sources: list[Source], tmp_path: Path) -> None:
+    asked_for = JourneySettings(street_task("segmentation"), 1, 1, (1, 1), 0)
+    with tiny_run(tmp_path / "suite", sources) as made:
+        made.networks.answers = {**ANSWERS, "Words: ": '["blue"]'}
+        made.networks.room = 9
+        captions = {sources[0]: "a red bus. it is parked."}
+        found = rewrite.run(made.desk, captions, REWRITE, asked_for, prompts_of("pocket"))
+        assert [(v.kind, v.caption, v.edited_caption) for v in found.variants] == [
+            ("control", "a red bus.", "a red bus."),
+            ("variant", "a red bus.", "a blue bus"),
+        ]
+        made.networks.room = 5  # "a blue" ends behind it
+        found = rewrite.run(made.desk, captions, REWRITE, asked_for, prompts_of("pocket"))
+        reason = "the text encoder reads the first 5 of its 10 characters, and 'blue' is behind"
+        assert [v.dropped for v in found.dropped] == [reason]
+
+
 def test_rewriting_bounds_of_zero_are_refused() -> None:
     for place in range(4):
         bounds = [1, 1, 1, 1]
