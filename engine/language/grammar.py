@@ -35,6 +35,11 @@ _PREPOSITIONS = (
     *("in", "at", "on", "with", "during", "under", "by", "near", "beside", "behind", "against", "from", "after"),
     *("before", "next", "seen", "above", "over", "among", "through", "without", "surrounded", "covered"),
 )
+_MEDIA = (
+    *("a painting", "an oil painting", "a watercolor", "a drawing", "a pencil sketch", "a sketch", "an engraving"),
+    *("a cartoon", "an illustration", "a mosaic", "a sculpture", "a statue", "an embroidery", "a toy", "a tattoo"),
+    *("a black and white photo", "a poster", "a video game rendering", "a sticker", "a photo"),
+)
 _ARTICLES = ("a", "an", "the", "some", "one", "two", "three", "its", "his", "her", "their")
 _ANY_WORD = rf"(?:[^\W\d_]{{1,{_MAX_LETTERS}}}|[0-9]{{1,4}}s?)(?:['-][^\W\d_]{{1,{_MAX_LETTERS}}})?"
 _MOST_WORDS = 8
@@ -187,6 +192,8 @@ def proposals_grammar(
         ways.append(rf'\["{_one_of(dict.fromkeys(removable))}",""\]')
     if addition == "end":
         ways.append(rf'\["","{forms["place"]}"\]')
+    elif addition == "medium":
+        ways.append(rf'\["","{_one_of(_MEDIA)} of"\]')
     elif addition == "front":
         ways.append(rf'\["","an?(?: {_ANY_WORD}){{1,3}} of"\]')
     if not ways or most < 1:

@@ -147,7 +147,9 @@ def _request(about: About, type_: EditType, settings: RewriteSettings, prompts: 
         if not spans and not kept:
             return None
     gone = removable(about.caption, spans) if type_.name == "object" else ()
-    grammar = proposals_grammar(spans, kept, gone, type_.place, settings.max_alternatives)
+    # A small model has other phrases end in "of".
+    addition = "medium" if type_.name == "domain" else type_.place
+    grammar = proposals_grammar(spans, kept, gone, addition, settings.max_alternatives)
     return Request(prompts.proposals(about.sentence, type_, about.told, about.caption), grammar)
 
 

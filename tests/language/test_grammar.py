@@ -29,6 +29,7 @@ EDITED = edited_grammar("a red car on a street at sunset.", [("at sunset", "nigh
 TWICE = edited_grammar("A red car by a red bus. the red car, red", [("red", "orange")])
 ONCE = edited_grammar("a dog. a dog by old grass", [("dog", "dog in the snow"), ("grass", "snowy grass")])
 PROPOSALS = proposals_grammar(["dog", "on the grass", "a dog"], ["red bus"], ["on the grass"], "end", 2)
+MEDIUM = proposals_grammar([], [], [], "medium", 1)
 FRONT = proposals_grammar([], [], [], "front", 1)
 WORD = proposals_grammar(["dog"], [], [], "word", 1)
 PLACE = place_grammar(["dog", "on the grass"], optional=True)
@@ -46,6 +47,8 @@ ACCEPTED = [
     (PROPOSALS, f'[["dog","{"x" * 14}-{"y" * 14}"]]'),
     (FRONT, '[["","a painting of"]]'),
     (FRONT, '[["","an old pencil sketch of"]]'),
+    (MEDIUM, '[["","a painting of"]]'),
+    (MEDIUM, '[["","a pencil sketch of"]]'),
     (WORD, '[["dog","cat"]]'),
     (PLACE, '"dog"'),
     (PLACE, '""'),
@@ -93,6 +96,9 @@ REJECTED = [
     (PROPOSALS, '[["dog","cat"],["dog","cat"],["dog","cat"]]'),
     (PROPOSALS, f'[["dog","{"x" * 15}"]]'),
     (PROPOSALS, '[["dog","12345"]]'),
+    (MEDIUM, '[["","a dog on the of"]]'),
+    (MEDIUM, '[["","an old pencil sketch of"]]'),
+    (MEDIUM, '[["","painting of"]]'),
     (FRONT, '[["","painting of"]]'),
     (FRONT, '[["","a painting"]]'),
     (FRONT, '[["","in the rain"]]'),

@@ -90,7 +90,7 @@ def test_each_type_is_asked_about_once_in_words_and_grammar_of_its_own() -> None
         "colour": proposals_grammar(["a brown", "brown"], ["dog"], [], "word", 3),
         "background": proposals_grammar(spans, [], [], "end", 3),
         "object": proposals_grammar(spans, [], ["on grass"], "end", 3),
-        "domain": proposals_grammar([], [], [], "front", 3),
+        "domain": proposals_grammar([], [], [], "medium", 3),
     }
     asked = [told.proposals(TASK.sentence, BUILT_IN[type_], keep, CAPTION) for type_ in EDIT_TYPES]
     assert ask.asked == {
