@@ -176,8 +176,8 @@ def proposals_grammar(
     Words are of any letters, or numbers of 4 digits. In the place of a span that begins with a preposition or an
     article stands one that does, and of a `removable` one nothing. `kept` are words that may not go: more may stand
     before or after them ("small dog", "dog in the snow"). An `addition` is a pair with an empty span: "end" for a
-    phrase with a preposition ("in the rain"), "front" for the like of "a painting of", "word" for none. Raises
-    ValueError where nothing can be proposed.
+    phrase with a preposition ("in the rain"), "medium" for a kind of picture ("a painting of"), "front" for other such
+    beginnings, "word" for none. Raises ValueError where nothing can be proposed.
     """
     forms = {"place": f"(?:{'|'.join(_PREPOSITIONS)}){_UP_TO}", "article": f"(?:{'|'.join(_ARTICLES)}){_UP_TO}"}
     forms["bare"] = _ANY_WORD + _UP_TO.replace("{1,", "{0,")

@@ -28,7 +28,8 @@ from exllama_standin import Forward, drawn, real_package, scores, write_model
 from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.language.chat import prompts_of
+from counterfactory.engine.language.chat import ChatPrompts, prompts_of
+from counterfactory.engine.language.edit_types import edit_types
 from counterfactory.engine.language.exllama import Decoder, ExllamaLlm, Loaded, Package, _Row, open_exllama
 from counterfactory.engine.language.exllamav2 import ExLlamaV2, filter_class
 from counterfactory.engine.language.exllamav3 import ExLlamaV3, answer_filter
@@ -55,6 +56,8 @@ CAPTION = "a red car on a foggy street at night. brick buildings stand along the
 def requests(count: int) -> list[Request]:
     """Questions with long shared beginnings; answers forced from end to end, hardly at all, and in between."""
     written, made = prompts_of("llama2"), []
+    assert isinstance(written, ChatPrompts)
+    weather, time = edit_types(("weather", "time"), ())
     words = ("at night", "foggy", "red car", "brick", "street", "road", "buildings", "along the road")
     for i in range(count):
         word, other = words[i % len(words)], ("in the rain", "dawn", "été")[i % 3]
@@ -62,10 +65,10 @@ def requests(count: int) -> list[Request]:
         keep, caption = ("car",), f"{CAPTION} {i // 5} people."
         grammar: Grammar
         if kind == 0:
-            prompt = written.keywords(TASK, ("weather", "time"), keep, caption)
+            prompt = written.proposals(TASK, weather, keep, caption)
             grammar = keywords_grammar(("weather", "time"), words[: 2 + i % 4], 2)
         elif kind == 1:
-            prompt = written.alternatives(TASK, keep, caption, "weather", word, ("in the rain", "sunny"))
+            prompt = written.place(TASK, weather, keep, caption)
             grammar = values_grammar(("in the rain", "sunny", "snowy"))
         elif kind == 2:
             prompt = written.rewrite(TASK, keep, caption, [(word, other)])
@@ -74,7 +77,7 @@ def requests(count: int) -> list[Request]:
             prompt = written.rewrite(TASK, keep, caption, [(word, other)])
             grammar = text_grammar(9, "été")
         else:
-            prompt = written.alternatives(TASK, keep, caption, "time", word)
+            prompt = written.place(TASK, time, keep, caption)
             grammar = alternatives_grammar(word, 1)
         made.append(Request(prompt, grammar))
     return made

@@ -11,6 +11,7 @@ import pytest
 
 from counterfactory.engine.meter.meter import Meter, Progress
 from counterfactory.engine.schedule.overlap import behind
+from counterfactory.engine.stages.classes import Classes
 from counterfactory.engine.stages.desk import Desk
 
 
@@ -36,7 +37,7 @@ class Bench:
         models: Any = SimpleNamespace(enter=self.entered.append)
         suite: Any = SimpleNamespace(ledger=self.records)
         recipes: Any = SimpleNamespace()
-        self.desk = Desk(suite, models, Meter(self.progress.append), recipes, sources=9, pictures=9)
+        self.desk = Desk(suite, models, Meter(self.progress.append), recipes, sources=9, pictures=9, classes=Classes(()))
 
     def make(self, todo: list[str]) -> Generator[dict[str, str], None, None]:
         """Two at a time; nothing comes of "lost"."""
