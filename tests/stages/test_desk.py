@@ -37,7 +37,7 @@ class Bench:
         models: Any = SimpleNamespace(enter=self.entered.append)
         suite: Any = SimpleNamespace(ledger=self.records)
         recipes: Any = SimpleNamespace()
-        self.desk = Desk(suite, models, Meter(self.progress.append), recipes, sources=9, pictures=9, classes=Classes(()))
+        self.desk = Desk(suite, models, Meter(self.progress.append), recipes, 9, 9, Classes(()))
 
     def make(self, todo: list[str]) -> Generator[dict[str, str], None, None]:
         """Two at a time; nothing comes of "lost"."""
