@@ -79,7 +79,19 @@ def resolve(asked: Asked, python: str = "3.12") -> dict[str, str]:
     """Names and releases of all packages that `asked` comes to on Linux. Raises UnresolvableError."""
     target = ("--python-version", python, "--python-platform", "x86_64-manylinux_2_28")
     checkout = () if asked.extras is None else ("pyproject.toml", *(f"--extra={name}" for name in sorted(asked.extras)))
-    command = ("uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate", *target, *checkout, "-")
+    # Certificates are the system's: behind a proxy of a company, others are not enough.
+    command = (
+        "uv",
+        "pip",
+        "compile",
+        "--quiet",
+        "--system-certs",
+        "--no-header",
+        "--no-annotate",
+        *target,
+        *checkout,
+        "-",
+    )
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     environ = environment(os.environ, pip_index()) | {"PATH": path}
     done = subprocess.run(
