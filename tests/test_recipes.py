@@ -115,6 +115,12 @@ def test_what_names_recorded_results_stays_for_ever() -> None:
     """Another form of these keys would find nothing of what suites have on record."""
     made_by = ("maker of edges", "maker of paint")
     assert RECIPES.caption_key("0a") == content_key("caption", "0a", "image", "caption", "maker of caption")
+    assert RECIPES.caption_key("0a", "a photo of a dog") == content_key(
+        "caption", "0a", "image", "caption", "maker of caption", "a photo of a dog"
+    )
+    assert recipes.outcome_key("profile", "settings", ["car"], {"paint": "m"}) == content_key(
+        "profile", "settings", ["car"], {"paint": "m"}, code_of("rewrite"), recipes.ROW_FORM
+    )
     assert RECIPES.answer_key("q", "r") == content_key("rewrite", "q", "r", "maker of rewrite", "greedy")
     assert RECIPES.original_key("0d") == content_key("original", "0d", "image")
     assert RECIPES.picture_key("0b") == content_key("paint", "0b", "image", "edges", "paint", "text", made_by)
