@@ -121,6 +121,7 @@ def test_what_names_recorded_results_stays_for_ever() -> None:
     assert recipes.outcome_key("profile", "settings", ["car"], {"paint": "m"}) == content_key(
         "profile", "settings", ["car"], {"paint": "m"}, code_of("rewrite"), recipes.ROW_FORM
     )
+    assert maker_key("edges", ["a"], "f32", {"b": "1"}) == content_key("edges", ["a"], "f32", {"b": "1"}, 1)
     assert RECIPES.answer_key("q", "r") == content_key("rewrite", "q", "r", "maker of rewrite", "greedy")
     assert RECIPES.original_key("0d") == content_key("original", "0d", "image")
     assert RECIPES.picture_key("0b") == content_key("paint", "0b", "image", "edges", "paint", "text", made_by)
