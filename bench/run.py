@@ -119,7 +119,10 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
     profile = load_profile(asked.profile)
     box = box_of(asked, profile) if asked.against else None
     refuse_without_device(profile)
-    settings = JourneySettings(street_task("classification"), variants=asked.variants, controls=0, edits=(1, 3), seed=0)
+    # Both sides paint what the captioner says, a vehicle named or not: this bench asks what work costs.
+    settings = JourneySettings(
+        street_task("classification"), asked.variants, controls=0, edits=(1, 3), seed=0, allow_ungrounded=True
+    )
     ratio: Ratio | None = None
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

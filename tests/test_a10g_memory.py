@@ -20,7 +20,8 @@ def test_a_run_stays_within_the_card(profile: str, tmp_path: Path) -> None:
     """Two shards: the second begins with what the first one left open; and a second run in the same process."""
     peaks = run(profile, 2, tmp_path)
     assert {(peak.shard, peak.stage) for peak in peaks} >= {
-        *((shard, stage) for shard in (1, 2) for stage in ("caption", "rewrite", "paint", "check")),
+        *((shard, stage) for shard in (1, 2) for stage in ("caption", "rewrite", "paint")),
+        (1, "check"),  # the second shard's may take nothing anew
         (3, "rewrite"),
     }
     assert max(peak.taken for peak in peaks) <= BAR_BYTES

@@ -13,6 +13,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import cv2
 import numpy as np
@@ -29,6 +31,7 @@ from stand_in_kernels import Driver
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config import profile as profiles
 from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.models.blip2 import Blip2
 from counterfactory.engine.runtime import cuda, kernels, openvino
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.runtime.quiet_openvino import ov
@@ -122,9 +125,21 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def generate(profile: Path, photographs: Path, out: Path) -> int:
+def generate(profile: Path, photographs: Path, out: Path, written: list[Any] | None = None) -> int:
+    """What random networks make of photographs is no sentence, and goes to `written`; the language model is given
+    sentences in its place.
+    """
+    caption = Blip2.caption
+
+    def captioned(self: Blip2, *arguments: Any) -> list[list[str]]:
+        texts = caption(self, *arguments)
+        if written is not None:
+            written.extend(texts)
+        return [[f"a red bus on a {sky} street at noon."] for sky, _ in zip(("clear", "foggy"), texts, strict=False)]
+
     asked = ["generate", str(photographs), "--task", "classification", "--out", str(out), "--variants", "2"]
-    return main([*asked, "--profile", str(profile)])
+    with mock.patch.object(Blip2, "caption", captioned):
+        return main([*asked, "--profile", str(profile)])
 
 
 def pictures(suite: Path) -> list[NDArray[np.uint8]]:
@@ -161,10 +176,14 @@ def test_runtimes_come_to_the_same_suite(
     monkeypatch.setattr(cuda, "load_runtime", lambda: driver)
     monkeypatch.setattr(kernels, "load_driver", lambda: Driver(driver))
     monkeypatch.setitem(sys.modules, "tensorrt", Library(driver))  # type: ignore[arg-type]
+    captions: dict[str, list[Any]] = {name: [] for name in RUNTIMES}
     for name in RUNTIMES:
         # Sampled captions would take another turn at the first number that falls between two roundings.
         greedy = {"mode": "greedy", "min_tokens": 6, "max_tokens": 12}
-        assert generate(write_profile(box, name, **{"caption.decoding": greedy}), photographs, tmp_path / name) == 0
+        asked = write_profile(box, name, **{"caption.decoding": greedy})
+        assert generate(asked, photographs, tmp_path / name, captions[name]) == 0
+    assert captions["onnxruntime"] == captions["openvino"] == captions["tensorrt"]
+    assert len({str(caption) for caption in captions["tensorrt"]}) > 1
     gc.collect()
     assert (driver.left, driver.faults) == ({}, [])
     assert driver.recordings > 6, "of six plans of fixed shapes, some were opened again"
