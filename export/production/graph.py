@@ -168,8 +168,9 @@ class Request:
         return self.names.get(network, network)
 
     def batch(self, name: str) -> int:
-        """Rows of a plan."""
-        return min(2, self.batches[name]) if self.small else self.batches[name]
+        """Rows of a plan; the hint encoders of all ControlNets, "hint" and "hint_1", take as many."""
+        rows = self.batches["hint" if name.startswith("hint_") else name]
+        return min(2, rows) if self.small else rows
 
 
 def static(

@@ -17,7 +17,7 @@ from counterfactory.engine.config.profile import load_profile, plan_facts
 from counterfactory.engine.runtime.plans import onnx_digest, read_key
 from counterfactory.export.production import command, reuse
 from counterfactory.export.production.artefact import Asked, Row
-from counterfactory.export.production.graph import Graph
+from counterfactory.export.production.graph import Graph, Request
 
 BOX = ("a10g", "a10g-fast", "lance")
 
@@ -147,3 +147,10 @@ def test_weights_in_a_folder_are_exported_each_time(tmp_path: Path) -> None:
     usual = reuse.made_of("clip_text", command._request(parsed(), profile), Asked())
     assert other is not None
     assert other != usual
+
+
+def test_the_hints_of_several_controlnets_are_known_by_the_first_ones_rows() -> None:
+    two = Request(small=True, controls=2)
+    first, second = (reuse.made_of(name, two, Asked()) for name in ("hint", "hint_1"))
+    assert first is not None
+    assert first == second
