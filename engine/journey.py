@@ -155,11 +155,10 @@ class Journey:
         """
         meter = Meter(on_progress or (lambda _: None), None, memory=memory_of(self.profile.runtime))
         desk = self._open(suite, library_of(self.profile), meter, sources)
-        pictures, settings = Pictures(self.profile.image), self.settings
+        pictures = Pictures(self.profile.image)
         with closing(desk.models):
-            captions = caption.run(desk, sources, pictures, self.profile.caption, settings.task)
-            prompts = prompts_of(self.profile.llm.style)
-            rewritten = rewrite.run(desk, captions, self.profile.rewrite, settings, prompts)
+            captions = caption.run(desk, sources, pictures, self.profile.caption, self.settings.task)
+            rewritten = self._rewrite(desk, captions)
         return Plan(captions, rewritten, tuple(pictures.problems))
 
     def _travel(self, desk: Desk, shards: Sequence[Sequence[Source]]) -> Tally:
@@ -187,13 +186,17 @@ class Journey:
         profile, pictures = self.profile, shard.pictures
         captions = caption.run(desk, shard.sources, pictures, profile.caption, self.settings.task)
         originals = original.run(desk, captions, pictures)
-        prompts = prompts_of(profile.llm.style)
-        rewritten = rewrite.run(desk, captions, profile.rewrite, self.settings, prompts, profile.grounding)
+        rewritten = self._rewrite(desk, captions)
         maps = edges.run(desk, captions, paint.unpainted_sources(desk, rewritten.variants), pictures, profile.edges)
         painted = paint.run(desk, rewritten.variants, maps, profile.paint)
         scores = check.run(desk, painted, pictures, profile.check)
         table = picture_rows(profile, captions, originals, painted, scores)
         return self._settle(outcomes, shard, rewritten, table, _files(originals, painted, table))
+
+    def _rewrite(self, desk: Desk, captions: Mapping[Source, str]) -> Rewritten:
+        """What captions become, in a run and in a plan of it alike."""
+        profile, prompts = self.profile, prompts_of(self.profile.llm.style)
+        return rewrite.run(desk, captions, profile.rewrite, self.settings, prompts, profile.grounding)
 
     def _settle(
         self,

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from PIL import Image
 from counterfactory.engine.config.profile import ModelPaths, Profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.journey import Journey, JourneySettings, Progress, RunSummary
+from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import sample_scene
@@ -136,6 +139,28 @@ def test_more_controls_paint_nothing_anew_and_none_are_a_choice(
     none = travel(quick, replace(SETTINGS, controls=0), sources, tmp_path / "s")
     assert (none.painted, none.controls, none.variants) == (0, 0, first.variants)
     assert {row.control for row in read_metadata(tmp_path / "s")} == {None}
+
+
+def test_a_plan_is_what_a_run_then_paints(
+    finished: tuple[Path, RunSummary], streets: Path, quick: Profile, tmp_path: Path
+) -> None:
+    with Suite.open(tmp_path / "plan") as suite:
+        plan = Journey(quick, SETTINGS).plan(find_sources(streets)[0], suite)
+    planned = [(v.source.name, v.index, v.caption, v.edits, v.edited_caption) for v in plan.rewritten.variants]
+    rows = [row for row in read_metadata(finished[0]) if row.kind != "original"]
+    assert sorted(planned, key=str) == sorted(
+        ((row.source, row.number, row.caption, row.edits, row.edited_caption) for row in rows), key=str
+    )
+    assert len(planned) > 8
+    assert not list((tmp_path / "plan").rglob("*.png"))
+
+
+def test_a_run_and_a_plan_ground_labels_as_the_profile_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile: Any = SimpleNamespace(llm=SimpleNamespace(style="chatml"), rewrite="bounds", grounding="how")
+    desk: Any = "desk"
+    monkeypatch.setattr("counterfactory.engine.journey.rewrite.run", lambda *given: given)
+    given: Any = Journey(profile, SETTINGS)._rewrite(desk, {})
+    assert given == ("desk", {}, "bounds", SETTINGS, prompts_of("chatml"), "how")
 
 
 @pytest.mark.parametrize(("shard", "backward"), [(1, False), (4, False), (100, True)])

@@ -21,11 +21,10 @@ from ..schedule.overlap import in_chunks
 from ..sources.pictures import Pictures
 from ..sources.source import Source
 from ..tasks.grounding import protect
-from ..tasks.names import label_words, short_name
+from ..tasks.names import LABEL, label_words, short_name
 from ..tasks.task import Task
 from .desk import Desk
 
-LABEL = "{label}"
 # Of a label's name: what a caption goes on after has room in the decoder's plan. ImageNet's have at most 31.
 _LABEL_BYTES = 32
 
@@ -51,7 +50,6 @@ class CaptionSettings:
             raise ValueError(
                 f'[caption] texts = {self.texts} would join equal captions: only mode = "nucleus" writes different ones'
             )
-
         if self.label_prefix is not None and LABEL not in self.label_prefix:
             raise ValueError(
                 f"[caption] label_prefix names no label: write {LABEL} where it belongs, found {self.label_prefix!r}"

@@ -26,6 +26,7 @@ from ..schedule.overlap import ahead, in_chunks
 from ..sources.pictures import Pictures
 from ..sources.source import load_mask
 from ..suite import PaintedRow, PictureRow
+from ..tasks.names import LABEL
 from ..tasks.undo import undo_edits
 from ..variant import Kind, Variant
 from .desk import Desk
@@ -38,7 +39,6 @@ _Look = tuple[Pixels, float | None]
 
 # Pictures that are read ahead of the network.
 _AHEAD = 8
-_LABEL = "{label}"
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class CheckSettings:
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise ValueError(f"[check] needs a batch of at least 1, got {self.batch}")
-        if self.label_prompt.count(_LABEL) != 1:
-            raise ValueError(f"[check] label_prompt holds {_LABEL} once, got {self.label_prompt!r}")
+        if self.label_prompt.count(LABEL) != 1:
+            raise ValueError(f"[check] label_prompt holds {LABEL} once, got {self.label_prompt!r}")
         if not self.logit_scale > 0:
             raise ValueError(f"[check] logit_scale must be positive, got {self.logit_scale}")
         for name in ("min_image_text", "min_directional", "min_image_image"):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..schedule.overlap import in_chunks
-from ..tasks.names import label_words
+from ..tasks.names import LABEL, label_words
 
 if TYPE_CHECKING:  # commands that open no network should not load a runtime
     from ..models.clip import ClipText
@@ -37,7 +37,7 @@ class Classes:
     def embed(self, text: ClipText, prompt: str) -> Floats:
         """Unit embeddings [K, E] of `prompt` with each class in place of "{label}"."""
         if prompt not in self._embedded:
-            prompts = [prompt.replace("{label}", name) for name in self.names]
+            prompts = [prompt.replace(LABEL, name) for name in self.names]
             batches = [text.encode(some)[1] for some in in_chunks(prompts, text.plan.batch)]
             self._embedded[prompt] = np.concatenate(batches)
         return self._embedded[prompt]

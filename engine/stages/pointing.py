@@ -6,7 +6,7 @@ at counts if the sentence encoder finds it like the label. A model alone would a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..language.chat import ChatPrompts
@@ -19,6 +19,7 @@ from ..tasks.names import label_words, names_of, short_name
 from ..tasks.task import Task
 from ..tasks.words import spans
 from .desk import Desk
+from .draft import Ask, ask_once
 
 POINTING = "pointing"
 _MAX_WORDS = 3
@@ -44,7 +45,7 @@ def run(
     task: Task,
     settings: GroundingSettings,
     prompts: ChatPrompts,
-    ask: Callable[[str, Sequence[Request]], Sequence[str]],
+    ask: Ask,
 ) -> dict[Source, str]:
     """The words that name the label of each source whose caption has none by itself; sources without are left out.
 
@@ -59,8 +60,7 @@ def run(
         if found and not protect(task, source.label, source.classes, text).grounded:
             prompt = prompts.pointing(short_name(source.label), names_of(source.label).definition, text)
             asked[source] = Request(prompt, one_of_grammar([*found, NOTHING]))
-    once = list(dict.fromkeys(asked.values()))
-    answers = dict(zip(once, ask(POINTING, once), strict=True)) if once else {}
+    answers = ask_once(ask, POINTING, list(asked.values()))
     pointed = {source: word for source, request in asked.items() if (word := _read(answers[request])) is not None}
     pairs = dict.fromkeys((short_name(source.label or ""), word) for source, word in pointed.items())
     alike = _similarities(desk, list(pairs))

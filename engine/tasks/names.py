@@ -12,6 +12,8 @@ from ..files.fill import read_toml
 from .mentions import forms, normalise
 from .nouns import load_nouns
 
+# Where texts of profiles and tasks have a source's label.
+LABEL = "{label}"
 _SYNONYMS = Path(__file__).with_name("synonyms.toml")
 _SYNSET = r"n\d{8}\b"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from ..errors import CounterfactoryError
 from ..files.fill import fill, nearest, read_toml
 from .mentions import normalise
-from .names import class_words, label_words, names_of, short_name
+from .names import LABEL, class_words, label_words, names_of, short_name
 from .nouns import load_nouns
 
 TASKS = ("classification", "segmentation", "detection")
@@ -41,7 +41,7 @@ class Task:
 
     def sentence_for(self, label: str | None) -> str:
         """What the model under test does with a source of this label."""
-        return self.sentence.replace("{label}", "its label" if label is None else short_name(label))
+        return self.sentence.replace(LABEL, "its label" if label is None else short_name(label))
 
     def protected(self, label: str | None) -> tuple[str, ...]:
         """The words and phrases that no edit of a source with this label may touch, without repetition."""
