@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .phrases import ARTICLES, HEADS, PREPOSITIONS, find_mentions, goes_on, phrase_class
+
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SEPARATORS = " -"
@@ -27,27 +29,16 @@ _WORD_AND_SPACE = re.compile(r" *[^ ]+| +$")
 _TEXT = "A-Za-z0-9 ,.;:!?'()&/%+"
 
 NOTHING = "none"
-# The small words that an edit may exchange, the longer ones first.
-_HEADS = ("during the", "in the", "at the", "by the", "a", "an", "the", "at", "in", "on", "during", "by")
-# What a phrase of a place, a time or a manner begins with; and a word of any language's letters or a number. Their
-# length is counted here: without it a small model wrote one digit to the end of its room.
-_PREPOSITIONS = (
-    *("in", "at", "on", "with", "during", "under", "by", "near", "beside", "behind", "against", "from", "after"),
-    *("before", "next", "seen", "above", "over", "among", "through", "without", "surrounded", "covered"),
-)
 _MEDIA = (
     *("a painting", "an oil painting", "a watercolor", "a drawing", "a pencil sketch", "a sketch", "an engraving"),
     *("a cartoon", "an illustration", "a mosaic", "a sculpture", "a statue", "an embroidery", "a toy", "a tattoo"),
     *("a black and white photo", "a poster", "a video game rendering", "a sticker", "a photo"),
 )
-_ARTICLES = ("a", "an", "the", "some", "one", "two", "three", "its", "his", "her", "their")
+# A word of any language's letters, or a number. Letters are counted: without it a small model wrote one digit to the
+# end of its room.
 _ANY_WORD = rf"(?:[^\W\d_]{{1,{_MAX_LETTERS}}}|[0-9]{{1,4}}s?)(?:['-][^\W\d_]{{1,{_MAX_LETTERS}}})?"
 _MOST_WORDS = 8
 _UP_TO = f"(?: {_ANY_WORD}){{1,{_MOST_WORDS - 1}}}"
-# Words that begin something else than the noun of the words before them.
-_SMALL = frozenset(
-    re.findall("[a-z]+", "a an the and or but of at in on by during is are was were with to for near from that which")
-)
 
 
 @dataclass(frozen=True)
@@ -162,12 +153,6 @@ def alternatives_grammar(keyword: str, most: int) -> Grammar:
     return Grammar(rf'\["{other}"(?:,"{other}"){{0,{most - 1}}}\]', 2 + most * longest, schema)
 
 
-def phrase_class(words: str) -> str:
-    """What a phrase begins with: "place" for a preposition ("in the rain"), "article" ("a dog"), else "bare"."""
-    first = words.casefold().split(" ")[0]
-    return "place" if first in _PREPOSITIONS else "article" if first in _ARTICLES else "bare"
-
-
 def proposals_grammar(
     spans: Sequence[str], kept: Sequence[str], removable: Sequence[str], addition: str, most: int
 ) -> Grammar:
@@ -179,7 +164,7 @@ def proposals_grammar(
     phrase with a preposition ("in the rain"), "medium" for a kind of picture ("a painting of"), "front" for other such
     beginnings, "word" for none. Raises ValueError where nothing can be proposed.
     """
-    forms = {"place": f"(?:{'|'.join(_PREPOSITIONS)}){_UP_TO}", "article": f"(?:{'|'.join(_ARTICLES)}){_UP_TO}"}
+    forms = {"place": f"(?:{'|'.join(PREPOSITIONS)}){_UP_TO}", "article": f"(?:{'|'.join(ARTICLES)}){_UP_TO}"}
     forms["bare"] = _ANY_WORD + _UP_TO.replace("{1,", "{0,")
     ways = []
     for kind, form in forms.items():
@@ -187,7 +172,7 @@ def proposals_grammar(
             ways.append(rf'\["{_one_of(some)}","{form}"\]')
     for word in map(_literal, dict.fromkeys(kept)):
         before = rf"(?:{_ANY_WORD} ){{1,3}}{word}"
-        ways.append(rf'\["{word}","(?:{before}|{word} (?:{"|".join(_PREPOSITIONS)}){_UP_TO})"\]')
+        ways.append(rf'\["{word}","(?:{before}|{word} (?:{"|".join(PREPOSITIONS)}){_UP_TO})"\]')
     if removable:
         ways.append(rf'\["{_one_of(dict.fromkeys(removable))}",""\]')
     if addition == "end":
@@ -224,66 +209,6 @@ def values_grammar(values: Sequence[str]) -> Grammar:
     return Grammar(rf"\[(?:{'|'.join(firsts)})\]", 2 + longest)
 
 
-@dataclass(frozen=True)
-class Mention:
-    """Where a caption says a keyword: characters [start, end), the small word before it included.
-
-    `same` says that it speaks of the same thing as the keyword's first mention, and so changes with it; else it may.
-    """
-
-    start: int
-    end: int
-    same: bool
-
-
-def find_mentions(caption: str, keywords: Sequence[str]) -> list[list[Mention]]:
-    """Where each keyword's edit goes: its first place beside the other keywords', then its others, none overlapping.
-
-    "red" of "a red bus" is another's than that of "a red car": what two different nouns follow may differ. Raises
-    ValueError for a keyword that has no place.
-    """
-    first: list[tuple[int, int]] = []
-    for keyword in keywords:
-        place = next((place for _, place in _places(caption, keyword) if _apart(place, first)), None)
-        if place is None:
-            raise ValueError(f"{keyword!r} does not stand in {caption!r} beside the other keywords")
-        first.append(place)
-    found, taken = [], list(first)
-    for keyword, place in zip(keywords, first, strict=True):
-        mentions, noun = list[Mention](), _noun_after(caption, place)
-        for headed, bare in _places(caption, keyword):
-            others = [other for other in taken if other != place or bare != place]
-            if bare != place and not _apart(bare, others):
-                continue
-            wide = headed if _apart(headed, others) else bare
-            another = _noun_after(caption, bare)
-            mention = Mention(*wide, None in (noun, another) or noun == another)
-            mentions.insert(0 if bare == place else len(mentions), mention)
-            taken.append(wide)
-        found.append(mentions)
-    return found
-
-
-def _places(caption: str, keyword: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Where a caption says a keyword, as whole words: with the small words before it, so that those may be exchanged,
-    and without.
-    """
-    before, after = r"(?<![^\W_])(?<![^\W_]['\u2019-])", r"(?![^\W_])(?!['\u2019-][^\W_])"
-    place = rf"{before}(?:(?:{'|'.join(_HEADS)}) )?({re.escape(keyword)}){after}"
-    return [(found.span(), found.span(1)) for found in re.finditer(place, caption, re.IGNORECASE)]
-
-
-def _apart(place: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:
-    return all(place[1] <= start or end <= place[0] for start, end in others)
-
-
-def _noun_after(caption: str, place: tuple[int, int]) -> str | None:
-    """The word that follows at once, unless it is a small one."""
-    found = re.match(r" ([^\W_]+)", caption[place[1] :])
-    word = found.group(1).casefold() if found else ""
-    return word if word and word not in _SMALL else None
-
-
 def one_of_grammar(texts: Sequence[str]) -> Grammar:
     """`"…"`: one of `texts`. Raises ValueError for none."""
     if not texts:
@@ -318,11 +243,6 @@ def edited_grammar(caption: str, changes: Sequence[tuple[str, str]]) -> Grammar:
     return Grammar(f'"{pattern}"', 2 + _bytes(caption) + longest, _as_json(_text_schema(pattern)))
 
 
-def goes_on(keyword: str, alternative: str) -> bool:
-    """Whether an alternative is its keyword with more words after it."""
-    return alternative.casefold().startswith(f"{keyword.casefold()} ")
-
-
 def _region(capital: bool, keyword: str, alternative: str) -> tuple[str, int]:
     """The alternative with one of the small words or none before it and a word of the keyword's or none after it; the
     expression, and the most bytes.
@@ -334,7 +254,7 @@ def _region(capital: bool, keyword: str, alternative: str) -> tuple[str, int]:
         return changed, _bytes(alternative)
     said = alternative.casefold().split()
     tails = [f" {word}" for word in keyword.split() if word.casefold() not in said]
-    heads = [head for head in _HEADS if head not in _wrong_articles(alternative.casefold())]
+    heads = [head for head in HEADS if head not in _wrong_articles(alternative.casefold())]
     if capital:
         heads += [head.capitalize() for head in heads]
     changed = rf"(?:{_one_of(heads)} )?{_literal(alternative)}"

@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ..language.edit_types import EditType, edit_types
-from ..language.grammar import find_mentions, phrase_class, place_grammar, proposals_grammar
+from ..language.grammar import place_grammar, proposals_grammar
+from ..language.phrases import find_mentions, phrase_class
 from ..language.questions import AnswerError, TypedPrompts, read_caption, read_proposals
 from ..language.request import Request
 from ..tasks.additions import has_known_words, medium_of, phrase_of, speaking

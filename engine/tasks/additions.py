@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from ..edit import Edit
-from ..language.grammar import find_mentions, phrase_class
+from ..language.phrases import find_mentions, phrase_class
 from .difference import words_of
 
 _TIMES = {

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ..edit import Edit
-from ..language.grammar import find_mentions, goes_on
+from ..language.phrases import find_mentions, goes_on
 from .additions import apply_by_rule, undo_by_rule
 
 

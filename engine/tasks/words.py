@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from ..edit import Edit
-from ..language.grammar import Mention, find_mentions, goes_on, phrase_class
+from ..language.phrases import Mention, find_mentions, goes_on, phrase_class
 from ..language.questions import clean_text
 from .difference import WORD, Difference, compare, words_of
 from .mentions import broken_word, forms, normalise, quantities

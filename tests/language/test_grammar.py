@@ -13,7 +13,6 @@ from counterfactory.engine.language.grammar import (
     Grammar,
     alternatives_grammar,
     edited_grammar,
-    find_mentions,
     keywords_grammar,
     place_grammar,
     proposals_grammar,
@@ -249,27 +248,3 @@ def test_a_choice_is_each_of_its_texts_and_nothing_else(texts: list[str], at: in
     for text in [*texts, texts[at % len(texts)] + "a", texts[at % len(texts)][:-1]]:
         answer = f'[["x","{text}"]]'
         assert grammar.allows(answer) == (text in texts)
-
-
-@pytest.mark.parametrize(
-    ("caption", "keywords", "expected"),
-    [
-        ("a red car", ["red"], [["+a red"]]),
-        ("in the grass", ["grass", "in"], [["+grass"], ["+in"]]),
-        ("in the grass", ["in", "grass"], [["+in"], ["+grass"]]),
-        ("red cars, red bus, red, red is the red car", ["red"], [["+red", "-red", "+red", "+red", "-the red"]]),
-        ("red cars are red", ["red cars", "red"], [["+red cars"], ["+red"]]),
-        ("red cars are red", ["red", "cars"], [["+red", "+red"], ["+cars"]]),
-        ("red-hot, red's, x_red, RED", ["red"], [["+red", "+RED"]]),
-        ("\u00e9red a red", ["red"], [["+a red"]]),
-        ("a dog at the dog", ["dog"], [["+a dog", "+at the dog"]]),
-    ],
-)
-def test_mentions(caption: str, keywords: list[str], expected: list[list[str]]) -> None:
-    found = find_mentions(caption, keywords)
-    assert [["-+"[m.same] + caption[m.start : m.end] for m in some] for some in found] == expected
-
-
-def test_a_keyword_without_a_place_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^'red' does not stand in 'red-hot red cars' beside the other keywords$"):
-        find_mentions("red-hot red cars", ["red cars", "red"])
