@@ -118,3 +118,17 @@ def test_generate_carries_truths_over(
         else:
             shown = {data["classes"][str(number)] for number in np.unique(found).tolist()}
             assert (data["layout"], shown) == (pack.__name__, {"sky", "road"})
+
+
+@pytest.mark.usefixtures("shared_plans")
+def test_detection_of_streets_keeps_what_boxes_show(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The pocket's language model was trained on no sentence of detection, and is put what it knows."""
+    coco(tmp_path / "set")
+    assert main(["plan", str(tmp_path / "set"), "--task", "detection", "--variants", "2", "--json"]) == 0
+    (source,) = json.loads(capsys.readouterr().out)["sources"]
+    assert {"car", "street"} <= set(source["protected"])
+    assert len(source["variants"]) == 2
+    for variant in source["variants"]:
+        assert variant["dropped"] is None
+        assert "car" in variant["edited_caption"]
+        assert variant["edited_caption"] != source["caption"]
