@@ -8,30 +8,23 @@ from __future__ import annotations
 
 import shlex
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
 
-from ..config.profile import Profile, load_profile
+from ..config.profile import load_profile
 from ..config.recorded import recorded_check, recorded_profile
-from ..config.worlds import examiner, take_known
+from ..config.worlds import take_known
 from ..errors import CounterfactoryError
 from ..files.writing import write_whole
 from ..judging.recheck import recheck
-from ..meter.meter import Progress
-from ..pocket.tasks import street_task
 from ..report.notes import suite_notes
 from ..report.table import Table
-from ..sources.sampling import Selection, parse_classes
-from ..sources.source import DataSet, Problem, SetOptions, Source, read_set, refuse_suite_among_sources
+from ..sources.source import Problem, Source, refuse_suite_among_sources
 from ..suite import PictureRow, Suite, caution, count_outside, read_metadata, require_finished
 from ..tasks.doubts import doubts
-from ..tasks.interventions import load_interventions
-from ..tasks.own_types import load_types
-from ..tasks.settings import SUBJECTIVE, JourneySettings
-from ..tasks.task import Task, builtin_task, load_task
+from .asked import require_truths, settings_of, usable_sources
 from .effects_text import evaluation_tables, finding_line, headline, note_lines
 from .run_text import (
     THRESHOLDS,
@@ -57,12 +50,12 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     if args.shard is not None:
         profile = replace(profile, shard_sources=args.shard)
     refuse_suite_among_sources(args.sources, args.out)
-    found = _usable(args, profile, terminal)
+    found = usable_sources(args, profile, terminal)
     sources, problems = found.sources, found.problems
-    _require_truths(args, sources, terminal)
+    require_truths(args, sources, terminal)
     # The journey asks the same again: what it would refuse is refused before there is a folder.
     take_known(profile, sources, anything=args.anything)
-    settings = _settings(args, profile, found)
+    settings = settings_of(args, profile, found)
     for doubt in doubts(settings.task, [source.label for source in sources]):
         terminal.warn(doubt)
     for line in lost_lines(sources, profile.image):
@@ -90,38 +83,15 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     return EXIT_SKIPPED if skipped else 0
 
 
-def _settings(args: Namespace, profile: Profile, found: DataSet) -> JourneySettings:
-    """What the command line asks of a suite."""
-    types = () if args.types is None else load_types(args.types)
-    if types and profile.llm.style == "pocket":
-        raise CounterfactoryError(
-            f"--types {args.types}: the language model of profile {profile.name} knows the types that it was trained on"
-            " and no others; take a profile whose model converses, such as a10g"
-        )
-    own = [type_.name for type_ in types]
-    return JourneySettings(
-        task=_task(args, profile, found),
-        variants=args.variants,
-        controls=args.controls,
-        edits=args.edits,
-        seed=args.seed,
-        interventions=None if args.interventions is None else load_interventions(args.interventions, own),
-        allow_ungrounded=args.allow_ungrounded,
-        anything=args.anything,
-        avoid=(*SUBJECTIVE, *args.avoid),
-        types=types,
-    )
-
-
 def plan(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory plan`."""
     from ..journey import Journey
     from . import plan_text as text
 
     profile = load_profile(args.profile)
-    found = _usable(args, profile, terminal)
+    found = usable_sources(args, profile, terminal)
     sources, unknown = take_known(profile, found.sources[: args.first], anything=args.anything)
-    settings = _settings(args, profile, found)
+    settings = settings_of(args, profile, found)
     for doubt in doubts(settings.task, [source.label for source in found.sources]):
         terminal.warn(doubt)
     with TemporaryDirectory() as folder, Suite.open(Path(folder) / "plan") as suite, terminal.progress() as progress:
@@ -133,74 +103,6 @@ def plan(args: Namespace, terminal: Terminal) -> int:
         terminal.warn(f"skipped {problem.name}: {problem.reason}")
     terminal.finish(text.as_data(planned))
     return EXIT_SKIPPED if found.problems or unknown or planned.problems else 0
-
-
-# What a built-in task's model is judged by: what it is called, and whether a source lacks it.
-_TRUTHS: Mapping[str, tuple[str, Callable[[Source], bool]]] = MappingProxyType(
-    {
-        "classification": ("labels (class folders, or --labels)", lambda source: source.label is None),
-        "segmentation": (
-            "masks (a folder masks/ beside images/, or --masks)",
-            lambda source: source.mask_path is None,
-        ),
-        "detection": ("boxes", lambda source: not source.boxes),
-    }
-)
-
-
-def _require_truths(args: Namespace, sources: Sequence[Source], terminal: Terminal) -> None:
-    """Refuse a set without what a built-in task's model is judged by, and warn of sources that lack it."""
-    if args.task_file is not None:
-        return
-    task = args.task or "classification"
-    missing, lacks = _TRUTHS[task]
-    without = [source for source in sources if lacks(source)]
-    if not without:
-        return
-    if len(without) == len(sources):
-        raise CounterfactoryError(
-            f"{task} needs {missing}, and no source has one: no model could be judged by the suite; give them, or a "
-            "task of your own (--task-file)"
-        )
-    terminal.warn(
-        f"{len(without)} of {len(sources)} sources lack {missing}, the first is {without[0].name}: no model can be "
-        "judged by their variants"
-    )
-
-
-def _task(args: Namespace, profile: Profile, found: DataSet) -> Task:
-    """The user's task, or a built-in one about the set's own classes; the pocket models know the street world's."""
-    if args.task_file is not None:
-        return load_task(args.task_file)
-    name = args.task or "classification"
-    if profile.llm.style == "pocket":
-        return street_task(name)
-    if name == "classification":
-        return builtin_task(name, sorted({source.label for source in found.sources if source.label is not None}))
-    return builtin_task(name, found.classes)
-
-
-def _usable(args: Namespace, profile: Profile, terminal: Terminal) -> DataSet:
-    """The sources that the command line names, each examined, of which there is at least one; warns of each that cannot
-    be used.
-    """
-    classes = None if args.classes is None else parse_classes(args.classes)
-    selection = Selection(classes, args.per_class, args.sample, args.seed)
-    options = SetOptions(args.labels, args.masks, args.layout, args.pairs, args.class_map, selection)
-    with terminal.progress() as on_progress:
-        found = read_set(
-            str(args.sources),
-            options,
-            lambda done, total: on_progress(Progress("read", done, total)),
-            examiner(profile),
-        )
-    for problem in found.problems:
-        terminal.warn(f"skipped {problem.name}: {problem.reason}")
-    for note in found.notes:
-        terminal.warn(note)
-    if not found.sources:
-        raise CounterfactoryError(f"none of the {len(found.problems)} images in {args.sources} can be used")
-    return found
 
 
 def estimate(args: Namespace, terminal: Terminal) -> int:
@@ -217,7 +119,7 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
     if args.sources is None:
         sources = args.count
     else:
-        found = _usable(args, profile, terminal)
+        found = usable_sources(args, profile, terminal)
         sources, strange = take_known(profile, found.sources, anything=args.anything)
         outside = sum(source.known_world is False for source in sources)
         for problem in strange:

@@ -11,10 +11,10 @@ examples = [["", "in soft focus"], ["on grass", "on grass through a fisheye lens
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import CounterfactoryError
 from ..files.fill import fill, read_toml
 from ..language.edit_types import EditType
 
@@ -24,12 +24,19 @@ class _File:
     types: tuple[EditType, ...]
 
     def __post_init__(self) -> None:
-        names = [type_.name for type_ in self.types]
-        for name in names:
-            if not re.fullmatch("[a-z][a-z0-9 _-]*", name):
-                raise ValueError(f"a type's name is in small letters, found {name!r}")
-            if names.count(name) > 1:
-                raise ValueError(f"the type {name!r} is there twice")
+        require_types(self.types)
+
+
+def require_types(types: Sequence[EditType]) -> None:
+    """Refuse types that cannot go together, and none at all, with a ValueError."""
+    if not types:
+        raise ValueError("it has no [[types]]")
+    names = [type_.name for type_ in types]
+    for name in names:
+        if not re.fullmatch("[a-z][a-z0-9 _-]*", name):
+            raise ValueError(f"a type's name is in small letters, found {name!r}")
+        if names.count(name) > 1:
+            raise ValueError(f"the type {name!r} is there twice")
 
 
 def load_types(path: Path) -> tuple[EditType, ...]:
@@ -37,7 +44,4 @@ def load_types(path: Path) -> tuple[EditType, ...]:
 
     Raises CounterfactoryError, naming the file, for one that does not parse and for a type that shows nothing.
     """
-    found = fill(_File, read_toml(path), str(path)).types
-    if not found:
-        raise CounterfactoryError(f"{path} has no [[types]]")
-    return found
+    return fill(_File, read_toml(path), str(path)).types

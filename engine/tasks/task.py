@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..errors import CounterfactoryError
-from ..files.fill import fill, nearest, read_toml
+from ..files.fill import nearest
 from .mentions import normalise
 from .names import LABEL, class_words, label_words, names_of, short_name
 from .nouns import load_nouns
@@ -93,11 +92,3 @@ def _shared_kind(labels: Sequence[str]) -> str:
         shared = list(above) if shared is None else [key for key in shared if key in above]
     words = [lemma for key in shared or () for lemma in nouns[key].lemmas if lemma in nouns[key].common]
     return words[0] if words else "thing"
-
-
-def load_task(path: Path) -> Task:
-    """A task from a TOML file with the keys name, sentence, protect and protect_label.
-
-    Raises CounterfactoryError for a file that cannot be read, an unknown or missing key, or a wrong type.
-    """
-    return fill(Task, read_toml(path), str(path))

@@ -67,3 +67,31 @@ def test_doubtful_labels_are_warned_of_before_the_run(
     assert "label n00000000 is no noun of WordNet 3.0 that can be seen" in said
     assert "all labels are 'n00000000': a classifier that knows one class cannot be wrong" in said
     assert len(asked) == 1
+
+
+def test_what_a_task_file_brings_holds_unless_the_command_line_says_otherwise(
+    asked: list[JourneySettings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = pictures(tmp_path / "set", "bus")
+    lens = (
+        '[[types]]\nname = "lens"\ninstruction = "the lens"\nplace = "end"\ncaption = "a dog"\nexamples = [["", "x"]]\n'
+    )
+    task, types, values = tmp_path / "task.toml", tmp_path / "types.toml", tmp_path / "values.txt"
+    task.write_text(
+        'name = "t"\nsentence = "s"\nprotect = []\nprotect_label = true\ninterventions = "time: night"\n' + lens
+    )
+    types.write_text(lens.replace('"lens"', '"mood"'))
+    values.write_text("mood: glad")
+    start = ["generate", str(root), "--out", str(tmp_path / "suite"), "--anything", "--task-file", str(task)]
+    assert main([*start, "--profile", "pocket"]) == 2
+    assert f"the types of {task}: the language model of profile pocket knows" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    for options in ([], ["--types", str(types), "--interventions", str(values)]):
+        main([*start, "--profile", "a10g", *options])
+    own, other = asked
+    found = [
+        ([type_.name for type_ in one.types], one.interventions and one.interventions.axes) for one in (own, other)
+    ]
+    assert found == [(["lens"], (("time", ("night",)),)), (["mood"], (("mood", ("glad",)),))]
+    assert own.task.name == "t"

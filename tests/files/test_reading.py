@@ -17,7 +17,7 @@ from counterfactory.engine.files.tables import read_table
 from counterfactory.engine.judging.predictions import load_predictions
 from counterfactory.engine.sources.source import find_sources
 from counterfactory.engine.tasks.interventions import load_interventions
-from counterfactory.engine.tasks.task import load_task
+from counterfactory.engine.tasks.user_task import load_task
 
 # Python's splitlines() ends a line at each of these; no editor does, and JSON and TOML allow them in text.
 NOT_LINE_ENDS = ["\u2028", "\u2029", "\u0085"]
@@ -64,7 +64,7 @@ def test_labels(end: str, mark: str, last: str, tmp_path: Path) -> None:
 @as_written
 def test_tasks_and_interventions(end: str, mark: str, last: str, tmp_path: Path) -> None:
     lines = ['name = "mine"', 'sentence = "find the dog"', 'protect = ["dog"]', "protect_label = false"]
-    assert load_task(write(tmp_path / "t.toml", lines, end, mark, last)).protect == ("dog",)
+    assert load_task(write(tmp_path / "t.toml", lines, end, mark, last)).task.protect == ("dog",)
     file = write(tmp_path / "axes.txt", ["weather: rainy, snowy", "time: night"], end, mark, last)
     assert load_interventions(file).axes == (("weather", ("rainy", "snowy")), ("time", ("night",)))
 
@@ -90,7 +90,7 @@ def test_a_line_separator_inside_text_ends_no_line(character: str, tmp_path: Pat
         assert [source.label for source in sources] == [label]
 
     lines = ['name = "mine"', f'sentence = "find{character}dogs"', "protect = []", "protect_label = true"]
-    assert load_task(write(tmp_path / "t.toml", lines, "\n", "", "")).sentence == f"find{character}dogs"
+    assert load_task(write(tmp_path / "t.toml", lines, "\n", "", "")).task.sentence == f"find{character}dogs"
     file = write(tmp_path / "axes.txt", [f"weather: light{character}rain", "zzz: x"], "\n", "", "")
     with pytest.raises(CounterfactoryError, match=r"axes\.txt:2: unknown axis"):
         load_interventions(file)

@@ -33,7 +33,7 @@ def test_a_file_s_types(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("types = []", r"types.toml has no \[\[types\]\]$"),
+        ("types = []", r"types.toml: it has no \[\[types\]\]$"),
         (LENS + LENS, "the type 'lens' is there twice$"),
         (LENS.replace('"lens"', '"Lens"'), "a type's name is in small letters, found 'Lens'$"),
         (LENS.replace('"on grass", "on', '"on sand", "on'), "replaces 'on sand' by 'on blurred grass'"),
