@@ -26,7 +26,7 @@ ROWS = [
 
 
 def read(text: str) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(text)))
+    return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
 def test_wrong_answers_are_listed_the_surest_first() -> None:
@@ -48,6 +48,13 @@ def test_wrong_answers_are_listed_the_surest_first() -> None:
         "original_prediction": "bus",
         "control_prediction": "car",
     }
+    hesitant = [None, Prediction("tram", 0.0), Prediction("car", 0.5), Prediction("car", 0.25), None, None]
+    found = read(label_failures(ROWS, hesitant))
+    assert [(row["file_name"], row["confidence"]) for row in found] == [
+        (ROWS[2].file_name, "0.5"),
+        (ROWS[3].file_name, "0.25"),
+        (ROWS[1].file_name, "0.0"),
+    ]
     unsure = read(label_failures(ROWS, [None, None, Prediction("car"), Prediction("tram"), None, None]))
     assert [
         (row["prediction"], row["confidence"], row["original_prediction"], row["control_prediction"]) for row in unsure
@@ -72,3 +79,11 @@ def test_variants_whose_masks_are_worse_than_the_control_s_are_listed_by_their_f
         mask_failures(bare, evaluate_masks(bare, [counts(8), counts(6), counts(8), None, None], ("sky", "road")))
     )
     assert [(row["file_name"], row["control_miou"]) for row in fallen] == [(ROWS[2].file_name, "")]
+
+
+def test_a_picture_without_a_label_has_an_empty_one_and_captions_are_as_they_were_written() -> None:
+    row = picture_row(label=None, edited_caption="A bus.\r\nIt waits.")
+    counts = [np.array([[right, 8 - right], [0, 8]], np.int64) for right in (8, 4)]
+    rows = [original_row(label=None), row]
+    (found,) = read(mask_failures(rows, evaluate_masks(rows, counts, ("sky", "road"))))
+    assert (found["label"], found["edited_caption"]) == ("", "A bus.\r\nIt waits.")

@@ -31,6 +31,12 @@ from counterfactory.engine.judging.predictions import Matched, Prediction, load_
             ("id",),
         ),
         ("p.jsonl", '{"image": "a", "prediction": "b", "top5": [], "confidence": null}', Prediction("b"), ()),
+        (
+            "p.jsonl",
+            '{"image": "a", "prediction": "b", "id": 7}\n{"image": "a", "prediction": "b", "split": "test"}',
+            Prediction("b"),
+            ("id", "split"),
+        ),
     ],
 )
 def test_what_a_table_says_beside_its_answers(
@@ -47,18 +53,19 @@ def test_what_a_table_says_beside_its_answers(
     [
         ({"confidence": 93}, r"p\.jsonl:1: confidence is what the model gives its prediction, from 0 to 1; found 93$"),
         ({"confidence": -0.1}, "found -0.1"),
+        ({"confidence": 1.5}, "from 0 to 1; found 1.5"),
         ({"probability": "high"}, "probability is what .* found 'high'"),
         ({"confidence": True}, "found True"),
         ({"confidence": 10**400}, r"found 1000.*\.\.\.$"),
         ({"confidence": [0.5]}, r"found \[0.5\]"),
         ({"confidence": 0.5, "probability": 0.5}, "has confidence and probability: give one"),
-        ({"top5": ["c", "d"]}, "the prediction 'b' among them .* found .'c', 'd'.$"),
+        ({"top5": ["c", "d"]}, r"p\.jsonl:1: a prediction .* the prediction 'b' among them .* found .'c', 'd'.$"),
         ({"top5": list("abcdef")}, "are up to 5 labels"),
         ({"top5": ["b", 0.5]}, "are up to 5 labels"),
         ({"top5": "b;c"}, "with . between them.; found 'b;c'"),
         ({"top5": {"b": 1}}, "are up to 5 labels"),
         ({"top5": ["b"], "prediction_2": "c"}, "has top5 and prediction_2: give one"),
-        ({"prediction_3": 1.5}, "are up to 5 labels"),
+        ({"prediction_3": 1.5}, r"are up to 5 labels.* found \['b', 1\.5\]$"),
     ],
 )
 def test_what_makes_no_sense_beside_an_answer_is_refused(row: dict[str, Any], told: str, tmp_path: Path) -> None:
