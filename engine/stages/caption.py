@@ -50,6 +50,9 @@ class CaptionSettings:
             raise ValueError(
                 f'[caption] texts = {self.texts} would join equal captions: only mode = "nucleus" writes different ones'
             )
+        for name, text in (("prefix", self.prefix), ("label_prefix", self.label_prefix or "")):
+            if text.count(LABEL) > 1:
+                raise ValueError(f"[caption] {name} holds {LABEL} once at most, found {text!r}")
         if self.label_prefix is not None and LABEL not in self.label_prefix:
             raise ValueError(
                 f"[caption] label_prefix names no label: write {LABEL} where it belongs, found {self.label_prefix!r}"

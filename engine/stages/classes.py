@@ -32,7 +32,7 @@ class Classes:
 
     def index(self, label: str | None) -> int | None:
         """The place of a label's class in `names`; None where it is none of them."""
-        return self._places.get(_called(label)) if self._places else None
+        return self._places.get(_called(label))
 
     def embed(self, text: ClipText, prompt: str) -> Floats:
         """Unit embeddings [K, E] of `prompt` with each class in place of "{label}"."""

@@ -34,7 +34,8 @@ def outlined_share(image: NDArray[np.uint8], mask: NDArray[Any]) -> float:
     scale = min(1.0, _SHORT_SIDE / min(height, width))
     size = (round(width * scale), round(height * scale))
     small = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
-    boundaries = _boundaries(cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST))
+    # OpenCV's plain INTER_NEAREST takes the first pixel of each block, not the middle one.
+    boundaries = _boundaries(cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST_EXACT))
     if not boundaries.any():
         return 1.0
     side = 2 * _REACH + 1
@@ -47,6 +48,6 @@ def _boundaries(mask: NDArray[Any]) -> NDArray[np.bool_]:
     """Where a pixel's value differs from the one before it in its row or column, bool [H, W]."""
     values = mask.reshape(*mask.shape[:2], -1)
     found = np.zeros(values.shape[:2], bool)
-    found[:, 1:] |= (values[:, 1:] != values[:, :-1]).any(axis=2)
+    found[:, 1:] = (values[:, 1:] != values[:, :-1]).any(axis=2)
     found[1:] |= (values[1:] != values[:-1]).any(axis=2)
     return found

@@ -88,4 +88,4 @@ def _similarities(desk: Desk, pairs: Sequence[tuple[str, str]]) -> dict[tuple[st
         yield {(one, other): float(vectors[one] @ vectors[other]) for one, other in todo}
 
     keys = {pair: desk.recipes.answer_key("similarity", pair) for pair in pairs}
-    return desk.recorded("rewrite", keys, make) if keys else {}
+    return desk.recorded("rewrite", keys, make)

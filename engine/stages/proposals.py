@@ -176,7 +176,7 @@ def _choices(caption: str, pairs: Sequence[_Pair]) -> list[Choice]:
         if not old:
             choices.append(Choice(type_, "", news))
             continue
-        slot += start >= end or slot < 0
+        slot += start >= end
         end = max(end, find_mentions(caption, [old])[0][0].end)
         choices.append(Choice(type_, old, news, slot))
     return choices

@@ -78,6 +78,8 @@ def test_the_edit_that_shows_least_is_named() -> None:
     edits = (Edit("weather", "dry", "snowy"), Edit("colour", "red", "blue"), Edit("time", "day", "night"))
     one = replace(row(edit=0.3), edits=edits, edit_scores=(0.5, 0.3, 0.9))
     assert verdict(one, SETTINGS) == "'blue' does not show in place of 'red': edit 0.300 is below 0.600"
+    alike = replace(one, edit_scores=(0.5, 0.3, 0.3))
+    assert verdict(alike, SETTINGS) == verdict(one, SETTINGS), "of equal ones the first"
 
 
 @pytest.mark.parametrize(

@@ -189,6 +189,12 @@ def test_other_classes_or_another_control_score_labels_anew(sources: list[Source
     with tiny_run(tmp_path / "suite", [*named, replace(sources[2], label="truck")], variants=2) as wider:
         check.run(wider.desk, painted, wider.pictures, CHECK)
         assert wider.made("check") == 2, "among more classes"
+        nameless = {replace(variant, source=replace(variant.source, label=None, key="nameless")): painted[variant]}
+        check.run(wider.desk, nameless, wider.pictures, CHECK)
+        assert wider.made("check") == 3
+    with tiny_run(tmp_path / "suite", named, variants=2) as fewer:
+        check.run(fewer.desk, nameless, fewer.pictures, CHECK)
+        assert fewer.made("check") == 0, "a picture without a label is compared with no class"
     with tiny_run(tmp_path / "suite", named[:1], variants=2) as single:
         found = check.run(single.desk, painted, single.pictures, CHECK)
         assert single.made("check") == 2

@@ -45,6 +45,21 @@ def test_a_pixel_beside_is_near_and_two_are_not() -> None:
     assert max(shares[:2] + shares[6:]) < 0.1
 
 
+def test_outlines_of_a_large_picture_may_lie_a_little_to_either_side() -> None:
+    image, mask = scene(30, 80, 1024)
+    for shift in (-4, 4):  # half a pixel of the size that pictures are looked at
+        for at in range(0, 8, 2):
+            moved, where = np.roll(image, at + shift, axis=(0, 1)), np.roll(mask, at, axis=(0, 1))
+            assert outlined_share(moved, where) > 0.9
+
+
+def test_texture_that_is_finer_than_the_look_has_no_outlines() -> None:
+    image, mask = scene(30, 80, 1024)
+    image[:] = 60
+    image[:, ::7] = 200
+    assert outlined_share(image, mask) == 0.0
+
+
 def test_fog_and_night_keep_their_outlines() -> None:
     image, mask = scene(30, 80)
     fog, night = (image * 0.1 + 200).astype(np.uint8), (image * 0.12).astype(np.uint8)

@@ -58,7 +58,9 @@ MEANINGS = {"golden retriever": angle(1.0), "puppy": angle(0.5), "grass": angle(
 
 
 def test_what_the_model_points_at_counts_if_the_encoder_agrees(sources: list[Source], tmp_path: Path) -> None:
+    unlabelled = replace(sources[0], label=None, key="another")
     captions = dict(zip(sources, [CAPTION, CAPTION, "a field of grass", "a meadow", "a cut"], strict=True))
+    captions = {unlabelled: CAPTION, **captions}
     model = Model(puppy='"puppy"', field='"grass"', meadow='"none"', cut="{}")
     with tiny_run(tmp_path / "suite", sources) as run:
         run.networks.meanings = MEANINGS
@@ -73,6 +75,8 @@ def test_what_the_model_points_at_counts_if_the_encoder_agrees(sources: list[Sou
                 one_of_grammar([*spans(CAPTION, 3, ()), NOTHING]),
             )
             assert model.asked[0] == request
+            key = run.desk.recipes.answer_key("similarity", ("golden retriever", "puppy"))
+            assert run.desk.suite.ledger.get("rewrite", [key]) == {key: 0.5}
             strict = replace(SETTINGS, min_similarity=0.51)
             assert pointing.run(run.desk, captions, TASK, strict, PROMPTS, model) == {}
     with tiny_run(tmp_path / "suite", sources) as run, run.desk.meter.stage("rewrite"):

@@ -136,8 +136,12 @@ def test_words_are_replaced_put_beside_others_added_and_removed() -> None:
 
 def test_what_picture_it_is_is_said_instead_of_what_it_was() -> None:
     caption = "a photo of a dog"
-    (found,) = rewritten(Scripted(domain=[["", "a sketch of"], ["", "a photo of"]]), ("domain",), caption)
-    assert edits_of(found) == {Edit("domain", "a photo", "a sketch"): "a sketch of a dog"}
+    ask = Scripted(domain=[["", "a sketch of"], ["", "a photo of"]], weather=[["", "in the rain"]])
+    (found,) = rewritten(ask, ("domain", "weather"), caption)
+    assert edits_of(found) == {
+        Edit("domain", "a photo", "a sketch"): "a sketch of a dog",
+        Edit("weather", "", "in the rain"): "a photo of a dog in the rain",
+    }
 
 
 def test_a_type_without_any_place_is_not_asked_about() -> None:
@@ -153,6 +157,13 @@ def test_a_type_without_any_place_is_not_asked_about() -> None:
         Edit("colour", "up", "red"): "red",
         Edit("time", "", "at night"): "up at night",
     }
+
+
+def test_a_caption_without_colours_is_asked_for_one_of_the_labelled_thing() -> None:
+    ask = Scripted(colour=[["dog", "red dog"]])
+    (found,) = rewritten(ask, ("colour",), "a dog on grass")
+    assert [request.grammar for request in ask.asked["proposals"]] == [proposals_grammar([], ["dog"], [], "word", 3)]
+    assert edits_of(found) == {Edit("colour", "dog", "red dog"): "a red dog on grass"}
 
 
 def test_overlapping_words_are_not_edited_together() -> None:
@@ -190,15 +201,18 @@ def test_a_user_s_values_stand_where_the_caption_speaks_of_them(
 
 
 def test_where_nothing_tells_what_speaks_of_a_type_the_model_may_say_that_nothing_does() -> None:
-    values = Interventions((("background", ("a lake",)), ("time", ("dusk",))))
+    values = Interventions((("time", ("dusk",)), ("background", ("a lake",)), ("light", ("soft",))))
     ask = Scripted(background='""', time="{}")
     (found,) = rewritten(ask, EDIT_TYPES, "a dog at noon", values=values)
     added = "with a lake in the background"
-    assert edits_of(found) == {Edit("background", "", added): f"a dog at noon {added}"}
+    assert edits_of(found) == {
+        Edit("background", "", added): f"a dog at noon {added}",
+        Edit("light", "", "in soft light"): "a dog at noon in soft light",
+    }
     spans = phrases("a dog at noon", 2, ("dog",))
     assert [request.grammar for request in ask.asked["place"]] == [
-        place_grammar(spans, optional=True),
         place_grammar(spans, optional=False),
+        place_grammar(spans, optional=True),
     ]
 
 
@@ -225,3 +239,11 @@ def test_a_user_s_colour_stands_before_the_labelled_thing(type_: str, edits: dic
     values = Interventions(((type_, ("red",)),))
     (found,) = rewritten(Scripted(**{type_: '""'}), EDIT_TYPES, "a dog on grass", values=values)
     assert edits_of(found) == edits
+
+
+def test_a_user_s_colour_has_no_place_where_the_label_is_not_named() -> None:
+    values = Interventions((("colour", ("red",)), ("time", ("night",))))
+    settings = RewriteSettings(("colour", "time"), 1, 3, 2, 60, verbatim=True)
+    wanted = JourneySettings(TASK, 9, 0, (1, 1), 0, values, allow_ungrounded=True)
+    (found,) = rewrite([source("0")], ["a cat"], settings, wanted, Scripted(), Told())
+    assert edits_of(found) == {Edit("time", "", "at night"): "a cat at night"}

@@ -434,6 +434,9 @@ def test_a_caption_without_any_edit_says_so() -> None:
         Scripted(keywords=['[["time","at night"]]'], alternatives=["[]"]),
     )
     assert found.shortfall == f"its caption allows no set of 1 to 1 edits: {caption!r}"
+    cut = Scripted(keywords=['[["time","at night"]]'], alternatives=['["at'])
+    (found,) = rewrite([source("bus/1")], [caption], SETTINGS, wanted_of(2, (1, 1)), cut)
+    assert "answer is not closed JSON" in (found.shortfall or "")
 
 
 def test_no_alternative_has_a_word_to_avoid() -> None:
@@ -442,6 +445,10 @@ def test_no_alternative_has_a_word_to_avoid() -> None:
     )
     (found,) = rewrite([source("bus/1")], ["a red bus"], SETTINGS, wanted_of(1, (1, 1)), ask)
     assert [v.edits for v in found.variants] == [(Edit("colour", "red", "blue"),)]
+    own = replace(wanted_of(1, (1, 1)), avoid=("Blue",))
+    ask = Scripted(keywords=['[["colour","red"]]'], alternatives=['["blue","ugly"]'], rewrite=['"an ugly bus"'])
+    (found,) = rewrite([source("bus/1")], ["a red bus"], SETTINGS, own, ask)
+    assert [v.edits for v in found.variants] == [(Edit("colour", "red", "ugly"),)]
 
 
 def test_where_there_is_nothing_to_ask_nothing_is_asked() -> None:

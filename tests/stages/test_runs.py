@@ -213,6 +213,7 @@ def test_captions_may_all_go_on_after_their_labels(sources: list[Source], tmp_pa
         ("a photo of a {label}", None, "a photo of a"),
         ("a photo of a {label}", "n00000000", "a photo of a"),
         ("{label}:", "x" * 40, "x" * 32 + ":"),
+        ("{label}:", "x" + "é" * 40, "x" + "é" * 15 + ":"),
         ("{label}", 'a "b"', "a 'b'"),
     ],
 )
@@ -230,6 +231,11 @@ def test_a_prefix_for_labels_names_one_and_its_longest_has_room() -> None:
         ValueError, match=r"label_prefix names no label: write {label} where it belongs, found 'a photo'"
     ):
         replace(CAPTION, label_prefix="a photo")
+    for name in ("prefix", "label_prefix"):
+        with pytest.raises(
+            ValueError, match=rf"\[caption\] {name} holds {{label}} once at most, found '{{label}}, a {{l"
+        ):
+            replace(CAPTION, **{name: "{label}, a {label}"})
     assert CAPTION.prompt_tokens == 1 + len("a ")
     assert replace(CAPTION, label_prefix="a {label}").prompt_tokens == 1 + len("a ") + 32
     assert replace(CAPTION, prefix="a {label} é").prompt_tokens == 1 + len("a  ") + 2 + 32
