@@ -88,7 +88,7 @@ def _shared_kind(labels: Sequence[str]) -> str:
     shared: list[str] | None = None
     for label in labels:
         names = names_of(label)
-        above = nouns.above(names.nouns) if names.nouns else ()
+        above = nouns.above(names.nouns)
         shared = list(above) if shared is None else [key for key in shared if key in above]
     words = [lemma for key in shared or () for lemma in nouns[key].lemmas if lemma in nouns[key].common]
     return words[0] if words else "thing"

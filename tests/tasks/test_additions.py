@@ -7,6 +7,7 @@ import pytest
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.tasks.additions import (
     apply_by_rule,
+    has_known_words,
     is_silent,
     medium_of,
     phrase_of,
@@ -41,6 +42,7 @@ def test_additions_stand_where_the_rule_says_and_can_be_undone(caption: str, phr
         ("a dog with a ball", "with a ball", "a dog"),
         ("Red bus, red bus", "red", "bus, bus"),
         ("with a ball, a dog", "with a ball", "a dog"),
+        ("with a ball, X marks the spot", "with a ball", "X marks the spot"),
     ],
 )
 def test_what_is_removed_goes_wherever_it_is_said(caption: str, keyword: str, edited: str) -> None:
@@ -101,6 +103,7 @@ def test_captions_speak_of_a_type_by_known_words() -> None:
     assert speaking(["a close-up", "red wall"], "camera") == ["a close-up"]
     assert speaking(["a close-up", "red wall"], "colour") == ["red wall"]
     assert speaking(["x", "y"], "mood") == ["x", "y"]
+    assert [has_known_words(type_) for type_ in ("time", "colour", "background")] == [True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ NO_WORD = "no word of a caption would hold it true, so these sources get no vari
                 + NO_WORD
             ],
         ),
+        (["-", "--", "..", "bus"], [f"labels -, --, .. are not words: {NO_WORD}"]),
         (["--", "bus"], [f"label -- is not words: {NO_WORD}"]),
         (
             ["7", "8"],

@@ -29,6 +29,12 @@ def test_a_label_keeps_its_own_words_and_those_that_name_it_in_the_caption() -> 
     assert own == Protection(("bus",), ("bus",), True)  # its forms are counted with it
 
 
+def test_words_that_somebody_points_at_are_kept_as_if_they_named_the_label() -> None:
+    found = protect(CLASSIFY, "n02099601", (), "a Puppy-like toy", "Puppy-like")
+    assert found == Protection(("golden retriever", "puppy like"), ("puppy like",), True)
+    assert found.grounded
+
+
 def test_where_nothing_names_the_label_nothing_is_grounded() -> None:
     assert not protect(CLASSIFY, "n02099601", (), "a field of grass").grounded
     assert not protect(CLASSIFY, "n00000000", (), "a field of grass").grounded

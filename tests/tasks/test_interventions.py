@@ -81,10 +81,18 @@ def test_any_text_parses_or_is_refused_in_one_sentence(text: str) -> None:
         assert set(parse_interventions(text, "file").types) <= set(EDIT_TYPES)
 
 
+def test_a_value_may_be_as_long_as_the_error_says() -> None:
+    assert parse_interventions(f"time: {'x' * MAX_VALUE_CHARS}", "file").values("time") == ("x" * MAX_VALUE_CHARS,)
+
+
 def test_files_are_utf8_with_or_without_mark(tmp_path: Path) -> None:
     path = tmp_path / "axes.txt"
     path.write_bytes("\ufeffbackground: café\n".encode())
     assert load_interventions(path).values("background") == ("café",)
+    path.write_text("lens: wide")
+    assert load_interventions(path, ("lens",)).types == ("lens",)
+    with pytest.raises(CounterfactoryError, match=r"axes\.txt:1: unknown axis 'lens'"):
+        load_interventions(path)
     path.write_bytes(b"background: caf\xe9\n")
     with pytest.raises(CounterfactoryError, match="not UTF-8"):
         load_interventions(path)

@@ -57,6 +57,7 @@ def test_a_word_means_what_it_means_most_often() -> None:
         ("car", "a car near a truck and a taxi", ("car", "taxi")),
         ("vehicle", "a taxi, three vans and parked cars", ("taxi", "vans", "cars")),
         ("Black_footed_Albatross", "a large bird in flight", ("bird",)),
+        ("Kamchatkan sea eagle", "a sea eagle over water", ("sea eagle",)),
         ("Acme rocket sled", "a sled on snow", ("sled",)),
         ("Acme cup of joy", "a cup on a table", ("cup",)),
         ("wolf spider", "spiders on a leaf", ("spiders",)),

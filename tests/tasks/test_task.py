@@ -53,6 +53,8 @@ def test_segmentation_and_detection_name_the_classes_that_are_shown() -> None:
     assert "void" not in segment.protect
     detect = builtin_task("detection", ["car", "dog"])
     assert (detect.name, detect.sentence) == ("detection", "find and box every car, dog")
+    assert not detect.protect_label
+    assert builtin_task("detection", ["n01440764 tench, Tinca tinca"]).sentence == "find and box every tench"
     assert builtin_task("segmentation").sentence == "segment the image into its classes"
     assert builtin_task("detection").sentence == "find and box every object of its classes"
 

@@ -61,6 +61,8 @@ def test_a_thing_that_is_named_twice_is_undone_twice() -> None:
     # What the language model changed beside it is no part of the edit, nor is the cat.
     free = "a black dog lies on grass. the black dog and a brown cat."
     assert undo_edits(caption, free, (black,)) == [(edited, caption)]
+    half = "a black dog on grass. the brown dog and a brown cat."
+    assert undo_edits(caption, half, (black,)) == [(edited, caption)], "made by half, it counts as made"
     snow = Edit("background", "dog", "dog in the snow")
     both = "a black dog in the snow on grass. the black dog and a brown cat."
     without = "a brown dog in the snow on grass. the brown dog and a brown cat."

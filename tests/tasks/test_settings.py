@@ -1,0 +1,26 @@
+"""What a run may be asked for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.tasks.settings import JourneySettings
+from counterfactory.engine.tasks.task import builtin_task
+
+SETTINGS = JourneySettings(builtin_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
+
+
+def test_variants_controls_and_edits_that_cannot_be_are_refused() -> None:
+    assert replace(SETTINGS, variants=2, controls=1, edits=(2, 3)).edits == (2, 3)
+    with pytest.raises(CounterfactoryError, match=r"^--variants must be at least 1, got 0$"):
+        replace(SETTINGS, variants=0)
+    with pytest.raises(CounterfactoryError, match=r"^--controls must be 0 \(none\) or more, got -1$"):
+        replace(SETTINGS, controls=-1)
+    for low, high in ((0, 1), (3, 2)):
+        with pytest.raises(
+            CounterfactoryError, match=rf"^--edits must be a number or a range such as 1\.\.3, got {low}\.\.{high}$"
+        ):
+            replace(SETTINGS, edits=(low, high))
