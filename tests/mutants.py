@@ -130,7 +130,7 @@ def _copy_tree(files: Sequence[str], tests: Sequence[str]) -> None:
         "track_dependencies": False,
         # Seconds of the clock, times the multiplier and beside the tests' own: fixtures take time too, and a machine
         # that does other things as well must not count as a kill.
-        "timeout_constant": 10.0,
+        "timeout_constant": 5.0,
         "timeout_multiplier": 3.0,
     }
     # JSON's strings, numbers and lists are TOML's too.

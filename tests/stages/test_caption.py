@@ -1,0 +1,179 @@
+"""Captions of sources, and what they go on after: each source's own, recorded, and written again where they do not name
+the label.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tiny_desk import IMAGE_BATCH, image_name, tiny_run, tiny_sources
+
+from counterfactory.engine.keys import generator
+from counterfactory.engine.models.decoding import DecodingSettings
+from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.sources.source import ImageSettings, Source, load_pixels
+from counterfactory.engine.stages import caption
+from counterfactory.engine.stages.caption import CaptionSettings
+
+NUCLEUS = DecodingSettings("nucleus", 1, 0.9, 1.0, 0, 8, 1.0, 1.0)
+CAPTION = CaptionSettings(batch=IMAGE_BATCH, texts=2, prefix="a ", decoding=NUCLEUS)
+TASK = street_task("classification")
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Source]:
+    """Seven, of three sizes."""
+    return tiny_sources(tmp_path / "sources", 7)
+
+
+def pixels_of(source: Source) -> NDArray[np.uint8]:
+    return load_pixels(source, ImageSettings(32, 16, 48))
+
+
+def caption_of(source: Source, key: str) -> str:
+    """What the stand-in captioner says of a picture, by the random numbers of its key."""
+    chances = [generator(key, f"caption {i}").integers(10**6) for i in range(2)]
+    return " ".join(f"a {image_name(pixels_of(source))[:4]} {chance} nucleus." for chance in chances)
+
+
+def test_captions_are_each_source_s_own_and_recorded(sources: list[Source], tmp_path: Path) -> None:
+    with tiny_run(tmp_path / "suite", sources) as first:
+        assert caption.missing(first.desk, sources, CAPTION) == sources
+        some = caption.run(first.desk, sources[2:4], first.pictures, CAPTION, TASK)
+        assert some == {s: caption_of(s, first.desk.recipes.caption_key(s.digest)) for s in sources[2:4]}
+        assert caption.missing(first.desk, sources, CAPTION) == [*sources[:2], *sources[4:]]
+        found = caption.run(first.desk, sources, first.pictures, CAPTION, TASK)
+        assert list(found) == sources
+        assert found == {s: caption_of(s, first.desk.recipes.caption_key(s.digest)) for s in sources}
+        assert [len(call) for call in first.networks.calls["blip2"]] == [2, 2, 2, 1]
+        assert first.networks.entered == ["caption"] * 2
+        assert first.made("caption") == 7
+        assert first.done("caption") == (9, 7)  # two were asked for twice
+        assert first.desk.meter.current == "caption"
+    with tiny_run(tmp_path / "suite", sources) as second:
+        assert caption.run(second.desk, sources, second.pictures, CAPTION, TASK) == found
+        assert (second.networks.opened, second.networks.entered) == ([], [])
+        assert second.done("caption") == (7, 7)
+
+
+def test_a_picture_that_cannot_be_read_has_no_caption_and_costs_no_other(sources: list[Source], tmp_path: Path) -> None:
+    sources[1].path.unlink()
+    with tiny_run(tmp_path / "suite", sources) as run:
+        found = caption.run(run.desk, sources, run.pictures, CAPTION, TASK)
+        assert list(found) == [sources[0], *sources[2:]]
+        assert all(found[s] == caption_of(s, run.desk.recipes.caption_key(s.digest)) for s in found)
+        assert [len(call) for call in run.networks.calls["blip2"]] == [2, 2, 2]
+        assert [problem.name for problem in run.pictures.problems] == [sources[1].name]
+        assert caption.missing(run.desk, sources, CAPTION) == [sources[1]]
+
+
+def test_a_caption_that_does_not_name_its_label_is_written_again_after_a_text_that_does(
+    sources: list[Source], tmp_path: Path
+) -> None:
+    """Also one that is on record; sources without a label, or with one that has no words, keep theirs."""
+    labels = ("apple", "n02099601", "apple", None, "n00000000", "a", "apple")
+    labelled = [replace(s, label=label) for s, label in zip(sources, labels, strict=True)]
+    again = replace(CAPTION, label_prefix="a photo of a {label}")
+    with tiny_run(tmp_path / "suite", labelled) as run:
+        plain = caption.run(run.desk, labelled, run.pictures, CAPTION, TASK)
+        found = caption.run(run.desk, labelled, run.pictures, again, TASK)
+        for at in (3, 4, 5):  # nothing to name, and "a ..." names an "a"
+            assert found[labelled[at]] == plain[labelled[at]]
+        for at, text in ((0, "a photo of an apple"), (1, "a photo of a golden retriever"), (6, "a photo of an apple")):
+            source = labelled[at]
+            key = run.desk.recipes.caption_key(source.digest, text)
+            first, second = (generator(key, f"caption {i}").integers(10**6) for i in range(2))
+            name = f"{text}{image_name(pixels_of(source))[:4]}"  # what the stand-in continues, it says again
+            assert found[source] == f"{text} {name} {first} nucleus. {text} {name} {second} nucleus."
+        assert [len(call) for call in run.networks.calls["blip2"]] == [2, 2, 2, 1, 2, 1, 1]
+        assert run.done("caption") == (14, 7), "a caption that is written twice is one that was asked for"
+        assert caption.run(run.desk, labelled, run.pictures, again, TASK) == found
+        assert len(run.networks.calls["blip2"]) == 7
+        free = replace(TASK, protect_label=False)
+        assert caption.run(run.desk, labelled, run.pictures, again, free) == plain
+
+
+def test_captions_may_all_go_on_after_their_labels(sources: list[Source], tmp_path: Path) -> None:
+    labelled = [replace(sources[0], label="umbrella"), replace(sources[1], label=None)]
+    settings = replace(CAPTION, prefix="A {label},", texts=1)
+    with tiny_run(tmp_path / "suite", labelled) as run:
+        assert caption.missing(run.desk, labelled, settings) == labelled
+        found = caption.run(run.desk, labelled, run.pictures, settings, TASK)
+        assert [text.split(" ")[:2] for text in found.values()] == [
+            ["An", "umbrella,"],
+            ["A", f"A{image_name(pixels_of(sources[1]))[:4]}"],
+        ]
+        assert caption.missing(run.desk, labelled, settings) == []
+
+
+@pytest.mark.parametrize(
+    ("prefix", "label", "named"),
+    [
+        ("a photo of", "bus", None),
+        ("a photo of a {label}", "bus", "a photo of a bus"),
+        ("a photo of a {label} ", "n02099601", "a photo of a golden retriever "),
+        ("A {label}", "Umbrella", "An Umbrella"),
+        ("extra {label}", "umbrella", "extra umbrella"),
+        ("a photo of a {label}", None, "a photo of a"),
+        ("a photo of a {label}", "n00000000", "a photo of a"),
+        ("{label}:", "x" * 40, "x" * 32 + ":"),
+        ("{label}:", "x" + "é" * 40, "x" + "é" * 15 + ":"),
+        ("{label}", 'a "b"', "a 'b'"),
+    ],
+)
+def test_what_captions_go_on_after(prefix: str, label: str | None, named: str | None) -> None:
+    assert caption.named_prefix(prefix, label) == named
+
+
+def test_marks_follow_what_a_caption_goes_on_after() -> None:
+    assert [caption._append("a dog", text) for text in ("runs", ", wet", "")] == ["a dog runs", "a dog, wet", "a dog"]
+    assert caption._append("", "runs") == "runs"
+
+
+def test_a_prefix_for_labels_names_one_and_its_longest_has_room() -> None:
+    with pytest.raises(
+        ValueError, match=r"label_prefix names no label: write {label} where it belongs, found 'a photo'"
+    ):
+        replace(CAPTION, label_prefix="a photo")
+    for name in ("prefix", "label_prefix"):
+        with pytest.raises(
+            ValueError, match=rf"\[caption\] {name} holds {{label}} once at most, found '{{label}}, a {{l"
+        ):
+            replace(CAPTION, **{name: "{label}, a {label}"})
+    assert CAPTION.prompt_tokens == 1 + len("a ")
+    assert replace(CAPTION, label_prefix="a {label}").prompt_tokens == 1 + len("a ") + 32
+    assert replace(CAPTION, prefix="a {label} é").prompt_tokens == 1 + len("a  ") + 2 + 32
+
+
+@pytest.mark.parametrize(
+    ("texts", "joined"),
+    [
+        (["a red bus"], "a red bus"),
+        (["a red bus ."], "a red bus ."),
+        (["a red bus .", "a street"], "a red bus. a street."),
+        (["exit X", "the way. "], "exit X. the way."),
+        (["a bus.", "a bus", "a street. ", " .", "a bus ."], "a bus. a street."),
+    ],
+)
+def test_captions_of_one_picture_are_sentences_said_once(texts: list[str], joined: str) -> None:
+    assert caption._join(texts) == joined
+
+
+@pytest.mark.parametrize(
+    ("batch", "texts", "mode", "message"),
+    [
+        (0, 1, "greedy", r"^\[caption\] needs batch and texts of at least 1, got 0 and 1$"),
+        (1, 0, "greedy", "got 1 and 0"),
+        (1, 2, "greedy", r"texts = 2 would join equal captions: only mode = \"nucleus\" writes different ones$"),
+    ],
+)
+def test_caption_settings_that_make_no_sense_are_refused(batch: int, texts: int, mode: str, message: str) -> None:
+    decoding = DecodingSettings(mode, 1, 1.0, 1.0, 0, 8, 1.0, 1.0)  # type: ignore[arg-type]
+    assert CaptionSettings(1, 1, "", decoding).rows == 1
+    assert CaptionSettings(1, 2, "", NUCLEUS).rows == 2
+    with pytest.raises(ValueError, match=message):
+        CaptionSettings(batch, texts, "", decoding)
