@@ -53,6 +53,14 @@ def _questions(profile: Profile) -> tuple[Question, ...]:
     return tuple(map(Question, rows, tokens))
 
 
+def _compared(profile: Profile) -> Rows:
+    """Texts of the sentence encoder, at most: a label and what is taken to name it; of captions that are written anew
+    the caption and each variant's.
+    """
+    free = not profile.rewrite.verbatim
+    return Rows(per_source=2 + free, per_variant=free)
+
+
 def _rows_at_once(profile: Profile) -> int:
     """Rows that the language model decodes together: as many as are asked for and find pages."""
     exllama = profile.llm.exllama
@@ -153,7 +161,7 @@ def networks_of(profile: Profile) -> Networks:
                         "sentence",
                         "sentence",
                         profile.grounding.batch,
-                        {"rewrite": Rows(per_source=2)},  # a label and what is taken to name it, at most
+                        {"rewrite": _compared(profile)},
                         files=("sentence_tokenizer.json",),
                     ),
                 )

@@ -6,7 +6,7 @@ at counts if the sentence encoder finds it like the label. A model alone would a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..language.chat import ChatPrompts
@@ -20,6 +20,7 @@ from ..tasks.task import Task
 from ..tasks.words import spans
 from .desk import Desk
 from .draft import Ask, ask_once
+from .meaning import similarities
 
 POINTING = "pointing"
 _MAX_WORDS = 3
@@ -27,16 +28,20 @@ _MAX_WORDS = 3
 
 @dataclass(frozen=True)
 class GroundingSettings:
-    """The sentence encoder's `batch`, and the least cosine of a label and the words that are taken to name it."""
+    """The sentence encoder's `batch`, the least cosine of a label and the words that are taken to name it, and that of
+    a caption and what a rewritten one says beside its edits (stages/meaning.py).
+    """
 
     batch: int
     min_similarity: float
+    min_meaning: float = 0.95
 
     def __post_init__(self) -> None:
         if self.batch < 1:
             raise ValueError(f"[grounding] needs a batch of at least 1, got {self.batch}")
-        if not -1 <= self.min_similarity <= 1:
-            raise ValueError(f"[grounding] min_similarity is a cosine, got {self.min_similarity:g}")
+        for name in ("min_similarity", "min_meaning"):
+            if not -1 <= getattr(self, name) <= 1:
+                raise ValueError(f"[grounding] {name} is a cosine, got {getattr(self, name):g}")
 
 
 def run(
@@ -63,7 +68,7 @@ def run(
     answers = ask_once(ask, POINTING, list(asked.values()))
     pointed = {source: word for source, request in asked.items() if (word := _read(answers[request])) is not None}
     pairs = dict.fromkeys((short_name(source.label or ""), word) for source, word in pointed.items())
-    alike = _similarities(desk, list(pairs))
+    alike = similarities(desk, list(pairs))
     return {
         source: word
         for source, word in pointed.items()
@@ -77,15 +82,3 @@ def _read(answer: str) -> str | None:
     except AnswerError:  # cut off: it names nothing
         return None
     return None if word == NOTHING else word
-
-
-def _similarities(desk: Desk, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
-    """The cosine of each pair of texts."""
-
-    def make(todo: list[tuple[str, str]]) -> Generator[dict[tuple[str, str], float], None, None]:
-        texts = list(dict.fromkeys(text for pair in todo for text in pair))
-        vectors = dict(zip(texts, desk.models.sentence().encode(texts), strict=True))
-        yield {(one, other): float(vectors[one] @ vectors[other]) for one, other in todo}
-
-    keys = {pair: desk.recipes.answer_key("similarity", pair) for pair in pairs}
-    return desk.recorded("rewrite", keys, make)

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 
 from ..edit import Edit
@@ -34,6 +35,7 @@ from ..variant import Variant
 from . import keywords, pointing, proposals
 from .desk import Desk
 from .draft import Ask, Draft, RewriteSettings, ask_once, draft_of
+from .meaning import MeaningCheck, similarities
 from .pointing import GroundingSettings
 
 REWRITE = "rewrite"
@@ -71,7 +73,8 @@ def run(
 ) -> Rewritten:
     """The variants that captioned sources are to have; questions that are on record are not put again.
 
-    With `grounding`, which goes with prompts that converse, the model is asked what names a label that no word does.
+    With `grounding`, which goes with prompts that converse, the model is asked what names a label that no word does,
+    and what it writes freely is held to what the caption means.
     """
 
     def ask(question: str, requests: Sequence[Request]) -> list[str]:
@@ -81,11 +84,14 @@ def run(
 
     with desk.meter.stage("rewrite"):
         pointed: Mapping[Source, str] = {}
+        meaning: MeaningCheck | None = None
         if grounding is not None:
             assert isinstance(prompts, ChatPrompts), "checked by the profile"
             pointed = pointing.run(desk, captions, asked_for.task, grounding, prompts, ask)
-        room = desk.models.caption_room()
-        results = rewrite(list(captions), list(captions.values()), settings, asked_for, ask, prompts, pointed, room)
+            if not settings.verbatim:
+                meaning = MeaningCheck(partial(similarities, desk), grounding.min_meaning)
+        room, texts = desk.models.caption_room(), list(captions.values())
+        results = rewrite(list(captions), texts, settings, asked_for, ask, prompts, pointed, room, meaning)
         desk.meter.advance("rewrite", len(captions), desk.sources, made=len(captions))
     variants = [variant for result in results for variant in result.variants]
     return Rewritten(
@@ -119,10 +125,11 @@ def rewrite(
     prompts: SpanPrompts | TypedPrompts,
     pointed: Mapping[Source, str] = MappingProxyType({}),
     room: Room = len,
+    meaning: MeaningCheck | None = None,
 ) -> list[SourceVariants]:
     """The variants of each source, in order; they depend on no other source. `prompts` puts the questions; `pointed`
     are words of captions that name their source's label although no table knows it; `room` says how many characters of
-    a caption the painter reads.
+    a caption the painter reads; `meaning` holds rewritten captions to what they say beside their edits.
     """
     drafts = [
         draft_of(source, clean_text(text), wanted.task, pointed.get(source))
@@ -135,7 +142,7 @@ def rewrite(
     else:
         keywords.find_choices(drafts, settings, wanted, ask, prompts)
     chosen = [_chosen(draft, wanted) for draft in drafts]
-    return _written(drafts, chosen, settings, wanted, ask, prompts, room)
+    return _written(drafts, chosen, settings, wanted, ask, prompts, room, meaning)
 
 
 def _chosen(draft: Draft, wanted: JourneySettings) -> list[tuple[Edit, ...]]:
@@ -155,6 +162,7 @@ def _written(
     ask: Ask,
     prompts: SpanPrompts | TypedPrompts,
     room: Room,
+    meaning: MeaningCheck | None,
 ) -> list[SourceVariants]:
     def request(draft: Draft, edits: tuple[Edit, ...]) -> Request | None:
         changes = [(edit.keyword, edit.alternative) for edit in edits if edit.kind == "replace"]
@@ -168,11 +176,21 @@ def _written(
 
     requests = [[request(draft, edits) for edits in sets] for draft, sets in zip(drafts, chosen, strict=True)]
     answers = ask_once(ask, REWRITE, [request for row in requests for request in row if request])
+    texts = [
+        [answers[asked] if asked else write_answer(draft.caption) for asked in row]
+        for draft, row in zip(drafts, requests, strict=True)
+    ]
+    written = [
+        [
+            _variant(draft, i, edits, text, wanted.seed, room)
+            for i, (edits, text) in enumerate(zip(sets, said, strict=True))
+        ]
+        for draft, sets, said in zip(drafts, chosen, texts, strict=True)
+    ]
+    if meaning is not None:
+        written = meaning.drop_changed(written, texts)
     rewritten = []
-    for draft, sets, row in zip(drafts, chosen, requests, strict=True):
-        texts = [answers[asked] if asked else write_answer(draft.caption) for asked in row]
-        pairs = enumerate(zip(sets, texts, strict=True))
-        made = [_variant(draft, i, edits, text, wanted.seed, room) for i, (edits, text) in pairs]
+    for draft, made in zip(drafts, written, strict=True):
         variants = [*made, *_repeats(made, wanted.variants)]
         painted = any(variant.dropped is None for variant in variants)
         controls = [_control(draft, i, wanted.seed) for i in range(wanted.controls if painted else 0)]

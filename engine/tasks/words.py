@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from ..edit import Edit
 from ..language.phrases import Mention, find_mentions, goes_on, phrase_class
 from ..language.questions import clean_text
+from .beside import AGREEING, misplaced
 from .difference import WORD, Difference, compare, words_of
 from .mentions import broken_word, forms, normalise, quantities
 
-# Small words that follow from their neighbours.
-_AGREEING = frozenset(re.findall("[a-z]+", "a an the at in on by during is are was were"))
 # What no phrase ends with, and what none begins with.
 _OPEN_END = frozenset(
     re.findall(
@@ -150,7 +149,7 @@ def check_edited_caption(caption: str, edited: str, edits: Sequence[Edit], keep:
 
     Compared word by word (tasks/difference.py): words that no edit changes stay, but for small ones that agree with
     others (a, an, in, on, is, are); what an edit replaces is gone wherever the caption says it of the same thing; and
-    what it says instead is there, and nothing else.
+    what it says instead is there, and nothing else, nor elsewhere.
     """
     if (word := broken_word(caption, edited, keep)) is not None:
         return f"the edited caption changes {word!r}, which may not change"
@@ -162,20 +161,22 @@ def check_edited_caption(caption: str, edited: str, edits: Sequence[Edit], keep:
         missing = [word.text for word in words_of(edit.alternative) if word.same not in said]
         if missing:
             return f"the edited caption lacks {missing[0]!r} of the edit {_shown(edit)}"
-    new = {word.same for edit in edits for word in words_of(edit.alternative)} | _AGREEING
+    new = {word.same for edit in edits for word in words_of(edit.alternative)} | AGREEING
     for added in found.added:
         if added.same not in new:
             return f"the edited caption adds {added.text!r}, which no edit says"
-    edits = [edit for edit in edits if edit.keyword]
-    mentions = find_mentions(caption, [edit.keyword for edit in edits])
+    replaced = [edit for edit in edits if edit.keyword]
+    mentions = find_mentions(caption, [edit.keyword for edit in replaced])
     places = [mention for some in mentions for mention in some]
     for gone in found.removed:
-        if gone.same not in _AGREEING and not any(m.start <= gone.start and gone.end <= m.end for m in places):
+        if gone.same not in AGREEING and not any(m.start <= gone.start and gone.end <= m.end for m in places):
             return f"the edited caption lacks {gone.text!r}, which no edit changes"
-    for edit, some in zip(edits, mentions, strict=True):
+    for edit, some in zip(replaced, mentions, strict=True):
         once = goes_on(edit.keyword, edit.alternative)
         if not all(_changed(caption, edit, m, found) for m in some[: 1 if once else None] if m.same):
             return f"the edited caption still says {edit.keyword!r} of the edit {_shown(edit)}"
+    if (word := misplaced(caption, edited, edits)) is not None:
+        return f"the edited caption says {word!r} where no edit puts it"
     return None
 
 

@@ -15,6 +15,7 @@ from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.language.chat import ChatPrompts, chatml, prompts_of
 from counterfactory.engine.language.grammar import NOTHING, one_of_grammar
 from counterfactory.engine.language.request import Request
+from counterfactory.engine.models.network import Rows
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages import pointing, rewrite
 from counterfactory.engine.stages.pointing import GroundingSettings
@@ -141,6 +142,11 @@ def test_settings_that_make_no_sense_are_refused(batch: int, cosine: float, mess
     with pytest.raises(ValueError, match=message):
         GroundingSettings(batch, cosine)
     assert GroundingSettings(1, 1.0) != GroundingSettings(1, -1.0)
+    assert GroundingSettings(1, 0.0).min_meaning == 0.95
+    for wrong in (1.01, -1.01):
+        with pytest.raises(ValueError, match=r"^\[grounding\] min_meaning is a cosine, got -?1.01$"):
+            GroundingSettings(1, 0.0, wrong)
+    assert GroundingSettings(1, 0.0, 1.0) != GroundingSettings(1, 0.0, -1.0)
 
 
 def test_a_profile_with_grounding_has_the_network_and_a_model_that_converses() -> None:
@@ -153,4 +159,8 @@ def test_a_profile_with_grounding_has_the_network_and_a_model_that_converses() -
     network = networks_of(own)["sentence"]
     assert (network.batch, network.files) == (8, ("sentence_tokenizer.json",))
     assert "sentence" not in networks_of(pocket)
+    # A label and what names it; where captions are written anew they are compared as well.
+    assert network.rows == {"rewrite": Rows(per_source=2)}
+    free = replace(own, rewrite=replace(own.rewrite, verbatim=False))
+    assert networks_of(free)["sentence"].rows == {"rewrite": Rows(per_source=3, per_variant=1)}
     assert isinstance(prompts_of("chatml"), ChatPrompts)
