@@ -27,6 +27,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 WORK = ROOT / "build" / "mutants"
+# Where mutmut puts the mutated tree, and what tests read there that has no code: where it is in the tree, by its place.
+MUTATED = WORK / "mutants"
+_READ = {
+    "docs": "docs",
+    "engine": "engine",
+    "counterfactory/engine/pocket/weights": "engine/pocket/weights",
+}
 LEAST_KILLED = 0.9
 # mutmut's exit codes of a mutant's tests: failed, pytest broke, too long; anything else is no kill.
 _KILLED = {1, 3, 24, 36, 152, 255, -24}
@@ -119,6 +126,10 @@ def _copy_tree(files: Sequence[str], tests: Sequence[str]) -> None:
         skip = shutil.ignore_patterns("weights", "__pycache__")
         shutil.copytree(ROOT / package, WORK / "counterfactory" / package, ignore=skip)
     shutil.copytree(ROOT / "tests", WORK / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    for place, read in _READ.items():
+        link = MUTATED / place
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(ROOT / read)
     settings = {
         "source_paths": ["counterfactory"],
         "only_mutate": [f"counterfactory/{file}" for file in files],
@@ -140,16 +151,15 @@ def _copy_tree(files: Sequence[str], tests: Sequence[str]) -> None:
 
 
 def _run_mutmut(log: Path) -> int:
-    mutated = WORK / "mutants"
-    mutated.mkdir()  # Python would not look again into a folder of its path that was not there when it started
-    environment = {**os.environ, "PYTHONPATH": str(mutated), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    # The folder is there by now: Python would not look again into one of its path that was not there when it started.
+    environment = {**os.environ, "PYTHONPATH": str(MUTATED), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()", "run", "--max-children", "2"]
     with log.open("wb") as out:
         return subprocess.run(command, cwd=WORK, env=environment, stdout=out, stderr=out, check=False).returncode
 
 
 def _outcome(file: str) -> Outcome:
-    meta = WORK / "mutants" / "counterfactory" / f"{file}.meta"
+    meta = MUTATED / "counterfactory" / f"{file}.meta"
     codes: Mapping[str, int | None] = json.loads(meta.read_text())["exit_code_by_key"]
     survivors = [_survivor(file, name, code) for name, code in codes.items() if code not in _KILLED]
     return Outcome(file, len(codes), tuple(survivors))
