@@ -1,0 +1,64 @@
+"""Sources, settings and answers for tests of rewriting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from counterfactory.engine.edit import STREET_TYPES
+from counterfactory.engine.keys import content_key
+from counterfactory.engine.language.request import Prompt, Request
+from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages.draft import RewriteSettings
+from counterfactory.engine.tasks.interventions import Interventions
+from counterfactory.engine.tasks.settings import JourneySettings
+from counterfactory.engine.tasks.task import Task
+
+SETTINGS = RewriteSettings(
+    STREET_TYPES, max_keywords=6, max_alternatives=4, max_words_keyword=3, max_chars_caption=400, verbatim=False
+)
+TASK = street_task("classification")
+UNUSED = "no edited caption could be used: "
+
+
+def wanted_of(
+    variants: int,
+    edits: tuple[int, int],
+    seed: int = 0,
+    interventions: Interventions | None = None,
+    task: Task = TASK,
+    controls: int = 0,
+) -> JourneySettings:
+    return JourneySettings(task, variants, controls, edits, seed, interventions)
+
+
+def source(name: str, label: str | None = "bus") -> Source:
+    return Source(name, name, Path(name), (8, 8), label, None, "d", content_key(name, label))
+
+
+class Told:
+    """Prompts that say what they are made of, so that a request is compared with all that it depends on."""
+
+    def keywords(self, *told: Any) -> Prompt:
+        return Prompt("keywords", repr(told), "")
+
+    def alternatives(self, *told: Any) -> Prompt:
+        return Prompt("alternatives", repr(told), "")
+
+    def rewrite(self, *told: Any) -> Prompt:
+        return Prompt("rewrite", repr(told), "")
+
+
+class Scripted:
+    """Answers by question as they are written down; keeps the requests."""
+
+    def __init__(self, **answers: list[str]) -> None:
+        self._answers = answers
+        self.asked: dict[str, list[Request]] = {}
+
+    def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+        assert requests, f"{question} is asked about nothing"
+        self.asked[question] = list(requests)
+        return self._answers[question]
