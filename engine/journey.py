@@ -142,7 +142,8 @@ class Journey:
             with closing(desk.models), costs as session:
                 tally = self._travel(desk, shards)
                 record = session.finish(tally.standing(self.profile), [*strange, *tally.problems])
-        summary = RunSummary.of(record, stream.problem if stream else None)
+        unkept = library.blobs.problem if library.blobs is not None else None
+        summary = RunSummary.of(record, stream.problem if stream else None, unkept)
         save_rates(measured_rates(self.profile, summary, self.settings.variants))
         return summary
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from counterfactory.engine.models import opened
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import restyle, sample_scene
 from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before any test imports OpenVINO
+from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.runtime.opening import plan_file
 from counterfactory.engine.runtime.session import RuntimeSettings, Session
 from counterfactory.engine.suite import (
@@ -42,6 +44,8 @@ def pytest_configure() -> None:
     """No example has a time limit: tests share cores, and the slow ones open networks."""
     settings.register_profile("untimed", deadline=None)
     settings.load_profile("untimed")
+    # Tests compile what they open, fixtures and programs that they start included; those of the cache have their own.
+    os.environ[SWITCH] = "off"
 
 
 @dataclass(frozen=True)

@@ -64,8 +64,8 @@ def generate(args: Namespace, terminal: Terminal) -> int:
         report = Journey(profile, settings).run(sources, suite, on_progress, args.metrics, found.record())
     for problem in report.problems:
         terminal.warn(f"skipped {problem.name}: {problem.reason}")
-    if report.metrics_problem:
-        terminal.warn(report.metrics_problem)
+    for unwritten in filter(None, (report.metrics_problem, report.cache_problem)):
+        terminal.warn(unwritten)
     _warn_outside(report.outside_world, report.sources, terminal)
     terminal.say(cost_line(report))
     for line in time_lines(report):

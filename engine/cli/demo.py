@@ -31,6 +31,7 @@ from ..report.notes import suite_notes
 from ..report.outlines import edge_detector
 from ..report.page import ReportText
 from ..report.table import Table
+from ..runtime.blob_cache import find_blob_cache
 from ..sources.source import find_sources
 from ..suite import PictureRow, Suite, read_metadata
 from .effects_text import effects_table, headline, note_lines, sides_table
@@ -66,8 +67,9 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     with Suite.open(suite_path) as suite, terminal.progress() as on_progress:
         report = Journey(profile, settings).run(sources, suite, on_progress)
     clock.append(time.monotonic())
-    rows, weights = read_metadata(suite_path), profile.models.path
-    results = ask_models(rows, suite_path, Classifier.load(weights), Segmenter.load(weights))
+    rows, weights, blobs = read_metadata(suite_path), profile.models.path, find_blob_cache()
+    models = Classifier.load(weights, blobs=blobs), Segmenter.load(weights, blobs=blobs)
+    results = ask_models(rows, suite_path, *models)
     clock.append(time.monotonic())
     labels, masks = results.classifier, results.segmenter
     tables = (
@@ -85,6 +87,8 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     )
     clock.append(time.monotonic())
     parts = dict(zip(("sources", "suite", "judging", "page"), np.diff(clock).tolist(), strict=True))
+    if report.cache_problem:
+        terminal.warn(report.cache_problem)
     terminal.say(cost_line(report))
     for line in time_lines(report):
         terminal.say(line)

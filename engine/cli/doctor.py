@@ -24,6 +24,7 @@ from ..config.weights import WeightSettings
 from ..errors import CounterfactoryError
 from ..meter.machine import machine, machine_memory
 from ..report.table import Table
+from ..runtime.blob_cache import SWITCH, BlobCache
 from ..runtime.installing import (
     BOX,
     BOX_EXLLAMAV3,
@@ -85,9 +86,21 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Cache:
+    """Compiled networks that are kept for later runs: `bytes` of at most `limit_bytes` in `folder`, as far as they are
+    not kept there for a `fault`; nowhere where the folder is None.
+    """
+
+    folder: Path | None
+    bytes: int = 0
+    limit_bytes: int = 0
+    fault: str = ""
+
+
+@dataclass(frozen=True)
 class Examination:
     """What was found. `packages` by name, None where one is not installed; `faults` are of the driver and of packages
-    that do not fit; `next` is the command to say next.
+    that do not fit; `cache` is None where the profile compiles no network on a CPU; `next` is the command to say next.
     """
 
     profile: str
@@ -100,6 +113,7 @@ class Examination:
     faults: tuple[str, ...]
     plans: tuple[Plan, ...]
     folder: Path
+    cache: Cache | None = None
     next: str = ""
 
     @property
@@ -141,6 +155,7 @@ def examine(
         faults=((driver,) if driver else ()) + tuple(build_faults(packages)),
         plans=plans,
         folder=folder,
+        cache=_cache(library.blobs) if "openvino" in (profile.runtime.backend, profile.llm.backend) else None,
     )
     return replace(found, next=_next(profile, found, makers, said or profile.name, place))
 
@@ -185,6 +200,12 @@ def _runtime(profile: Profile) -> Runtime:
     except CounterfactoryError as error:
         return Runtime(uses, str(error))
     return Runtime(uses)
+
+
+def _cache(blobs: BlobCache | None) -> Cache:
+    if blobs is None:
+        return Cache(None)
+    return Cache(blobs.folder, blobs.contents().bytes, blobs.limit_bytes, blobs.refusal() or "")
 
 
 def _there(folder: Path) -> Path:
@@ -275,8 +296,19 @@ def lines(found: Examination) -> list[str]:
     told += [f"           {found.runtime.fault}"] if found.runtime.fault else []
     told += [f"fault      {fault}" for fault in found.faults]
     told.append(f"disk       {found.free_disk_bytes / 1e9:.0f} GB free at {found.folder}")
+    told += _cache_lines(found.cache) if found.cache is not None else []
     told += [f"package    {name} {known or 'is not installed'}" for name, known in found.packages.items()]
     return told
+
+
+def _cache_lines(cache: Cache) -> list[str]:
+    if cache.folder is None:
+        return [f"cache      none: every run compiles its networks ({SWITCH}=off, or no home folder)"]
+    held = f"cache      {cache.bytes / 1e6:.0f} of at most {cache.limit_bytes / 1e6:,.0f} MB of compiled networks"
+    lines = [f"{held} in {cache.folder}"]
+    if cache.bytes:  # the files alone: the folder may be one that the user named, and hold others
+        lines.append(f"           clear it: rm {shlex.quote(str(cache.folder))}/*.blob")
+    return [*lines, f"           not used: {cache.fault}"] if cache.fault else lines
 
 
 def plan_table(found: Examination) -> Table:
@@ -287,4 +319,7 @@ def plan_table(found: Examination) -> Table:
 
 def as_data(found: Examination) -> dict[str, Any]:
     """The findings in JSON's own types."""
-    return {**asdict(found), "folder": str(found.folder), "ready": found.ready}
+    data = {**asdict(found), "folder": str(found.folder), "ready": found.ready}
+    if found.cache is not None and found.cache.folder is not None:
+        data["cache"]["folder"] = str(found.cache.folder)
+    return data

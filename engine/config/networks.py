@@ -20,6 +20,7 @@ from ..language.settings import PAGE
 from ..models.device_painting import kept_bytes
 from ..models.library import Library
 from ..models.network import Network, Networks, Question, Rows, Tokens
+from ..runtime.blob_cache import find_blob_cache
 from ..stages.caption import CaptionSettings
 from .profile import Profile
 
@@ -228,5 +229,8 @@ def networks_of(profile: Profile) -> Networks:
 
 
 def library_of(profile: Profile) -> Library:
-    """The folder of a profile's networks."""
-    return Library(profile.models.path, networks_of(profile), profile.runtime, profile.llm)
+    """The folder of a profile's networks, which are kept compiled in the user's cache.
+
+    Raises CounterfactoryError where the environment names no place for that (`find_blob_cache`).
+    """
+    return Library(profile.models.path, networks_of(profile), profile.runtime, profile.llm, find_blob_cache())

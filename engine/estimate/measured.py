@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config.profile import Profile
 from ..errors import CounterfactoryError
+from ..files.caches import cache_folder
 from ..files.fill import fill
 from ..files.writing import make_folder, write_whole
 from ..keys import content_key
@@ -105,14 +105,9 @@ def profile_key(profile: Profile) -> str:
 
 
 def rates_file() -> Path | None:
-    """Where rates are kept: counterfactory/rates.json in $XDG_CACHE_HOME or ~/.cache; None without a home."""
-    named = os.environ.get("XDG_CACHE_HOME", "")
-    if Path(named).is_absolute():
-        return Path(named) / "counterfactory" / "rates.json"
-    try:
-        return Path.home() / ".cache" / "counterfactory" / "rates.json"
-    except RuntimeError:
-        return None
+    """Where rates are kept: rates.json in the cache folder (`cache_folder`); None without a home."""
+    folder = cache_folder()
+    return None if folder is None else folder / "rates.json"
 
 
 def load_rates(profile: Profile) -> Rates | None:

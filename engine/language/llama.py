@@ -10,7 +10,8 @@ weighed with exact zeros, so that a row's logits do not depend on its company. W
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
+from ..keys import file_digest
+from ..runtime.blob_cache import BlobCache
+from ..runtime.compiling import Making, compile_model
 from ..runtime.openvino import Precision, open_core
 from ..runtime.quiet_openvino import ov
 from .settings import LLAMA_FILES, LLAMA_GRAPH
@@ -41,8 +45,19 @@ _KEPT_OPERATIONS = 64
 class Llama:
     """An exported folder, compiled. `precision` is that of the products and of the kept keys and values."""
 
-    def __init__(self, folder: Path, *, precision: Precision, threads: int) -> None:
-        """Raises CounterfactoryError when the folder is missing or holds no export of a Llama."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        precision: Precision,
+        threads: int,
+        blobs: BlobCache | None = None,
+        digest: Callable[[Path], str] = file_digest,
+    ) -> None:
+        """In `blobs` the compiled graph is kept; `digest` says what the content of a file is.
+
+        Raises CounterfactoryError when the folder is missing or holds no export of a Llama.
+        """
         missing = [name for name in LLAMA_FILES if not (folder / name).is_file()]
         if missing:
             raise CounterfactoryError(
@@ -69,7 +84,10 @@ class Llama:
         }
         if threads:
             config["INFERENCE_NUM_THREADS"] = threads
-        compiled = core.compile_model(_with_caches_in(graph, self._element), "CPU", config)
+        files = [folder / name for name in LLAMA_FILES]
+        making = Making(files, (__file__,), {}, config)
+        prepare = partial(_with_caches_in, graph, self._element)
+        compiled = compile_model(core, making, prepare, blobs, digest)
         self._request = compiled.create_infer_request()
         self._nothing = self._common(0)
 

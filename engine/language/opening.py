@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
+from ..runtime.blob_cache import BlobCache
 from ..runtime.session import RuntimeSettings
 from .request import Llm
 from .settings import LLAMA_FILES, Backend, LlmSettings
@@ -15,14 +17,23 @@ from .settings import LLAMA_FILES, Backend, LlmSettings
 _HEAD_BYTES = 1 << 20
 
 
-def open_llm(model: Path, settings: LlmSettings, runtime: RuntimeSettings) -> Llm:
-    """Load the language model. Raises CounterfactoryError for a missing file, package or GPU."""
+def open_llm(
+    model: Path,
+    settings: LlmSettings,
+    runtime: RuntimeSettings,
+    blobs: BlobCache | None = None,
+    digest: Callable[[Path], str] = file_digest,
+) -> Llm:
+    """Load the language model; in `blobs` OpenVINO's compiled networks are kept, `digest` says what is in a file.
+
+    Raises CounterfactoryError for a missing file, package or GPU.
+    """
     if settings.exllama is None:
         from ..runtime.openvino import resolve_precision
         from .openvino_llm import OpenVinoLlm
 
         precision = resolve_precision("auto" if runtime.precision == "f16" else runtime.precision)
-        return OpenVinoLlm(model, precision=precision, threads=runtime.threads)
+        return OpenVinoLlm(model, precision=precision, threads=runtime.threads, blobs=blobs, digest=digest)
     from .exllama import open_exllama
 
     if settings.backend == "exllamav2":
@@ -34,7 +45,7 @@ def open_llm(model: Path, settings: LlmSettings, runtime: RuntimeSettings) -> Ll
     return open_exllama(ExLlamaV3(settings.exllama), model)
 
 
-def model_digest(model: Path, backend: Backend) -> str:
+def model_digest(model: Path, backend: Backend, digest: Callable[[Path], str] = file_digest) -> str:
     """The content of the files that OpenVINO reads; of another folder, that of its small files, and of large ones
     their beginnings and sizes.
 
@@ -47,7 +58,7 @@ def model_digest(model: Path, backend: Backend) -> str:
         )
     if backend == "openvino":
         try:
-            return content_key([file_digest(model / name) for name in LLAMA_FILES])
+            return content_key([digest(model / name) for name in LLAMA_FILES])
         except OSError as error:
             raise CounterfactoryError(f"the language model's folder {model} is incomplete: {error}") from error
     files = sorted(path for path in model.iterdir() if path.is_file())

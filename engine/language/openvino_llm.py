@@ -6,10 +6,12 @@ rows, `llama` the network.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..errors import CounterfactoryError
+from ..keys import file_digest
+from ..runtime.blob_cache import BlobCache
 from ..runtime.heap import give_back_freed
 from ..runtime.openvino import Precision
 from .answers import Answers
@@ -27,12 +29,20 @@ class OpenVinoLlm:
     Tokens that the grammar forces are read, not generated, and count as prompt tokens.
     """
 
-    def __init__(self, folder: Path, *, precision: Precision, threads: int) -> None:
-        """Load `folder`, to compute in `precision` on `threads` threads (0: all).
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        precision: Precision,
+        threads: int,
+        blobs: BlobCache | None = None,
+        digest: Callable[[Path], str] = file_digest,
+    ) -> None:
+        """Load `folder`, to compute in `precision` on `threads` threads (0: all); `blobs` and `digest` as in `Llama`.
 
         Raises CounterfactoryError when the folder is missing or holds no exported language model.
         """
-        self._llama = Llama(folder, precision=precision, threads=threads)
+        self._llama = Llama(folder, precision=precision, threads=threads, blobs=blobs, digest=digest)
         self._answers = Answers(self._llama.vocabulary, threads)
         self._beginnings: dict[tuple[int, ...], Common] = {}
         self.usage = Usage()

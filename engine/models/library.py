@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import CounterfactoryError
-from ..keys import file_digest
+from ..keys import Digests
 from ..language.opening import model_digest
 from ..language.settings import LLAMA_GRAPH, LlmSettings
 from ..recipes import STAGES, Stage, maker_key
+from ..runtime.blob_cache import BlobCache
 from ..runtime.opening import PlanState, arithmetic, existing, plan_digest, plan_file, plan_state
 from ..runtime.plans import read_key
 from ..runtime.releases import releases
@@ -25,12 +26,17 @@ from .network import Network, Networks
 
 @dataclass(frozen=True)
 class Library:
-    """The networks of the table `networks` in `folder`, for the runtimes that the settings name."""
+    """The networks of the table `networks` in `folder`, for the runtimes that the settings name.
+
+    In `blobs` compiled networks are kept between runs; None keeps none. `files` says what the content of a file is.
+    """
 
     folder: Path
     networks: Networks
     runtime: RuntimeSettings
     llm: LlmSettings
+    blobs: BlobCache | None = field(default=None, repr=False, compare=False)
+    files: Digests = field(default_factory=Digests, init=False, repr=False, compare=False)
     _digests: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -106,12 +112,12 @@ class Library:
 
     def _content(self, network: Network) -> list[str]:
         if network.plan not in self._digests:
-            beside = [file_digest(self.existing(name)) for name in network.files]
-            beside += [file_digest(self.folder / n) for n in network.optional_files if (self.folder / n).is_file()]
+            beside = [self.files.of(self.existing(name)) for name in network.files]
+            beside += [self.files.of(self.folder / n) for n in network.optional_files if (self.folder / n).is_file()]
             self._digests[network.plan] = self._plan_content(network) + beside
         return self._digests[network.plan]
 
     def _plan_content(self, network: Network) -> list[str]:
         if network.name == "llm":
-            return [model_digest(existing(self.llm_path), self.llm.backend)]
-        return plan_digest(self.folder, network.plan, self.runtime.backend)
+            return [model_digest(existing(self.llm_path), self.llm.backend, self.files.of)]
+        return plan_digest(self.folder, network.plan, self.runtime.backend, self.files.of)

@@ -15,7 +15,6 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from ..errors import CounterfactoryError
-from ..keys import Digests
 from ..language.opening import open_llm
 from ..language.request import Llm
 from ..language.tokenizer import load_tokenizer
@@ -50,8 +49,6 @@ class Opened:
         self._shared_device: Cuda | None = None
         self._pipeline: Pipeline | None = None
         self._kernels: PaintKernels | None = None
-        # A plan that was dropped and is opened again is not hashed again.
-        self._digests = Digests()
 
     def enter(self, stage: Stage) -> None:
         """A shard has work in this stage: what must make room for the stage's models is closed."""
@@ -131,7 +128,8 @@ class Opened:
                 sizes,
                 network.streams,
                 self._device,
-                self._digests.of,
+                library.files.of,
+                library.blobs,
             )
         return Batched(session, lambda: self._meter.work(self._meter.current, network.plan), network.streams)
 
@@ -149,7 +147,8 @@ class Opened:
 
     def _open_llm(self) -> Llm:
         with self._meter.loading("llm"):
-            return open_llm(existing(self._library.llm_path), self._library.llm, self._library.runtime)
+            library = self._library
+            return open_llm(existing(library.llm_path), library.llm, library.runtime, library.blobs, library.files.of)
 
     def _open_sentence(self) -> SentenceEncoder:
         tokenizer = load_tokenizer(self._library.folder / "sentence_tokenizer.json")

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
+from ..runtime.blob_cache import BlobCache
 from ..runtime.openvino import OpenVinoSession, open_session
 from .render import render
 from .world import CLASSES, COLOURS, KINDS, SIZE, TIMES, WEATHERS, Scene, vehicle_box
@@ -34,9 +35,9 @@ class _Network:
     batch: int
 
     @classmethod
-    def load(cls, path: Path, batch: int, threads: int) -> _Network:
+    def load(cls, path: Path, batch: int, threads: int, blobs: BlobCache | None = None) -> _Network:
         # f32: a measuring instrument must not depend on the CPU's arithmetic, and these networks are small.
-        return cls(open_session(path, batch=batch, precision="f32", threads=threads), batch)
+        return cls(open_session(path, batch=batch, precision="f32", threads=threads, blobs=blobs), batch)
 
     def run(self, images: Images) -> Iterator[tuple[int, dict[str, NDArray[np.float32]]]]:
         """Yield (index of the batch's first picture, outputs by name); outputs of padding rows are cut off."""
@@ -60,9 +61,14 @@ class Classifier:
     network: _Network
 
     @classmethod
-    def load(cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0) -> Classifier:
-        """Load from the folder of pocket weights; `threads` 0 uses all cores. Raises CounterfactoryError if missing."""
-        return cls(_Network.load(weights / "classifier.xml", batch, threads))
+    def load(
+        cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0, blobs: BlobCache | None = None
+    ) -> Classifier:
+        """Load from the folder of pocket weights; `threads` 0 uses all cores. In `blobs` it is kept compiled.
+
+        Raises CounterfactoryError if it is missing.
+        """
+        return cls(_Network.load(weights / "classifier.xml", batch, threads, blobs))
 
     def predict(self, images: Images) -> list[str]:
         """One label of `KINDS` per picture. Raises CounterfactoryError on pictures of another shape."""
@@ -77,9 +83,14 @@ class Segmenter:
     network: _Network
 
     @classmethod
-    def load(cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0) -> Segmenter:
-        """Load from the folder of pocket weights; `threads` 0 uses all cores. Raises CounterfactoryError if missing."""
-        return cls(_Network.load(weights / "segmenter.xml", batch, threads))
+    def load(
+        cls, weights: Path = WEIGHTS, *, batch: int = 16, threads: int = 0, blobs: BlobCache | None = None
+    ) -> Segmenter:
+        """Load from the folder of pocket weights; `threads` 0 uses all cores. In `blobs` it is kept compiled.
+
+        Raises CounterfactoryError if it is missing.
+        """
+        return cls(_Network.load(weights / "segmenter.xml", batch, threads, blobs))
 
     def predict(self, images: Images) -> NDArray[np.uint8]:
         """Masks [N, 128, 128] of indices into `CLASSES`. Raises CounterfactoryError on pictures of another shape."""

@@ -12,6 +12,7 @@ from typing import Literal
 
 from ..errors import CounterfactoryError
 from ..keys import file_digest
+from .blob_cache import BlobCache
 from .cuda import Cuda, open_device
 from .manifests import exported_digest, exported_shapes
 from .openvino import open_session, resolve_precision
@@ -42,18 +43,26 @@ def open_plan(
     streams: int = 1,
     device: Callable[[], Cuda] = open_device,
     digest: Callable[[Path], str] = file_digest,
+    blobs: BlobCache | None = None,
 ) -> Session:
     """Open a plan for a batch, and for the last two axes that `sizes` names. Raises CounterfactoryError, see there.
 
     With OpenVINO `streams` runs at a time share the cores; elsewhere there is one. Plans for a GPU are loaded
     to `device`; those of one device queue their work in one line and may be fed what another of them holds. `digest`
-    says what the content of a file is.
+    says what the content of a file is; in `blobs` OpenVINO's compiled networks are kept.
     """
     file = plan_file(folder, plan, runtime.backend)
     if runtime.backend == "openvino":
         assert runtime.precision != "f16", "checked by the settings"
         return open_session(
-            file, batch=batch, precision=runtime.precision, threads=runtime.threads, sizes=sizes, streams=streams
+            file,
+            batch=batch,
+            precision=runtime.precision,
+            threads=runtime.threads,
+            sizes=sizes,
+            streams=streams,
+            blobs=blobs,
+            digest=digest,
         )
     assert streams == 1, "checked by the profile"
     if runtime.backend == "onnxruntime":
@@ -81,7 +90,7 @@ def engines_of(folder: Path) -> Path:
     return folder / "engines"
 
 
-def plan_digest(folder: Path, plan: str, backend: Backend) -> list[str]:
+def plan_digest(folder: Path, plan: str, backend: Backend, digest: Callable[[Path], str] = file_digest) -> list[str]:
     """What a plan computes, as digests: of its graph and weights, whichever compiler made the plan of them.
 
     Raises CounterfactoryError when a file is missing.
@@ -91,7 +100,7 @@ def plan_digest(folder: Path, plan: str, backend: Backend) -> list[str]:
         return [read_key(file).onnx_sha256]
     if backend == "onnxruntime":
         return [onnx_digest(file)]
-    return [file_digest(existing(part)) for part in (file, file.with_suffix(".bin"))]
+    return [digest(existing(part)) for part in (file, file.with_suffix(".bin"))]
 
 
 def existing(file: Path) -> Path:

@@ -6,7 +6,7 @@ precision "auto" means on this machine, and the compiled plan is checked to use 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -15,6 +15,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ..errors import CounterfactoryError
+from ..keys import file_digest
+from .blob_cache import BlobCache
+from .compiling import Making, compile_model
 from .quiet_openvino import ov
 from .session import Array, Port, Signature, continued_cache, row_axis
 from .signals import signal_stack_kept
@@ -139,6 +142,19 @@ def _fold_half_products(model: ov.Model) -> None:
         output.replace(ov.op.Constant(value).output(0))
 
 
+def _prepared(core: ov.Core, path: Path, batch: int, sizes: Mapping[str, tuple[int, int]]) -> ov.Model:
+    """The model of a file at static shapes. Raises CounterfactoryError for no model, and shapes that do not suit it."""
+    try:
+        model = core.read_model(path)
+        model.reshape({p.get_any_name(): _shape(p, batch, sizes.get(p.get_any_name())) for p in model.inputs})
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1]
+        raise CounterfactoryError(f"model file {path} cannot be loaded at batch {batch}, {sizes}: {reason}") from error
+    _widen_weights_of_constants(model)
+    _fold_half_products(model)
+    return model
+
+
 def open_session(
     path: Path,
     *,
@@ -147,26 +163,21 @@ def open_session(
     threads: int = 0,
     sizes: Mapping[str, tuple[int, int]] | None = None,
     streams: int = 1,
+    blobs: BlobCache | None = None,
+    digest: Callable[[Path], str] = file_digest,
 ) -> OpenVinoSession:
     """Load a model for a static batch: the axis of every input along which its rows lie becomes `batch`.
 
     `sizes` fixes the last two axes (height, width) of the inputs that it names; other dynamic axes stay so. Of
-    the threads each of `streams` runs at a time gets its share. Raises
+    the threads each of `streams` runs at a time gets its share. With `blobs` a model in OpenVINO's own format is
+    compiled once and kept there; `digest` says what the content of a file is. Raises
     CounterfactoryError when the file is missing or no model, or the shapes do not suit the network.
     """
     if not path.is_file():
         raise CounterfactoryError(
             f"model file {path} is missing; reinstall counterfactory or correct [models] in the profile"
         )
-    core = open_core()
-    try:
-        model = core.read_model(path)
-        model.reshape({p.get_any_name(): _shape(p, batch, (sizes or {}).get(p.get_any_name())) for p in model.inputs})
-    except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise CounterfactoryError(f"model file {path} cannot be loaded at batch {batch}, {sizes}: {reason}") from error
-    _widen_weights_of_constants(model)
-    _fold_half_products(model)
+    core, asked = open_core(), dict(sizes or {})
     chosen = resolve_precision(precision)
     config: dict[str, Any] = {
         "INFERENCE_PRECISION_HINT": chosen,
@@ -175,7 +186,11 @@ def open_session(
     }
     if threads:
         config["INFERENCE_NUM_THREADS"] = threads
-    compiled = core.compile_model(model, "CPU", config)
+    # An .onnx may have its weights in files that only its graph names, so that no key of it is known beforehand.
+    files = [file for file in (path, path.with_suffix(".bin")) if file.is_file()]
+    making = Making(files, (__file__,), {"batch": batch, "sizes": asked}, config)
+    blobs = blobs if path.suffix == ".xml" else None
+    compiled = compile_model(core, making, lambda: _prepared(core, path, batch, asked), blobs, digest)
     kept = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
     if kept != chosen:
         raise CounterfactoryError(f"{path.name} was asked for in {chosen} and compiled in {kept}")

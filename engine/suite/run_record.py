@@ -249,7 +249,8 @@ class RunSummary:
     `variants` are those of the suite as it stands, and `controls` its accepted controls; of all its painted pictures
     `painted` were made by this run and `reused` by earlier ones. `dropped` variants broke the task's rules in their
     text and were never painted. `shortfalls` names sources with fewer variants than asked for, `problems` those that
-    were skipped. `stages` and `plans` say what the time went to, `metrics_problem` why a metrics file fell behind.
+    were skipped. `stages` and `plans` say what the time went to, `metrics_problem` why a metrics file fell behind,
+    `cache_problem` why compiled networks are not kept for the next run.
     `devices` of the kind `device` (core, GPU) were held. `suite` is what all sessions took together, this one included.
     `outside_world` sources are outside of what the models know.
     """
@@ -275,9 +276,10 @@ class RunSummary:
     suite: SuiteCosts
     metrics_problem: str | None = None
     outside_world: int = 0
+    cache_problem: str | None = None
 
     @classmethod
-    def of(cls, record: RunRecord, metrics_problem: str | None = None) -> RunSummary:
+    def of(cls, record: RunRecord, metrics_problem: str | None = None, cache_problem: str | None = None) -> RunSummary:
         """The report of the last session of a record, which has just finished."""
         session, standing = record.sessions[-1], record.standing
         if standing is None:
@@ -305,6 +307,7 @@ class RunSummary:
             suite=record.costs,
             metrics_problem=metrics_problem,
             outside_world=standing.outside_world,
+            cache_problem=cache_problem,
         )
 
     @property

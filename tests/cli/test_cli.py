@@ -19,6 +19,7 @@ from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.journey import Journey
 from counterfactory.engine.pocket.world import CLASSES
+from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.suite import RunRecord, Suite, read_metadata, read_run
 from counterfactory.engine.suite.session import SessionRecord
 
@@ -444,8 +445,10 @@ def test_help_is_quick_and_whole(args: list[str]) -> None:
 
 
 def test_generate_reports_what_it_skips_and_goes_on(
-    street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(SWITCH, str(tmp_path / "file" / "compiled"))
     bus = street.root / "images" / "bus"
     bus.mkdir(exist_ok=True)
     (bus / "empty.png").touch()
@@ -459,12 +462,15 @@ def test_generate_reports_what_it_skips_and_goes_on(
     # Pictures that are drawn are opened, and no others.
     assert named == {"bus/text.png", "bus/dot.png"}
     assert all(problem["reason"] in err for problem in found["problems"])
+    assert found["cache_problem"].startswith("compiled networks are not kept")
+    assert found["cache_problem"] in err
     rows = read_metadata(tmp_path / "suite")
     assert sum(row.kind == "variant" for row in rows) == found["variants"] > 0
     assert len(rows) - found["sources"] == found["painted"]
     before = (tmp_path / "suite" / "metadata.parquet").read_bytes()
     again = json.loads(run(capsys, *args)[1])
     assert (again["painted"], again["reused"]) == (0, found["painted"])
+    assert again["cache_problem"] is None, "nothing was opened"
     assert (tmp_path / "suite" / "metadata.parquet").read_bytes() == before
 
 

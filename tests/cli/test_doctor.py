@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from counterfactory.engine.cli import doctor, gpus
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
+from counterfactory.engine.runtime.blob_cache import LIMIT_BYTES, SWITCH, BlobCache
 from counterfactory.engine.runtime.plans import PlanKey, PlanRequirements, Shapes, read_key, write_key
 from counterfactory.engine.runtime.session import RuntimeSettings
 
@@ -85,6 +87,39 @@ def test_this_machine_runs_the_pocket_profile(capsys: pytest.CaptureFixture[str]
     assert {plan["state"] for plan in found["plans"]} == {"found"}
     assert found["next"].startswith("counterfactory generate")
     assert found["memory_bytes"] > 10**9
+
+
+def test_compiled_networks_are_shown_with_what_clears_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look() -> tuple[doctor.Cache, str]:
+        found = doctor.examine(load_profile("pocket"))
+        assert found.cache is not None
+        return found.cache, "\n".join(doctor.lines(found))
+
+    assert look()[0] == doctor.Cache(None), "tests keep none"
+    assert f"every run compiles its networks ({SWITCH}=off" in look()[1]
+    folder = tmp_path / "my cache"
+    monkeypatch.setenv(SWITCH, str(folder))
+    empty, text = look()
+    assert empty == doctor.Cache(folder, 0, LIMIT_BYTES)
+    assert f"cache      0 of at most 1,000 MB of compiled networks in {folder}" in text
+    assert "clear" not in text
+    assert not folder.exists()
+    BlobCache(folder).store("key", bytes(2_600_000))
+    (folder / "mine.txt").touch()
+    held, text = look()
+    assert held.bytes == 2_600_054
+    assert f"cache      3 of at most 1,000 MB of compiled networks in {folder}" in text
+    (clear,) = (line.partition("clear it: ")[2] for line in text.splitlines() if "clear it: " in line)
+    subprocess.run(clear, shell=True, check=True)
+    assert [file.name for file in folder.iterdir()] == ["mine.txt"]
+    folder.chmod(0o777)
+    assert f"not used: other users may write to {folder}" in look()[1]
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["cache"]
+    assert (found["folder"], found["bytes"]) == (str(folder), 0)
+    assert doctor.examine(load_profile("a10g"), none).cache is None
 
 
 def test_lines_fit_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,17 @@
+"""Where this user's caches lie: what may be deleted at any time and costs nothing but time."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_folder() -> Path | None:
+    """The folder counterfactory/ in $XDG_CACHE_HOME or ~/.cache, which need not exist; None without a home."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(named).is_absolute():  # the standard has other paths ignored
+        return Path(named) / "counterfactory"
+    try:
+        return Path.home() / ".cache" / "counterfactory"
+    except RuntimeError:
+        return None

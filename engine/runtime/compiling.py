@@ -1,0 +1,111 @@
+"""Compiles networks for this CPU, or takes them as an earlier run compiled them.
+
+A network comes as the files that it is read from, a function that prepares its graph, and the settings of both; it
+leaves as OpenVINO's compiled model. The key of what is kept has everything that could make it another one: the bytes of
+the files and of the code that prepares, the settings, OpenVINO's build, and the processor as the system and OpenVINO
+see it. Compiled and kept give the same bytes: tests hold that for every embedded network.
+
+OpenVINO has a cache of its own (`CACHE_DIR`), which is not used: it grows without bound, and it takes a file for whole
+if its head is.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..keys import content_key, file_digest
+from .blob_cache import BlobCache
+from .quiet_openvino import ov
+
+# Of /proc/cpuinfo what tells processors apart, on x86 and on ARM; clock rates and core numbers move from run to run.
+_TRAITS = (
+    *("vendor_id", "cpu family", "model", "model name", "stepping", "cache size", "flags"),
+    *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"),
+)
+# What OpenVINO says of the CPU that it compiles for.
+_PROPERTIES = ("FULL_DEVICE_NAME", "DEVICE_ARCHITECTURE", "OPTIMIZATION_CAPABILITIES", "RANGE_FOR_STREAMS")
+# Variables by which its libraries choose other instructions or passes.
+_VARIABLES = ("DNNL_", "ONEDNN_", "OV_", "OPENVINO_")
+
+
+@dataclass(frozen=True)
+class Making:
+    """What a compiled network is made of: its `files`, the source files of the `code` that prepares its graph, what
+    that is asked for (`settings`, plain data), and the `config` it is compiled with.
+    """
+
+    files: Sequence[Path]
+    code: Sequence[str]
+    settings: Mapping[str, Any]
+    config: Mapping[str, Any]
+
+
+def compile_model(
+    core: ov.Core,
+    making: Making,
+    prepare: Callable[[], ov.Model],
+    blobs: BlobCache | None = None,
+    digest: Callable[[Path], str] = file_digest,
+) -> ov.CompiledModel:
+    """The network that `prepare` returns, compiled for this CPU: kept by an earlier run, or else kept for the next.
+
+    Without `blobs` nothing is kept. `digest` says what the content of a file is. Raises what `prepare` and OpenVINO's
+    compiler raise.
+    """
+    config = dict(making.config)
+    key = None if blobs is None else blob_key(core, making, digest)
+    if blobs is None or key is None:
+        return core.compile_model(prepare(), "CPU", config)
+    if (blob := blobs.load(key)) is not None:
+        with suppress(RuntimeError):  # whole and of this key, and OpenVINO refuses it: compiled again, and replaced
+            return core.import_model(blob, "CPU", config)
+    compiled = core.compile_model(prepare(), "CPU", config)
+    try:
+        blobs.store(key, compiled.export_model().getvalue())
+    except RuntimeError as error:
+        blobs.report(f"OpenVINO does not export them ({str(error).strip().splitlines()[-1]})")
+    return compiled
+
+
+def blob_key(core: ov.Core, making: Making, digest: Callable[[Path], str]) -> str | None:
+    """The key of a compiled network; None where a file that it is made of cannot be read, such as code without source.
+
+    A file's name counts beside its content: graph and weights are not each other.
+    """
+    try:
+        files = [(file.suffix, digest(file)) for file in making.files]
+        code = [digest(Path(file)) for file in making.code]
+    except OSError:
+        return None
+    config = {name: str(value) for name, value in making.config.items()}
+    return content_key("compiled", files, code, making.settings, config, compiler(core))
+
+
+def compiler(core: ov.Core, cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, object]:
+    """What decides how OpenVINO compiles here, as plain data: its build, the processor, cores that may be used."""
+    return {
+        "openvino": ov.get_version(),
+        "cpu": {name: str(core.get_property("CPU", name)) for name in _PROPERTIES},
+        "processor": [platform.system(), platform.machine(), *_traits(cpuinfo)],
+        "cores": [os.cpu_count(), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None],
+        "variables": {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)},
+    }
+
+
+def _traits(cpuinfo: Path) -> list[str]:
+    """The lines about the first processor that tell it from other models; none on systems without the file."""
+    traits = []
+    with suppress(OSError), cpuinfo.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            name, _, value = line.partition(":")
+            if name.strip() in _TRAITS:
+                traits.append(f"{name.strip()}: {value.strip()}")
+            if not line.strip() and traits:
+                break
+    return traits

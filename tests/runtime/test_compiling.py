@@ -1,0 +1,334 @@
+"""Networks that an earlier run compiled: the same bytes out, under a key of all that could change them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino as ov
+import pytest
+from openvino import opset13 as ops
+from small_graphs import picture_graph
+
+from counterfactory.engine.config.networks import library_of
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.keys import file_digest
+from counterfactory.engine.language.llama import Llama
+from counterfactory.engine.meter.meter import Meter
+from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.pocket.judges import Classifier, Segmenter
+from counterfactory.engine.pocket.world import SIZE
+from counterfactory.engine.recipes import STAGES
+from counterfactory.engine.runtime import openvino as sessions
+from counterfactory.engine.runtime.blob_cache import BlobCache
+from counterfactory.engine.runtime.compiling import Making, blob_key, compile_model, compiler
+from counterfactory.engine.runtime.openvino import OpenVinoSession, open_core, open_session
+from counterfactory.export.pocket.packed import RUNTIME
+
+SHAPE = (2, 4, 16, 16)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> BlobCache:
+    return BlobCache(tmp_path / "compiled")
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """x [B, 4, H, W] through a convolution and attention with f16 weights to y; static where it is opened."""
+    random = np.random.default_rng(0)
+
+    def weights(*shape: int) -> Any:
+        return ops.convert(ops.constant((random.standard_normal(shape) * 0.3).astype(np.float16)), "f32")
+
+    x = ops.parameter([-1, 4, -1, -1], np.float32, "x")
+    states = ops.convolution(x, weights(64, 4, 3, 3), [1, 1], [1, 1], [1, 1], [1, 1])
+    rows = ops.transpose(ops.reshape(states, [0, 64, -1], True), [0, 2, 1])
+    q, k, v = (ops.matmul(rows, weights(64, 64), False, False) for _ in range(3))
+    y = ops.result(ops.scaled_dot_product_attention(ops.gelu(q, "erf"), k, v), "y")
+    y.output(0).set_names({"y"})
+    x.output(0).set_names({"x"})
+    path = tmp_path_factory.mktemp("network") / "network.xml"
+    ov.save_model(ov.Model([y], [x]), path, compress_to_fp16=False)
+    return path
+
+
+def opened(network: Path, cache: BlobCache | None, **asked: Any) -> OpenVinoSession:
+    settings: dict[str, Any] = {"precision": "f32", "sizes": {"x": SHAPE[2:]}, "batch": SHAPE[0]}
+    return open_session(network, **{**settings, **asked}, blobs=cache)
+
+
+def outputs(session: OpenVinoSession, seed: int = 0) -> list[bytes]:
+    random = np.random.default_rng(seed)
+    feeds: dict[str, Any] = {}
+    for port in session.signature.inputs:
+        shape = [3 if axis is None else axis for axis in port.shape]
+        whole = np.issubdtype(port.dtype, np.integer)
+        values = random.integers(0, 4, shape) if whole else random.standard_normal(shape)
+        feeds[port.name] = values.astype(port.dtype)
+    return [array.tobytes() for array in session.run(feeds).values()]
+
+
+@pytest.fixture
+def compile_nothing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From the call on, a network that is not taken from the cache fails the test."""
+
+    def refuse() -> None:
+        def prepared(*_: Any) -> Any:
+            raise AssertionError("it is compiled again")
+
+        monkeypatch.setattr(sessions, "_prepared", prepared)
+
+    return refuse
+
+
+@pytest.mark.parametrize("asked", [{}, {"precision": "auto", "streams": 2}, {"threads": 1}])
+def test_what_was_kept_gives_the_same_bytes(
+    asked: dict[str, Any], network: Path, cache: BlobCache, compile_nothing: Callable[[], None]
+) -> None:
+    alone, first = opened(network, None, **asked), opened(network, cache, **asked)
+    assert cache.contents().blobs == 1
+    compile_nothing()
+    kept = opened(network, cache, **asked)
+    assert kept.signature == first.signature == alone.signature
+    assert kept.name == "network"
+    for seed in (0, 1, 0):  # memory is lent from run to run
+        assert outputs(kept, seed) == outputs(first, seed) == outputs(alone, seed)
+    assert len({tuple(outputs(kept, seed)) for seed in range(3)}) == 3
+
+
+def test_other_settings_are_other_networks(network: Path, cache: BlobCache, tmp_path: Path) -> None:
+    opened(network, cache)
+    for asked in ({"batch": 3}, {"sizes": {"x": (16, 8)}}, {"threads": 1}, {"streams": 2}):
+        before = cache.contents().blobs
+        opened(network, cache, **asked)
+        assert cache.contents().blobs == before + 1, asked
+    weights = tmp_path / "network.bin"
+    (tmp_path / "network.xml").write_bytes(network.read_bytes())
+    weights.write_bytes(network.with_suffix(".bin").read_bytes())
+    before = cache.contents().blobs
+    opened(tmp_path / "network.xml", cache)
+    assert cache.contents().blobs == before, "a copy elsewhere is the same network"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x11")
+    opened(tmp_path / "network.xml", cache)
+    assert cache.contents().blobs == before + 1
+
+
+@pytest.fixture
+def making(tmp_path: Path) -> Making:
+    for name in ("graph.xml", "graph.bin", "code.py"):
+        (tmp_path / name).write_text(name)
+    files = [tmp_path / "graph.xml", tmp_path / "graph.bin"]
+    return Making(files, (str(tmp_path / "code.py"),), {"batch": 2, "sizes": {"x": (8, 8)}}, {"NUM_STREAMS": 1})
+
+
+def test_the_key_has_all_that_could_make_another_network(making: Making, monkeypatch: pytest.MonkeyPatch) -> None:
+    core, keys = open_core(), list[str | None]()
+
+    def key(changed: Making = making) -> str | None:
+        keys.append(blob_key(core, changed, file_digest))
+        return keys[-1]
+
+    assert key() == key()
+    keys.clear()
+    key()
+    for file in (*making.files, Path(making.code[0])):
+        file.write_text(f"another {file.name}")
+        key()
+    key(replace(making, files=making.files[::-1]))
+    key(replace(making, files=making.files[:1]))
+    key(replace(making, settings={"batch": 3, "sizes": {"x": (8, 8)}}))
+    key(replace(making, config={"NUM_STREAMS": 2}))
+    key(replace(making, config={"NUM_STREAMS": 1, "INFERENCE_NUM_THREADS": 1}))
+    monkeypatch.setattr(os, "cpu_count", lambda: 96)
+    key()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(33), raising=False)
+    key()
+    for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "OV_CPU_X", "OPENVINO_X"):
+        monkeypatch.setenv(name, "1")
+        key()
+    monkeypatch.setattr(ov, "get_version", lambda: "2026.4.2")
+    key()
+    assert None not in keys
+    assert len(set(keys)) == len(keys) == 16
+    monkeypatch.setenv("HOME", "/elsewhere")
+    assert key() == keys[-2]
+    Path(making.code[0]).unlink()
+    assert key() is None, "code without a source file: nobody knows what it does"
+
+
+CPUINFO = """processor : 0
+vendor_id\t: AuthenticAMD
+model\t\t: 2
+model name\t: AMD EPYC
+cpu MHz\t\t: {mhz}
+flags\t\t: fpu vme {flags}
+
+processor : 1
+model name\t: another
+"""
+
+
+def test_a_processor_is_its_model_and_features(tmp_path: Path) -> None:
+    def found(mhz: str = "2596.0", flags: str = "avx512f") -> Any:
+        (tmp_path / "cpuinfo").write_text(CPUINFO.format(mhz=mhz, flags=flags))
+        return compiler(open_core(), tmp_path / "cpuinfo")["processor"]
+
+    assert found()[2:] == ["vendor_id: AuthenticAMD", "model: 2", "model name: AMD EPYC", "flags: fpu vme avx512f"]
+    assert found() == found(mhz="3100.5") != found(flags="avx512f amx_int8")
+    assert compiler(open_core(), tmp_path / "none")["processor"] == found()[:2]
+    assert compiler(open_core()) == compiler(open_core())
+
+
+def test_a_blob_that_openvino_refuses_is_replaced(network: Path, cache: BlobCache) -> None:
+    """It is whole and of that key, such as one that a faulty release exported."""
+    core = open_core()
+    making = Making((network,), (), {}, {"INFERENCE_PRECISION_HINT": "f32"})
+    key = blob_key(core, making, file_digest)
+    assert key is not None
+    cache.store(key, b"no network" * 100)
+    made: list[str] = []
+
+    def prepare() -> ov.Model:
+        made.append("compiled")
+        return core.read_model(network)
+
+    for _ in range(2):
+        compile_model(core, making, prepare, cache)
+    assert made == ["compiled"]
+    assert len(cache.load(key) or b"") > 10_000
+
+
+def test_a_damaged_file_changes_nothing_but_the_time(network: Path, cache: BlobCache) -> None:
+    wanted = outputs(opened(network, cache))
+    (file,) = cache.folder.iterdir()
+    whole = file.read_bytes()
+    for damaged in (b"", whole[:-100], whole[:9000] + b"\xff\xff" + whole[9002:]):
+        file.write_bytes(damaged)
+        assert outputs(opened(network, cache)) == wanted
+        assert cache.load(file.stem) is not None, "replaced"
+    assert cache.problem is None
+
+
+def test_a_network_that_cannot_be_exported_or_kept_runs_all_the_same(network: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    unwritable = BlobCache(tmp_path / "file" / "compiled")
+    assert outputs(opened(network, unwritable)) == outputs(opened(network, None))
+    assert str(tmp_path / "file") in str(unwritable.problem)
+
+    class Compiled:
+        def export_model(self) -> Any:
+            raise RuntimeError("Exception from somewhere\n[CPU] cannot export\n")
+
+    class Core:
+        get_property = open_core().get_property
+
+        def compile_model(self, *_: Any) -> Any:
+            return Compiled()
+
+    cache = BlobCache(tmp_path / "compiled")
+    making = Making((network,), (), {}, {})
+    assert isinstance(compile_model(Core(), making, lambda: None, cache), Compiled)
+    assert str(cache.problem).endswith("OpenVINO does not export them ([CPU] cannot export)")
+
+
+def test_only_what_has_a_key_is_kept(network: Path, cache: BlobCache, tmp_path: Path) -> None:
+    """An ONNX file may have weights in files that are known once it is read."""
+    open_session(picture_graph(tmp_path / "picture.onnx"), batch=2, precision="f32", blobs=cache)
+    assert not cache.folder.exists()
+    opened(network, None)
+    assert not cache.folder.exists()
+    (tmp_path / "broken.xml").write_text("<net")
+    for _ in range(2):
+        with pytest.raises(CounterfactoryError, match="cannot be loaded at batch 2"):
+            opened(tmp_path / "broken.xml", cache)
+    with pytest.raises(CounterfactoryError, match="missing"):
+        opened(tmp_path / "none.xml", cache)
+    assert not cache.folder.exists()
+
+
+def test_nothing_is_written_elsewhere(
+    network: Path, cache: BlobCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("TMPDIR", str(here))
+    for _ in range(2):
+        opened(network, cache)
+    assert not list(here.iterdir())
+    assert len(list(cache.folder.iterdir())) == 1
+    assert sorted(network.parent.iterdir()) == [network.with_suffix(".bin"), network]
+
+
+def test_a_run_s_networks_are_kept_where_its_library_says(
+    cache: BlobCache, compile_nothing: Callable[[], None]
+) -> None:
+    library = replace(library_of(load_profile("pocket")), blobs=cache)
+    digests = {stage: library.digest(stage) for stage in STAGES}
+
+    def open_some() -> None:
+        models = Opened(library, Meter(lambda _: None))
+        models.clip_text()
+        models.llm()
+        for judge in (Classifier, Segmenter):
+            judge.load(library.folder, batch=1, blobs=cache)
+
+    open_some()
+    assert cache.contents().blobs == 4
+    compile_nothing()
+    open_some()
+    assert cache.contents().blobs == 4
+    assert {stage: library_of(load_profile("pocket")).digest(stage) for stage in STAGES} == digests
+
+
+def test_the_language_model_answers_the_same(cache: BlobCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = RUNTIME / "llm"
+    models = [Llama(folder, precision="f32", threads=1, blobs=blobs) for blobs in (None, cache)]
+
+    def compile_again(*_: Any) -> Any:
+        raise AssertionError("it is compiled again")
+
+    monkeypatch.setattr("counterfactory.engine.language.llama._with_caches_in", compile_again)
+    models.append(Llama(folder, precision="f32", threads=1, blobs=cache))
+    found = []
+    for model in models:
+        common = model.beginning(model.encode("a clear street"))
+        runs = [model.encode(text) for text in ("a red car", "two blue trucks at night")]
+        logits = model.step(runs, common, model.rows(2, 32), 0, np.zeros(2, np.int64))
+        found.append(logits.tobytes())
+    assert found[0] == found[1] == found[2]
+    assert cache.contents().blobs == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["f32", "auto"])
+def test_every_embedded_network_gives_the_same_bytes(
+    precision: str, cache: BlobCache, compile_nothing: Callable[[], None]
+) -> None:
+    library = library_of(load_profile("pocket"))
+
+    def session(name: str, blobs: BlobCache | None) -> OpenVinoSession:
+        network = library.networks[name]
+        sizes = library.sizes(network, SIZE, SIZE)
+        file = library.folder / f"{network.plan}.xml"
+        return open_session(
+            file,
+            batch=network.batch,
+            precision=precision,  # type: ignore[arg-type]
+            sizes=sizes,
+            streams=network.streams,
+            blobs=blobs,
+        )
+
+    names = [network.name for network in library.networks if network.name != "llm"]
+    wanted = {name: [outputs(session(name, cache), seed) for seed in (0, 1)] for name in names}
+    compile_nothing()
+    for name in names:
+        kept = session(name, cache)
+        assert [outputs(kept, seed) for seed in (0, 1, 0)] == [*wanted[name], wanted[name][0]], name
