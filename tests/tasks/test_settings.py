@@ -14,6 +14,7 @@ SETTINGS = JourneySettings(builtin_task("classification"), variants=1, controls=
 
 
 def test_variants_controls_and_edits_that_cannot_be_are_refused() -> None:
+    assert replace(SETTINGS, seed=1).edits == (1, 1)
     assert replace(SETTINGS, variants=2, controls=1, edits=(2, 3)).edits == (2, 3)
     with pytest.raises(CounterfactoryError, match=r"^--variants must be at least 1, got 0$"):
         replace(SETTINGS, variants=0)
