@@ -53,7 +53,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("suite", "stages", "config", "estimate"),
         },
         "judging": {"errors", "files", "sources", "variant", "suite", "stages"},
-        "report": {"errors", "edit", "files", "meter", "models", "suite", "stages", "config"},
+        "report": {"errors", "edit", "files", "meter", "models", "tasks", "suite", "stages", "config"},
         "pocket": {"errors", "files", "runtime", "tasks"},
         "cli": {
             *("errors", "edit", "files", "runtime", "meter", "schedule", "sources", "tasks", "suite", "stages"),

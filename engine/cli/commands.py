@@ -19,13 +19,16 @@ from ..config.worlds import take_known
 from ..errors import CounterfactoryError
 from ..files.writing import write_whole
 from ..judging.recheck import recheck
+from ..report.edit_table import spread_data
 from ..report.notes import suite_notes
 from ..report.table import Table
 from ..sources.source import Problem, Source, refuse_suite_among_sources
-from ..suite import PictureRow, Suite, caution, count_outside, read_metadata, require_finished
+from ..suite import PictureRow, Suite, accepted_edits, caution, count_outside, read_metadata, require_finished
 from ..tasks.doubts import doubts
+from ..tasks.spread import spread_of
 from .asked import require_truths, settings_of, usable_sources
 from .effects_text import evaluation_tables, finding_line, headline, note_lines
+from .plan_text import show_spread
 from .run_text import (
     THRESHOLDS,
     as_data,
@@ -75,11 +78,20 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     terminal.show(cost_table(report))
     for line in shortfall_lines(report):
         terminal.say(line)
+    spread = spread_of(accepted_edits(args.out))
+    show_spread(spread, settings.interventions, terminal)
     terminal.say(f"suite      {args.out}")
     look = shlex.join(["counterfactory", "report", str(args.out)])
     terminal.say(f"look at it with: {look}")
     skipped = [*problems, *report.problems]
-    terminal.finish({"suite": str(args.out), **as_data(report), "problems": [asdict(problem) for problem in skipped]})
+    terminal.finish(
+        {
+            "suite": str(args.out),
+            **as_data(report),
+            "edits": spread_data(spread),
+            "problems": [asdict(problem) for problem in skipped],
+        }
+    )
     return EXIT_SKIPPED if skipped else 0
 
 
@@ -96,12 +108,13 @@ def plan(args: Namespace, terminal: Terminal) -> int:
         terminal.warn(doubt)
     with TemporaryDirectory() as folder, Suite.open(Path(folder) / "plan") as suite, terminal.progress() as progress:
         planned = Journey(profile, settings).plan(sources, suite, progress)
+    planned_spread = spread_of(edit for variant in planned.rewritten.variants for edit in variant.edits)
     for line in text.lines(planned):
         terminal.say(line)
-    terminal.show(text.edit_table(planned))
+    show_spread(planned_spread, settings.interventions, terminal)
     for problem in (*unknown, *planned.problems):
         terminal.warn(f"skipped {problem.name}: {problem.reason}")
-    terminal.finish(text.as_data(planned))
+    terminal.finish({**text.as_data(planned), "edits": spread_data(planned_spread)})
     return EXIT_SKIPPED if found.problems or unknown or planned.problems else 0
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from ..report.table import Table
+from ..report.edit_table import edit_table, skew_notes
+from ..tasks.interventions import Interventions
+from ..tasks.spread import TypeSpread
+from .terminal import Terminal
 
 if TYPE_CHECKING:
     from ..edit import Edit
@@ -43,15 +45,15 @@ def describe(edit: Edit) -> str:
     return f"{edit.type}: {shown.get(edit.kind, f'- {edit.keyword}')}"
 
 
-def edit_table(plan: Plan) -> Table:
-    """How the edits are spread over types, and the words that each brings most often."""
-    edits = [edit for variant in plan.rewritten.variants for edit in variant.edits]
-    rows = []
-    for type_, count in Counter(edit.type for edit in edits).most_common():
-        brought = Counter(edit.alternative or f"- {edit.keyword}" for edit in edits if edit.type == type_)
-        (words, times), *_ = brought.most_common(1)
-        rows.append((type_, str(count), f"{100 * count / len(edits):.0f} %", f"{words[:40]} ({times})"))
-    return Table("Edits", ("type", "edits", "share", "most often"), tuple(rows))
+def show_spread(spread: Sequence[TypeSpread], allowed: Interventions | None, terminal: Terminal) -> None:
+    """How edits are spread over types and values, and a warning of each type that is nearly always the same, unless the
+    user allowed it one value only.
+    """
+    if spread:
+        terminal.show(edit_table(spread))
+    single = () if allowed is None else [type_ for type_, values in allowed.axes if len(values) == 1]
+    for note in skew_notes(spread, single):
+        terminal.warn(note)
 
 
 def as_data(plan: Plan) -> dict[str, Any]:

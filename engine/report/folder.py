@@ -15,8 +15,10 @@ from PIL import Image
 from ..errors import CounterfactoryError
 from ..suite import PictureRow
 from ..suite.paths import Folder
+from ..tasks.spread import spread_of
 from .album import Answer, Strip, drawn_path, group_by_source, pick_evenly
 from .coloured_masks import draw_mask
+from .edit_table import edit_table, skew_notes
 from .notes import suite_notes
 from .outlines import EdgeDetector
 from .page import ReportText, write_page
@@ -93,7 +95,9 @@ def write_report(
     album = pick_evenly(group_by_source(rows, suite, folder, answers), limit)
     write_sheet(pick_evenly(album, SHEET_ROWS), files.sheet, text.title, text.subtitle, text.notes)
     left_out = _left_out(rows, len(whole), len(album), bool(answers or text.tables))
-    write_page(album, files.page, replace(text, remarks=(*text.remarks, *left_out)))
+    edits = spread_of(edit for row in rows if row.kind == "variant" and row.accepted for edit in row.edits)
+    tables = (*text.tables, edit_table(edits)) if edits else text.tables
+    write_page(album, files.page, replace(text, tables=tables, remarks=(*text.remarks, *skew_notes(edits), *left_out)))
     return files
 
 

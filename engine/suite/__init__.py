@@ -1,7 +1,7 @@
 """The suite on disk: images, masks, their record, and the ledger that makes every run resumable."""
 
 from .images import Painted
-from .metadata import read_metadata, require_finished
+from .metadata import accepted_edits, read_metadata, require_finished
 from .outside import caution, count_outside
 from .painted_row import PaintedRow
 from .picture_row import Origin, Painting, PictureRow, Verdict
@@ -17,6 +17,7 @@ __all__ = [
     "RunRecord",
     "Suite",
     "Verdict",
+    "accepted_edits",
     "caution",
     "count_outside",
     "image_path",

@@ -8,7 +8,7 @@ decoded pictures too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..edit import Edit
 from ..errors import CounterfactoryError
 from .paths import Folder
 from .picture_row import PictureRow
@@ -103,6 +104,16 @@ def require_finished(suite: Path) -> None:
     """Raises CounterfactoryError where the folder holds no finished suite."""
     if not (suite / FILE).is_file():
         raise CounterfactoryError(f"{suite} holds no finished suite ({FILE} is missing): run `counterfactory generate`")
+
+
+def accepted_edits(suite: Path) -> Iterator[Edit]:
+    """The edits of a suite's accepted variants, of a table that this process wrote; a part of it is held at a time."""
+    with pq.ParquetFile(suite / FILE) as table:
+        for part in table.iter_batches(_ROWS_PER_PART, columns=["kind", "verdict", "edits"]):
+            for row in part.to_pylist():
+                if (row["kind"], row["verdict"]) == ("variant", "accepted"):
+                    for edit in row["edits"]:
+                        yield Edit(edit["type"], edit["keyword"], edit["alternative"])
 
 
 def read_metadata(suite: Path) -> list[PictureRow]:

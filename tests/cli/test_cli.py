@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -467,6 +468,8 @@ def test_generate_reports_what_it_skips_and_goes_on(
     rows = read_metadata(tmp_path / "suite")
     assert sum(row.kind == "variant" for row in rows) == found["variants"] > 0
     assert len(rows) - found["sources"] == found["painted"]
+    taken = [edit.type for row in rows if row.kind == "variant" and row.accepted for edit in row.edits]
+    assert Counter(taken) == {one["type"]: one["edits"] for one in found["edits"]}
     before = (tmp_path / "suite" / "metadata.parquet").read_bytes()
     again = json.loads(run(capsys, *args)[1])
     assert (again["painted"], again["reused"]) == (0, found["painted"])

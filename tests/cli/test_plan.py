@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from conftest import Street
 
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.cli.plan_text import as_data, describe, edit_table, lines
+from counterfactory.engine.cli.plan_text import as_data, describe, lines, show_spread
+from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.journey import Plan
 from counterfactory.engine.sources.source import Problem, Source
 from counterfactory.engine.stages.rewrite import Rewritten
+from counterfactory.engine.tasks.interventions import Interventions
+from counterfactory.engine.tasks.spread import TypeSpread
 from counterfactory.engine.variant import Variant
 
 RAIN, SNOW, GONE = Edit("weather", "", "in the rain"), Edit("weather", "wet", "dry"), Edit("object", "with a ball", "")
@@ -72,11 +76,19 @@ def test_a_plan_is_said_within_80_columns() -> None:
     assert max(map(len, said)) <= 80
 
 
-def test_edits_are_counted_by_type_with_their_commonest_words() -> None:
-    table = edit_table(PLAN)
-    assert table.columns == ("type", "edits", "share", "most often")
-    assert table.rows == (("weather", "3", "75 %", "dry (2)"), ("object", "1", "25 %", "- with a ball (1)"))
-    assert edit_table(Plan({}, Rewritten((), (), ()), ())).rows == ()
+def test_the_spread_fits_80_columns_and_warns_of_what_nobody_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    red = TypeSpread("colour", 240_000, 0.5, tuple((f"a long value number {i}", 100) for i in range(2400)))
+    night = TypeSpread("time", 240_000, 0.5, (("night", 240_000),))
+    for allowed, warned in ((None, True), (Interventions((("time", ("night",)),)), False)):
+        show_spread([red, night], allowed, Terminal())
+        out, err = capsys.readouterr()
+        assert "most often" in out
+        assert max(map(len, out.splitlines())) <= 80
+        assert ("100 % of the 240,000 edits of type time bring 'night'" in " ".join(err.split())) == warned
+    show_spread([night], Interventions((("time", ("night", "noon")),)), Terminal())
+    assert "bring 'night'" in capsys.readouterr().err
+    show_spread([], None, Terminal())
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_plan_as_data() -> None:
@@ -102,8 +114,11 @@ def test_plan_paints_nothing(street: Street, tmp_path: Path, capsys: pytest.Capt
     before = sorted(street.root.rglob("*"))
     asked = ["plan", str(street.root / "images"), "--first", "1", "--variants", "2", "--avoid", "blue,green", "--json"]
     assert main(asked) == 0
-    (found,) = json.loads(capsys.readouterr().out)["sources"]
+    said = json.loads(capsys.readouterr().out)
+    (found,) = said["sources"]
     assert len(found["variants"]) == 2
+    planned = [edit["type"] for variant in found["variants"] for edit in variant["edits"]]
+    assert Counter(planned) == {one["type"]: one["edits"] for one in said["edits"]}
     assert all(v["edited_caption"] != found["caption"] for v in found["variants"])
     assert found["label"] in found["protected"]
     assert sorted(street.root.rglob("*")) == before

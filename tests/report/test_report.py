@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from functools import partial
 from html.parser import HTMLParser
@@ -112,6 +113,25 @@ def test_sources_are_shown_as_the_suite_holds_them_with_their_edges(made_suite: 
         )
         assert strip.edges is not None
         np.testing.assert_array_equal(np.asarray(Image.open(strip.edges)), OUTLINES(pixels[None])[0])
+
+
+def test_the_page_says_how_accepted_edits_are_spread(made_suite: MadeSuite, tmp_path: Path) -> None:
+    rows = read_metadata(made_suite.path)
+    assert not all(row.accepted for row in rows)
+    red, blue = Edit("colour", "green", "red"), Edit("colour", "green", "blue")
+    kept = replace(next(row for row in rows if row.kind == "variant"), edits=(red,) * 25, edit_scores=())
+    changed = [kept if row.key == kept.key else replace(row, edits=(), edit_scores=()) for row in rows]
+    changed = [row if row.accepted else replace(row, edits=(blue,) * 25, edit_scores=()) for row in changed]
+    answered = ReportText("t", "s", remarks=("mine",))
+    write_report(tmp_path, changed, made_suite.path, answered)
+    page = " ".join(Reader((tmp_path / "index.html").read_text(encoding="utf-8")).text.split())
+    assert re.search(r"Edits ?type ?edits ?share ?values ?most often ?colour ?25 ?100 % ?1 ?red 100 %", page), page[
+        :900
+    ]
+    assert page.index("mine") < page.index("100 % of the 25 edits of type colour bring 'red'")
+    assert "its answers were not given" in page, "a table of edits says nothing of a model"
+    write_report(tmp_path, [replace(row, edits=(), edit_scores=()) for row in rows], made_suite.path, answered)
+    assert "most often" not in (tmp_path / "index.html").read_text(encoding="utf-8")
 
 
 def test_a_control_stands_beside_its_source_and_is_no_variant(made_suite: MadeSuite, tmp_path: Path) -> None:

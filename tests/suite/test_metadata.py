@@ -21,7 +21,7 @@ from picture_rows import picture_row as row
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.sources.boxes import Box, Keypoint
-from counterfactory.engine.suite import Painted, PictureRow, RunRecord, Suite, metadata, read_metadata
+from counterfactory.engine.suite import Painted, PictureRow, RunRecord, Suite, accepted_edits, metadata, read_metadata
 from counterfactory.engine.suite.draft import Draft
 from counterfactory.engine.suite.images import encode_picture
 from counterfactory.engine.suite.metadata import COLUMNS, write_table
@@ -109,6 +109,15 @@ def test_the_table_says_verdicts_and_types_of_edits(tmp_path: Path) -> None:
     assert [line["verdict"] for line in table] == ["accepted", "rejected"]
     assert [line["edit_types"] for line in table] == [["weather", "time"], []]
     assert [(line["guidance_start"], line["guidance_stop"]) for line in table] == [(0.25, 0.75)] * 2
+
+
+def test_the_edits_of_accepted_variants_are_read_a_part_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata, "_ROWS_PER_PART", 2)
+    snow, rain = Edit("weather", "dry", "snowy"), Edit("weather", "", "in the rain")
+    rows = [original_row(), control_row(), row(0), row(1, reason="no"), row(2, edits=(rain, snow))]
+    assert list(accepted_edits(written(tmp_path, rows))) == [snow, rain, snow]
 
 
 @settings(max_examples=20)

@@ -1,0 +1,75 @@
+"""How the edits of many variants are spread over types, and over what each brings: no suite that is "always red".
+
+Edits are counted by what is new in them, so that "red car" -> "blue car" and "a red bus" -> "a blue bus" are one value.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from ..edit import Edit
+from .beside import AGREEING
+from .difference import words_of
+
+# Of fewer edits a share says little.
+_FEW = 20
+
+
+@dataclass(frozen=True)
+class TypeSpread:
+    """The edits of a type: `values` are what they bring with how often each does, the most frequent first; `share` is
+    theirs of all edits.
+    """
+
+    type: str
+    edits: int
+    share: float
+    values: tuple[tuple[str, int], ...]
+
+    @property
+    def most(self) -> float:
+        """The share of the most frequent value."""
+        return self.values[0][1] / self.edits
+
+
+def spread_of(edits: Iterable[Edit]) -> list[TypeSpread]:
+    """The spread of each type, the most frequent type first; of equal ones the first by name."""
+    counts = Counter((edit.type, value_of(edit)) for edit in edits)
+    by_type: dict[str, list[tuple[str, int]]] = {}
+    for (type_, value), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        by_type.setdefault(type_, []).append((value, count))
+    found = []
+    for type_, values in by_type.items():
+        edits_of_type = sum(count for _, count in values)
+        found.append(TypeSpread(type_, edits_of_type, edits_of_type / counts.total(), tuple(values)))
+    return sorted(found, key=lambda spread: (-spread.edits, spread.type))
+
+
+def value_of(edit: Edit) -> str:
+    """What an edit brings: the words of its alternative that its keyword has not, without small ones; where that leaves
+    none the whole alternative; where words only go "no" and those, such as "no ball".
+    """
+    if not edit.alternative:
+        words = [word.same for word in words_of(edit.keyword)]
+        return "no " + " ".join(_telling(words) or words)
+    said = {word.same for word in words_of(edit.keyword)}
+    words = [word.same for word in words_of(edit.alternative)]
+    return " ".join(_telling([word for word in words if word not in said]) or words)
+
+
+def _telling(words: Sequence[str]) -> list[str]:
+    return [word for word in words if word not in AGREEING and word not in ("of", "with")]
+
+
+def skewed(spreads: Iterable[TypeSpread], single: Collection[str] = ()) -> list[TypeSpread]:
+    """The types of at least 20 edits in which one value is more than half-way from an even share to all of them, or is
+    the only one; but for types of `single`, which are to have one value only.
+    """
+    return [
+        spread
+        for spread in spreads
+        if spread.edits >= _FEW
+        and (spread.most > (1 + 1 / len(spread.values)) / 2 or (len(spread.values) == 1 and spread.type not in single))
+    ]
