@@ -29,6 +29,8 @@ The model's task: {task}
 No change may alter what the model should answer, nor touch the words to keep. Answer in JSON and nothing else."""
 
 
+# Says nothing of a task: what is offered keeps every label, and one beginning serves the captions of all labels.
+_CHOOSE = "You choose changes of captions of photographs. Answer in JSON and nothing else."
 _POINT = "You read captions of photographs. Answer in JSON and nothing else."
 _POINTED = "a puppy chasing a ball on the grass."
 
@@ -80,6 +82,17 @@ class ChatPrompts:
         shown = [[old, _tame(new)] for old, new in type_.examples]
         example = (intro + _about(_kept(type_), type_.caption), write_answer(shown))
         return self._ask(task, example, _about(keep, caption), "")
+
+    def choices(self, types: Sequence[EditType], keep: Sequence[str], caption: str) -> Prompt:
+        """One edit of each type, in their order."""
+        listed = "; ".join(_tame(type_.instruction) for type_ in types)
+        intro = (
+            f"Make one change for each of these, in this order: {listed}. Copy words of the caption and say "
+            'what stands in their place; or write "" and words to add. What fits the caption is best.\n\n'
+        )
+        shown = [[old, _tame(new)] for old, new in (type_.examples[0] for type_ in types)]
+        before, after = self.template(_CHOOSE, [(intro + _about(("dog",), EXAMPLE_CAPTION), write_answer(shown))])
+        return Prompt(before, _about(keep, caption), after)
 
     def place(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
         """Which span says what an edit of one type changes."""

@@ -192,6 +192,23 @@ def proposals_grammar(
     return Grammar(rf"\[{pair}(?:,{pair}){{0,{most - 1}}}\]", 2 + most * longest)
 
 
+def choices_grammar(offered: Sequence[Sequence[tuple[str, str]]]) -> Grammar:
+    """`[["span","words"],...]` with one pair of each of the `offered` lists, in their order; a span is empty where
+    words are added. Raises ValueError where nothing is offered.
+    """
+    if not offered or not all(offered):
+        raise ValueError(f"a choice needs pairs, got {[len(pairs) for pairs in offered]}")
+    parts, longest = [], 0
+    for pairs in offered:
+        ways: dict[str, list[str]] = {}
+        for old, new in pairs:
+            ways.setdefault(old, []).append(new)
+        spans = [rf'\["{_literal(old) if old else ""}","{_one_of(news)}"\]' for old, news in ways.items()]
+        parts.append(f"(?:{'|'.join(spans)})")
+        longest += max(_bytes(old) + _bytes(new) for old, new in pairs) + len('["",""],')
+    return Grammar(rf"\[{','.join(parts)}\]", 2 + longest)
+
+
 def place_grammar(spans: Sequence[str], optional: bool) -> Grammar:
     """`"…"`: one of the spans; nothing too, if it is `optional`. Raises ValueError for no spans."""
     return Grammar(f'"{_one_of(dict.fromkeys(spans))}{"?" * optional}"', 2 + max(map(_bytes, spans)))

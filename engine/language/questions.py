@@ -80,6 +80,10 @@ class TypedPrompts(Prompts, Protocol):
         """What edits of one type there could be: spans of the caption with other words, or words to add."""
         ...
 
+    def choices(self, types: Sequence[EditType], keep: Sequence[str], caption: str) -> Prompt:
+        """One edit of each type, in their order."""
+        ...
+
     def place(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
         """Which span of the caption says what an edit of one type changes, if any."""
         ...

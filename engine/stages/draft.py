@@ -23,7 +23,8 @@ class RewriteSettings:
     caption.
 
     `verbatim` holds the model to the caption's own words wherever no edit touches them, by grammar; without it the
-    model writes the whole caption anew.
+    model writes the whole caption anew. With `menus` it proposes nothing in its own words: it chooses among phrases of
+    ours, which are put into the caption by rule (tasks/menus.py).
     """
 
     types: tuple[str, ...]
@@ -32,6 +33,7 @@ class RewriteSettings:
     max_words_keyword: int
     max_chars_caption: int
     verbatim: bool
+    menus: bool = False
 
     def __post_init__(self) -> None:
         unknown = [type_ for type_ in self.types if type_ not in EDIT_TYPES]

@@ -2,7 +2,8 @@
 place of some, more words beside some, or a phrase that the caption lacks. Every type is possible on every caption.
 
 The model is asked once per type (LANCE, arXiv 2305.19164); of a user's values it is asked only where the caption speaks
-of their type. What it answers is held to the rules of tasks/words.py; choosing among it is the engine's.
+of their type. A small one is asked once per caption, for one edit of each type's menu (tasks/menus.py). What it answers
+is held to the rules of tasks/words.py; choosing among it is the engine's.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from ..keys import content_key
 from ..language.edit_types import EditType, edit_types
-from ..language.grammar import place_grammar, proposals_grammar
+from ..language.grammar import choices_grammar, place_grammar, proposals_grammar
 from ..language.phrases import find_mentions, phrase_class
 from ..language.questions import AnswerError, TypedPrompts, read_caption, read_proposals
 from ..language.request import Request
@@ -20,11 +22,12 @@ from ..tasks.additions import has_known_words, medium_of, phrase_of, speaking
 from ..tasks.choose import Choice
 from ..tasks.difference import words_of
 from ..tasks.interventions import Interventions
+from ..tasks.menus import has_menu, menu, offer
 from ..tasks.settings import JourneySettings
 from ..tasks.words import allowed_proposals, allowed_values, kept_words, phrases, removable
 from .draft import Ask, Draft, RewriteSettings, ask_once, why_not
 
-PROPOSALS, PLACE = "proposals", "place"
+PROPOSALS, CHOICES, PLACE = "proposals", "choices", "place"
 # A user's values of these types stand before the labelled thing where the caption says nothing of them.
 _BESIDE = ("colour", "adjective")
 # Type, words of the caption, words in their place.
@@ -34,13 +37,14 @@ _Pair = tuple[str, str, str]
 @dataclass(frozen=True)
 class About:
     """A caption that edits are wanted of: the task in words, the words that may not change, and those that a prompt
-    lists.
+    lists; and the source's label.
     """
 
     sentence: str
     keep: tuple[str, ...]
     told: tuple[str, ...]
     caption: str
+    label: str | None
 
 
 def find_choices(
@@ -53,7 +57,7 @@ def find_choices(
     for draft in drafts:
         draft.problem = why_not(draft, words_of(draft.caption), settings, wanted)
     ready = {
-        draft.source: About(draft.sentence, draft.keep, draft.protection.told, draft.caption)
+        draft.source: About(draft.sentence, draft.keep, draft.protection.told, draft.caption, draft.source.label)
         for draft in drafts
         if not draft.problem
     }
@@ -63,7 +67,10 @@ def find_choices(
     if values:
         pairs = _place_values(abouts, types, values, settings, ask, prompts)
     else:
-        pairs = _propose(abouts, types, settings, wanted.avoid, ask, prompts)
+        offered = [t for t in types if settings.menus and has_menu(t.name) and t not in wanted.types]
+        pairs = _propose(abouts, [t for t in types if t not in offered], settings, wanted.avoid, ask, prompts)
+        for one, chosen in _choose(abouts, offered, wanted.avoid, ask, prompts).items():
+            pairs[one] += chosen
     for draft in drafts:
         if about := ready.get(draft.source):
             draft.choices = _choices(about.caption, pairs[about])
@@ -87,6 +94,29 @@ def _propose(
                 found = read_proposals(answers[request])
         pairs[about] += _pairs(type_, found, about, avoid)
     return pairs
+
+
+def _choose(
+    abouts: Sequence[About], types: Sequence[EditType], avoid: Sequence[str], ask: Ask, prompts: TypedPrompts
+) -> dict[About, list[_Pair]]:
+    """One edit of each type, which the model chooses among those that the type's menu offers, all at once."""
+    asked: dict[About, tuple[list[EditType], Request]] = {}
+    for about in abouts:
+        offered: dict[EditType, list[tuple[str, str]]] = {}
+        for type_ in types:
+            pairs = menu(type_.name, about.caption, about.keep, about.label)
+            if some := allowed_proposals(pairs, about.caption, about.keep, avoid):
+                offered[type_] = offer(some, content_key(about.caption, type_.name))
+        if offered:
+            prompt = prompts.choices(tuple(offered), about.told, about.caption)
+            asked[about] = list(offered), Request(prompt, choices_grammar(list(offered.values())))
+    answers = ask_once(ask, CHOICES, [request for _, request in asked.values()])
+    found: dict[About, list[_Pair]] = {}
+    for about, (offered_types, request) in asked.items():
+        with suppress(AnswerError):  # an answer that was cut off chooses nothing
+            pairs = read_proposals(answers[request])
+            found[about] = [(type_.name, *pair) for type_, pair in zip(offered_types, pairs, strict=True)]
+    return found
 
 
 def _place_values(

@@ -31,6 +31,7 @@ from ..tasks.choose import choose_edits
 from ..tasks.room import Room, cut_edit, fit_caption
 from ..tasks.settings import JourneySettings
 from ..tasks.words import check_edited_caption
+from ..tasks.writing import write_by_rule
 from ..variant import Variant
 from . import keywords, pointing, proposals
 from .desk import Desk
@@ -166,7 +167,7 @@ def _written(
 ) -> list[SourceVariants]:
     def request(draft: Draft, edits: tuple[Edit, ...]) -> Request | None:
         changes = [(edit.keyword, edit.alternative) for edit in edits if edit.kind == "replace"]
-        if not changes:
+        if not changes or settings.menus:
             return None
         letters = draft.caption + "".join(edit.alternative for edit in edits)
         prompt = prompts.rewrite(draft.sentence, draft.protection.told, draft.caption, changes)
@@ -177,8 +178,8 @@ def _written(
     requests = [[request(draft, edits) for edits in sets] for draft, sets in zip(drafts, chosen, strict=True)]
     answers = ask_once(ask, REWRITE, [request for row in requests for request in row if request])
     texts = [
-        [answers[asked] if asked else write_answer(draft.caption) for asked in row]
-        for draft, row in zip(drafts, requests, strict=True)
+        [answers[asked] if asked else _by_rule(draft, edits) for edits, asked in zip(sets, row, strict=True)]
+        for draft, sets, row in zip(drafts, chosen, requests, strict=True)
     ]
     written = [
         [
@@ -197,6 +198,12 @@ def _written(
         short = None if painted else next((f"no edited caption could be used: {v.dropped}" for v in made), None)
         rewritten.append(SourceVariants((*controls, *variants), draft.problem or short))
     return rewritten
+
+
+def _by_rule(draft: Draft, edits: Sequence[Edit]) -> str:
+    """What a model would answer that makes the replacements among the edits and nothing else."""
+    changes = [(edit.keyword, edit.alternative) for edit in edits if edit.kind == "replace"]
+    return write_answer(write_by_rule(draft.caption, changes))
 
 
 def _repeats(made: Sequence[Variant], wanted: int) -> list[Variant]:

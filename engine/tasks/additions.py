@@ -34,7 +34,17 @@ _SAYS = {
 }
 # What a caption may call its picture; then it is this that an edit of the domain replaces.
 _MEDIUM = re.compile(
-    r"(?:an?|the)(?: [^\W_]+)? (?:photo|photograph|picture|image|drawing|painting|sketch|illustration)(?= of )", re.I
+    r"(?:(?:an?|the)(?: [^\W_]+)? (?:photo|photograph|picture|image|drawing|painting|sketch|illustration)"
+    r"|(?:an? )?close[- ]?up)(?= of )",
+    re.I,
+)
+# A caption's first words that have a capital for no other reason: behind "a painting of" they have none.
+_SMALL_BEGINNINGS = frozenset(
+    re.findall("[a-z]+", "a an the this that some one two three four five six several many his her its their close")
+)
+# "a painting of a dog is lying on grass" says that the painting lies there: without the verb it does not.
+_COPULA = re.compile(
+    r"^((?:(?!\b(?:that|which|who|and|but|while|as|is|are)\b)[^.,;:!?])+?) (?:is|are) (?=[a-z]+(?:ing|ed)\b)", re.I
 )
 
 
@@ -95,13 +105,16 @@ def undo_by_rule(edited: str, edit: Edit) -> str:
         return edited
     said = re.escape(edit.alternative)
     if edit.alternative.endswith(" of"):
-        return re.sub(rf"^{said} ", "", edited)
+        return re.sub(rf"^{said} ", "", edited, flags=re.IGNORECASE)
     return re.sub(rf",? {said}(?![^\W_])", "", edited, count=1)
 
 
 def _add(caption: str, phrase: str) -> str:
     if phrase.endswith(" of"):
-        return f"{phrase} {caption}"
+        caption = _COPULA.sub(r"\1 ", caption, count=1)
+        if not caption[:1].isupper() or caption.split(" ")[0].casefold() not in _SMALL_BEGINNINGS:
+            return f"{phrase} {caption}"
+        return f"{phrase[:1].upper()}{phrase[1:]} {caption[:1].lower()}{caption[1:]}"
     end = re.search(r"\s*(?:[.!?;](?=\s|$)|$)", caption)
     assert end is not None  # the end of the text, if nothing else
     link = " " if phrase_class(phrase) == "place" else ", "

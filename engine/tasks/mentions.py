@@ -37,7 +37,7 @@ _BETWEEN = frozenset(
         "under over is are was were",
     )
 ) | frozenset(_MARKS)
-_REACH = 4  # words before a noun: "two large old red cars"
+_REACH = 7  # tokens before a noun: "two large old mud-covered red cars"
 
 
 def normalise(text: str) -> str:

@@ -72,6 +72,9 @@ def names_of(label: str) -> Names:
     beside = [key for word in more if (key := nouns.common_sense(word)) and key not in above]
     heads = () if ids else tuple(key for word in words for key in nouns.senses(_head(word)))
     kinds = [*(_head(word) for word in words if heads and nouns.senses(_head(word))), *nouns.kinds(ids or heads)]
+    # "mug" means a coffee mug, though it is more often what it holds.
+    last = {normalise(_head(word)) for key in ids for word in nouns[key].lemmas if " " in word}
+    kinds += [lemma for key in above for lemma in nouns[key].lemmas if normalise(lemma) in last]
     lemmas = [lemma for key in ids for lemma in nouns[key].lemmas if nouns[key].is_called(lemma)]
     own = tuple(dict.fromkeys((*words, *lemmas, *more)))
     definition = next((nouns[key].definition for key in ids if nouns[key].definition), "")
@@ -87,10 +90,12 @@ def class_words(name: str) -> tuple[str, ...]:
 def ground(caption: str, names: Names) -> tuple[str, ...]:
     """The words of a caption that name the thing, in the caption's order, each once.
 
-    The longest phrase that WordNet knows counts: a "hot dog" names no dog, nor a "bus stop" a bus.
+    The longest phrase that WordNet knows counts: a "hot dog" names no dog, nor a "bus stop" a bus. Words may be joined
+    or apart: "lawnmower" names a lawn mower.
     """
     nouns = load_nouns()
     own = {form for word in (*names.own, *names.kinds) for form in forms(normalise(word))}
+    joined = {form.replace(" ", "") for form in own}
     found: dict[str, None] = {}
     for clause in re.split(r"[.,;:!?()]", caption):
         words = normalise(clause).split()
@@ -98,7 +103,7 @@ def ground(caption: str, names: Names) -> tuple[str, ...]:
         while at < len(words):
             for length in range(min(_LONGEST, len(words) - at), 0, -1):
                 phrase = " ".join(words[at : at + length])
-                if phrase in own or _narrower(phrase, names):
+                if phrase.replace(" ", "") in joined or _narrower(phrase, names):
                     found[phrase] = None
                 elif length == 1 or not any(form in nouns.meanings for form in forms(phrase)):
                     continue

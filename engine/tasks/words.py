@@ -12,7 +12,7 @@ from ..edit import Edit
 from ..language.phrases import Mention, find_mentions, goes_on, phrase_class
 from ..language.questions import clean_text
 from .beside import AGREEING, misplaced
-from .difference import WORD, Difference, compare, words_of
+from .difference import WORD, Change, Difference, compare, words_of
 from .mentions import broken_word, forms, normalise, quantities
 
 # What no phrase ends with, and what none begins with.
@@ -187,7 +187,17 @@ def _changed(caption: str, edit: Edit, mention: Mention, found: Difference) -> b
     if not set(inside).isdisjoint(found.removed):
         return True
     kept = {word.same for word in words_of(edit.keyword)} <= {word.same for word in words_of(edit.alternative)}
-    return kept and any(inside[0].at <= change.at <= inside[-1].at + 1 for change in found.changes if change.added)
+    return kept and any(_beside(change, inside[0].at, inside[-1].at) for change in found.changes)
+
+
+def _beside(change: Change, first: int, last: int) -> bool:
+    """Whether words were added beside the caption's words number `first` to `last`; the article before those may have
+    changed with them ("a dog" is "an old dog").
+    """
+    if first <= change.at <= last + 1:
+        return bool(change.added)
+    said = [word for word in change.added if word.same not in AGREEING]
+    return bool(said) and change.at + len(change.removed) == first
 
 
 def _shown(edit: Edit) -> str:

@@ -10,7 +10,10 @@ import pytest
 
 BENCH = Path(__file__).parents[2] / "bench"
 # What benches share; the others are programs.
-SHARED = {"ceiling", "journeys", "judging", "measure", "peer_networks", "reference", "streets", "versus"}
+SHARED = {
+    *("ceiling", "edit_judges", "journeys", "judging", "measure", "peer_networks", "reference", "rewriting", "streets"),
+    "versus",
+}
 MODULES = sorted(path.stem for path in BENCH.glob("*.py"))
 
 

@@ -32,6 +32,9 @@ class Told:
     def proposals(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
         return Prompt("proposals", json.dumps([task, type_.name, *keep]), caption)
 
+    def choices(self, types: Sequence[EditType], keep: Sequence[str], caption: str) -> Prompt:
+        return Prompt("choices", json.dumps([[type_.name for type_ in types], *keep]), caption)
+
     def place(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
         return Prompt("place", json.dumps([task, type_.name, *keep]), caption)
 

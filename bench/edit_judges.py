@@ -1,0 +1,210 @@
+"""What is thought of an edited caption, by other means than the engine's own check: whether it still names its label,
+whether the change is of the type that was asked, and whether it reads like the caption that it was made of.
+
+The judges are weak, so each is tried on cases whose answer is known, and the bench prints how it did.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterfactory.engine.language.llama import Llama
+from counterfactory.engine.tasks.names import label_words, synset_of
+from counterfactory.engine.tasks.nouns import load_nouns
+
+Floats = NDArray[np.float32]
+Encode = Callable[[Sequence[str]], Floats]
+
+_IRREGULAR = {"men": "man", "women": "woman", "people": "person", "children": "child", "feet": "foot", "teeth": "tooth"}
+_IRREGULAR |= {
+    "mice": "mouse",
+    "geese": "goose",
+    "knives": "knife",
+    "wolves": "wolf",
+    "leaves": "leaf",
+    "halves": "half",
+}
+# A caption beside a label: nothing of these says what the thing is.
+_VAGUE = frozenset(re.findall("[a-z]+", "thing object unit whole matter substance person body part artifact structure"))
+
+
+def stem(word: str) -> str:
+    """A word in small letters and in the singular, roughly."""
+    word = re.sub(r"['\u2019]s?$", "", word.casefold())
+    if word in _IRREGULAR:
+        return _IRREGULAR[word]
+    if len(word) > 4 and word.endswith("ies"):
+        return f"{word[:-3]}y"
+    if re.search(r"(?:s|x|z|ch|sh)es$", word):
+        return word[:-2]
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+
+
+def stems(text: str) -> list[str]:
+    """The words of a text as `stem` has them."""
+    return [stem(word) for word in re.findall(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)?", text)]
+
+
+def words_of_label(label: str) -> frozenset[str]:
+    """Last words of all that WordNet calls the label, and of what it is a kind of."""
+    nouns, names = load_nouns(), list(label_words(label))
+    level = [key] if (key := synset_of(label)) and key in nouns else [k for name in names for k in nouns.senses(name)]
+    while level:
+        names += [lemma for key in level for lemma in nouns[key].lemmas]
+        level = [parent for key in level for parent in nouns[key].parents]
+    return frozenset(stem(name.split(" ")[-1]) for name in names) - _VAGUE
+
+
+@dataclass(frozen=True)
+class LabelJudge:
+    """Says whether a label is as true of an edited caption as of its caption: as often named, by lemmas and hypernyms;
+    and not less alike to the sentence encoder by more than `most_lost`, a difference of cosines.
+    """
+
+    encode: Encode
+    most_lost: float
+
+    def keeps(self, rows: Sequence[tuple[str, str, str]]) -> list[bool]:
+        """Whether each (label, caption, edited caption) keeps its label, by both."""
+        lost = self.lost(rows)
+        return [
+            same_names(label, old, new) and fell <= self.most_lost
+            for (label, old, new), fell in zip(rows, lost, strict=True)
+        ]
+
+    def lost(self, rows: Sequence[tuple[str, str, str]]) -> list[float]:
+        """By how much the cosine of label and caption falls."""
+        texts = list(
+            dict.fromkeys(text for label, old, new in rows for text in (", ".join(label_words(label)), old, new))
+        )
+        at = dict(zip(texts, self.encode(texts), strict=True))
+        names = [at[", ".join(label_words(label))] for label, *_ in rows]
+        return [float(name @ at[old] - name @ at[new]) for name, (_, old, new) in zip(names, rows, strict=True)]
+
+
+def same_names(label: str, caption: str, edited: str) -> bool:
+    """Whether both texts name the label equally often, by any of its words."""
+    names = words_of_label(label)
+    return Counter(w for w in stems(caption) if w in names) == Counter(w for w in stems(edited) if w in names)
+
+
+# What edits of each type say: the first half is what the judge knows, the second half what it is tried on.
+EXAMPLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        type_: tuple(said.split("; "))
+        for type_, said in {
+            "weather": "in a downpour; while snow falls; on a misty day; rainy; under clouds; in a blizzard; in "
+            "drizzle; during a hailstorm; foggy; in strong wind; on an icy winter day; stormy",
+            "time": "at nightfall; at daybreak; in the early evening; midnight; at midday; late at night; "
+            "before sunrise; at the end of the day; noon; after dark; in the small hours; at sundown",
+            "light": "in dim lamplight; in glaring light; lit from behind; in the shade; in blue light; with "
+            "shadows; under a spotlight; in faint light; lit by a fire; backlit; under neon lights; "
+            "in soft daylight",
+            "camera": "from above; in a close view; from a low angle; from a distance; from the side; with a "
+            "wide lens; from the back; through binoculars; from below; at an angle; from a bird's eye "
+            "view; zoomed in",
+            "background": "with hills behind; on a beach; in a field; in front of a wall; in a room; on a street; "
+            "with trees behind it; on the grass; in a forest; with a town in the distance; on a "
+            "floor; in a park",
+            "object": "beside a chair; next to a box; with a cup; near a bicycle; beside a bucket; next to a "
+            "tree stump; next to a bag; beside a bottle; with a toy; near a lamp; next to a book; "
+            "beside a basket",
+            "colour": "red; turquoise; bright green; yellow; dark brown; violet; blue; black; pale pink; white; "
+            "orange; gray",
+            "adjective": "small; very large; old; clean; spotted; wet; tiny; big; dirty; striped; worn; shiny",
+            "subject": "covered in snow; mud-covered; half hidden; soaked with water; covered in flowers; "
+            "painted; snow-covered; covered in leaves; partly hidden; covered in dust; covered in "
+            "stickers; frozen in ice",
+            "domain": "a painting of; a pencil drawing of; a cartoon of; a sculpture of; a sketch of; a mosaic "
+            "of; a watercolour of; an engraving of; an illustration of; a poster of; a photograph of; "
+            "a comic of",
+            "other": "with smoke in the air; behind a fence; with bubbles around; behind glass; with petals "
+            "falling; with confetti around; with dust in the air; behind bars; with sparks flying; "
+            "with steam rising; behind a net; with feathers floating",
+        }.items()
+    }
+)
+
+
+@dataclass(frozen=True)
+class TypeJudge:
+    """Says which types the words of an edit are most alike, by the examples that it knows."""
+
+    encode: Encode
+
+    def ranked(self, texts: Sequence[str]) -> list[list[str]]:
+        """The types of each text, the likeliest first: by the mean of its two nearest examples of each."""
+        known = {type_: self.encode(some[: len(some) // 2]) for type_, some in EXAMPLES.items()}
+        found = self.encode(texts)
+        scores = {type_: np.sort(found @ some.T, axis=1)[:, -2:].mean(1) for type_, some in known.items()}
+        order = list(scores)
+        table = np.stack([scores[type_] for type_ in order])
+        return [[order[i] for i in np.argsort(-column, kind="stable")] for column in table.T]
+
+    def held_out(self, first: int) -> float:
+        """The share of examples that it does not know whose type is among the `first` that it names."""
+        asked = [(type_, text) for type_, some in EXAMPLES.items() for text in some[len(some) // 2 :]]
+        ranked = self.ranked([text for _, text in asked])
+        return float(np.mean([type_ in found[:first] for (type_, _), found in zip(asked, ranked, strict=True)]))
+
+
+def changed_words(keyword: str, alternative: str) -> str:
+    """What an edit says, without words of the keyword that stay: "red" of "dog" -> "red dog"."""
+    if alternative.endswith(f" {keyword}"):
+        return alternative.removesuffix(f" {keyword}")
+    same = f" {keyword}".casefold()
+    return alternative[: -len(same)] if alternative.casefold().endswith(same) else alternative
+
+
+def only_changes(caption: str, edited: str, keyword: str, alternative: str) -> bool:
+    """Whether all words that differ are the edit's, but for a, an, is and are."""
+    small = {"a", "an", "is", "are"}
+    old, new = stems(caption), stems(edited)
+    gone, come = set[str](), set[str]()
+    for kind, i, j, p, q in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind != "equal":
+            gone.update(old[i:j])
+            come.update(new[p:q])
+    return gone <= small | set(stems(keyword)) and come <= small | set(stems(alternative)) | set(stems(keyword))
+
+
+class Reader:
+    """A language model that reads: how surprising a caption is to it."""
+
+    _BEFORE = "A caption of a photograph: "
+    _ROWS = 64
+
+    def __init__(self, model: Llama) -> None:
+        self._model = model
+
+    def surprise(self, texts: Sequence[str]) -> list[float]:
+        """The mean of -log p over the tokens of each text, in nats; its perplexity is e to that."""
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        found = np.zeros(len(texts))
+        *before, last = self._model.encode(self._BEFORE.strip())
+        common = self._model.beginning(before)
+        for start in range(0, len(order), self._ROWS):
+            part = order[start : start + self._ROWS]
+            found[part] = self._batch([[last, *self._model.encode(f" {texts[i]}")] for i in part], common)
+        return [float(value) for value in found]
+
+    def _batch(self, rows: Sequence[Sequence[int]], common: object) -> list[float]:
+        longest = max(map(len, rows))
+        cache = self._model.rows(len(rows), longest)
+        total = np.zeros(len(rows))
+        for at in range(longest - 1):
+            runs = [row[at : at + 1] if at + 1 < len(row) else [] for row in rows]
+            logits = self._model.step(runs, common, cache, 0, np.full(len(rows), at))  # type: ignore[arg-type]
+            for i, row in enumerate(rows):
+                if runs[i]:
+                    scores = logits[i] - logits[i].max()
+                    total[i] += float(np.log(np.exp(scores).sum()) - scores[row[at + 1]])
+        return [value / (len(row) - 1) for value, row in zip(total, rows, strict=True)]

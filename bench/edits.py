@@ -1,0 +1,392 @@
+"""Claim: edits of real captions keep their label, are of the type that was asked, and every source gets its variants.
+
+CAPTIONS is a CSV file with a header, or JSON lines: `caption`, `label` (an ImageNet synset, or words), and `name` if
+there is one. The engine's rewriting stage runs over it as in `counterfactory plan`, with grounding, all types of edits
+and one edit per variant; nothing is painted. Judges that are not the engine's own check (edit_judges.py) say by type
+what the edits are worth. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from edit_judges import EXAMPLES, LabelJudge, Reader, TypeJudge, changed_words, only_changes
+from measure import finish, machine
+from rewriting import Asked, name_label, open_language, read_captions, sources_of
+
+from counterfactory.engine.cli.terminal import Terminal
+from counterfactory.engine.edit import EDIT_TYPES, Edit
+from counterfactory.engine.language.llama import Llama
+from counterfactory.engine.report.table import Table
+from counterfactory.engine.runtime.openvino import resolve_precision
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.variant import Variant
+
+_DOCS = Path(__file__).parents[1] / "docs"
+# A label is lost where its cosine falls by more; a caption reads badly where its perplexity grows by more than that.
+_MOST_LOST, _MOST_SURPRISE = 0.25, 1.5
+_SHARD = 50
+_COLUMNS = (
+    *("name", "label", "type", "keyword", "alternative", "protected", "caption", "edited_caption"),
+    *("label_kept", "label_lost", "only_edit", "likely_types", "perplexity"),
+)
+_SHOWN = 2
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A variant and what the judges say of it; `perplexity` is its caption's over the source's."""
+
+    variant: Variant
+    edit: Edit
+    label_kept: bool
+    label_lost: float
+    only_edit: bool
+    likely_types: tuple[str, ...]
+    perplexity: float
+
+    @property
+    def right_type(self) -> bool:
+        """Whether the edit is of its type, as far as its words say, and nothing else changed."""
+        return self.only_edit and self.edit.type in self.likely_types[:2]
+
+
+def main() -> None:
+    """Rewrite, judge, show, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("captions", type=Path, metavar="CAPTIONS")
+    parser.add_argument("--llm", type=Path, required=True, metavar="FOLDER", help="what `export llm` wrote")
+    parser.add_argument("--encoder", type=Path, required=True, metavar="FOLDER", help="what `export sentence` wrote")
+    parser.add_argument("--style", choices=("chatml", "llama2"), default="chatml")
+    parser.add_argument("--variants", type=int, default=5, metavar="K")
+    parser.add_argument("--alternatives", type=int, default=1, help="edits asked for of each type (%(default)s)")
+    parser.add_argument(
+        "--own-words", action="store_true", help="the model writes edits itself: [rewrite] menus = false"
+    )
+    parser.add_argument(
+        "--label-prefix", metavar="TEXT", help='before captions without their label: "a photo of a {label}: "'
+    )
+    parser.add_argument("--answers", type=Path, metavar="DIR", help="keeps the model's answers for the next time")
+    parser.add_argument("--rows", type=Path, metavar="FILE", help="write every edit with what was judged (CSV)")
+    parser.add_argument("--by-eye", type=Path, metavar="FILE", help="rows judged by a person: see docs/edits.md")
+    parser.add_argument("--about", type=Path, metavar="FILE", help="a text for the page: what the captions are")
+    parser.add_argument("--write", action="store_true", help="write docs/edits.json and docs/edits.md")
+    asked = parser.parse_args()
+    given = read_captions(asked.captions)
+    settings = Asked.of(
+        given, asked.style, asked.variants, (1, 1), alternatives=asked.alternatives, menus=not asked.own_words
+    )
+    rows = name_label(given, settings.wanted.task, asked.label_prefix)
+    with tempfile.TemporaryDirectory() as made:
+        answers = asked.answers or Path(made) / "answers"
+        with open_language(asked.llm, asked.encoder, asked.style, "auto", answers) as desk:
+            captions, began = sources_of(rows), time.perf_counter()
+            found, tokens, possible = _rewritten(desk, settings, captions)
+            took = time.perf_counter() - began
+            encode = desk.models.sentence().encode
+            reader = Reader(Llama(asked.llm, precision=resolve_precision("auto"), threads=0))
+            judged = judge(found, encode, reader)
+            judges = try_judges(judged, encode, reader)
+    figures: dict[str, Any] = {
+        **summarise(judged, found, captions, possible, asked.variants),
+        "tokens_per_variant": round(tokens / max(len(found), 1), 1),
+        "captions_named_by_prefix": sum(a.caption != b.caption for a, b in zip(given, rows, strict=True)),
+        "classes": len({row.label for row in rows}),
+        "judges": judges,
+        "by_type": by_type(judged, possible, len(rows)),
+        "seconds": round(took),
+        "machine": machine(),
+    }
+    if asked.by_eye:
+        figures["by_eye"] = by_eye(asked.by_eye, judged)
+    if asked.rows:
+        write_rows(asked.rows, judged)
+    tables = [type_table(figures["by_type"])]
+    for table in tables:
+        Terminal().show(table)
+    if asked.write:
+        (_DOCS / "edits.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        about = asked.about.read_text(encoding="utf-8").strip() if asked.about else ""
+        (_DOCS / "edits.md").write_text(page(figures, tables, about, judged), encoding="utf-8")
+    finish("edits of real captions keep their label and are of their type", None, **figures)
+
+
+def _rewritten(
+    desk: Any, asked: Asked, captions: Mapping[Source, str]
+) -> tuple[list[Variant], int, dict[Source, frozenset[str]]]:
+    """All variants to paint, tokens generated for them, and the types that each source has edits of."""
+    sources, found, possible = list(captions), list[Variant](), dict[Source, frozenset[str]]()
+    for start in range(0, len(sources), _SHARD):
+        part = {source: captions[source] for source in sources[start : start + _SHARD]}
+        made = asked.rewrite(desk, part)
+        found += made.variants
+        possible |= asked.possible_types(desk, part)
+        print(f"{start + len(part)} captions, {len(found)} variants, {len(made.dropped)} dropped", flush=True)
+        for variant in made.dropped:
+            print(f"  dropped: {variant.dropped}")
+    return found, desk.models.llm().usage.generated_tokens, possible
+
+
+def judge(variants: Sequence[Variant], encode: Any, reader: Reader) -> list[Judged]:
+    """What the judges say of variants of one edit that are not repeats."""
+    some = [variant for variant in variants if not variant.repeat]
+    labels = LabelJudge(encode, _MOST_LOST)
+    named = [(variant.source.label or "", variant.caption, variant.edited_caption) for variant in some]
+    said = [changed_words(v.edits[0].keyword, v.edits[0].alternative) or f"without {v.edits[0].keyword}" for v in some]
+    texts = list(dict.fromkeys(text for _, *both in named for text in both))
+    surprise = dict(zip(texts, reader.surprise(texts), strict=True))
+    return [
+        Judged(
+            variant,
+            variant.edits[0],
+            kept,
+            lost,
+            only_changes(
+                variant.caption, variant.edited_caption, variant.edits[0].keyword, variant.edits[0].alternative
+            ),
+            tuple(types),
+            float(np.exp(surprise[variant.edited_caption] - surprise[variant.caption])),
+        )
+        for variant, kept, lost, types in zip(
+            some, labels.keeps(named), labels.lost(named), TypeJudge(encode).ranked(said), strict=True
+        )
+    ]
+
+
+def try_judges(judged: Sequence[Judged], encode: Any, reader: Reader) -> dict[str, float]:
+    """How the judges do where the answer is known: captions whose label's words became another class's, examples of
+    types that they do not know, captions with two neighbouring words exchanged.
+    """
+    labels = sorted({j.variant.source.label or "" for j in judged})
+    rng, wrong, mixed = np.random.default_rng(7), list[tuple[str, str, str]](), list[tuple[str, str]]()
+    for j in judged[:: max(1, len(judged) // 300)]:
+        source, caption = j.variant.source, j.variant.caption
+        other = labels[(labels.index(source.label or "") + 1 + int(rng.integers(len(labels) - 1))) % len(labels)]
+        if j.variant.protected and len(labels) > 1:
+            word = j.variant.protected[-1]
+            wrong.append((source.label or "", caption, _replaced(caption, word, other)))
+        words = caption.split(" ")
+        at = int(rng.integers(max(1, len(words) - 1)))
+        words[at : at + 2] = words[at : at + 2][::-1]
+        mixed.append((caption, " ".join(words)))
+    kept = LabelJudge(encode, _MOST_LOST).keeps(wrong) if wrong else []
+    lost = LabelJudge(encode, _MOST_LOST).lost(wrong) if wrong else []
+    before, after = (reader.surprise([pair[side] for pair in mixed]) for side in (0, 1))
+    worse = np.exp(np.array(after) - np.array(before))
+    return {
+        "label_broken_seen": round(1 - float(np.mean(kept)), 3) if kept else 0.0,
+        "label_broken_seen_by_encoder": round(float(np.mean(np.array(lost) > _MOST_LOST)), 3) if lost else 0.0,
+        "type_first": round(TypeJudge(encode).held_out(1), 3),
+        "type_first_two": round(TypeJudge(encode).held_out(2), 3),
+        "exchanged_words_seen": round(float(np.mean(worse > _MOST_SURPRISE)), 3),
+    }
+
+
+def _replaced(caption: str, word: str, label: str) -> str:
+    from counterfactory.engine.tasks.menus import kept_phrases
+    from counterfactory.engine.tasks.names import short_name
+
+    for phrase in kept_phrases(caption, [word]):
+        caption = caption.replace(phrase, short_name(label))
+    return caption
+
+
+def summarise(
+    judged: Sequence[Judged],
+    variants: Sequence[Variant],
+    captions: Mapping[Source, str],
+    possible: Mapping[Source, frozenset[str]],
+    wanted: int,
+) -> dict[str, Any]:
+    """The figures of the whole."""
+    every, fresh = Counter(v.source for v in variants), Counter(v.source for v in variants if not v.repeat)
+    return {
+        "captions": len(captions),
+        "edits": len(judged),
+        "label_broken": _share([not j.label_kept for j in judged]),
+        "sources_with_all_variants": _share([every[source] >= wanted for source in captions]),
+        "sources_with_all_different": _share([fresh[source] >= wanted for source in captions]),
+        "grounded": _share([source in possible for source in captions]),
+        "all_types_possible": _share([len(possible.get(source, ())) == len(EDIT_TYPES) for source in captions]),
+        "right_type": _share([j.right_type for j in judged]),
+        "only_the_edit": _share([j.only_edit for j in judged]),
+        "reads_well": _share([j.perplexity <= _MOST_SURPRISE for j in judged]),
+        "perplexity_ratio": round(float(np.median([j.perplexity for j in judged])), 3) if judged else 0.0,
+    }
+
+
+def by_type(
+    judged: Sequence[Judged], possible: Mapping[Source, frozenset[str]], captions: int
+) -> dict[str, dict[str, float]]:
+    """The same by type."""
+    grouped: dict[str, list[Judged]] = defaultdict(list)
+    for j in judged:
+        grouped[j.edit.type].append(j)
+    return {
+        type_: {
+            "edits": len(some := grouped[type_]),
+            "possible": round(sum(type_ in types for types in possible.values()) / captions, 4),
+            "label_kept": _share([j.label_kept for j in some]),
+            "only_the_edit": _share([j.only_edit for j in some]),
+            "first": _share([j.likely_types[0] == type_ for j in some]),
+            "first_two": _share([type_ in j.likely_types[:2] for j in some]),
+            "perplexity_ratio": round(float(np.median([j.perplexity for j in some])), 3) if some else 0.0,
+            "reads_well": _share([j.perplexity <= _MOST_SURPRISE for j in some]),
+        }
+        for type_ in EDIT_TYPES
+    }
+
+
+def _share(found: Sequence[bool]) -> float:
+    return round(sum(found) / len(found), 4) if found else 0.0
+
+
+def by_eye(file: Path, judged: Sequence[Judged]) -> dict[str, int]:
+    """Counts of a person's verdicts: columns `edited_caption`, and `label`, `type`, `grammar`, `coherent` as 1 or 0.
+
+    Ends the program where the file has an edit that this run did not make: it was judged on another run's edits.
+    """
+    with file.open(encoding="utf-8", newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    made = {j.variant.edited_caption for j in judged}
+    strange = [row["edited_caption"] for row in rows if row["edited_caption"] not in made]
+    if strange:
+        raise SystemExit(f"{len(strange)} rows of {file} are not of this run, such as {strange[0]!r}")
+    return {"edits": len(rows)} | {
+        name: sum(row[name] == "1" for row in rows) for name in ("label", "type", "grammar", "coherent")
+    }
+
+
+def write_rows(file: Path, judged: Sequence[Judged]) -> None:
+    """Every edit on a line, for a person to read."""
+    with file.open("w", encoding="utf-8", newline="") as lines:
+        out = csv.writer(lines)
+        out.writerow(_COLUMNS)
+        for j in judged:
+            v, e = j.variant, j.edit
+            about = (v.source.name, v.source.label, e.type, e.keyword, e.alternative, ", ".join(v.protected))
+            said = (int(j.label_kept), f"{j.label_lost:.3f}", int(j.only_edit), " ".join(j.likely_types[:3]))
+            out.writerow((*about, v.caption, v.edited_caption, *said, f"{j.perplexity:.2f}"))
+
+
+def type_table(rows: Mapping[str, Mapping[str, float]]) -> Table:
+    """A line per type."""
+    columns = (
+        "type",
+        "possible",
+        "edits",
+        "label kept",
+        "only the edit",
+        "type 1st",
+        "1st or 2nd",
+        "perplexity",
+        "reads well",
+    )
+    lines = [
+        (
+            type_,
+            _percent(row["possible"]),
+            str(row["edits"]),
+            *(_percent(row[name]) for name in ("label_kept", "only_the_edit", "first", "first_two")),
+            f"x {row['perplexity_ratio']:.2f}",
+            _percent(row["reads_well"]),
+        )
+        for type_, row in rows.items()
+    ]
+    return Table("Edits by type", columns, tuple(lines))
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def examples(judged: Sequence[Judged]) -> list[Judged]:
+    """Some edits of each type, spread over the captions."""
+    found = []
+    for number, type_ in enumerate(EDIT_TYPES):
+        some = [j for j in judged if j.edit.type == type_]
+        count = 1 if number in (3, 8) else _SHOWN
+        found += [some[(2 * i + 1) * len(some) // (2 * count)] for i in range(count) if some]
+    return found
+
+
+def page(figures: Mapping[str, Any], tables: Sequence[Table], about: str, judged: Sequence[Judged]) -> str:
+    """docs/edits.md."""
+    f, judges = figures, figures["judges"]
+    lines = [
+        "# Edits of real captions",
+        "",
+        "Written by `python bench/edits.py CAPTIONS --llm LLM --encoder SENTENCE --write` (the flags below).",
+        "",
+        f"**{f['captions']:,} captions of {f['classes']} classes, {f['edits']:,} different accepted edits, one per "
+        f"variant: the label is broken in {_percent(f['label_broken'])}, {_percent(f['sources_with_all_variants'])} of "
+        f"the sources get all variants ({_percent(f['sources_with_all_different'])} without repeating an edit), "
+        f"{_percent(f['all_types_possible'])} have edits of all {len(EDIT_TYPES)} types, {_percent(f['right_type'])} "
+        f"of the edits change their type alone, for {f['tokens_per_variant']} generated tokens per variant.**",
+        "",
+        about,
+        "",
+        "## By type",
+    ]
+    for table in tables:
+        lines += ["", f"| {' | '.join(table.columns)} |", "|---|" + "---:|" * (len(table.columns) - 1)]
+        lines += [f"| {' | '.join(row)} |" for row in table.rows]
+    lines += [
+        "",
+        "- *possible*: captions with at least one edit of the type to choose.",
+        "- *label kept*: the edited caption names the label as often as the caption, by the last words of WordNet's "
+        "lemmas and hypernyms, which are read and counted anew here; and the cosine of the label's names and the "
+        f"caption, by the sentence encoder, falls by at most {_MOST_LOST}.",
+        "- *only the edit*: all words that differ are the edit's.",
+        "- *type 1st, 1st or 2nd*: the type whose examples the edit's words are most alike by the encoder, "
+        f"{len(EXAMPLES['time']) // 2} phrases of each type, written by us like the engine's own: this says "
+        "whether an edit was taken for another type, not how a stranger would name it.",
+        "- *perplexity*: of the edited caption over its caption's, by the language model itself, the median; *reads "
+        f"well*: the share of at most {_MOST_SURPRISE}.",
+        "",
+        "How good these judges are: of captions whose label's word was exchanged for another class's they call "
+        f"{_percent(judges['label_broken_seen'])} broken ({_percent(judges['label_broken_seen_by_encoder'])} by the "
+        f"encoder alone); of phrases that they had not seen they name the type of {_percent(judges['type_first'])} "
+        f"first and of {_percent(judges['type_first_two'])} first or second; of captions with two neighbouring words "
+        f"exchanged {_percent(judges['exchanged_words_seen'])} do not read well.",
+    ]
+    if eye := f.get("by_eye"):
+        lines += [
+            "",
+            "## By eye",
+            "",
+            f"| of {eye['edits']} accepted edits, drawn at random | count |",
+            "|---|---:|",
+            f"| keep the label | {eye['label']} |",
+            f"| are of their type | {eye['type']} |",
+            f"| are grammatical | {eye['grammar']} |",
+            f"| can be pictured | {eye['coherent']} |",
+        ]
+    lines += [
+        "",
+        "## Examples",
+        "",
+        "| type | label | protected | caption | edit | new caption |",
+        "|---|---|---|---|---|---|",
+    ]
+    for j in examples(judged):
+        v, e = j.variant, j.edit
+        edit = f"{e.keyword} → {e.alternative}" if e.kind == "replace" else f"+ {e.alternative}"
+        lines.append(
+            f"| {e.type} | {v.source.label} | {', '.join(v.protected)} | {v.caption} | {edit} | {v.edited_caption} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""The engine's rewriting of captions that a file gives, by a real language model and sentence encoder; nothing is
+painted, and no picture is read. What benches of language share.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.edit import EDIT_TYPES
+from counterfactory.engine.keys import content_key
+from counterfactory.engine.language.chat import ChatPrompts, prompts_of
+from counterfactory.engine.language.questions import clean_text
+from counterfactory.engine.language.request import Request
+from counterfactory.engine.language.settings import LlmSettings
+from counterfactory.engine.meter.meter import Meter
+from counterfactory.engine.models.library import Library
+from counterfactory.engine.models.network import Network, Networks, Rows
+from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.recipes import STAGES, Recipes
+from counterfactory.engine.runtime.session import RuntimeSettings
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages import pointing, proposals, rewrite
+from counterfactory.engine.stages.classes import Classes
+from counterfactory.engine.stages.desk import Desk
+from counterfactory.engine.stages.draft import RewriteSettings, draft_of
+from counterfactory.engine.stages.pointing import GroundingSettings
+from counterfactory.engine.stages.rewrite import Rewritten
+from counterfactory.engine.suite import Suite
+from counterfactory.engine.tasks.grounding import protect
+from counterfactory.engine.tasks.names import short_name
+from counterfactory.engine.tasks.settings import JourneySettings
+from counterfactory.engine.tasks.task import Task, builtin_task
+
+# As docs/tasks.md gives them.
+GROUNDING = GroundingSettings(batch=16, min_similarity=0.45, min_meaning=0.7)
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """A caption with its label, and the name of what they are of."""
+
+    name: str
+    caption: str
+    label: str
+
+
+def read_captions(file: Path) -> list[Captioned]:
+    """The rows of a CSV file with a header, or of JSON lines: `caption`, `label`, and `name` if there is one.
+
+    Ends the program for a file without captions or labels, and for two rows of one name.
+    """
+    with file.open(encoding="utf-8", newline="") as lines:
+        found = [json.loads(line) for line in lines] if file.suffix == ".jsonl" else list(csv.DictReader(lines))
+    for number, row in enumerate(found, start=1):
+        if not str(row.get("caption") or "").strip() or not str(row.get("label") or "").strip():
+            raise SystemExit(f"row {number} of {file} needs a caption and a label, found {row}")
+    rows = [Captioned(str(row.get("name", i)), str(row["caption"]), str(row["label"])) for i, row in enumerate(found)]
+    if len({row.name for row in rows}) < len(rows):
+        raise SystemExit(f"{file} has a name twice")
+    if not rows:
+        raise SystemExit(f"{file} has no rows")
+    return rows
+
+
+class Language(Opened):
+    """The models of rewriting alone: no text encoder cuts captions off, since nothing is painted."""
+
+    def caption_room(self) -> Callable[[str], int]:
+        """All characters."""
+        return len
+
+
+@contextmanager
+def open_language(llm: Path, encoder: Path, style: str, precision: str, suite: Path) -> Iterator[Desk]:
+    """What rewriting works with: folders that `export llm` and `export sentence` wrote; `suite` keeps the answers."""
+    settings = LlmSettings("openvino", str(llm.resolve()), style)  # type: ignore[arg-type]  # the parser's choices
+    runtime = RuntimeSettings(**{**vars(load_profile("pocket").runtime), "precision": precision})
+    rows: dict[str, Rows] = {"rewrite": Rows(1)}
+    networks = Networks(
+        (
+            Network("llm", "llm", 1, rows),  # type: ignore[arg-type]
+            Network("sentence", "sentence", GROUNDING.batch, rows, files=("sentence_tokenizer.json",)),  # type: ignore[arg-type]
+        )
+    )
+    library, meter = Library(encoder, networks, runtime, settings), Meter(lambda _: None)
+    maker, nothing = library.digest("rewrite"), dict.fromkeys(("image", "caption", "edges", "paint", "text", "check"))
+    recipes = Recipes(**nothing, sampling=settings.sampling, makers=dict.fromkeys(STAGES, maker))
+    with Suite.open(suite) as opened, closing(Language(library, meter)) as models:
+        yield Desk(opened, models, meter, recipes, 0, 0, Classes(()))
+
+
+def sources_of(rows: Sequence[Captioned]) -> dict[Source, str]:
+    """The captions by sources as the engine knows them, without pictures."""
+    return {
+        Source(
+            row.name, row.name, Path(row.name), (512, 512), row.label, None, row.name, content_key(row.name)
+        ): row.caption
+        for row in rows
+    }
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of the rewriting stage, as the command asks it."""
+
+    settings: RewriteSettings
+    wanted: JourneySettings
+    prompts: ChatPrompts
+
+    @classmethod
+    def of(
+        cls,
+        rows: Sequence[Captioned],
+        style: str,
+        variants: int,
+        edits: tuple[int, int],
+        alternatives: int,
+        menus: bool,
+    ) -> Asked:
+        """All types of edits, for `variants` of each source, of the task that the labels make."""
+        prompts = prompts_of(style)  # type: ignore[arg-type]
+        assert isinstance(prompts, ChatPrompts), "the parser's choices"
+        task = builtin_task("classification", sorted({row.label for row in rows}))
+        settings = RewriteSettings(EDIT_TYPES, 6, alternatives, 4, 320, verbatim=True, menus=menus)
+        return cls(settings, JourneySettings(task, variants, 0, edits, 0), prompts)
+
+    def rewrite(self, desk: Desk, captions: Mapping[Source, str]) -> Rewritten:
+        """What the engine's stage makes of the captions."""
+        return rewrite.run(desk, captions, self.settings, self.wanted, self.prompts, GROUNDING)
+
+    def possible_types(self, desk: Desk, captions: Mapping[Source, str]) -> dict[Source, frozenset[str]]:
+        """The types of which a caption has at least one edit to choose; sources without a ground are left out."""
+
+        def ask(question: str, requests: Sequence[Request]) -> list[str]:
+            keys = {request: desk.recipes.answer_key(question, request.content) for request in requests}
+            answers = desk.recorded("rewrite", keys, _not_recorded)
+            return [answers[request] for request in requests]
+
+        with desk.meter.stage("rewrite"):
+            pointed = pointing.run(desk, captions, self.wanted.task, GROUNDING, self.prompts, ask)
+            drafts = [draft_of(s, clean_text(c), self.wanted.task, pointed.get(s)) for s, c in captions.items()]
+            proposals.find_choices(drafts, self.settings, self.wanted, ask, self.prompts)
+        return {d.source: frozenset(c.type for c in d.choices if c.alternatives) for d in drafts if not d.problem}
+
+
+def _not_recorded(requests: list[Request]) -> Generator[dict[Request, str], None, None]:
+    raise SystemExit(f"{len(requests)} questions of the language model are not on record")
+    yield {}
+
+
+def name_label(rows: Sequence[Captioned], task: Task, prefix: str | None) -> list[Captioned]:
+    """The rows; with `prefix`, such as "a photo of a {label}: ", captions that name nothing of their label begin with
+    it, as a captioner's would after [caption] label_prefix.
+    """
+    if prefix is None:
+        return list(rows)
+    return [
+        row
+        if protect(task, row.label, (), clean_text(row.caption)).grounded
+        else Captioned(row.name, f"{prefix.replace('{label}', short_name(row.label))}{row.caption}", row.label)
+        for row in rows
+    ]

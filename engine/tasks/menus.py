@@ -1,0 +1,158 @@
+"""Menus: the edits of each type that a small language model chooses among, where its own words cannot be trusted.
+
+A caption and the words that it keeps make (words of it, words in their place) pairs, each of its type and grammatical
+by rule: phrases that end a caption or replace one that says the same, words before the labelled thing, kinds of
+picture. So every type has edits on every caption whose labelled thing is a phrase of it. A keyed sample of them is
+offered, so that not all captions of a set get the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from ..files.fill import read_toml
+from ..keys import generator
+from .additions import medium_of
+from .difference import words_of
+from .mentions import forms, normalise
+from .names import ground, names_of
+
+_FILE = Path(__file__).with_name("phrases.toml")
+# Pairs of a type that are offered: enough for a choice, few enough that suites vary.
+OFFERED = 8
+# What ends a phrase: another begins, or nothing follows.
+_END = r"(?=\s*(?:[.,;:!?]|$)|\s(?:and|while|as|with|in|at|on|by|near|under|during|that|which|is|are)\b)"
+_ARTICLE = r"(?:(?:a|an|the|some|its|his|her|their) )?"
+# Places that a phrase names: what something lies on, what it is in.
+_SURFACES = (
+    "ground grass floor table sand dirt road street rock rocks beach carpet path sidewalk shelf desk counter gravel "
+    "snow surface pavement wood concrete soil field"
+)
+_AREAS = (
+    "field grass garden forest desert room kitchen yard street park woods meadow snow sand house store office library "
+    "background bathroom zoo jungle city parking-lot"
+)
+_SIZES = ("small", "large", "tiny", "huge", "little", "big", "old", "dirty", "clean", "shiny", "wet", "spotted")
+
+
+def menu(type_: str, caption: str, keep: Sequence[str], label: str | None) -> list[tuple[str, str]]:
+    """All (words of the caption, words in their place) pairs of a type; the first are empty where the others are added.
+
+    None that names the label: another dog beside a dog, or a bicycle beside a mountain bike.
+    """
+    phrases = _phrases()[type_]
+    if type_ == "domain":
+        medium = medium_of(caption)
+        return [
+            (medium, head.removesuffix(" of")) if medium else ("", head)
+            for head in phrases["heads"]
+            if medium is None or head.removesuffix(" of") != medium.casefold()
+        ]
+    pairs = _in_place(type_, caption, keep) or _beside(type_, caption, keep)
+    pairs = pairs or [("", phrase) for phrase in phrases.get("ends", ())]
+    said = {word.same for word in words_of(caption)}
+    named = None if label is None else names_of(label)
+    return [
+        (old, new)
+        for old, new in pairs
+        if not ({word.same for word in words_of(new)} - {word.same for word in words_of(old)} <= said)
+        and (named is None or ground(new, named) == ground(old, named))
+    ]
+
+
+def offer(pairs: Sequence[tuple[str, str]], key: str) -> list[tuple[str, str]]:
+    """A sample of the pairs, in their order, by a key."""
+    if len(pairs) <= OFFERED:
+        return list(pairs)
+    drawn = generator(key, "menu").choice(len(pairs), OFFERED, replace=False)
+    return [pairs[at] for at in sorted(int(i) for i in drawn)]
+
+
+def has_menu(type_: str) -> bool:
+    """Whether a type has phrases of its own."""
+    return type_ in _phrases()
+
+
+def kept_phrases(caption: str, keep: Sequence[str]) -> list[str]:
+    """The words of `keep` as the caption says them, each once, the longest of overlapping ones, in its order."""
+    wanted = {form for word in keep for form in forms(normalise(word)) if form}
+    found: dict[str, None] = {}
+    # "horse's" and "horse-drawn" are words of their own.
+    whole = r"(?<![^\W_]['\u2019-])[^\W_]+(?!['\u2019-][^\W_])"
+    words = [(m.start(), m.end(), m.group().casefold()) for m in re.finditer(whole, caption)]
+    longest = max((form.count(" ") + 1 for form in wanted), default=0)
+    at = 0
+    while at < len(words):
+        for length in range(min(longest, len(words) - at), 0, -1):
+            part = words[at : at + length]
+            if normalise(caption[part[0][0] : part[-1][1]]) in wanted:
+                found[caption[part[0][0] : part[-1][1]]] = None
+                at += length
+                break
+        else:
+            at += 1
+    return list(found)
+
+
+def _in_place(type_: str, caption: str, keep: Sequence[str]) -> list[tuple[str, str]]:
+    """Other words where the caption says something of the type: the phrase that says it, or the word alone."""
+    phrases = _phrases()[type_]
+    kept = {part for word in keep for form in forms(normalise(word)) for part in form.split()}
+    if type_ == "background":
+        on = _spans(rf"\bon (?:top of )?{_ARTICLE}(?:[^\W_]+ )?(?:{_any(_SURFACES.split())}){_END}", caption, kept)
+        inside = _spans(rf"\bin {_ARTICLE}(?:[^\W_]+ )?(?:{_any(_AREAS.split())}){_END}", caption, kept)
+        return [(old, new) for old in on for new in phrases["on"]] + [
+            (old, new) for old in inside for new in phrases["in"]
+        ]
+    if type_ in ("weather", "time"):
+        said = [*phrases["words"], *_MORE[type_]]
+        whole = (
+            rf"\b(?:in|at|on|during|under) {_ARTICLE}(?:[^\W_]+ )?(?:{_any(said)})(?: (?:day|sky|weather|time))?{_END}"
+        )
+        if spans := _spans(whole, caption, kept):
+            return [(old, new) for old in spans for new in phrases["ends"]]
+        bare = _spans(rf"\b(?:{_any(phrases['words'])})\b", caption, kept)
+        return [(old, new) for old in bare for new in phrases["words"]]
+    if type_ in ("colour", "adjective"):
+        known = phrases["words"] if type_ == "colour" else _SIZES
+        spans = _spans(rf"\b(?:{_any(known)})\b(?= (?!and\b|or\b|of\b)[^\W_]+)", caption, kept)
+        return [(old, new) for old in spans for new in known if new != old.casefold()]
+    return []
+
+
+def _beside(type_: str, caption: str, keep: Sequence[str]) -> list[tuple[str, str]]:
+    """Words of the type before the labelled thing."""
+    if "ends" in _phrases()[type_]:
+        return []
+    return [
+        (old, f"{word} {_lowered(old)}") for old in kept_phrases(caption, keep) for word in _phrases()[type_]["words"]
+    ]
+
+
+def _spans(pattern: str, caption: str, kept: set[str]) -> list[str]:
+    """What the pattern finds, each once, without what holds a kept word."""
+    found = dict.fromkeys(match.group() for match in re.finditer(pattern, caption, re.IGNORECASE))
+    return [span for span in found if kept.isdisjoint(normalise(span).split())]
+
+
+def _any(words: Sequence[str]) -> str:
+    return "|".join(re.escape(word) for word in words)
+
+
+def _lowered(words: str) -> str:
+    """Without a capital at its beginning: words stand before it now."""
+    return words[:1].lower() + words[1:] if words[1:2].islower() else words
+
+
+_MORE = {
+    "weather": ("rain", "snow", "fog", "mist", "storm", "sun", "sunshine", "sunny", "clear"),
+    "time": ("afternoon", "day", "daytime", "nighttime"),
+}
+
+
+@cache
+def _phrases() -> Mapping[str, Mapping[str, Sequence[str]]]:
+    return read_toml(_FILE)

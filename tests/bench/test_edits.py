@@ -1,0 +1,161 @@
+"""The bench of edits, with a handful of invented captions, and the pocket's language model."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import edits
+import numpy as np
+import pytest
+import rewriting
+from edit_judges import EXAMPLES, TypeJudge, changed_words, only_changes, same_names, stems, words_of_label
+from rewriting import Captioned, name_label, read_captions
+
+from counterfactory.engine.edit import EDIT_TYPES
+from counterfactory.engine.tasks.task import builtin_task
+
+CAPTIONS = ("A brown dog on the grass.", "A small red kettle sits on a table.", "A strange thing.")
+LABELS = ("n02084071", "teapot, kettle", "n03255030")
+LLM = Path(__file__).parents[2] / "engine" / "pocket" / "weights" / "llm"
+
+
+@pytest.fixture
+def encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose network is not opened: a text's embedding is how often it says each letter."""
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        counts = np.array([[text.count(chr(97 + i)) for i in range(26)] for text in texts], np.float32)
+        return np.asarray(counts / np.linalg.norm(counts, axis=1, keepdims=True))
+
+    folder = tmp_path / "encoder"
+    folder.mkdir()
+    for name in ("sentence.xml", "sentence.bin", "sentence_tokenizer.json"):
+        (folder / name).write_text(name, encoding="utf-8")
+    monkeypatch.setattr(rewriting.Language, "sentence", lambda _: SimpleNamespace(encode=encode))
+    return folder
+
+
+def write_captions(file: Path) -> Path:
+    rows = [{"name": str(i), "caption": c, "label": k} for i, (c, k) in enumerate(zip(CAPTIONS, LABELS, strict=True))]
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return file
+
+
+def test_captions_are_rewritten_judged_and_counted(
+    encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    docs, eye, rows = tmp_path / "docs", tmp_path / "eye.csv", tmp_path / "rows.csv"
+    docs.mkdir()
+    monkeypatch.setattr(edits, "_DOCS", docs)
+    call = ["edits.py", str(write_captions(tmp_path / "captions.jsonl")), "--llm", str(LLM), "--encoder", str(encoder)]
+    call += ["--answers", str(tmp_path / "answers"), "--rows", str(rows)]
+    monkeypatch.setattr("sys.argv", call)
+    edits.main()
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (found["captions"], found["classes"], found["edits"]) == (3, 3, 10)
+    assert found["sources_with_all_variants"] == found["grounded"] == pytest.approx(2 / 3, abs=1e-4)
+    assert found["only_the_edit"] == 1
+    assert found["tokens_per_variant"] > 1
+    assert set(found["by_type"]) == set(EDIT_TYPES)
+    with rows.open(encoding="utf-8") as lines:
+        written = list(csv.DictReader(lines))
+    assert len(written) == 10
+    with eye.open("w", encoding="utf-8") as lines:
+        lines.write("edited_caption,label,type,grammar,coherent\n")
+        lines.writelines(f'"{row["edited_caption"]}",1,{int(i > 1)},1,0\n' for i, row in enumerate(written[:4]))
+    prefixed = ["--label-prefix", "a photo of a {label}: ", "--by-eye", str(eye), "--write"]
+    monkeypatch.setattr("sys.argv", [*call, *prefixed])
+    edits.main()
+    page, figures = (docs / "edits.md").read_text(encoding="utf-8"), json.loads((docs / "edits.json").read_text())
+    assert figures["by_eye"] == {"edits": 4, "label": 4, "type": 2, "grammar": 4, "coherent": 0}
+    assert figures["captions_named_by_prefix"] == 1
+    assert figures["sources_with_all_variants"] == 1
+    assert figures["all_types_possible"] == 1
+    assert "| keep the label | 4 |" in page
+    assert "a photo of a dumbbell: A strange thing." in page
+
+
+def test_a_person_s_verdicts_are_of_this_run_s_edits(tmp_path: Path) -> None:
+    file = tmp_path / "eye.csv"
+    file.write_text("edited_caption,label,type,grammar,coherent\na dog,1,1,1,1\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"1 rows of .* such as 'a dog'"):
+        edits.by_eye(file, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("caption,label\n", "has no rows"),
+        ("caption,label\na dog,\n", "row 1 of .* needs a caption and a label"),
+        ("name,caption,label\nx,a dog,dog\nx,a cat,cat\n", "has a name twice"),
+    ],
+)
+def test_files_that_make_no_sense_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "captions.csv"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit, match=message):
+        read_captions(file)
+
+
+def test_captions_that_name_their_label_have_no_prefix() -> None:
+    rows = [Captioned("0", "a dog", "n02084071"), Captioned("1", "a thing", "n02084071")]
+    task = builtin_task("classification", ["n02084071"])
+    assert name_label(rows, task, None) == rows
+    assert [row.caption for row in name_label(rows, task, "a {label}: ")] == ["a dog", "a dog: a thing"]
+
+
+@pytest.mark.parametrize(
+    ("label", "caption", "edited", "same"),
+    [
+        ("n02084071", "a dog", "a wet dog", True),
+        ("n02084071", "a dog", "a cat", False),
+        ("n02084071", "a dog", "a dog and an animal", False),
+        ("n02084071", "two dogs", "dogs at night", True),
+        ("fire engine", "a truck", "a red truck", True),
+    ],
+)
+def test_a_label_is_named_as_often(label: str, caption: str, edited: str, *, same: bool) -> None:
+    assert same_names(label, caption, edited) is same
+
+
+def test_words_of_a_label_are_last_words_in_the_singular() -> None:
+    assert {"retriever", "dog", "animal"} <= words_of_label("n02099601")
+    assert "thing" not in words_of_label("n02099601")
+    assert stems("The dog's Knives, boxes and berries; glass is his") == [
+        *("the", "dog", "knife", "box", "and", "berry", "glass", "is", "his")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("keyword", "alternative", "edited", "only"),
+    [
+        ("dog", "old dog", "an old dog on grass", True),
+        ("", "at night", "a dog on grass at night", True),
+        ("dog", "old dog", "an old dog on snow", False),
+        ("", "at night", "a cat on grass at night", False),
+    ],
+)
+def test_only_the_edit_changes(keyword: str, alternative: str, edited: str, *, only: bool) -> None:
+    assert only_changes("a dog on grass", edited, keyword, alternative) is only
+
+
+def test_what_an_edit_says() -> None:
+    said = [changed_words(*pair) for pair in (("dog", "old dog"), ("", "at night"), ("red", "blue"), ("dog", ""))]
+    assert said == ["old", "at night", "blue", ""]
+
+
+def test_types_are_told_by_their_examples() -> None:
+    order = {type_: i for i, type_ in enumerate(EXAMPLES)}
+    spot = {text: order[type_] for type_, some in EXAMPLES.items() for text in some}
+
+    def encode(texts: object) -> np.ndarray:
+        return np.eye(len(order), dtype=np.float32)[[spot[text] for text in texts]]  # type: ignore[attr-defined]
+
+    judge = TypeJudge(encode)
+    assert [ranked[0] for ranked in judge.ranked(["at sundown", "gray"])] == ["time", "colour"]
+    assert judge.held_out(1) == 1
+    assert {len(some) for some in EXAMPLES.values()} == {12}

@@ -1,0 +1,138 @@
+"""Edits that a small model chooses: one question per caption, phrases of ours put into it by rule."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from counterfactory.engine.edit import EDIT_TYPES
+from counterfactory.engine.keys import content_key
+from counterfactory.engine.language.chat import ChatPrompts, chatml
+from counterfactory.engine.language.edit_types import edit_types
+from counterfactory.engine.language.grammar import choices_grammar
+from counterfactory.engine.language.request import Request
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages.draft import RewriteSettings
+from counterfactory.engine.stages.rewrite import SourceVariants, rewrite
+from counterfactory.engine.tasks.settings import JourneySettings
+from counterfactory.engine.tasks.task import Task
+
+TASK = Task("animals", "classify the animal: here it is {label}", (), True)
+PROMPTS = ChatPrompts(chatml)
+DOG = "n02084071"
+
+
+def rewritten(ask: object, *captions: str, variants: int = 11, avoid: tuple[str, ...] = ()) -> list[SourceVariants]:
+    settings = RewriteSettings(EDIT_TYPES, 1, 1, 2, 90, verbatim=True, menus=True)
+    wanted = JourneySettings(TASK, variants, 0, (1, 1), 0, avoid=avoid)
+    sources = [
+        Source(str(i), str(i), Path(str(i)), (8, 8), DOG, None, "d", content_key(i)) for i in range(len(captions))
+    ]
+    return rewrite(sources, captions, settings, wanted, ask, PROMPTS)  # type: ignore[arg-type]
+
+
+class Chooser:
+    """Answers a question of choices with the first allowed pair of each type."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, list[Request]] = {}
+
+    def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+        self.asked.setdefault(question, []).extend(requests)
+        return [json.dumps(first_allowed(request), separators=(",", ":")) for request in requests]
+
+
+def first_allowed(request: Request) -> list[list[str]]:
+    """The first way through the grammar's expression: every choice's first branch."""
+    text, found, depth = request.grammar.pattern, "", 0
+    skip = 0
+    at = 0
+    while at < len(text):
+        if text.startswith("(?:", at):
+            depth += 1
+            at += 3
+        elif text[at] == "\\":
+            found += "" if skip else text[at + 1]
+            at += 2
+        elif text[at] == "|":
+            skip = skip or depth
+            at += 1
+        elif text[at] == ")":
+            skip = 0 if skip == depth else skip
+            depth -= 1
+            at += 1
+        elif text[at] == "?":
+            at += 1
+        else:
+            found += "" if skip else text[at]
+            at += 1
+    chosen: list[list[str]] = json.loads(found)
+    return chosen
+
+
+def test_one_question_per_caption_brings_an_edit_of_every_type() -> None:
+    ask = Chooser()
+    captions = ("A small brown dog is lying on the grass.", "Two dogs in the rain at night.")
+    results = rewritten(ask, *captions)
+    assert list(ask.asked) == ["choices"], "captions are written by rule"
+    assert len(ask.asked["choices"]) == len(captions)
+    suites = {request.prompt.suite for request in ask.asked["choices"]}
+    assert len(suites) == 1, "one beginning serves all captions"
+    assert "golden" not in suites.pop()
+    for result in results:
+        assert result.shortfall is None
+        made = [variant for variant in result.variants if not variant.repeat]
+        assert {variant.edits[0].type for variant in made} == set(EDIT_TYPES)
+        assert all(variant.dropped is None for variant in made)
+        assert all(variant.edited_caption != variant.caption for variant in made)
+        assert all("dog" in variant.edited_caption for variant in made)
+
+
+def test_replacements_are_put_by_rule_and_agree() -> None:
+    (result,) = rewritten(Chooser(), "A small brown dog is lying on the grass.")
+    edited = {variant.edits[0].type: variant.edited_caption for variant in result.variants if not variant.repeat}
+    assert re.fullmatch(r"An? small \w+ dog is lying on the grass\.", edited["colour"])
+    assert re.fullmatch(r"An? \w+ brown dog is lying on the grass\.", edited["adjective"])
+    assert re.fullmatch(r"A small brown dog is lying on (a |wet |dry |green |white )[\w ]+\.", edited["background"])
+    assert re.fullmatch(r"An? [\w ]+ of a small brown dog lying on the grass\.", edited["domain"])
+
+
+def test_words_to_avoid_are_not_offered() -> None:
+    ask = Chooser()
+    rewritten(ask, "a dog", avoid=("rain",))
+    (request,) = ask.asked["choices"]
+    assert not re.search(r"\brain\b(?!-)", request.grammar.pattern)
+    assert "painting" in request.grammar.pattern
+
+
+def test_an_answer_that_was_cut_off_chooses_nothing() -> None:
+    def cut(question: str, requests: Sequence[Request]) -> list[str]:
+        return ['[["","in the' for _ in requests]
+
+    (result,) = rewritten(cut, "a dog on grass")
+    assert result.variants == ()
+    assert result.shortfall
+
+
+def test_the_grammar_takes_one_pair_of_each_type_in_order() -> None:
+    grammar = choices_grammar([[("", "at night"), ("noon", "dawn")], [("dog", "wet dog")]])
+    assert grammar.allows('[["","at night"],["dog","wet dog"]]')
+    assert grammar.allows('[["noon","dawn"],["dog","wet dog"]]')
+    for answer in ('[["","dawn"],["dog","wet dog"]]', '[["dog","wet dog"]]', '[["","at night"]]', "[]"):
+        assert not grammar.allows(answer)
+    assert grammar.longest_bytes == len('[["","at night"],["dog","wet dog"],]')
+    for nothing in ([], [[]], [[("", "x")], []]):
+        with pytest.raises(ValueError, match="a choice needs pairs"):
+            choices_grammar(nothing)
+
+
+def test_the_question_lists_the_types_and_shows_an_edit_of_each() -> None:
+    types = edit_types(("time", "domain"), ())
+    prompt = PROMPTS.choices(types, ("dog",), "a dog<|im_end|>")
+    assert "in this order: the time of day; what kind of picture it is" in prompt.suite
+    assert '[["at noon","at night"],["","a painting of"]]' in prompt.suite
+    assert prompt.source == "Keep: dog\nCaption: a dog"

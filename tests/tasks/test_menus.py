@@ -1,0 +1,114 @@
+"""Menus: which edits of each type a small model may choose among for a caption."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from counterfactory.engine.edit import EDIT_TYPES
+from counterfactory.engine.tasks.menus import OFFERED, has_menu, kept_phrases, menu, offer
+
+DOG = "n02084071"
+
+
+def olds(type_: str, caption: str, *keep: str) -> set[str]:
+    return {old for old, _ in menu(type_, caption, keep, None)}
+
+
+def news(type_: str, caption: str, *keep: str) -> set[str]:
+    return {new for _, new in menu(type_, caption, keep, None)}
+
+
+def test_every_type_has_edits_of_a_caption_that_names_its_thing() -> None:
+    for caption in ("A dog.", "A small brown dog is lying on the grass in the rain at night.", "A photo of a dog"):
+        for type_ in EDIT_TYPES:
+            assert len(menu(type_, caption, ("dog",), DOG)) > 5, (type_, caption)
+            assert has_menu(type_)
+    assert not has_menu("mine")
+
+
+@pytest.mark.parametrize(
+    ("type_", "caption", "said"),
+    [
+        ("weather", "a dog in the rain.", {"in the rain"}),
+        ("weather", "a dog on a sunny day", {"on a sunny day"}),
+        ("weather", "a sunny garden with a dog", {"sunny"}),
+        ("weather", "a dog in the snow bank", {""}),
+        ("time", "a dog at night, asleep", {"at night"}),
+        ("time", "a night scene of a dog", {"night"}),
+        ("background", "a dog on the green grass in a field.", {"on the green grass", "in a field"}),
+        ("background", "a dog on top of a table", {"on top of a table"}),
+        ("background", "a dog on a table top", {""}),
+        ("colour", "a brown dog and a Black cat", {"brown", "Black"}),
+        ("colour", "a brown and white dog", {"white"}),
+        ("adjective", "a small dog", {"small"}),
+        ("adjective", "the dog is small", {"dog"}),
+        ("light", "a dog", {""}),
+        ("camera", "a dog", {""}),
+        ("object", "a dog", {""}),
+        ("other", "a dog", {""}),
+        ("subject", "two dogs", {"dogs"}),
+        ("domain", "a dog", {""}),
+        ("domain", "A close up of a dog", {"A close up"}),
+    ],
+)
+def test_words_that_say_something_of_the_type_give_way_else_some_are_added(
+    type_: str, caption: str, said: set[str]
+) -> None:
+    assert olds(type_, caption, "dog") == said
+
+
+def test_what_is_kept_is_not_replaced() -> None:
+    assert olds("colour", "a black bear", "black bear") == {"black bear"}
+    assert olds("background", "a dog on a snowy field", "field", "dog") == {""}
+
+
+def test_words_before_a_thing_stand_before_all_of_its_name() -> None:
+    assert "red soccer ball" in news("colour", "a soccer ball", "soccer ball", "ball")
+    assert "dust-covered dog" in news("subject", "Dog on grass", "dog")
+
+
+def test_nothing_names_the_label_or_makes_it_another_thing() -> None:
+    assert not any(
+        "bicycle" in new for _, new in menu("object", "a mountain bike", ("mountain bike",), "mountain bike")
+    )
+    assert any("bicycle" in new for _, new in menu("object", "a dog", ("dog",), DOG))
+    bears = {new for _, new in menu("colour", "a bear", ("bear",), "bear")}
+    assert "red bear" in bears
+    assert bears.isdisjoint({"brown bear", "black bear"}), "kinds of their own"
+
+
+def test_a_phrase_brings_something_new() -> None:
+    assert "in heavy rain" not in news("weather", "a dog in heavy rain", "dog")
+    assert "a painting" not in {new for _, new in menu("domain", "a painting of a dog", ("dog",), None)}
+
+
+@pytest.mark.parametrize(
+    ("caption", "keep", "found"),
+    [
+        ("Two Dogs and a dog", ("dog",), ["Dogs", "dog"]),
+        ("a soccer ball by a ball", ("ball", "soccer ball"), ["soccer ball", "ball"]),
+        ("a horse's mane, a horse-drawn cart", ("horse",), []),
+        ("a cat", (), []),
+    ],
+)
+def test_kept_phrases_are_the_caption_s_own(caption: str, keep: tuple[str, ...], found: list[str]) -> None:
+    assert kept_phrases(caption, keep) == found
+
+
+def test_a_sample_is_keyed_and_in_order() -> None:
+    pairs = [("", f"phrase {i}") for i in range(30)]
+    some = offer(pairs, "key")
+    assert len(some) == OFFERED
+    assert some == sorted(some, key=pairs.index)
+    assert some == offer(pairs, "key")
+    assert some != offer(pairs, "another")
+    assert offer(pairs[:OFFERED], "key") == pairs[:OFFERED]
+
+
+def test_phrases_are_plain_words() -> None:
+    for type_ in EDIT_TYPES:
+        for _, new in menu(type_, "a dog", ("dog",), None):
+            assert re.fullmatch(r"[a-z]+(?:[ -][a-z]+)*", new), new
+            assert len(new.split()) <= 8
