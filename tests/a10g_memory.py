@@ -81,6 +81,8 @@ _LLM_SCRATCH_BYTES = 2 * 13824 * 5120 + 2 * 2048 * (4 * 5120 + 2 * 13824)
 _LAYERS, _WIDTH = 40, 5120
 # Tokens of the tokenizer that stands in for the captioner's.
 _TOKENS = 60
+# (height, width) of photographs: a10g's sizes of pictures, one each.
+_SIZES = ((540, 600), (540, 720), (720, 540), (500, 800))
 _SKIES = ("clear", "foggy", "rainy")
 _CACHE_BITS = {"fp16": 16, "q8": 8, "q4": 4}
 
@@ -90,8 +92,8 @@ _CACHE_BITS = {"fp16": 16, "q8": 8, "q4": 4}
 
 @dataclass(frozen=True)
 class Ports:
-    """A plan's inputs with their shapes and its outputs: their lengths at most, and how much each changes with an axis
-    of an input that may be shorter.
+    """The inputs of one of a plan's profiles with their shapes, and its outputs: their lengths at most, and how much
+    each changes with an axis of an input that may be shorter.
     """
 
     profile: Mapping[str, Shapes]
@@ -105,6 +107,14 @@ class Ports:
         shapes = {name: one.max for name, one in self.profile.items()}
         shapes |= {name: shape for name, shape in self.outputs.items() if continued_cache(name) is None}
         return sum(math.prod(shape) * self.dtypes[name].itemsize for name, shape in shapes.items())
+
+    def takes(self, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+        """Whether inputs of these shapes lie within the profile."""
+        return all(
+            low <= length <= high
+            for name, one in self.profile.items()
+            for low, length, high in zip(one.min, shapes[name], one.max, strict=True)
+        )
 
     def output_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         """Those of the outputs, for inputs of these shapes."""
@@ -137,24 +147,25 @@ def request_of(profile: Profile) -> Request:
         prompt_tokens=caption.prompt_tokens,
         caption_tokens=caption.decoding.max_tokens,
         beams=caption.decoding.beams,
+        sizes=profile.image.sizes,
     )
 
 
-def ports_of(made: Graph) -> Ports:
+def ports_of(made: Graph, profile: Mapping[str, Shapes]) -> Ports:
     """What a module's plan takes and gives, found by running it without content. One axis after the other grows."""
 
     def shapes(longer: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-        inputs = [torch.empty(longer[name], dtype=made.inputs[name].dtype, device="meta") for name in made.plan]
+        inputs = [torch.empty(longer[name], dtype=made.inputs[name].dtype, device="meta") for name in profile]
         results = made.module(*inputs)
         results = results if isinstance(results, tuple) else (results,)
         dtypes.update(
             (name, _dtype(name, value.dtype))
-            for name, value in zip((*made.plan, *made.outputs), (*inputs, *results), strict=True)
+            for name, value in zip((*profile, *made.outputs), (*inputs, *results), strict=True)
         )
         return {name: tuple(value.shape) for name, value in zip(made.outputs, results, strict=True)}
 
     dtypes: dict[str, np.dtype[Any]] = {}
-    most = {name: one.max for name, one in made.plan.items()}
+    most = {name: one.max for name, one in profile.items()}
     outputs, growth = shapes(most), {}
     # Axes of one name grow together; the first of them says by how much.
     for label in {label for axes in made.axes.values() for label in axes.values()}:
@@ -162,7 +173,7 @@ def ports_of(made: Graph) -> Ports:
             (name, axis)
             for name, axes in made.axes.items()
             for axis, one in axes.items()
-            if one == label and made.plan[name].min[axis] != made.plan[name].max[axis]
+            if one == label and profile[name].min[axis] != profile[name].max[axis]
         ]
         if where:
             shorter = {name: list(shape) for name, shape in most.items()}
@@ -172,17 +183,21 @@ def ports_of(made: Graph) -> Ports:
             growth[where[0]] = {
                 name: tuple(a - b for a, b in zip(outputs[name], less[name], strict=True)) for name in outputs
             }
-    return Ports(made.plan, dtypes, outputs, growth)
+    return Ports(profile, dtypes, outputs, growth)
 
 
 @lru_cache
-def plans_of(name: str) -> Mapping[str, Ports]:
-    """The plans of a profile at full size, by the profile's own names for them."""
+def plans_of(name: str) -> Mapping[str, tuple[Ports, ...]]:
+    """The plans of a profile at full size, by the profile's own names for them; a part for each size of pictures."""
     profile = load_profile(name)
     plan_of = {network.name: network.plan for network in networks_of(profile)}
     with weightless():
         made = graphs_of(request_of(profile))
-        return {plan_of.get(graph, graph): ports_of(build()) for graph, build in made.items() if graph != "hed"}
+        graphs = {name: build() for name, build in made.items() if name != "hed"}
+        return {
+            plan_of.get(name, name): tuple(ports_of(graph, profile) for profile in graph.plan)
+            for name, graph in graphs.items()
+        }
 
 
 def _dtype(name: str, kind: torch.dtype) -> np.dtype[Any]:
@@ -192,36 +207,44 @@ def _dtype(name: str, kind: torch.dtype) -> np.dtype[Any]:
     return np.dtype(np.int64)
 
 
-def scratch_of(plan: str, weight_bytes: int) -> int:
-    """Scratch memory of a plan on the device; a form of a network ("denoiser_lcm") takes the network's."""
+def scratch_of(plan: str, weight_bytes: int, profile: Profile) -> int:
+    """Scratch memory of a plan on the device; a form of a network ("denoiser_lcm") takes the network's.
+
+    What is known of pictures of 512 pixels grows with the area of the profile's largest.
+    """
+    area = max(height * width for height, width in profile.image.sizes) / 512**2
     plan = next((known for known in (*STATED, *SCRATCH) if plan.startswith(f"{known}_")), plan)
     if plan in STATED:
-        return STATED[plan][0]
+        return round(area * STATED[plan][0])
     count, _ = SCRATCH.get(plan, OTHER_SCRATCH)
-    return int(count if count > 1 else count * weight_bytes)
+    return round(area * count if count > 1 else count * weight_bytes)
 
 
 class SizedEngine(Engine):
     """An ICudaEngine of which only sizes are known."""
 
-    def __init__(self, ports: Ports, memory: Memory, parts: dict[str, int]) -> None:
-        self.memory, self.profile, self.sizes, self.parts = memory, ports.profile, ports, parts
-        self.inputs, self.outputs = list(ports.profile), list(ports.outputs)
+    def __init__(self, ports: Sequence[Ports], memory: Memory, parts: dict[str, int]) -> None:
+        self.memory, self.sizes, self.parts = memory, ports, parts
+        self.profiles, self.taken = tuple(one.profile for one in ports), weakref.WeakKeyDictionary()
+        self.inputs, self.outputs = list(ports[0].profile), list(ports[0].outputs)
         self.ports = dict.fromkeys((*self.inputs, *self.outputs))
 
     def _output_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-        return self.sizes.output_shapes(shapes)
+        return next(one for one in self.sizes if one.takes(shapes)).output_shapes(shapes)
 
     def get_tensor_dtype(self, name: str) -> Any:
-        return self.sizes.dtypes[name]
+        return self.sizes[0].dtypes[name]
 
     def get_tensor_shape(self, name: str) -> tuple[int, ...]:
         if self.get_tensor_mode(name) is Mode.INPUT:
-            shapes = self.profile[name]
-            return tuple(n if n == least else -1 for least, n in zip(shapes.min, shapes.max, strict=True))
-        grows = [slopes[name] for slopes in self.sizes.growth.values()]
-        most = self.sizes.outputs[name]
-        return tuple(-1 if any(slopes[axis] for slopes in grows) else n for axis, n in enumerate(most))
+            lengths = [shape for profile in self.profiles for shape in (profile[name].min, profile[name].max)]
+            return tuple(axis[0] if len(set(axis)) == 1 else -1 for axis in zip(*lengths, strict=True))
+        grows = [slopes[name] for one in self.sizes for slopes in one.growth.values()]
+        lengths = zip(*(one.outputs[name] for one in self.sizes), strict=True)
+        return tuple(
+            -1 if len(set(most)) > 1 or any(slopes[axis] for slopes in grows) else most[0]
+            for axis, most in enumerate(lengths)
+        )
 
     def _hold(self, owner: object, nbytes: int) -> None:
         _count(self.parts, "weights", nbytes)
@@ -238,7 +261,7 @@ class SizedContext(Context):
 
     def set_tensor_address(self, name: str, memory: int) -> bool:
         if name == "logits":
-            sizes = self.engine.sizes
+            sizes = self.engine.sizes[0]
             self.engine.memory.given[memory] = words(sizes.outputs[name], sizes.dtypes[name]).view(np.uint8).ravel()
         return super().set_tensor_address(name, memory)
 
@@ -339,7 +362,7 @@ class Watch:
 class SizedLibrary(Library):
     """TensorRT whose engines have sizes alone."""
 
-    def __init__(self, memory: Memory, ports: Mapping[str, Ports], watch: Watch) -> None:
+    def __init__(self, memory: Memory, ports: Mapping[str, tuple[Ports, ...]], watch: Watch) -> None:
         super().__init__(memory)
         self.ports, self.watch = ports, watch
 
@@ -351,7 +374,7 @@ class SizedLibrary(Library):
 class SizedRuntime(Runtime):
     """An IRuntime of that library."""
 
-    def __init__(self, memory: Memory, ports: Mapping[str, Ports], parts: dict[str, int]) -> None:
+    def __init__(self, memory: Memory, ports: Mapping[str, tuple[Ports, ...]], parts: dict[str, int]) -> None:
         super().__init__(memory)
         self.ports, self.parts = ports, parts
 
@@ -359,7 +382,7 @@ class SizedRuntime(Runtime):
         return SizedEngine(self.ports[plan["plan"]], self.memory, self.parts)
 
 
-def write_folder(folder: Path, profile: Profile, ports: Mapping[str, Ports]) -> None:
+def write_folder(folder: Path, profile: Profile, ports: Mapping[str, tuple[Ports, ...]]) -> None:
     """A models' folder: stubs of plans with their keys, tokenizers, tables."""
     facts = plan_facts(profile)
     (folder / "plans").mkdir(parents=True)
@@ -368,29 +391,31 @@ def write_folder(folder: Path, profile: Profile, ports: Mapping[str, Ports]) -> 
             continue
         held = {
             "weights_bytes": facts[name].weight_bytes,
-            "scratch_bytes": scratch_of(name, facts[name].weight_bytes),
-            "io_bytes": its.io_bytes,
+            "scratch_bytes": scratch_of(name, facts[name].weight_bytes, profile),
+            "io_bytes": sum(one.io_bytes for one in its),
         }
         plan = folder / "plans" / f"{name}.plan"
         plan.write_text(json.dumps({"plan": name, **held}))
         made_by, digest = library_name(Library()), file_digest(plan)
-        write_key(plan, PlanKey("a" * 64, its.profile, "fp16", made_by, "SM86", digest, 1.0, **held))
+        write_key(
+            plan, PlanKey("a" * 64, tuple(one.profile for one in its), "fp16", made_by, "SM86", digest, 1.0, **held)
+        )
     small_words.opt_tokenizer(_TOKENS, 3).save(str(folder / "opt_tokenizer.json"))
     small_words.clip_tokenizer(60, 77).save(str(folder / "clip_tokenizer.json"))
     (folder / "opt_tokens.json").write_text('{"bos": 2, "eos": 3}')
     (folder / "latent.json").write_text('{"channels": 4, "factor": 8}')
     (captioner,) = {network.plan for network in networks_of(profile) if network.name == "opt_decoder"}
-    width = ports[captioner].profile["inputs_embeds"].max[2]
+    width = ports[captioner][0].profile["inputs_embeds"].max[2]
     np.save(folder / "opt_embeddings.npy", np.zeros((_TOKENS, width), np.float16))
     write_model(folder / "llm")
 
 
 def photographs(folder: Path, count: int) -> Path:
-    """JPEGs of smooth noise."""
+    """JPEGs of smooth noise, by turns of every shape that is painted at a size of its own."""
     random = np.random.default_rng(0)
     (folder / "bus").mkdir(parents=True)
     for i in range(count):
-        noise = cv2.GaussianBlur(random.integers(0, 255, (540, 600, 3), np.uint8), (0, 0), 5)
+        noise = cv2.GaussianBlur(random.integers(0, 255, (*_SIZES[i % len(_SIZES)], 3), np.uint8), (0, 0), 5)
         cv2.imwrite(str(folder / "bus" / f"{i:03d}.jpg"), cv2.normalize(noise, noise, 0, 255, cv2.NORM_MINMAX))
     return folder
 
@@ -406,7 +431,7 @@ def run(name: str, shards: int = 2, root: Path | None = None, *, again: bool = T
     assert asked.llm.exllama is not None
     ports = plans_of(name)
     facts = plan_facts(asked)
-    watch = Watch(frozenset(scratch_of(plan, facts[plan].weight_bytes) for plan in ports if plan in facts))
+    watch = Watch(frozenset(scratch_of(plan, facts[plan].weight_bytes, asked) for plan in ports if plan in facts))
     watch.driver = driver = Memory(CARD_BYTES, virtual=True, on_change=watch.changed)
     watch.llm = allocator = CachingAllocator(driver)
     llm = SizedLlm(allocator, facts["llm"].weight_bytes)

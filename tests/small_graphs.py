@@ -149,3 +149,17 @@ def _saved(graph: onnx.GraphProto, path: Path, *, check: bool = True) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(model, str(path))
     return path
+
+
+def sized_graph(path: Path) -> Path:
+    """x [B, 4, H, W] through a convolution to y [B, 4, H, W], in fp32; only the batch and the size are open."""
+    weight = numpy_helper.from_array(np.random.default_rng(0).standard_normal((4, 4, 3, 3)).astype(np.float32), "w")
+    ports = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4, "height", "width"]) for name in ("x", "y")
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], "sized", ports[:1], ports[1:], [weight]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    onnx.save(model, str(path))
+    return path

@@ -19,7 +19,7 @@ from stand_in_cuda import ALIGNMENT, Error, Memory, Range, Work
 
 from counterfactory.engine.keys import file_digest
 from counterfactory.engine.runtime.openvino import open_core
-from counterfactory.engine.runtime.plans import PlanKey, Shapes, read_shapes, write_key
+from counterfactory.engine.runtime.plans import PlanKey, PlanProfile, read_profiles, write_key
 from counterfactory.engine.runtime.trt_library import library_name
 
 
@@ -67,7 +67,7 @@ class Runtime:
 
     def engine(self, plan: Mapping[str, Any]) -> Engine:
         """The engine of what a plan says, without memory of its own."""
-        return Engine(Path(plan["onnx"]), read_shapes(plan["shapes"]), self.memory)
+        return Engine(Path(plan["onnx"]), self.memory, *read_profiles(plan["profiles"]))
 
 
 def write_stand_in(folder: Path, name: str) -> Path:
@@ -78,19 +78,21 @@ def write_stand_in(folder: Path, name: str) -> Path:
     manifest = json.loads(graph.with_name("manifest.json").read_text())
     held = {"weights_bytes": graph.stat().st_size, "scratch_bytes": 1 << 16, "io_bytes": 30_000_000}
     plan.parent.mkdir(exist_ok=True)
-    plan.write_text(json.dumps({"onnx": str(graph), "shapes": manifest["shapes"], **held}))
-    shapes, made_by, digest = read_shapes(manifest["shapes"]), library_name(Library()), file_digest(plan)
-    write_key(plan, PlanKey(manifest["onnx_sha256"], shapes, "fp16", made_by, "SM86", digest, 1.0, **held))
+    plan.write_text(json.dumps({"onnx": str(graph), "profiles": manifest["profiles"], **held}))
+    profiles, made_by, digest = read_profiles(manifest["profiles"]), library_name(Library()), file_digest(plan)
+    write_key(plan, PlanKey(manifest["onnx_sha256"], profiles, "fp16", made_by, "SM86", digest, 1.0, **held))
     return plan
 
 
 class Engine:
-    """An ICudaEngine of an ONNX graph under one profile."""
+    """An ICudaEngine of an ONNX graph under one profile or several."""
 
-    def __init__(self, onnx: Path, profile: Mapping[str, Shapes], memory: Memory, scratch_bytes: int = 0) -> None:
+    def __init__(self, onnx: Path, memory: Memory, *profiles: PlanProfile, scratch_bytes: int = 0) -> None:
         core, self.device_memory_size_v2 = open_core(), scratch_bytes
         model = core.read_model(onnx)
-        self.memory, self.profile = memory, profile
+        self.memory, self.profiles = memory, profiles
+        # The profile that each context runs: no two run the same.
+        self.taken: weakref.WeakKeyDictionary[Context, int] = weakref.WeakKeyDictionary()
         self.inputs = [port.get_any_name() for port in model.inputs]
         self.outputs = [port.get_any_name() for port in model.outputs]
         self.ports = {port.get_any_name(): port for port in (*model.inputs, *model.outputs)}
@@ -109,6 +111,10 @@ class Engine:
             weakref.finalize(owner, self.memory.cudaFree, pointer).atexit = False
 
     @property
+    def num_optimization_profiles(self) -> int:
+        return len(self.profiles)
+
+    @property
     def num_io_tensors(self) -> int:
         return len(self.ports)
 
@@ -125,7 +131,7 @@ class Engine:
         return tuple(dim.get_length() if dim.is_static else -1 for dim in self.ports[name].get_partial_shape())
 
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[tuple[int, ...]]:
-        shapes = self.profile[name]
+        shapes = self.profiles[profile_index][name]
         return [shapes.min, shapes.opt, shapes.max]
 
     def create_execution_context(self, strategy: Strategy = Strategy.USER_MANAGED) -> Context:
@@ -144,8 +150,20 @@ class Context:
         self.bindings = 0
         self._known: dict[tuple[tuple[int, ...], ...], dict[str, tuple[int, ...]]] = {}
 
+    def set_optimization_profile_async(self, profile_index: int, stream_handle: int) -> bool:
+        if any(other is not self and taken == profile_index for other, taken in self.engine.taken.items()):
+            return False
+        self.engine.taken[self] = profile_index
+        self.shapes.clear()
+        # Queued: what the context does before it was waited for is another profile's.
+        work = Work("switch of profiles", (), (Range("context", id(self)),), lambda _: None)
+        return self.engine.memory.put(stream_handle, work) is Error.cudaSuccess
+
     def set_input_shape(self, name: str, shape: tuple[int, ...]) -> bool:
-        least, _, most = self.engine.get_tensor_profile_shape(name, 0)
+        several = self.engine.num_optimization_profiles > 1
+        if several and self not in self.engine.taken:
+            return False
+        least, _, most = self.engine.get_tensor_profile_shape(name, self.engine.taken.get(self, 0))
         fits = all(low <= n <= high for low, n, high in zip(least, shape, most, strict=True))
         if fits:
             self.shapes[name] = tuple(shape)

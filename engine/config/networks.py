@@ -71,7 +71,7 @@ def _rows_at_once(profile: Profile) -> int:
 
 
 def _moved_bytes(profile: Profile) -> Mapping[str, int]:
-    """Bytes of a row of each network that are copied between host and GPU."""
+    """Bytes of a row of each network that are copied between host and GPU, for a square picture of the short side."""
     pixels, written = profile.image.short_side**2, profile.caption.decoding.max_tokens
     latent = pixels // _LATENT_SIDE**2
     hint, latents = _HINT_CHANNELS * latent, _LATENT_CHANNELS * latent
@@ -97,11 +97,14 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
 
 
 def _kept_bytes(profile: Profile) -> int:
-    """What painting keeps on a GPU beside its plans, where it stays there."""
+    """What painting keeps on a GPU beside its plans, where it stays there: arrays of one size do not serve another."""
     if profile.runtime.backend != "tensorrt":
         return 0
-    paint, pixels = profile.paint, profile.image.short_side**2
-    latent = 4 * pixels // _LATENT_SIDE**2
+    return sum(_kept_at(profile, height * width) for height, width in profile.image.sizes)
+
+
+def _kept_at(profile: Profile, pixels: int) -> int:
+    paint, latent = profile.paint, 4 * pixels // _LATENT_SIDE**2
     return kept_bytes(
         paint.batch,
         paint.decode_batch,
@@ -233,4 +236,5 @@ def library_of(profile: Profile) -> Library:
 
     Raises CounterfactoryError where the environment names no place for that (`find_blob_cache`).
     """
-    return Library(profile.models.path, networks_of(profile), profile.runtime, profile.llm, find_blob_cache())
+    found, cache = networks_of(profile), find_blob_cache()
+    return Library(profile.models.path, found, profile.runtime, profile.llm, cache, profile.image.sizes)

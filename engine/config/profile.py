@@ -94,8 +94,11 @@ class Profile:
             )
         if self.paint.streams > 1 and self.runtime.backend != "openvino":
             raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
-        if self.runtime.backend == "tensorrt" and len(set(self.image.buckets or ())) > 1:
-            raise ValueError('[image] buckets has one size with backend = "tensorrt": plans are compiled for one')
+        if self.runtime.backend == "tensorrt" and not self.image.sizes:
+            raise ValueError(
+                '[image] needs buckets with backend = "tensorrt", whose plans are compiled for them: such as buckets = '
+                f"[[{self.image.short_side}, {self.image.short_side}]], or a max_long_side that is the short_side"
+            )
         if self.shard_sources < 1:
             raise ValueError(f"shard_sources must be at least 1, found {self.shard_sources}")
 

@@ -179,6 +179,7 @@ def estimate(
     if here.timeline is None:
         raise CounterfactoryError(here.problem)
     seconds = _measured_seconds(library.networks, rates, each.variants)
+    area_share = _area_share(painted_sizes(sources, profile), profile.image.short_side**2)
     size = peak = None
     assumptions: tuple[str, ...] = ()
     if not seconds.keys() >= set(library.networks.stages):
@@ -197,7 +198,7 @@ def estimate(
         controls=count * each.controls,
         devices=profile.runtime.devices,
         device=profile.runtime.unit,
-        stages=_stages(profile, library.networks, seconds, here.timeline, plans, count, each),
+        stages=_stages(profile, library.networks, seconds, here.timeline, plans, count, each, area_share),
         plans=plans,
         holdings=(here,) if named else (here, _holding(library.networks, plans, GPU_BYTES, shards)),
         accepted_share=accepted,
@@ -230,13 +231,12 @@ def stage_needs(networks: Networks) -> list[StageNeeds]:
     return [StageNeeds(stage, tuple(network.plan for network in networks.of(stage))) for stage in networks.stages]
 
 
-def painted_sizes(sources: Sequence[Source], profile: Profile) -> Counter[tuple[int, int]]:
-    """How many sources are painted at each (height, width)."""
-    sizes: Counter[tuple[int, int]] = Counter()
+def painted_sizes(sources: Sequence[Source] | int, profile: Profile) -> Counter[tuple[int, int]]:
+    """How many sources are painted at each (height, width); so many of which nothing is known are square."""
     image = profile.image
-    for source in sources:
-        sizes[image.size_for(*source.size)] += 1
-    return sizes
+    if isinstance(sources, int):
+        return Counter({(image.short_side, image.short_side): sources})
+    return Counter(image.size_for(*source.size) for source in sources)
 
 
 def _plans(profile: Profile, library: Library, rates: Rates | None) -> tuple[PlanEstimate, ...]:
@@ -284,11 +284,11 @@ def _counted_seconds(
     profile: Profile, library: Library, sources: Sequence[Source] | int, each: PerSource
 ) -> tuple[tuple[int, int] | None, float | None, dict[Stage, float]]:
     """The commonest picture size and this CPU's peak, both None for a GPU, and seconds per item by stage."""
+    sizes = painted_sizes(sources, profile)
     if (device := profile.device) is not None:
         reach = reach_of(device, device.share)
-        return None, None, item_s(library.networks, known_facts(profile, library, None), reach, each)
-    side = profile.image.short_side
-    sizes = Counter({(side, side): sources}) if isinstance(sources, int) else painted_sizes(sources, profile)
+        seconds = item_s(library.networks, known_facts(profile, library, None), reach, each)
+        return None, None, _by_area(seconds, _area_share(sizes, profile.image.short_side**2))
     size = sizes.most_common(1)[0][0]
     facts = known_facts(profile, library, size)
     peak = int8_peak = _measured_peak(profile, cpu_precision(profile))
@@ -296,12 +296,17 @@ def _counted_seconds(
         with suppress(CounterfactoryError):  # a CPU without such arithmetic takes them in the other
             int8_peak = _measured_peak(profile, "int8")
     seconds = item_s(library.networks, facts, Reach(SHARE_OF_PEAK * peak, SHARE_OF_PEAK * int8_peak), each)
-    # Pictures of other sizes cost about as their area.
-    area = sum(height * width * count for (height, width), count in sizes.items()) / sizes.total()
-    for stage in ("edges", "paint"):
-        if stage in seconds:
-            seconds[stage] *= area / (size[0] * size[1])
-    return size, peak, seconds
+    return size, peak, _by_area(seconds, _area_share(sizes, size[0] * size[1]))
+
+
+def _area_share(sizes: Counter[tuple[int, int]], pixels: int) -> float:
+    """The mean area of pictures over one of so many pixels."""
+    return sum(height * width * count for (height, width), count in sizes.items()) / sizes.total() / pixels
+
+
+def _by_area(seconds: dict[Stage, float], share: float) -> dict[Stage, float]:
+    """Seconds of pictures whose mean area is this share of what was counted: about as much, where they are painted."""
+    return {stage: item * share if stage in ("edges", "paint") else item for stage, item in seconds.items()}
 
 
 def cpu_precision(profile: Profile) -> PeakPrecision:
@@ -322,8 +327,9 @@ def _stages(
     plans: Sequence[PlanEstimate],
     sources: int,
     each: PerSource,
+    area_share: float,
 ) -> tuple[StageEstimate, ...]:
-    """What the stages take of so many sources."""
+    """What the stages take of so many sources, whose area over the profile's own is `area_share`."""
     on_gpu = profile.device is not None
     plan_s = {plan.cost.name: plan.cost.load_s for plan in plans}
     # Where loading was measured, so was a plan's first time.
@@ -335,7 +341,7 @@ def _stages(
     for shard, times in Counter(timeline.shards).items():
         for step in shard:
             load_s[step.stage] += times * sum(plan_s[name] for name in step.load)
-    moved = {} if profile.device is None else moved_s(networks, profile.device, each)
+    moved = {} if profile.device is None else _by_area(moved_s(networks, profile.device, each), area_share)
     stages = []
     for stage in (stage for stage in STAGES if stage in seconds):
         items = sources if stage in PER_SOURCE_STAGES else sources * each.pictures

@@ -164,6 +164,9 @@ def moved_s(networks: Networks, device: DeviceSettings, each: PerSource) -> dict
 
 def plan_cost(profile: Profile, network: Network, fact: PlanFacts) -> PlanCost:
     """What a plan is taken to hold once it is loaded, and the seconds of loading it."""
+    if profile.runtime.backend != "tensorrt" and network.sizes:  # a session for each size, with weights of its own
+        times = max(1, len(profile.image.sizes))
+        fact = replace(fact, weight_bytes=times * fact.weight_bytes, graph_bytes=times * fact.graph_bytes)
     if profile.device is None:
         loaded = fact.weight_bytes * _BYTES_PER_WEIGHT_BYTE[arithmetic(profile.runtime)]
         loaded += fact.graph_bytes * _BYTES_PER_GRAPH_BYTE
@@ -190,6 +193,7 @@ def time_assumptions(profile: Profile, networks: Networks, variants: int) -> tup
             f"{100 * device.share:.0f} % of {device.tflops:g} TFLOP/s and of {device.gb_per_s:g} GB/s are reached",
             f"copies between host and GPU at {device.bus_gb_per_s:g} GB/s wait and are waited for",
             f"each plan's first use takes {FIRST_USE_S:g} s more, once a run",
+        "pictures of other sizes take as their area, though attention takes more",
         )
     asked = ", ".join(f"{kind.tokens.read} + {kind.tokens.written}" for kind in llm.questions)
     return (

@@ -36,6 +36,8 @@ class Library:
     runtime: RuntimeSettings
     llm: LlmSettings
     blobs: BlobCache | None = field(default=None, repr=False, compare=False)
+    # (height, width) in pixels of all pictures that will be painted, where that is known beforehand.
+    painted: tuple[tuple[int, int], ...] = ()
     files: Digests = field(default_factory=Digests, init=False, repr=False, compare=False)
     _digests: dict[str, list[str]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -73,7 +75,10 @@ class Library:
         """Whether a network is there and serves, and if not, why; the bytes of plans are not read."""
         if network.name == "llm":
             return ("found", "") if self.llm_path.exists() else ("missing", str(self.llm_path))
-        return plan_state(self.folder, network.plan, self.runtime.backend)
+        if not network.sizes or self.runtime.backend != "tensorrt" or not (self.folder / "latent.json").is_file():
+            return plan_state(self.folder, network.plan, self.runtime.backend)
+        sizes = [self.sizes(network, *size) for size in self.painted]
+        return plan_state(self.folder, network.plan, self.runtime.backend, sizes)
 
     def plan_bytes(self, plan: str) -> tuple[int | None, int | None]:
         """What a plan for a GPU takes there by its compiler's account: alone, and to compute in, which plans share.

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -70,6 +71,8 @@ class Cuda:
     stream: Any = field(init=False)
     copies: Any = field(init=False)
     scratch: Scratch = field(init=False)
+    # Plans that lie on the device, by file and content, for as long as a session runs them.
+    loaded: weakref.WeakValueDictionary[tuple[Path, str], Any] = field(init=False)
 
     def __post_init__(self) -> None:
         flags = self.runtime.cudaStreamNonBlocking
@@ -77,6 +80,7 @@ class Cuda:
             object.__setattr__(self, name, self._call("cudaStreamCreateWithFlags", flags))
             weakref.finalize(self, self.runtime.cudaStreamDestroy, getattr(self, name)).atexit = False
         object.__setattr__(self, "scratch", Scratch())
+        object.__setattr__(self, "loaded", weakref.WeakValueDictionary())
 
     @property
     def stream_handle(self) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import CounterfactoryError
-from .plans import Shapes, read_shapes
+from .plans import PlanProfile, read_profiles
 
 T = TypeVar("T")
 
@@ -23,9 +23,13 @@ def exported_digest(folder: Path, plan: str) -> str | None:
     return _read(folder, plan, lambda manifest: str(manifest["onnx_sha256"]))
 
 
-def exported_shapes(folder: Path, plan: str) -> dict[str, Shapes] | None:
-    """The shapes that a plan was exported for, by its manifest; None where that is missing or older than they."""
-    return _read(folder, plan, lambda manifest: read_shapes(manifest["shapes"]) if "shapes" in manifest else None)
+def exported_shapes(folder: Path, plan: str) -> PlanProfile | None:
+    """The shapes that a plan was exported for, those of its first profile, by its manifest; None where that is missing
+    or older than they.
+    """
+    return _read(
+        folder, plan, lambda manifest: read_profiles(manifest["profiles"])[0] if "profiles" in manifest else None
+    )
 
 
 def _read(folder: Path, plan: str, read: Callable[[Any], T]) -> T | None:

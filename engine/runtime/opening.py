@@ -5,8 +5,9 @@ A folder and a plan's name give a session. Runtimes for GPUs are imported only w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -110,8 +111,13 @@ def existing(file: Path) -> Path:
     return file
 
 
-def plan_state(folder: Path, plan: str, backend: Backend) -> tuple[PlanState, str]:
-    """Whether a plan is there and serves, and if not, why, or what is unproven of it; its own bytes are not read."""
+def plan_state(
+    folder: Path, plan: str, backend: Backend, sizes: Sequence[Mapping[str, tuple[int, int]]] = ()
+) -> tuple[PlanState, str]:
+    """Whether a plan is there and serves, and if not, why, or what is unproven of it; its own bytes are not read.
+
+    `sizes` are what TensorRT's has to take: sets of (height, width) by input.
+    """
     file = plan_file(folder, plan, backend)
     if not file.is_file():
         return "missing", str(file)
@@ -119,7 +125,8 @@ def plan_state(folder: Path, plan: str, backend: Backend) -> tuple[PlanState, st
         return "found", ""
     try:
         key = read_key(file)
-        found = find_mismatches(file, key, _wanted(folder, plan, key.made_by), digest=None)
+        wanted = replace(_wanted(folder, plan, key.made_by), sizes=sizes)
+        found = find_mismatches(file, key, wanted, digest=None)
     except CounterfactoryError as error:
         return "stale", str(error)
     return ("stale", "; ".join(found)) if found else ("found", key.doubt)

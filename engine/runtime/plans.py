@@ -8,7 +8,7 @@ nothing. No compiler is imported here; a machine without a GPU can say which pla
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -50,19 +50,24 @@ class Shapes:
         return self.min[axis], self.opt[axis], self.max[axis]
 
 
+# The shapes of every input that go together. A plan has one profile, or one for each size of pictures.
+PlanProfile = Mapping[str, Shapes]
+
+
 @dataclass(frozen=True)
 class PlanKey:
     """What a plan was made of and for.
 
-    `onnx_sha256` is the graph's content (`onnx_digest`), `library` the compiler and its release, "tensorrt_rtx
-    1.7.1.116", `device` the compute capability, "SM86", `plan_sha256` the plan's own bytes, `seconds` what it took,
-    `workspace_bytes` the scratch memory that its layers were allowed, None for all there is. `weights_bytes` and
-    `scratch_bytes` are what it takes on the device by its compiler's own account, None where that gave none;
-    `io_bytes` what its inputs and outputs take there at their largest, one that continues a cache not counted again.
+    `onnx_sha256` is the graph's content (`onnx_digest`), `profiles` the shapes that it takes, `library` the compiler
+    and its release, "tensorrt_rtx 1.7.1.116", `device` the compute capability, "SM86", `plan_sha256` the plan's own
+    bytes, `seconds` what it took, `workspace_bytes` the scratch memory that its layers were allowed, None for all there
+    is. `weights_bytes` and `scratch_bytes` are what it takes on the device by its compiler's own account, None where
+    that gave none; `io_bytes` what the inputs and outputs of all profiles take there at their largest, one that
+    continues a cache not counted again.
     """
 
     onnx_sha256: str
-    shapes: Mapping[str, Shapes]
+    profiles: tuple[PlanProfile, ...]
     precision: str
     library: str
     device: str
@@ -98,12 +103,16 @@ class PlanKey:
 
 @dataclass(frozen=True)
 class PlanRequirements:
-    """What a plan must have been made of and for; None asks nothing."""
+    """What a plan must have been made of and for; None asks nothing.
+
+    `sizes` are sets of (height, width) by input, each of which one of the plan's profiles must have as last two axes.
+    """
 
     onnx_sha256: str | None = None
-    shapes: Mapping[str, Shapes] | None = None
+    profiles: Sequence[PlanProfile] | None = None
     library: str | None = None
     device: str | None = None
+    sizes: Sequence[Mapping[str, tuple[int, int]]] = ()
 
 
 def key_path(plan: Path) -> Path:
@@ -136,7 +145,7 @@ def read_key(plan: Path) -> PlanKey:
         raise CounterfactoryError(f"plan {plan} has no key {file.name} that says what it was made of; {REBUILD}")
     try:
         fields = json.loads(file.read_text())
-        key = PlanKey(shapes=read_shapes(fields.pop("shapes")), **fields)
+        key = PlanKey(profiles=read_profiles(fields.pop("profiles")), **fields)
         counts = (key.workspace_bytes, key.weights_bytes, key.scratch_bytes, key.io_bytes)
         if not all(count is None or (isinstance(count, int) and count >= 0) for count in counts):
             raise ValueError("a field that counts bytes is no count")
@@ -162,8 +171,9 @@ def find_mismatches(
         found.append(f"it was made by {key.library}, and {wanted.library} is installed")
     if wanted.device is not None and key.device != wanted.device:
         found.append(f"it was made for {key.device}, and the device is {wanted.device}")
-    if wanted.shapes is not None and dict(wanted.shapes) != dict(key.shapes):
-        found += _other_shapes(key.shapes, wanted.shapes)
+    if wanted.profiles is not None:
+        found += _other_profiles(key.profiles, wanted.profiles)
+    found += [_other_sizes(key.profiles, sizes) for sizes in wanted.sizes if not takes_sizes(key.profiles, sizes)]
     if digest is not None and digest(plan) != key.plan_sha256:
         found.append("its bytes are not those that were written")
     return found
@@ -181,12 +191,36 @@ def require_fresh(plan: Path, wanted: PlanRequirements, digest: Callable[[Path],
     return key
 
 
-def read_shapes(found: Mapping[str, Any]) -> dict[str, Shapes]:
-    """Shapes of inputs as JSON has them. Raises ValueError, TypeError or KeyError for what is none."""
-    return {
-        name: Shapes(*(tuple(int(length) for length in one[kind]) for kind in ("min", "opt", "max")))
-        for name, one in found.items()
-    }
+def read_profiles(found: Sequence[Mapping[str, Any]]) -> tuple[PlanProfile, ...]:
+    """Profiles as JSON has them. Raises ValueError, TypeError, AttributeError or KeyError for what is none."""
+    return tuple(
+        {
+            name: Shapes(*(tuple(int(length) for length in one[kind]) for kind in ("min", "opt", "max")))
+            for name, one in profile.items()
+        }
+        for profile in found
+    )
+
+
+def takes_sizes(profiles: Sequence[PlanProfile], sizes: Mapping[str, tuple[int, int]]) -> bool:
+    """Whether one of the profiles has just these (height, width) as the last two axes of the inputs named."""
+    return any(
+        all(name in one and one[name].min[-2:] == one[name].max[-2:] == tuple(size) for name, size in sizes.items())
+        for one in profiles
+    )
+
+
+def _other_profiles(has: Sequence[PlanProfile], wants: Sequence[PlanProfile]) -> list[str]:
+    if len(has) != len(wants):
+        return [f"it takes {len(has)} sizes of pictures, wanted {len(wants)}"]
+    found = [fault for mine, other in zip(has, wants, strict=True) for fault in _other_shapes(mine, other)]
+    return list(dict.fromkeys(found))
+
+
+def _other_sizes(has: Sequence[PlanProfile], wants: Mapping[str, tuple[int, int]]) -> str:
+    asked = ", ".join(f"{name} of {height} x {width}" for name, (height, width) in wants.items())
+    known = ", ".join(dict.fromkeys(" x ".join(map(str, one[n].max[-2:])) for one in has for n in wants if n in one))
+    return f"it takes sizes {known}, wanted {asked}"
 
 
 def _other_shapes(has: Mapping[str, Shapes], wants: Mapping[str, Shapes]) -> list[str]:

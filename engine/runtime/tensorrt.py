@@ -15,14 +15,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..errors import CounterfactoryError
-from ..files.writing import write_whole
 from ..keys import file_digest
 from . import cuda
 from .cuda import Buffer, Cuda, Located
@@ -30,7 +28,8 @@ from .places import DeviceArray, Place
 from .plans import REBUILD, PlanRequirements, read_key, require_fresh
 from .scratch import Lease
 from .session import Port, Signature, continued_cache, refuse_longer_cache, refuse_other_cache, row_axis
-from .trt_library import last_heard, library_name, listen, load_library
+from .trt_engine import choose_profile, inputs_of, load_engine, make_context
+from .trt_library import library_name, load_library
 
 # What a library wants the memory of a tensor to be aligned to.
 _ALIGNMENT = 256
@@ -223,9 +222,9 @@ def open_session(
 ) -> TensorRtSession:
     """Load the plan `path` to `device` for batches of `batch`, and of the last two axes that `sizes` names.
 
-    The library that made the plan runs it; `digest` says what a file's content is. Raises CounterfactoryError when the
-    plan is missing, stale (`onnx_sha256` is the content of the graph it should be of) or of other shapes, or the
-    library or the GPU is missing.
+    The library that made the plan runs it; sessions of one plan for several sizes share its weights. `digest` says what
+    a file's content is. Raises CounterfactoryError when the plan is missing, stale (`onnx_sha256` is the content of the
+    graph it should be of) or of other shapes, or the library or the GPU is missing.
     """
     library = load_library(read_key(path).made_by)
     runtime = cuda.load_runtime()
@@ -233,23 +232,10 @@ def open_session(
     key = require_fresh(path, wanted, digest)
     shared = device()
     shared.scratch.settle(shared)  # what closed plans needed is free
-    if key.held_bytes is not None and key.scratch_bytes is not None:
-        needed = key.held_bytes + shared.scratch.growth(key.scratch_bytes)
-        _require_room(runtime, path, needed, "for weights, inputs and outputs, and scratch memory")
-    log = listen(library)
-    loader = library.Runtime(log)
-    # Mapped, not read: the library takes it from the page cache, which hashing has filled, and the host never holds
-    # gigabytes of a plan as a copy.
-    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
-        engine = loader.deserialize_cuda_engine(content)
-    if engine is None:
-        raise CounterfactoryError(f"plan {path} cannot be loaded: {last_heard(log)}; {REBUILD}")
-    needed = shared.scratch.growth(engine.device_memory_size_v2)
-    _require_room(runtime, path, needed, "for scratch memory beside its weights")
-    context, ran = _context(library, engine, path)
-    if context is None:
-        raise CounterfactoryError(f"plan {path} cannot be made ready: {last_heard(log)}; free memory on the device")
-    return bind(path.stem, library, context, shared, batch, sizes or {}, ran, (log, loader, engine))
+    loaded = load_engine(path, library, shared, runtime, key)
+    profile = choose_profile(path.stem, library, loaded.engine, sizes or {})
+    context, ran = make_context(loaded, profile)
+    return bind(path.stem, library, context, shared, batch, profile, ran, loaded)
 
 
 def _whole(given: DeviceArray | Sequence[DeviceArray]) -> DeviceArray:
@@ -264,35 +250,31 @@ def _whole(given: DeviceArray | Sequence[DeviceArray]) -> DeviceArray:
     return DeviceArray((len(given), *odd.shape), odd.dtype, odd.buffer, odd.session)
 
 
-def _require_room(runtime: Any, path: Path, nbytes: int, what: str) -> None:
-    """Refuse what the device has no room for now, before a library fails somewhere inside."""
-    free, total = cuda.memory(runtime)
-    if nbytes > free:
-        raise CounterfactoryError(
-            f"plan {path} needs {nbytes:,} bytes {what}, and {free:,} of the device's {total:,} are free; lower "
-            "[runtime] memory_gb so that fewer plans stay open, end other programs on the GPU, or build the plan for "
-            "smaller batches"
-        )
-
-
 def bind(
     name: str,
     library: Any,
     context: Any,
     device: Cuda,
     batch: int,
-    sizes: Mapping[str, tuple[int, int]],
+    profile: int = 0,
     ran: Callable[[], None] = lambda: None,
     alive: object = None,
 ) -> TensorRtSession:
-    """The session of an execution context, its static shapes bound. Raises CounterfactoryError for other shapes."""
+    """The session of an execution context under the profile of that number, its static shapes bound.
+
+    Raises CounterfactoryError for other shapes.
+    """
     engine = context.engine
     names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
-    inputs = [one for one in names if engine.get_tensor_mode(one) == library.TensorIOMode.INPUT]
+    inputs = inputs_of(library, engine)
+    if engine.num_optimization_profiles > 1:
+        if not context.set_optimization_profile_async(profile, device.stream_handle):
+            raise CounterfactoryError(f"plan {name} refuses its own profile {profile}; {REBUILD}")
+        device.wait()
     open_axes = {}
     for one in inputs:
-        least, _, most = (tuple(dims) for dims in engine.get_tensor_profile_shape(one, 0))
-        _check_asked(name, one, least, most, batch, sizes.get(one))
+        least, _, most = (tuple(dims) for dims in engine.get_tensor_profile_shape(one, profile))
+        _check_batch(name, one, least, most, batch)
         rows = row_axis(one)
         context.set_input_shape(one, (*most[:rows], batch, *most[rows + 1 :]))
         open_axes[one] = [axis for axis in range(len(most)) if axis != rows and least[axis] != most[axis]]
@@ -326,44 +308,10 @@ def bind(
     return TensorRtSession(name, Signature(*ports), context, device, taken, given, scratch, _ran=ran, _alive=alive)
 
 
-def _check_asked(
-    plan: str, name: str, least: tuple[int, ...], most: tuple[int, ...], batch: int, size: tuple[int, int] | None
-) -> None:
+def _check_batch(plan: str, name: str, least: tuple[int, ...], most: tuple[int, ...], batch: int) -> None:
     fewest, rows = least[row_axis(name)], most[row_axis(name)]
     if not fewest <= batch <= rows:
         fits = f"{fewest}" if fewest == rows else f"{fewest}-{rows}"
         raise CounterfactoryError(
             f"plan {plan} takes {name} in batches of {fits}, got {batch}; {REBUILD}, or set the stage's batch to {rows}"
         )
-    if size is not None and (least[-2:] != tuple(size) or most[-2:] != tuple(size)):
-        raise CounterfactoryError(
-            f"plan {plan} takes {name} of size {list(most[-2:])}, asked for {list(size)}; "
-            f"{REBUILD}, for that picture size"
-        )
-
-
-def _context(library: Any, engine: Any, path: Path) -> tuple[Any, Callable[[], None]]:
-    """The execution context of an engine, and what to do after a run.
-
-    TensorRT-RTX finishes its kernels on the device when they are first used. They are kept beside the plan, so that a
-    plan that is dropped and loaded again does not wait for them; the library itself refuses them when they are stale.
-    """
-    ours = library.ExecutionContextAllocationStrategy.USER_MANAGED
-    if not hasattr(library, "IRuntimeCache"):
-        return engine.create_execution_context(ours), lambda: None
-    config = engine.create_runtime_config()
-    config.set_execution_context_allocation_strategy(ours)
-    # A cache of keys and values has another length every token: kernels for each would never be ready in time.
-    config.dynamic_shapes_kernel_specialization_strategy = library.DynamicShapesKernelSpecializationStrategy.NONE
-    # Recorded by ourselves, the same way for both libraries.
-    config.cuda_graph_strategy = library.CudaGraphStrategy.DISABLED
-    cache, file = config.create_runtime_cache(), path.with_name(f"{path.name}.kernels")
-    known = file.is_file() and cache.deserialize(file.read_bytes())
-    config.set_runtime_cache(cache)
-    pending = [] if known else [file]
-
-    def keep() -> None:
-        if pending:
-            write_whole(pending.pop(), bytes(cache.serialize()))
-
-    return engine.create_execution_context(config), keep

@@ -81,6 +81,13 @@ class ImageSettings:
         if self.buckets == ():
             raise ValueError("[image] buckets needs one size or more; leave it out for sizes in proportion")
 
+    @property
+    def sizes(self) -> tuple[tuple[int, int], ...]:
+        """All (height, width) that pictures are painted at; none where that follows from each picture."""
+        if self.buckets is not None:
+            return tuple(dict.fromkeys(self.buckets))
+        return ((self.short_side, self.short_side),) if self.max_long_side == self.short_side else ()
+
     def size_for(self, height: int, width: int) -> tuple[int, int]:
         """(height, width) to paint a picture at: the bucket whose crop loses least of its area, the first of several;
         without buckets in proportion, see `target_size`.

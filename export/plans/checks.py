@@ -16,14 +16,12 @@ from typing import Any
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.runtime.onnx_header import NamedPort, Ports, read_ports
 from counterfactory.engine.runtime.openvino import open_core
-from counterfactory.engine.runtime.plans import Shapes
+from counterfactory.engine.runtime.plans import PlanProfile, Shapes
 from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.engine.runtime.session import continued_cache, row_axis
 
-Profile = Mapping[str, Shapes]
 
-
-def check_profile(onnx_path: Path, profile: Profile) -> None:
+def check_profile(onnx_path: Path, profile: PlanProfile) -> None:
     """Raise CounterfactoryError with all that keeps `profile` from suiting the graph.
 
     Faults of one kind are looked for only where those before it are none: names; ranks and fixed lengths; axes that
@@ -35,7 +33,7 @@ def check_profile(onnx_path: Path, profile: Profile) -> None:
     _raise(onnx_path, [*_corners(onnx_path, ports, profile), *_fixed_batches(onnx_path, profile)])
 
 
-def io_bytes(onnx_path: Path, profile: Profile) -> int:
+def io_bytes(onnx_path: Path, profile: PlanProfile) -> int:
     """What a plan's inputs and outputs take on the device at their largest; what continues a cache lies within it."""
     model = _reshaped(onnx_path, {name: list(shapes.max) for name, shapes in profile.items()})
     ports = [*model.inputs, *(port for port in model.outputs if not continued_cache(port.get_any_name()))]
@@ -47,7 +45,7 @@ def _raise(onnx_path: Path, faults: list[str]) -> None:
         raise CounterfactoryError(f"{onnx_path} cannot become a plan of these shapes: {'; '.join(faults)}")
 
 
-def _names(ports: Ports, profile: Profile) -> Iterator[str]:
+def _names(ports: Ports, profile: PlanProfile) -> Iterator[str]:
     names = {port.name for port in ports.inputs}
     if unknown := sorted(profile.keys() - names):
         yield f"shapes are given for {unknown}, which are no inputs; the graph takes {sorted(names)}"
@@ -55,7 +53,7 @@ def _names(ports: Ports, profile: Profile) -> Iterator[str]:
         yield f"inputs {missing} have no shapes; give them"
 
 
-def _lengths(ports: Ports, profile: Profile) -> Iterator[str]:
+def _lengths(ports: Ports, profile: PlanProfile) -> Iterator[str]:
     for port in ports.inputs:
         shapes = profile[port.name]
         if len(shapes.opt) != len(port.axes):
@@ -69,7 +67,7 @@ def _lengths(ports: Ports, profile: Profile) -> Iterator[str]:
                 )
 
 
-def _shared_axes(ports: Ports, profile: Profile) -> Iterator[str]:
+def _shared_axes(ports: Ports, profile: PlanProfile) -> Iterator[str]:
     """Axes of one name are of one length, and so are the axes of all inputs along which their rows lie."""
     uses: dict[str, dict[str, tuple[int, int, int]]] = {}
     for port in ports.inputs:
@@ -84,7 +82,7 @@ def _shared_axes(ports: Ports, profile: Profile) -> Iterator[str]:
             yield f"{called} must be of one length in all inputs, min/opt/max are {spans}"
 
 
-def _corners(onnx_path: Path, ports: Ports, profile: Profile) -> Iterator[str]:
+def _corners(onnx_path: Path, ports: Ports, profile: PlanProfile) -> Iterator[str]:
     """The graph at its smallest, usual and largest shapes: every operation holds, outputs are as long as declared."""
     corners = {
         tuple((name, getattr(shapes, kind)) for name, shapes in profile.items()): kind for kind in ("min", "opt", "max")
@@ -120,7 +118,7 @@ def _output_faults(declared: NamedPort, found: Any, lengths: Mapping[str, int], 
             )
 
 
-def _fixed_batches(onnx_path: Path, profile: Profile) -> Iterator[str]:
+def _fixed_batches(onnx_path: Path, profile: PlanProfile) -> Iterator[str]:
     """Reshapes to a constant number of rows where the number of rows is open.
 
     Such a reshape may hold at every batch, if another of its axes takes what is over, and then mixes rows.

@@ -1,4 +1,4 @@
-"""From an ONNX graph to a plan, with TensorRT-RTX or TensorRT: one network, one profile of shapes, one device.
+"""From an ONNX graph to a plan, with TensorRT-RTX or TensorRT: one network, one device, a profile for each size.
 
 An ONNX file and the shapes of its inputs become a plan and its key on the disk. TensorRT-RTX compiles for another GPU
 than this machine's, or with none; TensorRT compiles for the GPU that it runs on. Networks are strongly typed: the
@@ -17,7 +17,7 @@ from typing import Any
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.runtime import cuda
-from counterfactory.engine.runtime.plans import PlanKey, PlanRequirements, Shapes, onnx_digest, write_key
+from counterfactory.engine.runtime.plans import PlanKey, PlanProfile, PlanRequirements, Shapes, onnx_digest, write_key
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, last_heard, library_name, listen, load_library
 
 from ..precision.half import ISLAND
@@ -71,14 +71,14 @@ class PlanReport:
 def build_plan(
     onnx_path: Path,
     plan_path: Path,
-    shapes: Mapping[str, Shapes],
+    profiles: Sequence[PlanProfile],
     *,
     library: str = BOX_LIBRARY,
     target: str = TARGET,
     workspace_bytes: int | None = None,
     timing_cache: Path | None = None,
 ) -> PlanReport:
-    """Compile `onnx_path` for inputs of `shapes` into `plan_path`, its key beside it.
+    """Compile `onnx_path` for inputs of each of `profiles` into `plan_path`, its key beside it.
 
     `library` is "tensorrt" or "tensorrt_rtx". `workspace_bytes` bounds the scratch memory of the plan's layers.
     `timing_cache` is a file that TensorRT keeps its measurements of kernels in; TensorRT-RTX measures none when it
@@ -88,14 +88,15 @@ def build_plan(
     once.
     """
     digest = onnx_digest(onnx_path)
-    check_profile(onnx_path, shapes)
+    for profile in profiles:
+        check_profile(onnx_path, profile)
     compiler = load_library(library)
     log = listen(compiler)
     began = time.perf_counter()
     builder = compiler.Builder(log)
     network = _parsed(compiler, builder, onnx_path, log)
     config = _configured(compiler, builder, target, workspace_bytes)
-    if config.add_optimization_profile(_profile(builder, shapes)) < 0:
+    if any(config.add_optimization_profile(_profile(builder, profile)) < 0 for profile in profiles):
         raise CounterfactoryError(f"the shapes of {onnx_path} make no profile: {last_heard(log)}")
     timings = timing_cache if compiler.__name__ == "tensorrt" else None
     if timings is not None:
@@ -111,7 +112,7 @@ def build_plan(
         write_whole(timings, memoryview(config.get_timing_cache().serialize()))
     key = PlanKey(
         digest,
-        dict(shapes),
+        tuple(profiles),
         _precision(network),
         library_name(compiler),
         target.upper(),
@@ -120,7 +121,7 @@ def build_plan(
         workspace_bytes,
         _stated_bytes(log.noted, "Total Weights Memory"),
         _stated_bytes(log.noted, "Total Activation Memory"),
-        io_bytes(onnx_path, shapes),
+        sum(io_bytes(onnx_path, profile) for profile in profiles),
     )
     write_key(plan_path, key)
     return PlanReport(
@@ -148,9 +149,9 @@ def requirements(library: str, target: str = TARGET) -> PlanRequirements:
 
 
 def _stated_bytes(notes: Sequence[str], what: str) -> int | None:
-    """The bytes that a compiler states of a plan under that name, the last time that it does; None if it never does."""
+    """The most bytes that a compiler states of a plan's profiles under that name; None where it never does."""
     found = [match for note in notes if (match := re.search(rf"{what}: (\d+) bytes", note))]
-    return int(found[-1].group(1)) if found else None
+    return max((int(match.group(1)) for match in found), default=None)
 
 
 def _parsed(compiler: Any, builder: Any, onnx_path: Path, log: Any) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gc
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.runtime.plans import Shapes, read_key
+from counterfactory.engine.runtime.plans import PlanProfile, read_key
 from counterfactory.engine.runtime.session import Array
 from counterfactory.engine.runtime.trt_library import BOX_LIBRARY
 
@@ -144,7 +144,7 @@ def _export_graph(
             parity=artefact.parity,
             examples=traced.examples,
             measured=artefact.measured,
-            shapes=traced.shapes,
+            profiles=traced.profiles,
             random=random,
         )
         write_manifest(artefact.path, manifest)
@@ -160,7 +160,7 @@ class _Traced:
     classes: tuple[str, ...]
     examples: str
     parameters: int
-    shapes: Mapping[str, Shapes]
+    profiles: Sequence[PlanProfile]
     weights_sha256: str
     full: Path
     feeds: Mapping[str, Array]
@@ -276,7 +276,7 @@ def _cleared(folder: Path) -> Path:
     return folder / "model.onnx"
 
 
-def compile_graph(name: str, out: Path, shapes: Mapping[str, Shapes], asked: Asked) -> Built:
+def compile_graph(name: str, out: Path, profiles: Sequence[PlanProfile], asked: Asked) -> Built:
     """Compile the graph `name` of the export `out`; a compiler that is missing or refuses is said, not hidden."""
     from ..plans.tensorrt import build_plan
 
@@ -285,7 +285,7 @@ def compile_graph(name: str, out: Path, shapes: Mapping[str, Shapes], asked: Ask
     cache = plan.with_name("timing.cache")
     try:
         workspace = None if asked.workspace is None else asked.workspace.of(name.removesuffix("_int8"), path)
-        report = build_plan(path, plan, shapes, library=asked.library, workspace_bytes=workspace, timing_cache=cache)
+        report = build_plan(path, plan, profiles, library=asked.library, workspace_bytes=workspace, timing_cache=cache)
     except CounterfactoryError as error:
         return Built(False, str(error))
     return Built(

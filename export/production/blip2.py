@@ -181,7 +181,7 @@ def decoder_graph(request: Request) -> Graph:
     step, kept = {0: "batch", 1: "tokens"}, {0: "past", 1: "batch"}
     axes = {name: kept if is_cache(name) else step for name in inputs}
     outputs = ("logits", "cache_keys_added", "cache_values_added")
-    return Graph("opt_decoder", modules.CachedOptDecoder(opt), inputs, outputs, axes, plan)
+    return Graph("opt_decoder", modules.CachedOptDecoder(opt), inputs, outputs, axes, (plan,))
 
 
 def write_tokens(request: Request, graph: Graph, folder: Path) -> None:

@@ -16,6 +16,6 @@ _PICTURES, _STEPS = 4, 8
 
 def painting(request: Request) -> Painting:
     """Captions and hint embeddings of a few streets, with the weights of `request`, painted as its profile paints."""
-    images, captions = streets(_PICTURES, request.picture)
+    images, captions = streets(_PICTURES, request.pictures[0])
     texts = text_states(request, [request.paint.negative_prompt, *captions]).numpy()
     return Painting(texts[1:], texts[0], hint_embeddings(request, edges_of(images)).numpy(), request.paint, _STEPS)

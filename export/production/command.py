@@ -213,9 +213,9 @@ def add_command(commands: Any) -> None:
     parser.add_argument("--controls", type=int, default=1, help="number of ControlNets with --random")
     parser.add_argument("--random-tiny-vae", action="store_true", help="the small decoder with --random")
     parser.add_argument("--hint-channels", type=int, choices=(1, 3), default=1, help="1 grey, 3 colours")
-    parser.add_argument("--height", type=int, default=512, help="of pictures, in pixels")
-    parser.add_argument("--width", type=int, default=512, help="of pictures, in pixels")
-    parser.add_argument("--profile", default="a10g", help="whose weights, batches and memory are taken (%(default)s)")
+    parser.add_argument(
+        "--profile", default="a10g", help="whose weights, sizes of pictures, batches and memory are taken (%(default)s)"
+    )
     parser.add_argument("--batch", action="append", default=[], metavar="NAME=ROWS", help="rows of a plan instead")
     parser.set_defaults(run=run)
 
@@ -259,8 +259,7 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
         small=asked.small,
         captioner=asked.captioner,
         caption_side=asked.caption_side,
-        height=asked.height,
-        width=asked.width,
+        sizes=_sizes(profile),
         controls=asked.controls,
         tiny_vae=asked.random_tiny_vae,
         hint_channels=asked.hint_channels,
@@ -286,6 +285,16 @@ def sources_of(usual: WeightSettings | None, named: Sources) -> Sources:
         named.tiny_vae or usual.tiny_vae,
         named.loras or usual.loras,
     )
+
+
+def _sizes(profile: Profile) -> tuple[tuple[int, int], ...]:
+    """The sizes of pictures that plans take, the profile's."""
+    if not profile.image.sizes:
+        raise CounterfactoryError(
+            f"profile {profile.name} paints at sizes that follow from each picture, and plans take few: "
+            "name them in [image] buckets"
+        )
+    return profile.image.sizes
 
 
 def _folder(asked: argparse.Namespace, profile: Profile) -> Path:

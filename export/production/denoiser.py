@@ -115,10 +115,9 @@ def hint_graph(request: Request, index: int = 0) -> Graph:
     else:
         request.sources.named("controlnets")
         controlnet = _controlnet(request.sources.controlnets[index])
-    height, width = request.picture
     shape = (2, request.hint_channels, *request.example)
     inputs = {"hint": torch.rand(shape, generator=torch.Generator().manual_seed(request.seed))}
-    plan = static(request.batch("hint"), inputs, {"hint": (request.hint_channels, height, width)})
+    plan = static(request.batch("hint"), inputs, ["hint"], request.pictures)
     name = f"hint_{index}" if index else "hint"
     grey = request.hint_channels == 1
     return Graph(name, modules.HintEncoder(controlnet, grey), inputs, ("hint_embedding",), {"hint": PICTURE}, plan)
@@ -156,13 +155,12 @@ def denoiser_graph(request: Request) -> Graph:
     for source, controlnet in zip(request.sources.controlnets if request.sources else (), controlnets, strict=False):
         _check_suits(unet, controlnet, source)
     count, factor = len(controlnets), SMALL_FACTOR if request.small else FACTOR
-    size = (request.picture[0] // factor, request.picture[1] // factor)
     example = (request.example[0] // factor, request.example[1] // factor)
     inputs = example_inputs(2, example, controls=count, small=request.small, config=unet.config)
     axes = {name: PICTURE if name == "latents" else ROWS for name in inputs}
     axes["hint_embedding"] = {0: "batch", 3: "height", 4: "width"} if count > 1 else PICTURE
-    sizes = {name: (*inputs[name].shape[1:-2], *size) for name in ("latents", "hint_embedding")}
-    plan = static(request.batch("denoiser"), inputs, sizes)
+    sizes = [(height // factor, width // factor) for height, width in request.pictures]
+    plan = static(request.batch("denoiser"), inputs, ["latents", "hint_embedding"], sizes)
     return Graph("denoiser", modules.FusedDenoiser(unet, *controlnets), inputs, ("prediction",), axes, plan)
 
 

@@ -1,7 +1,8 @@
 """`python -m counterfactory.export facts`: what estimates need to know of plans, counted in the graphs of an export.
 
-Each graph's operations for one row at its plan's size, the bytes of its weights on the device, and what a token takes
-in a decoder's cache. A decoder that was not exported, and the language model, are counted from their published sizes.
+Each graph's operations for one row, of a square picture of a10g's short side, the bytes of its weights on the device,
+and what a token takes in a decoder's cache. A decoder that was not exported, and the language model, are counted from
+their published sizes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.flops import count_flops
+from counterfactory.engine.models.network import Network
 
 from .graph import exported_networks
 
@@ -67,26 +69,27 @@ def facts(out: Path, captioner: str = "6.7b") -> list[dict[str, Any]]:
 
     Raises CounterfactoryError for a graph that `out` lacks.
     """
-    graphs = {n.name: tuple(n.sizes) for n in exported_networks(load_profile("a10g")) if n.tokens is None}
-    graphs["denoiser_int8"] = graphs["denoiser"]
+    profile = load_profile("a10g")
+    networks = {n.name: n for n in exported_networks(profile) if n.tokens is None}
+    networks["denoiser_int8"] = networks["denoiser"]
     rows = [
-        _row(out, name, ports)
-        for name, ports in graphs.items()
+        _row(out, name, network, profile.image.short_side)
+        for name, network in networks.items()
         if name not in _OPTIONAL or (out / "onnx" / name).is_dir()
     ]
     return [*rows, OPT[captioner].row("opt_decoder"), LLAMA_13B.row("llm")]
 
 
-def _row(out: Path, name: str, ports: tuple[str, ...]) -> dict[str, Any]:
+def _row(out: Path, name: str, network: Network, side: int) -> dict[str, Any]:
     folder = out / "onnx" / name
     try:
         manifest = json.loads((folder / "manifest.json").read_text())
-        shapes = json.loads((out / "plans" / f"{name}.plan.json").read_text())["shapes"]
+        factor = json.loads((out / "latent.json").read_text())["factor"]
     except (OSError, ValueError, KeyError) as error:
         raise CounterfactoryError(
-            f"the facts of {name} need its graph and plan in {out}: {error!r}; export it with --plans"
+            f"the facts of {name} need its graph in {out}, and latent.json: {error!r}; export it"
         ) from error
-    sizes = {port: (shapes[port]["opt"][-2], shapes[port]["opt"][-1]) for port in ports}
+    sizes = network.sizes_at((side, side), (side // factor, side // factor))
     files = [file for file in folder.iterdir() if file.name.startswith("model.onnx")]
     return {
         "name": name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,7 @@ from counterfactory.engine.config.networks import networks_of
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.network import Networks
-from counterfactory.engine.runtime.plans import Shapes
+from counterfactory.engine.runtime.plans import PlanProfile, Shapes
 from counterfactory.engine.stages.edges import DetectorSettings, HedSettings
 from counterfactory.engine.stages.paint import PaintSettings
 
@@ -31,7 +31,8 @@ class Graph:
     """`inputs` are examples, in the order of the module's arguments, with every dynamic axis of length 2 or more.
 
     torch.export takes an axis of length 1 for a fixed one. `axes` names the dynamic axes of each input, `plan` the
-    shapes that its compiled form takes. `examples` says what the inputs show: "noise", or "streets" (examples.py).
+    shapes that its compiled form takes, once for each size of pictures. `examples` says what the inputs show: "noise",
+    or "streets" (examples.py).
     """
 
     name: str
@@ -39,7 +40,7 @@ class Graph:
     inputs: Mapping[str, torch.Tensor]
     outputs: tuple[str, ...]
     axes: Axes
-    plan: Mapping[str, Shapes]
+    plan: tuple[PlanProfile, ...]
     examples: Literal["noise", "streets"] = "noise"
 
     @property
@@ -105,14 +106,14 @@ class Request:
     """What is to be exported.
 
     Without `sources`, weights are random, seeded by `seed`: `small` networks of the same classes, or the real sizes.
-    `captioner` is "2.7b" or "6.7b" and `caption_side` 224 or 364, both for random weights only. `height` and `width`
-    are of the pictures to paint, in pixels; `controls` the number of ControlNets; `tiny_vae` takes the small decoder.
-    `prompt_tokens` are what a caption goes on after at most, its first token included, and `caption_tokens` those of
-    the caption; both bound the captioner's cache. With more than one of `beams` the captioner's rows go on from one
-    another. `paint` says how suites will be painted, which int8 is calibrated for. `hint_channels` is 1 where hints are
-    grey (Canny, HED, depth), whatever the ControlNet was trained with, else 3. `scratch` is a folder for the weights of
-    a large network, which are mapped there; without it they are in memory. `names` are the plans of networks that are
-    called otherwise.
+    `captioner` is "2.7b" or "6.7b" and `caption_side` 224 or 364, both for random weights only. `sizes` are the
+    (height, width) of the pictures to paint, in pixels; `controls` the number of ControlNets; `tiny_vae` takes the
+    small decoder. `prompt_tokens` are what a caption goes on after at most, its first token included, and
+    `caption_tokens` those of the caption; both bound the captioner's cache. With more than one of `beams` the
+    captioner's rows go on from one another. `paint` says how suites will be painted, which int8 is calibrated for.
+    `hint_channels` is 1 where hints are grey (Canny, HED, depth), whatever the ControlNet was trained with, else 3.
+    `scratch` is a folder for the weights of a large network, which are mapped there; without it they are in memory.
+    `names` are the plans of networks that are called otherwise.
     """
 
     sources: Sources | None = None
@@ -120,8 +121,7 @@ class Request:
     seed: int = 15
     captioner: str = "6.7b"
     caption_side: int = 364
-    height: int = 512
-    width: int = 512
+    sizes: tuple[tuple[int, int], ...] = ((512, 512),)
     controls: int = 1
     tiny_vae: bool = False
     hint_channels: int = 1
@@ -140,8 +140,9 @@ class Request:
             raise CounterfactoryError(
                 f"captioners are 2.7b and 6.7b at 224 or 364 pixels, got {self.captioner} at {self.caption_side}"
             )
-        if self.height % 64 or self.width % 64 or self.height < 64 or self.width < 64:
-            raise CounterfactoryError(f"picture sides are multiples of 64, got {self.height} x {self.width}")
+        for height, width in self.sizes:
+            if height % 64 or width % 64 or height < 64 or width < 64:
+                raise CounterfactoryError(f"picture sides are multiples of 64, got {height} x {width}")
         if self.hint_channels not in (1, 3) or self.controls < 1:
             raise CounterfactoryError(
                 f"hints have 1 or 3 channels and there is a ControlNet at least, got {self.hint_channels} channels "
@@ -149,9 +150,10 @@ class Request:
             )
 
     @property
-    def picture(self) -> tuple[int, int]:
-        """Height and width of the pictures; small networks paint small ones."""
-        return (32, 32) if self.small else (self.height, self.width)
+    def pictures(self) -> tuple[tuple[int, int], ...]:
+        """Height and width of the pictures; small networks paint small ones, of a sixteenth of the sides."""
+        shrink = 16 if self.small else 1
+        return tuple((height // shrink, width // shrink) for height, width in self.sizes)
 
     @property
     def example(self) -> tuple[int, int]:
@@ -160,8 +162,7 @@ class Request:
         Not square, lest a graph take height for width, and small at full size: weights and depth make the errors, and
         a picture four times as large takes four times as long on a CPU.
         """
-        height, width = self.picture
-        return (height, width * 3 // 2) if self.small else (256, 384)
+        return (32, 48) if self.small else (256, 384)
 
     def plan(self, network: str) -> str:
         """The name of a network's graph and plan."""
@@ -174,11 +175,21 @@ class Request:
 
 
 def static(
-    batch: int, inputs: Mapping[str, torch.Tensor], sizes: Mapping[str, tuple[int, ...]] | None = None
-) -> dict[str, Shapes]:
-    """The plan that takes `batch` rows of each input, the axes after the first as in the example or in `sizes`."""
-    rows = {name: (sizes or {}).get(name, tuple(value.shape[1:])) for name, value in inputs.items()}
-    return {name: Shapes.static(batch, *row) for name, row in rows.items()}
+    batch: int,
+    inputs: Mapping[str, torch.Tensor],
+    following: Collection[str] = (),
+    sizes: Iterable[tuple[int, int]] = ((0, 0),),
+) -> tuple[PlanProfile, ...]:
+    """The plan that takes `batch` rows of each input, the axes after the first as in the example; of the inputs named
+    in `following` the last two are of each of `sizes` in turn.
+    """
+    return tuple(
+        {
+            name: Shapes.static(batch, *(value.shape[1:-2] + size if name in following else value.shape[1:]))
+            for name, value in inputs.items()
+        }
+        for size in sizes
+    )
 
 
 def normal(seed: int, *shape: int) -> torch.Tensor:

@@ -83,7 +83,6 @@ def _renamed(found: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
 
 def graph(request: Request) -> Graph:
     """image [B, 3, H, W] to edges [B, H, W]; see Hed."""
-    height, width = request.picture
     inputs = {"image": torch.rand((2, 3, *request.example), generator=torch.Generator().manual_seed(request.seed))}
-    plan = static(request.batch("hed"), inputs, {"image": (3, height, width)})
+    plan = static(request.batch("hed"), inputs, ["image"], request.pictures)
     return Graph("hed", build(request), inputs, ("edges",), {"image": PICTURE}, plan)

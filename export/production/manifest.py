@@ -16,7 +16,7 @@ import onnx
 from onnx import helper
 
 from counterfactory.engine.files.writing import write_whole
-from counterfactory.engine.runtime.plans import Shapes, onnx_digest
+from counterfactory.engine.runtime.plans import PlanProfile, onnx_digest
 
 from ..precision.half import opset_of
 
@@ -38,7 +38,7 @@ class Manifest:
 
     `classes` are those of diffusers and transformers that it was made from. `weights_sha256` names the weights as they
     entered the export, LoRAs merged; `random` says that they are no trained ones. `measured` holds the error for each
-    set of islands that was tried on the `examples` ("noise" or rendered "streets"), `shapes` what a plan of it takes.
+    set of islands that was tried on the `examples` ("noise" or rendered "streets"), `profiles` what a plan of it takes.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Manifest:
     parity: Parity
     examples: str
     measured: Mapping[str, float]
-    shapes: Mapping[str, Shapes]
+    profiles: Sequence[PlanProfile]
     versions: Mapping[str, str]
     random: bool
 
@@ -69,7 +69,7 @@ def describe(
     parity: Parity,
     examples: str,
     measured: Mapping[str, float],
-    shapes: Mapping[str, Shapes],
+    profiles: Sequence[PlanProfile],
     random: bool,
 ) -> Manifest:
     """The manifest of the graph at `path`, whose ports, opset and content are read from it."""
@@ -87,7 +87,7 @@ def describe(
         parity=parity,
         examples=examples,
         measured=dict(measured),
-        shapes=dict(shapes),
+        profiles=list(profiles),
         versions={library: version(library) for library in LIBRARIES},
         random=random,
     )

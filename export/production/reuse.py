@@ -16,7 +16,7 @@ from typing import Any
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
-from counterfactory.engine.runtime.plans import find_mismatches, onnx_digest, read_key, read_shapes
+from counterfactory.engine.runtime.plans import find_mismatches, onnx_digest, read_key, read_profiles
 
 from ..graphs.hub import is_pinned
 from ..plans.tensorrt import TARGET, requirements
@@ -37,7 +37,9 @@ _SOURCES = {
     "vae_decoder": ("diffusion", "tiny_vae"),
     "hed": ("hed",),
 }
-_OF_REQUEST = ("small", "seed", "captioner", "caption_side", "picture", "controls", "tiny_vae", "hint_channels")
+_OF_REQUEST = ("small", "seed", "captioner", "caption_side", "controls", "tiny_vae", "hint_channels")
+_OF_PICTURES = ("sizes",)
+_PAINT = ("hint", "denoiser", "vae_decoder", "hed")
 _OF_DECODER = ("prompt_tokens", "caption_tokens", "beams")
 
 
@@ -47,12 +49,13 @@ def made_of(network: str, request: Request, asked: Asked) -> dict[str, Any] | No
     if request.sources is not None:
         wanted = _SOURCES[next(name for name in _SOURCES if network.startswith(name))]
         sources = {name: getattr(request.sources, name) for name in wanted}
-        named = [part for value in sources.values() for part in ((value,) if isinstance(value, str) else value or ())]
-        if not all(is_pinned(part.partition(":")[0]) for part in named):
+        parts = [part for value in sources.values() for part in ((value,) if isinstance(value, str) else value or ())]
+        if not all(is_pinned(part.partition(":")[0]) for part in parts):
             return None
+    named = _OF_REQUEST + _OF_DECODER * (network == "opt_decoder") + _OF_PICTURES * network.startswith(_PAINT)
     found = {
         "sources": sources,
-        **{name: getattr(request, name) for name in (*_OF_REQUEST, *(_OF_DECODER if network == "opt_decoder" else ()))},
+        **{name: getattr(request, name) for name in named},
         "batch": request.batch(network),
         "precision": asked.precision,
         "islands": asked.islands,
@@ -96,7 +99,7 @@ def uncompiled(out: Path, rows: list[Row], asked: Asked) -> list[Row]:
     found = []
     for row in rows:
         plan, manifest = out / "plans" / f"{row.name}.plan", _manifest(out, row.name)
-        required = replace(wanted, onnx_sha256=manifest["onnx_sha256"], shapes=read_shapes(manifest["shapes"]))
+        required = replace(wanted, onnx_sha256=manifest["onnx_sha256"], profiles=read_profiles(manifest["profiles"]))
         try:
             fresh = not find_mismatches(plan, read_key(plan), required, digest=None)
         except CounterfactoryError:  # missing or damaged
@@ -118,9 +121,9 @@ def compile_kept(rows: list[Row], out: Path, asked: Asked) -> list[Row]:
     """Compile graphs that were exported before; their rows with what came of it, and the most memory of both."""
     found = []
     for row in rows:
-        shapes = read_shapes(_manifest(out, row.name)["shapes"])
+        profiles = read_profiles(_manifest(out, row.name)["profiles"])
         with PeakMemory() as peak:
-            built = compile_graph(row.name, out, shapes, asked)
+            built = compile_graph(row.name, out, profiles, asked)
         most = max(row.peak_memory_bytes, peak.bytes)
         found.append(Row(**{**asdict(row), **asdict(built), "peak_memory_bytes": most}))
     return found

@@ -78,9 +78,9 @@ def build(request: Request) -> AutoencoderKL | AutoencoderTiny:
 def decoder_graph(request: Request) -> Graph:
     """latents [B, 4, h, w], scaled as the denoiser knows them, to pixel_values [B, 3, H, W] in -1..1."""
     factor = SMALL_FACTOR if request.small else FACTOR
-    height, width = (side // factor for side in request.picture)
+    sizes = [(height // factor, width // factor) for height, width in request.pictures]
     inputs = {"latents": normal(request.seed, 2, 4, *(side // factor for side in request.example))}
-    plan = static(request.batch("vae_decoder"), inputs, {"latents": (4, height, width)})
+    plan = static(request.batch("vae_decoder"), inputs, ["latents"], sizes)
     autoencoder = build(request)
     autoencoder.encoder = nn.Identity()  # half of the weights, which nothing here uses
     module = modules.VaeDecoder(autoencoder)

@@ -75,7 +75,7 @@ def export(folder: Path, plan: str, compiler: str = COMPILER) -> Path:
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(plan.encode())
     shape = Shapes.static(1, 2)
-    write_key(file, PlanKey("0" * 64, {"x": shape}, "f16", compiler, "SM86", "0" * 64, 1.0))
+    write_key(file, PlanKey("0" * 64, ({"x": shape},), "f16", compiler, "SM86", "0" * 64, 1.0))
     return file
 
 

@@ -1,23 +1,71 @@
-"""Compiled plans have one size of pictures, and a profile says so before anything is painted."""
+"""Plans are compiled for a few sizes of pictures, which profiles name; published data sets lose little by them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from counterfactory.engine.config.device import PlanFacts
+from counterfactory.engine.config.networks import networks_of
 from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.estimate.formulas import plan_cost
+from counterfactory.engine.sources.boxes import Box, fit_boxes
+from counterfactory.engine.sources.pixels import fit, fit_mask, lost_share
+
+BOX = ("a10g", "a10g-fast", "lance")
 
 
-def test_buckets_on_a_gpu_are_of_one_size() -> None:
-    for name in ("pocket", "a10g"):
-        profile = load_profile(name)
-        side = profile.image.short_side
-        one = replace(profile.image, buckets=((side, side), (side, side)))
-        several = replace(profile.image, max_long_side=2 * side, buckets=((side, side), (side, 2 * side)))
-        assert replace(profile, image=one).image == one
-        if name == "pocket":
-            assert replace(profile, image=several).image == several
-        else:
-            with pytest.raises(ValueError, match='buckets has one size with backend = "tensorrt"'):
-                replace(profile, image=several)
+@pytest.mark.parametrize("name", BOX)
+def test_a_box_s_sizes_keep_the_aspect_of_published_pictures(name: str) -> None:
+    image = load_profile(name).image
+    lost: Mapping[tuple[int, int], float] = {
+        size: lost_share(*size, image.size_for(*size)) for size in [(800, 1280), (375, 500), (500, 375), (64, 64)]
+    }
+    assert lost[800, 1280] <= 0.03
+    assert max(lost.values()) < 0.0304, "500 x 375 loses 3.03 %"
+    assert all(side % 64 == 0 for size in image.sizes for side in size)
+
+
+def test_masks_and_boxes_of_shift_follow_the_picture_to_the_pixel() -> None:
+    size = load_profile("a10g").image.size_for(800, 1280)
+    picture, mask = np.zeros((800, 1280, 3), np.uint8), np.zeros((800, 1280), np.uint8)
+    picture[300:500, 0:640], mask[300:500, 0:640] = 255, 7
+    ((box,), _) = fit_boxes([Box(0.0, 300.0, 640.0, 500.0, "car")], 800, 1280, size)
+    painted, carried = fit(picture, size)[:, :, 0] > 127, fit_mask(mask, size) == 7
+    np.testing.assert_array_equal(painted, carried)
+    rows, columns = np.nonzero(carried)
+    edges = (columns.min(), rows.min(), columns.max() + 1, rows.max() + 1)
+    assert (box.x0, box.y0, box.x1, box.y1) == pytest.approx(edges, abs=0.5)
+
+
+def test_plans_need_sizes_that_are_known() -> None:
+    a10g, pocket = load_profile("a10g"), load_profile("pocket")
+    assert a10g.image.sizes == ((512, 512), (512, 704), (704, 512), (512, 832))
+    assert pocket.image.sizes == ()
+    square = replace(a10g.image, buckets=None, max_long_side=512)
+    assert replace(a10g, image=square).image.sizes == ((512, 512),)
+    twice = replace(a10g.image, buckets=((512, 512), (512, 704), (512, 512)))
+    assert twice.sizes == ((512, 512), (512, 704))
+    with pytest.raises(
+        ValueError, match=r"such as buckets = \[\[512, 512\]\], or a max_long_side that is the short_side"
+    ):
+        replace(a10g, image=replace(a10g.image, buckets=None))
+
+
+def test_sessions_of_each_size_hold_their_own_weights_but_tensorrt_s() -> None:
+    """ONNX Runtime and OpenVINO open a graph for each size; a plan of TensorRT has all of them."""
+    a10g, fact = load_profile("a10g"), PlanFacts(1.0, 10**6, 0, graph_bytes=10**3)
+    provider = replace(a10g, runtime=replace(a10g.runtime, backend="onnxruntime", provider="cuda"))
+    pocket = load_profile("pocket")
+    sized = replace(pocket, image=replace(pocket.image, buckets=((128, 128), (128, 192), (192, 128))))
+    for profile, times in ((a10g, 1), (provider, 4), (pocket, 1), (sized, 3)):
+        one = replace(profile, image=replace(profile.image, buckets=None, max_long_side=profile.image.short_side))
+        for name in ("vae_decoder", "hint"):
+            several, single = (plan_cost(p, networks_of(p)[name], fact).bytes for p in (profile, one))
+            assert several == times * single, (profile.name, name)
+        assert plan_cost(profile, networks_of(profile)["clip_text"], fact) == plan_cost(
+            one, networks_of(one)["clip_text"], fact
+        )

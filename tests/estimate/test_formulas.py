@@ -121,10 +121,12 @@ def test_copies_take_the_bus_s_time_whatever_the_gpu_reaches(profile: Profile) -
 
 
 def test_what_painting_keeps_on_a_gpu_is_counted_with_its_denoiser(profile: Profile) -> None:
-    """Of 36 variants: latents, history and predictions, a hint and a text each; and some more."""
+    """Of 36 variants: latents, history and predictions, a hint and a text each; and some more; at each size."""
     fact, network = PlanFacts(1.0, 1000, 0), networks_of(profile)["denoiser"]
     kept = plan_cost(profile, network, fact).bytes - 1000
-    variants = 36 * (6 * 65_536 + 5_242_880 + 77 * 768 * 4)
+    areas = [height * width / 512**2 for height, width in profile.image.sizes]
+    variants = sum(36 * (area * (6 * 65_536 + 5_242_880) + 77 * 768 * 4) for area in areas)
+    assert len(areas) == 4
     assert variants < kept < 1.3 * variants
     compiled = replace(fact, held_bytes=2000, scratch_bytes=5)
     assert plan_cost(profile, network, compiled).bytes == 2000 + kept
@@ -175,7 +177,7 @@ def test_a_compiled_plan_holds_what_its_compiler_says(profile: Profile, tmp_path
     (tmp_path / "plans").mkdir()
     for name in ("denoiser", "opt_decoder"):
         (tmp_path / "plans" / f"{name}.plan").write_bytes(b"plan")
-        key = PlanKey("a" * 64, {}, "fp16", "tensorrt 11.0", "SM86", "b" * 64, 1.0, None, 2 * G, 3 * G, G)
+        key = PlanKey("a" * 64, (), "fp16", "tensorrt 11.0", "SM86", "b" * 64, 1.0, None, 2 * G, 3 * G, G)
         write_key(tmp_path / "plans" / f"{name}.plan", key)
     compiled = replace(profile, models=replace(profile.models, folder=str(tmp_path)))
     before = {plan.cost.name: plan.cost for plan in estimate(profile, 64, 5, 100 * G).plans}

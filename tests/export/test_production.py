@@ -295,7 +295,7 @@ def test_trained_weights_are_calibrated_on_streets(tmp_path: Path) -> None:
     controlnet = denoiser.random_controlnet(6, small=True)
     controlnet.save_pretrained(tmp_path / "canny")
     sources = Sources(clip=str(tmp_path / "clip"), controlnets=(str(tmp_path / "canny"),) * 2)
-    request = Request(sources=sources, height=128, width=192)
+    request = Request(sources=sources, sizes=((128, 192), (192, 128)))
     found = calibration.painting(request)
     assert found.texts.shape == (4, 12, 32)
     assert found.negative.shape == (12, 32)
@@ -404,7 +404,7 @@ def test_an_artefact_says_what_it_is(tmp_path: Path, precision: Any) -> None:
     assert manifest["versions"]["onnx"] == onnx.__version__
     assert (manifest["random"], manifest["precision"], manifest["opset"]) == (True, precision, 20)
     shape = {"min": [2, 5, 24], "opt": [2, 5, 24], "max": [2, 5, 24]}
-    assert manifest["shapes"] == {"states": shape}
+    assert manifest["profiles"] == [{"states": shape}]
     assert row.faults == []
     assert (row.compiled, row.why) == (False, "plans were not asked for")
     assert row.onnx_bytes == sum(file.stat().st_size for file in path.parent.iterdir() if "manifest" not in file.name)
@@ -619,7 +619,6 @@ def parsed(*said: str) -> argparse.Namespace:
         (["--random", "--hed", "x"], "--random was asked for together with weights"),
         (["--profile", "pocket"], r"pocket has no table \[weights\]: name weights .* or say --random"),
         (["--hed", "x", "--small"], "--small has random weights by nature"),
-        (["--random", "--height", "500"], "picture sides are multiples of 64, got 500 x 512"),
         (["--random", "--batch", "denoiser=none"], "--batch takes NAME=ROWS"),
         (["--random", "--batch", "painter=4"], "--batch takes NAME=ROWS"),
         (["--random", "--islands", "timestep,atlantis"], "no island atlantis; there are timestep"),
@@ -632,16 +631,14 @@ def test_requests_that_make_no_sense_are_refused(tmp_path: Path, said: list[str]
 
 
 def test_plans_take_the_batches_and_sizes_that_are_asked_for() -> None:
-    request = command._request(
-        parsed("--out", "x", "--random", "--batch", "hed=3", "--height", "768"), load_profile("a10g")
-    )
+    request = command._request(parsed("--out", "x", "--random", "--batch", "hed=3"), load_profile("a10g"))
     assert request.batch("hed") == 3
     assert request.batch("denoiser") == 16
-    assert request.picture == (768, 512)
+    assert request.pictures == ((512, 512), (512, 704), (704, 512), (512, 832))
     assert (request.prompt_tokens, request.caption_tokens) == (1, 50)
     lance = command._request(parsed("--out", "x", "--random"), load_profile("lance"))
     assert (lance.prompt_tokens, lance.caption_tokens, lance.beams) == (1 + len("a photo of"), 100, 5)
-    shapes = blip2.decoder_graph(SMALL).plan
+    (shapes,) = blip2.decoder_graph(SMALL).plan
     assert "cache_rows" not in shapes, "only beams go on from one another"
     assert shapes["cache_keys"].bounds(0)[0] == 0
     assert {shape.bounds(row_axis(name)) for name, shape in shapes.items()} == {(2, 2, 2)}
@@ -651,7 +648,7 @@ def test_the_captioners_cache_is_as_long_as_its_captions(monkeypatch: pytest.Mon
     """Queries and prompt at once, and room for them and the caption: 0.5 MB per row and token at full size."""
     opt = blip2.build_opt(SMALL)
     monkeypatch.setattr(blip2, "build_opt", lambda request: opt)
-    plan = blip2.decoder_graph(Request(prompt_tokens=5, caption_tokens=20)).plan
+    plan = blip2.decoder_graph(Request(prompt_tokens=5, caption_tokens=20)).plan[0]
     assert plan["inputs_embeds"].bounds(1) == (1, 37, 37)
     assert plan["position_ids"].bounds(1) == (1, 37, 37)
     assert plan["cache_keys"].bounds(0) == plan["cache_values"].bounds(0) == (0, 37, 56)

@@ -152,8 +152,8 @@ def host_plans(graphs: Path, size: tuple[int, int]) -> PaintPlans:
 
 def bound(graphs: Path, name: str, inputs: Mapping[str, tuple[int, ...]], memory: Memory, device: Cuda) -> Any:
     profile = {one: Shapes.static(*shape) for one, shape in inputs.items()}
-    context = Engine(graphs / f"{name}.onnx", profile, memory).create_execution_context()
-    return tensorrt.bind(name, Library(), context, device, next(iter(inputs.values()))[0], {})
+    context = Engine(graphs / f"{name}.onnx", memory, profile).create_execution_context()
+    return tensorrt.bind(name, Library(), context, device, next(iter(inputs.values()))[0])
 
 
 @dataclass

@@ -382,8 +382,8 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(graph: Path, memory: Memory, device: Cuda, profile: dict[str, Shapes] = FIXED) -> Any:
-    context = Engine(graph, profile, memory).create_execution_context()
-    return tensorrt.bind("sum", Library(), context, device, ROWS, {})
+    context = Engine(graph, memory, profile).create_execution_context()
+    return tensorrt.bind("sum", Library(), context, device, ROWS)
 
 
 def ones(length: int = WIDTH) -> np.ndarray[Any, Any]:
@@ -443,7 +443,7 @@ def test_a_session_whose_library_works_on_another_stream(graph: Path, memory: Me
 
 
 def test_an_address_that_a_plan_cannot_take(graph: Path, memory: Memory, device: Cuda) -> None:
-    context = Engine(graph, FIXED, memory).create_execution_context()
+    context = Engine(graph, memory, FIXED).create_execution_context()
     buffer = device.allocate(4096)
     assert context.set_tensor_address("x", buffer.pointer + ALIGNMENT)
     with found(memory, f"no multiple of {ALIGNMENT}"):
@@ -451,7 +451,7 @@ def test_an_address_that_a_plan_cannot_take(graph: Path, memory: Memory, device:
 
 
 def test_a_plan_that_was_not_given_all_its_memory(graph: Path, memory: Memory, device: Cuda) -> None:
-    context = Engine(graph, FIXED, memory).create_execution_context()
+    context = Engine(graph, memory, FIXED).create_execution_context()
     assert not context.execute_async_v3(device.stream)
     for name, shape in FIXED.items():
         context.set_input_shape(name, shape.max)

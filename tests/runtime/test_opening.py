@@ -171,7 +171,7 @@ def exported(folder: Path, shapes: Mapping[str, Shapes] | None) -> Path:
     axes = {"x": {0: "batch", 1: "tokens"}, "past": {0: "batch", 1: "past"}}
     to_onnx(Growing(), {"x": torch.randn(2, 2, 4), "past": torch.randn(2, 3, 4)}, ["y"], file, axes)
     if shapes is not None:
-        told = {"onnx_sha256": onnx_digest(file), "shapes": {name: asdict(one) for name, one in shapes.items()}}
+        told = {"onnx_sha256": onnx_digest(file), "profiles": [{name: asdict(one) for name, one in shapes.items()}]}
         file.with_name("manifest.json").write_text(json.dumps(told))
     return file
 
@@ -222,7 +222,11 @@ def test_shapes_that_do_not_serve_are_refused_before_anything_is_compiled(
 
 def test_a_manifest_that_is_damaged_is_named(opener: Opener, tmp_path: Path) -> None:
     manifest = exported(tmp_path, SHAPES).with_name("manifest.json")
-    for text in ("{", '{"shapes": {"x": {"min": [1]}}}', '{"shapes": {"x": {"min": [2], "opt": [1], "max": [1]}}}'):
+    for text in (
+        "{",
+        '{"profiles": [{"x": {"min": [1]}}]}',
+        '{"profiles": [{"x": {"min": [2], "opt": [1], "max": [1]}}]}',
+    ):
         manifest.write_text(text)
         with pytest.raises(CounterfactoryError, match=r"cannot read .*manifest\.json: .*; export net again"):
             open_plan(tmp_path, "net", COMPILED, 2)

@@ -32,14 +32,14 @@ from counterfactory.export.plans.checks import check_profile
 DYNAMIC = Shapes((1, 4, 16, 16), (4, 4, 16, 16), (8, 4, 16, 16))
 KEY = PlanKey(
     onnx_sha256="a" * 64,
-    shapes={"x": DYNAMIC},
+    profiles=({"x": DYNAMIC},),
     precision="fp16",
     library="tensorrt_rtx 1.7.1.116",
     device="SM86",
     plan_sha256=sha256(b"plan").hexdigest(),
     seconds=1.5,
 )
-WANTED = PlanRequirements(KEY.onnx_sha256, KEY.shapes, KEY.library, KEY.device)
+WANTED = PlanRequirements(KEY.onnx_sha256, KEY.profiles, KEY.library, KEY.device)
 
 
 @pytest.fixture
@@ -75,8 +75,8 @@ def test_a_plan_that_serves_is_taken(plan: Path) -> None:
         (replace(WANTED, onnx_sha256="b" * 64), "graph aaaaaaaaaaaa, and the graph is bbbbbbbbbbbb"),
         (replace(WANTED, library="tensorrt_rtx 1.8.0.1"), "tensorrt_rtx 1.7.1.116, and tensorrt_rtx 1.8.0.1 is inst"),
         (replace(WANTED, device="SM89"), "for SM86, and the device is SM89"),
-        (replace(WANTED, shapes={"x": Shapes.static(8, 4, 16, 16)}), r"shapes of x are .* wanted \[8, 4, 16, 16\]"),
-        (replace(WANTED, shapes={"y": DYNAMIC}), "shapes of x are .* wanted none; its shapes of y are none"),
+        (replace(WANTED, profiles=[{"x": Shapes.static(8, 4, 16, 16)}]), r"shapes of x are .* wanted \[8, 4, 16, 16\]"),
+        (replace(WANTED, profiles=[{"y": DYNAMIC}]), "shapes of x are .* wanted none; its shapes of y are none"),
     ],
 )
 def test_a_stale_plan_is_refused_with_the_reason_and_the_remedy(
@@ -88,7 +88,7 @@ def test_a_stale_plan_is_refused_with_the_reason_and_the_remedy(
 
 def test_every_reason_is_given_at_once(plan: Path) -> None:
     plan.write_bytes(b"plan!")
-    found = find_mismatches(plan, KEY, PlanRequirements("b" * 64, {"x": Shapes.static(1)}, "tensorrt 11.0", "SM89"))
+    found = find_mismatches(plan, KEY, PlanRequirements("b" * 64, [{"x": Shapes.static(1)}], "tensorrt 11.0", "SM89"))
     assert len(found) == 5
     # What a doctor asks of many large plans: everything but their bytes.
     assert len(find_mismatches(plan, KEY, PlanRequirements(device="SM89"), digest=None)) == 1
@@ -108,7 +108,7 @@ def test_a_damaged_plan_is_refused(plan: Path, content: bytes) -> None:
         lambda text: text.replace("min", "least"),
         lambda text: text.replace('"SM86"', "86"),
         lambda text: json.dumps({key: value for key, value in json.loads(text).items() if key != "device"}),
-        lambda text: json.dumps(json.loads(text) | {"shapes": {"x": {"min": [9], "opt": [4], "max": [8]}}}),
+        lambda text: json.dumps(json.loads(text) | {"profiles": [{"x": {"min": [9], "opt": [4], "max": [8]}}]}),
         lambda text: json.dumps(json.loads(text) | {"colour": "blue"}),
         lambda text: "[]",
     ],

@@ -28,8 +28,8 @@ def graph(tmp_path: Path) -> Path:
 
 
 def opened(graph: Path, device: Cuda, scratch_bytes: int) -> Any:
-    context = Engine(graph, FIXED, device.runtime, scratch_bytes).create_execution_context()
-    return tensorrt.bind("pair", Library(), context, device, ROWS, {})
+    context = Engine(graph, device.runtime, FIXED, scratch_bytes=scratch_bytes).create_execution_context()
+    return tensorrt.bind("pair", Library(), context, device, ROWS)
 
 
 def sums(session: Any, value: float) -> bool:

@@ -26,6 +26,7 @@ from counterfactory.engine.runtime import openvino as openvino_sessions
 from counterfactory.engine.runtime import tensorrt as tensorrt_sessions
 from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.plans import Shapes
+from counterfactory.engine.runtime.trt_engine import choose_profile
 from counterfactory.export.graphs.parity import assert_parity
 from counterfactory.export.graphs.tracing import to_onnx
 
@@ -155,8 +156,10 @@ def over_a_stand_in(networks: Networks) -> Runtime:
     picture = {"x": Shapes.static(ROWS, 4, 6, 5), "bias": Shapes.static(ROWS, 8)}
 
     def opened(path: Path, profile: Mapping[str, Shapes], batch: int = ROWS, **more: Any) -> Any:
-        contexts.append(Engine(path, profile, memory, SCRATCH).create_execution_context())
-        return tensorrt_sessions.bind(path.stem, Library(), contexts[-1], Cuda(memory), batch, more.get("sizes") or {})
+        engine = Engine(path, memory, profile, scratch_bytes=SCRATCH)
+        number = choose_profile(path.stem, Library(), engine, more.get("sizes") or {})
+        contexts.append(engine.create_execution_context())
+        return tensorrt_sessions.bind(path.stem, Library(), contexts[-1], Cuda(memory), batch, number)
 
     return Runtime(
         lambda: opened(networks.picture_onnx, picture),
@@ -340,10 +343,9 @@ def test_sessions_of_one_device_take_what_another_holds(networks: Networks) -> N
         tensorrt_sessions.bind(
             "picture",
             Library(),
-            Engine(networks.picture_onnx, shapes, memory).create_execution_context(),
+            Engine(networks.picture_onnx, memory, shapes).create_execution_context(),
             device,
             ROWS,
-            {},
         )
         for _ in range(2)
     )
@@ -521,10 +523,10 @@ def test_a_cache_that_is_held_is_never_copied(networks: Networks) -> None:
 def test_positions_of_a_cache_are_aligned(networks: Networks) -> None:
     """Each is the beginning of an output, for which libraries want a multiple of 256 bytes."""
     half = {name: Shapes(shape.min, shape.opt, shape.max) for name, shape in DECODER.items()}
-    engine = Engine(networks.decoder_onnx, half, Memory())
+    engine = Engine(networks.decoder_onnx, Memory(), half)
     engine.get_tensor_dtype = lambda name: np.dtype(np.int8)  # type: ignore[method-assign]
     with pytest.raises(CounterfactoryError, match=r"positions of 192 bytes in cache_keys_added.*multiples of 256"):
-        tensorrt_sessions.bind("decoder", Library(), engine.create_execution_context(), Cuda(engine.memory), ROWS, {})
+        tensorrt_sessions.bind("decoder", Library(), engine.create_execution_context(), Cuda(engine.memory), ROWS)
 
 
 def test_a_session_gives_its_memory_back(networks: Networks) -> None:

@@ -14,7 +14,6 @@ import resource
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from hashlib import sha256
 from mmap import mmap
 from pathlib import Path
@@ -31,15 +30,19 @@ from stand_in_gpu import Context, Engine, Library
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import Digests, file_digest
 from counterfactory.engine.runtime import cuda, tensorrt
-from counterfactory.engine.runtime.plans import PlanKey, Shapes, onnx_digest, read_key, write_key
+from counterfactory.engine.runtime.plans import PlanKey, PlanProfile, Shapes, onnx_digest, read_key, write_key
+from counterfactory.engine.runtime.trt_engine import LoadedPlan, make_context
 from counterfactory.engine.runtime.trt_library import library_name, load_library
 from counterfactory.export.plans import tensorrt as plans
 from counterfactory.export.plans.writing import write_plan
 from counterfactory.export.precision.half import ISLAND
 from counterfactory.export.production.peak import PeakMemory
 
+
 # The compiler that needs no GPU.
-build_plan = partial(plans.build_plan, library="tensorrt_rtx")
+def build_plan(graph: Path, plan: Path, *profiles: PlanProfile, **asked: Any) -> plans.PlanReport:
+    return plans.build_plan(graph, plan, profiles, library="tensorrt_rtx", **asked)
+
 
 STATIC = {"x": Shapes.static(4, 4, 16, 16)}
 DYNAMIC = {"x": Shapes((1, 4, 16, 16), (4, 4, 16, 16), (8, 4, 16, 16))}
@@ -77,7 +80,7 @@ def test_a_small_graph_becomes_a_plan_for_the_a10g(rtx: Any, tmp_path: Path, pro
     assert report.fp32_layers == ("norm",)
     key = read_key(plan)
     assert (key.device, key.precision, key.library) == ("SM86", "fp16", report.library)
-    assert (dict(key.shapes), key.onnx_sha256) == (profile, onnx_digest(graph))
+    assert (key.profiles, key.onnx_sha256) == ((profile,), onnx_digest(graph))
     assert not list(plan.parent.glob("*.tmp"))
 
 
@@ -198,7 +201,7 @@ def test_what_the_compiler_lets_pass_is_caught_before_it(
             build_plan(graph, tmp_path / "p.plan", profile)
     assert not list(tmp_path.glob("p.plan*"))
     monkeypatch.setattr(plans, "check_profile", lambda path, shapes: None)
-    monkeypatch.setattr(plans, "io_bytes", lambda path, shapes: 0)  # counts by what the checks have let pass
+    monkeypatch.setattr(plans, "io_bytes", lambda path, profile: 0)  # counts by what the checks have let pass
     for graph, profile in cases:
         build_plan(graph, tmp_path / "p.plan", profile)
 
@@ -348,7 +351,7 @@ def plan(tmp_path: Path) -> Path:
     path = tmp_path / "picture.plan"
     path.write_bytes(b"no plan")
     digest = "2f8b8a4dc0aeae4ed3ee11a8a68f0a3d65e4d2b0ff7c4a5a0b5c8fdb6d3a2f10"
-    write_key(path, PlanKey("a" * 64, STATIC, "fp16", "tensorrt 11.0", "SM86", digest, 1.0))
+    write_key(path, PlanKey("a" * 64, (STATIC,), "fp16", "tensorrt 11.0", "SM86", digest, 1.0))
     return path
 
 
@@ -391,7 +394,12 @@ def test_a_plan_without_room_is_refused_before_its_library_fails(
                 assert strategy == "ours"
                 raise CounterfactoryError("reached the context")
 
-            return SimpleNamespace(device_memory_size_v2=engines, create_execution_context=create_execution_context)
+            return SimpleNamespace(
+                device_memory_size_v2=engines,
+                num_optimization_profiles=1,
+                create_execution_context=create_execution_context,
+                num_io_tensors=0,
+            )
 
     ours = SimpleNamespace(USER_MANAGED="ours")
     made: dict[str, Any] = {"ILogger": ILogger, "Runtime": Runtime, "ExecutionContextAllocationStrategy": ours}
@@ -401,7 +409,7 @@ def test_a_plan_without_room_is_refused_before_its_library_fails(
     path = tmp_path / "picture.plan"
     path.write_bytes(b"plan")
     key = PlanKey(
-        "a" * 64, STATIC, "fp16", "tensorrt 11.0", "SM86", file_digest(path), 1.0, None, weights, scratch, 100
+        "a" * 64, (STATIC,), "fp16", "tensorrt 11.0", "SM86", file_digest(path), 1.0, None, weights, scratch, 100
     )
     write_key(path, key)
     with pytest.raises(CounterfactoryError, match=said):
@@ -439,7 +447,7 @@ def test_a_plan_is_mapped_and_hashed_once(tmp_path: Path, monkeypatch: pytest.Mo
             tensorrt.open_session(path, batch=4, digest=digests.of)
 
     path.write_bytes(b"first")
-    key = PlanKey("a" * 64, STATIC, "fp16", "tensorrt 11.0", "SM86", file_digest(path), 1.0)
+    key = PlanKey("a" * 64, (STATIC,), "fp16", "tensorrt 11.0", "SM86", file_digest(path), 1.0)
     write_key(path, key)
     for _ in range(3):
         opened()
@@ -496,6 +504,8 @@ def test_kernels_made_on_the_device_are_kept_beside_the_plan(tmp_path: Path) -> 
             self.strategy = strategy
 
     class MakesKernels:
+        num_optimization_profiles = 1
+
         def create_runtime_config(self) -> Config:
             return Config()
 
@@ -505,14 +515,14 @@ def test_kernels_made_on_the_device_are_kept_beside_the_plan(tmp_path: Path) -> 
     library = SimpleNamespace(
         IRuntimeCache=Cache,
         CudaGraphStrategy=SimpleNamespace(DISABLED="disabled"),
-        DynamicShapesKernelSpecializationStrategy=SimpleNamespace(NONE="none"),
+        DynamicShapesKernelSpecializationStrategy=SimpleNamespace(NONE="none", EAGER="eager"),
         ExecutionContextAllocationStrategy=SimpleNamespace(USER_MANAGED="ours"),
     )
     file = tmp_path / "p.plan.kernels"
     for before, after in ((None, b"kernel"), (b"kernel", b"kernel"), (b"stale", b"kernel")):
         if before is not None:
             file.write_bytes(before)
-        context, ran = tensorrt._context(library, MakesKernels(), tmp_path / "p.plan")
+        context, ran = make_context(LoadedPlan(tmp_path / "p.plan", library, None, None, MakesKernels()), 0)
         assert (context.cuda_graph_strategy, context.dynamic_shapes_kernel_specialization_strategy) == (
             "disabled",
             "none",
@@ -634,8 +644,8 @@ def test_cuda_takes_every_call_that_a_session_makes(cuda_runtime: Any, tmp_path:
     graph = onnx.load(str(pair_graph(tmp_path / "pair.onnx")))
     graph.graph.output[0].type.tensor_type.shape.dim[0].dim_param = "batch"
     onnx.save(graph, str(tmp_path / "pair.onnx"))
-    context = Engine(tmp_path / "pair.onnx", PAIR, memory).create_execution_context()
-    session = tensorrt.bind("pair", Library(), context, cuda.Cuda(memory), 2, {})
+    context = Engine(tmp_path / "pair.onnx", memory, PAIR).create_execution_context()
+    session = tensorrt.bind("pair", Library(), context, cuda.Cuda(memory), 2)
     feeds = {name: np.ones((2, 8), np.float32) for name in ("a", "b")}
     held = session.run(feeds, hold=["sum"])["sum"]
     np.testing.assert_array_equal(session.run({"a": feeds["a"], "b": held})["sum"], np.full((2, 8), 3.0))

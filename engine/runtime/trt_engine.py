@@ -1,0 +1,135 @@
+"""Plans on a device as their library has them: loaded once, whatever number of sessions run them.
+
+A plan's file becomes an engine, which holds the weights, and contexts, one for each of its profiles that is run. A plan
+for several sizes of pictures has a profile for each, and its weights lie on the device once.
+
+Compiled, not run: nobody has run this on a GPU; tests run it over a stand-in for the library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import Any
+
+from ..errors import CounterfactoryError
+from ..files.writing import write_whole
+from . import cuda
+from .cuda import Cuda
+from .plans import REBUILD, PlanKey
+from .trt_library import last_heard, listen
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedPlan:
+    """A plan on the device, for as long as somebody holds this; `loader` and `log` are what its library needs."""
+
+    path: Path
+    library: Any
+    log: Any
+    loader: Any
+    engine: Any
+
+
+def load_engine(path: Path, library: Any, device: Cuda, runtime: Any, key: PlanKey) -> LoadedPlan:
+    """The plan `path` of the content that `key` has, as it lies on `device` already, or loaded to it.
+
+    Raises CounterfactoryError where the device has no room for it or its library does not take it.
+    """
+    known: LoadedPlan | None = device.loaded.get((path, key.plan_sha256))
+    if known is not None:
+        return known
+    if key.held_bytes is not None and key.scratch_bytes is not None:
+        needed = key.held_bytes + device.scratch.growth(key.scratch_bytes)
+        _require_room(runtime, path, needed, "for weights, inputs and outputs, and scratch memory")
+    log = listen(library)
+    loader = library.Runtime(log)
+    # Mapped, not read: the library takes it from the page cache, which hashing has filled, and the host never holds
+    # gigabytes of a plan as a copy.
+    with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+        engine = loader.deserialize_cuda_engine(content)
+    if engine is None:
+        raise CounterfactoryError(f"plan {path} cannot be loaded: {last_heard(log)}; {REBUILD}")
+    needed = device.scratch.growth(engine.device_memory_size_v2)
+    _require_room(runtime, path, needed, "for scratch memory beside its weights")
+    loaded = device.loaded[path, key.plan_sha256] = LoadedPlan(path, library, log, loader, engine)
+    return loaded
+
+
+def inputs_of(library: Any, engine: Any) -> list[str]:
+    """The names of a plan's inputs, in its order."""
+    names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
+    return [one for one in names if engine.get_tensor_mode(one) == library.TensorIOMode.INPUT]
+
+
+def choose_profile(plan: str, library: Any, engine: Any, sizes: Mapping[str, tuple[int, int]]) -> int:
+    """The number of the profile whose inputs have these (height, width) as last two axes; the first that does.
+
+    Raises CounterfactoryError where none has.
+    """
+    asked = {name: tuple(size) for name, size in sizes.items() if name in inputs_of(library, engine)}
+    known = []
+    for number in range(engine.num_optimization_profiles):
+        shapes = {name: engine.get_tensor_profile_shape(name, number) for name in asked}
+        if all(tuple(shapes[name][0])[-2:] == tuple(shapes[name][2])[-2:] == size for name, size in asked.items()):
+            return number
+        known.append({name: tuple(shape[2])[-2:] for name, shape in shapes.items()})
+    name = next(name for name, size in asked.items() if any(one[name] != size for one in known))
+    has = " or ".join(dict.fromkeys(str(list(one[name])) for one in known))
+    raise CounterfactoryError(
+        f"plan {plan} takes {name} of size {has}, asked for {list(asked[name])}; {REBUILD}, for that picture size"
+    )
+
+
+def make_context(loaded: LoadedPlan, profile: int) -> tuple[Any, Callable[[], None]]:
+    """An execution context that will run the profile of that number, and what to do after a run.
+
+    TensorRT-RTX finishes its kernels on the device when they are first used. They are kept beside the plan, so that a
+    plan that is dropped and loaded again does not wait for them; the library itself refuses them when they are stale.
+    Raises CounterfactoryError where the library makes none.
+    """
+    ours = loaded.library.ExecutionContextAllocationStrategy.USER_MANAGED
+    if not hasattr(loaded.library, "IRuntimeCache"):
+        return _made(loaded, loaded.engine.create_execution_context(ours)), lambda: None
+    config = loaded.engine.create_runtime_config()
+    config.set_execution_context_allocation_strategy(ours)
+    # Of several profiles each has one shape, for which kernels are made when it is first used. Of one profile, shapes
+    # are fixed in the plan already, or a cache of keys and values has another length every token: kernels for each
+    # would never be ready in time.
+    strategies = loaded.library.DynamicShapesKernelSpecializationStrategy
+    several = loaded.engine.num_optimization_profiles > 1
+    config.dynamic_shapes_kernel_specialization_strategy = strategies.EAGER if several else strategies.NONE
+    # Recorded by ourselves, the same way for both libraries.
+    config.cuda_graph_strategy = loaded.library.CudaGraphStrategy.DISABLED
+    number = f".{profile}" if profile else ""  # sessions of several sizes do not overwrite each other's
+    cache, file = config.create_runtime_cache(), loaded.path.with_name(f"{loaded.path.name}{number}.kernels")
+    known = file.is_file() and cache.deserialize(file.read_bytes())
+    config.set_runtime_cache(cache)
+    pending = [] if known else [file]
+
+    def keep() -> None:
+        if pending:
+            write_whole(pending.pop(), bytes(cache.serialize()))
+
+    return _made(loaded, loaded.engine.create_execution_context(config)), keep
+
+
+def _made(loaded: LoadedPlan, context: Any) -> Any:
+    if context is None:
+        raise CounterfactoryError(
+            f"plan {loaded.path} cannot be made ready: {last_heard(loaded.log)}; free memory on the device"
+        )
+    return context
+
+
+def _require_room(runtime: Any, path: Path, nbytes: int, what: str) -> None:
+    """Refuse what the device has no room for now, before a library fails somewhere inside."""
+    free, total = cuda.memory(runtime)
+    if nbytes > free:
+        raise CounterfactoryError(
+            f"plan {path} needs {nbytes:,} bytes {what}, and {free:,} of the device's {total:,} are free; lower "
+            "[runtime] memory_gb so that fewer plans stay open, end other programs on the GPU, or build the plan for "
+            "smaller batches"
+        )
