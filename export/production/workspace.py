@@ -28,8 +28,8 @@ class Workspace:
     def of(self, plan: str, graph: Path) -> int | None:
         """Bytes for a plan of `graph`, an ONNX file; None where the profile names no memory.
 
-        What is left is shared evenly: plans compute in one block, but what one of them leaves lets plans of other
-        stages stay open. A plan that the profile does without (another detector's, a further hint's) is taken to paint.
+        It is half of what is left: plans compute in one block, and the other half lets plans of other stages stay open.
+        A compiler fails where it is too little for the largest pictures. A plan that the profile does without (another detector's, a further hint's) is taken to paint.
         Raises CounterfactoryError when nothing is left.
         """
         if not self.profile.runtime.memory_gb:
@@ -49,7 +49,7 @@ class Workspace:
                 costs = [plan_cost(self.profile, network, facts[network.plan]) for network in needed]
                 whole = {cost.name: cost.bytes + cost.scratch_bytes for cost in costs}
                 together = sum(whole.values())
-                spare.append((budget - together) // len(needed))
+                spare.append((budget - together) // 2)
                 if spare[-1] < 1:
                     listed = " + ".join(f"{name} {nbytes:,}" for name, nbytes in whole.items())
                     raise CounterfactoryError(

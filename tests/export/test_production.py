@@ -455,23 +455,23 @@ def test_a_plan_may_take_its_share_of_what_the_device_leaves(tmp_path: Path) -> 
     others = ("clip_text", "hint", "vae_decoder")
     kept = networks_of(profile)["denoiser"].kept_bytes  # what painting holds beside its plans
     paint = sum(1.25 * weights[name] for name in others) + 1.25 * 1000 + kept
-    assert Workspace(profile, tmp_path).of("denoiser", graph) == pytest.approx((0.9 * 24e9 - paint) / 4, abs=4)
+    assert Workspace(profile, tmp_path).of("denoiser", graph) == pytest.approx((0.9 * 24e9 - paint) / 2, abs=4)
     check = 1.25 * 1000 + 1.25 * weights["clip_text"]
     assert Workspace(profile, tmp_path).of("clip_image", graph) == pytest.approx((0.9 * 24e9 - check) / 2, abs=4)
     # The text encoder is open in both, and painting leaves less to each of its plans.
     both = paint - 1.25 * weights["clip_text"] + 1.25 * weights["denoiser"]
-    assert Workspace(profile, tmp_path).of("clip_text", graph) == pytest.approx((0.9 * 24e9 - both) / 4, abs=4)
+    assert Workspace(profile, tmp_path).of("clip_text", graph) == pytest.approx((0.9 * 24e9 - both) / 2, abs=4)
     # What a profile does without would be one more to paint with, and another form of the denoiser stands in its place.
     painting = paint + 1.25 * weights["denoiser"]
     for extra in ("hed", "hint_1"):
-        assert Workspace(profile, tmp_path).of(extra, graph) == pytest.approx((0.9 * 24e9 - painting) / 5, abs=5)
+        assert Workspace(profile, tmp_path).of(extra, graph) == pytest.approx((0.9 * 24e9 - painting) / 2, abs=5)
     form = Workspace(profile_of(24, denoiser="denoiser_int8"), tmp_path).of("denoiser", graph)
     assert form == Workspace(profile, tmp_path).of("denoiser", graph)
     # A graph that was exported already counts as it is.
     (tmp_path / "onnx" / "hint").mkdir(parents=True)
     (tmp_path / "onnx" / "hint" / "model.onnx").write_bytes(b"0" * 4)
     smaller = paint - 1.25 * (weights["hint"] - 4)
-    assert Workspace(profile, tmp_path).of("denoiser", graph) == pytest.approx((0.9 * 24e9 - smaller) / 4, abs=4)
+    assert Workspace(profile, tmp_path).of("denoiser", graph) == pytest.approx((0.9 * 24e9 - smaller) / 2, abs=4)
     assert Workspace(profile_of(0), tmp_path).of("denoiser", graph) is None
     with pytest.raises(
         CounterfactoryError,
