@@ -39,7 +39,7 @@ from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import Scene
 from counterfactory.engine.report.table import Table
-from counterfactory.engine.sources.source import find_sources
+from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import PictureRow, Suite, read_metadata
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -25,7 +25,8 @@ from counterfactory.engine.language.opening import open_llm
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.engine.sources.source import Source, find_sources
+from counterfactory.engine.sources.data_set import find_sources
+from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite import rewrite
 from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.variant import Variant

@@ -28,7 +28,7 @@ from counterfactory.engine.meter.energy import peak_memory_bytes
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.engine.sources.source import find_sources
+from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import Suite
 
 VARIANTS_PER_SOURCE = 5

@@ -55,7 +55,7 @@ from counterfactory.engine.runtime import cuda, kernels
 from counterfactory.engine.runtime.plans import PlanKey, Shapes, write_key
 from counterfactory.engine.runtime.session import continued_cache, is_cache
 from counterfactory.engine.runtime.trt_library import library_name
-from counterfactory.engine.sources.source import find_sources
+from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import Suite
 from counterfactory.export.pocket.packed import RUNTIME
 from counterfactory.export.production import blip2, clip, denoiser, graph, hed, small_words, vae

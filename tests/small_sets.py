@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from counterfactory.engine.sources.source import DataSet, SetOptions, read_set
+from counterfactory.engine.sources.data_set import DataSet, SetOptions, read_set
 
 
 def save(path: Path, seed: int = 0, height: int = 24, width: int = 32) -> Path:

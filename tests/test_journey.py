@@ -27,7 +27,8 @@ from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import sample_scene
-from counterfactory.engine.sources.source import Source, find_sources, load_mask, load_pixels
+from counterfactory.engine.sources.data_set import find_sources
+from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.suite import Suite, read_metadata, read_run
 from counterfactory.engine.tasks.interventions import parse_interventions
 

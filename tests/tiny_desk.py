@@ -20,8 +20,9 @@ from counterfactory.engine.meter.meter import Meter, Progress
 from counterfactory.engine.models.decoding import DecodingSettings
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.recipes import STAGES, Recipes
+from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.pictures import Pictures
-from counterfactory.engine.sources.source import ImageSettings, Source, find_sources
+from counterfactory.engine.sources.source import ImageSettings, Source
 from counterfactory.engine.stages.classes import Classes
 from counterfactory.engine.stages.desk import Desk
 from counterfactory.engine.suite import Suite

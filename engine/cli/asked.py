@@ -15,8 +15,9 @@ from ..config.worlds import examiner
 from ..errors import CounterfactoryError
 from ..meter.meter import Progress
 from ..pocket.tasks import street_task
+from ..sources.data_set import DataSet, SetOptions, read_set
 from ..sources.sampling import Selection, parse_classes
-from ..sources.source import DataSet, SetOptions, Source, read_set
+from ..sources.source import Source
 from ..tasks.interventions import load_interventions
 from ..tasks.own_types import load_types
 from ..tasks.settings import SUBJECTIVE, JourneySettings

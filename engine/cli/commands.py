@@ -22,7 +22,8 @@ from ..judging.recheck import recheck
 from ..report.edit_table import spread_data
 from ..report.notes import suite_notes
 from ..report.table import Table
-from ..sources.source import Problem, Source, refuse_suite_among_sources
+from ..sources.data_set import refuse_suite_among_sources
+from ..sources.source import Problem, Source
 from ..suite import PictureRow, Suite, accepted_edits, caution, count_outside, read_metadata, require_finished
 from ..tasks.doubts import doubts
 from ..tasks.spread import spread_of

@@ -32,7 +32,7 @@ from ..report.outlines import edge_detector
 from ..report.page import ReportText
 from ..report.table import Table
 from ..runtime.blob_cache import find_blob_cache
-from ..sources.source import find_sources
+from ..sources.data_set import find_sources
 from ..suite import PictureRow, Suite, read_metadata
 from .effects_text import effects_table, headline, note_lines, sides_table
 from .run_text import as_data, cost_line, count_line, duration, figure, time_lines

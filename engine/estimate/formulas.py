@@ -193,7 +193,7 @@ def time_assumptions(profile: Profile, networks: Networks, variants: int) -> tup
             f"{100 * device.share:.0f} % of {device.tflops:g} TFLOP/s and of {device.gb_per_s:g} GB/s are reached",
             f"copies between host and GPU at {device.bus_gb_per_s:g} GB/s wait and are waited for",
             f"each plan's first use takes {FIRST_USE_S:g} s more, once a run",
-        "pictures of other sizes take as their area, though attention takes more",
+            "pictures of other sizes take as their area, though attention takes more",
         )
     asked = ", ".join(f"{kind.tokens.read} + {kind.tokens.written}" for kind in llm.questions)
     return (

@@ -48,7 +48,7 @@ _METADATA = ("metadata.csv", "metadata.jsonl")
 
 
 def list_set(root: str, labels: Path | None, masks: Path | None, layout: str | None, pattern: str | None) -> Listing:
-    """What the data set at `root` lists; for the options see `source.SetOptions`.
+    """What the data set at `root` lists; for the options see `data_set.SetOptions`.
 
     Raises CounterfactoryError where nothing is there, a layout is not what was found, or options contradict each other.
     """

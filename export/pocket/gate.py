@@ -24,7 +24,7 @@ from counterfactory.engine.judging.confusion import confusion_matrix, iou
 from counterfactory.engine.pocket.judges import Referee, vehicle_map
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import CLASSES
-from counterfactory.engine.sources.source import find_sources
+from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.stages.check import CheckSettings
 from counterfactory.engine.suite import Suite
 

@@ -19,7 +19,7 @@ from counterfactory.engine.pocket.judges import Finding, Referee, vehicle_map
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, TIMES, WEATHERS, Scene
-from counterfactory.engine.sources.source import find_sources
+from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import PictureRow, Suite, read_metadata
 
 from .data import HELD_OUT, scene

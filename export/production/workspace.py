@@ -29,7 +29,8 @@ class Workspace:
         """Bytes for a plan of `graph`, an ONNX file; None where the profile names no memory.
 
         It is half of what is left: plans compute in one block, and the other half lets plans of other stages stay open.
-        A compiler fails where it is too little for the largest pictures. A plan that the profile does without (another detector's, a further hint's) is taken to paint.
+        A compiler fails where it is too little for the largest pictures. A plan that the profile does without (another
+        detector's, a further hint's) is taken to paint.
         Raises CounterfactoryError when nothing is left.
         """
         if not self.profile.runtime.memory_gb:

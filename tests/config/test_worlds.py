@@ -13,7 +13,8 @@ from PIL import Image
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, profile_names
 from counterfactory.engine.config.worlds import examiner, take_known, world_of
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.sources.source import Source, find_sources
+from counterfactory.engine.sources.data_set import find_sources
+from counterfactory.engine.sources.source import Source
 from counterfactory.engine.sources.world import TRAITS, Trait, World
 
 DARK, LIGHT = 10, 250

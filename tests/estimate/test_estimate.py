@@ -41,7 +41,8 @@ from counterfactory.engine.meter.meter import PlanUse, StageCost
 from counterfactory.engine.models.network import STAGES
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
-from counterfactory.engine.sources.source import Source, find_sources
+from counterfactory.engine.sources.data_set import find_sources
+from counterfactory.engine.sources.source import Source
 from counterfactory.engine.suite.run_record import RunSummary, SuiteCosts
 
 PEAK = 1e12

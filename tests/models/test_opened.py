@@ -27,7 +27,7 @@ from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
-from counterfactory.engine.sources.source import find_sources
+from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.run_record import RunSummary
 

@@ -20,12 +20,13 @@ from PIL import Image
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import content_key, file_digest
+from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.pixels import (
     UnreadableError,
     read_mask,
     read_picture,
 )
-from counterfactory.engine.sources.source import ImageSettings, Source, find_sources, load_mask, load_pixels
+from counterfactory.engine.sources.source import ImageSettings, Source, load_mask, load_pixels
 
 SIZES = st.integers(8, 70)
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from counterfactory.engine.sources.source import find_sources
+from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.world import TRAITS, Trait, World, traits_of
 
 

@@ -35,7 +35,7 @@ from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.runtime import onnxruntime as ort_sessions
-from counterfactory.engine.sources.source import find_sources
+from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.stages import edges as edges_stage
 from counterfactory.engine.stages.edges import DetectorSettings, HedSettings, edge_maps
 from counterfactory.engine.suite import Suite

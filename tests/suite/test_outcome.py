@@ -14,7 +14,8 @@ from test_journey import SETTINGS, contents, quick, streets, travel  # noqa: F40
 
 from counterfactory.engine import journey as journey_module
 from counterfactory.engine.config.profile import Profile
-from counterfactory.engine.sources.source import Problem, Source, find_sources
+from counterfactory.engine.sources.data_set import find_sources
+from counterfactory.engine.sources.source import Problem, Source
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.ledger import Ledger
 from counterfactory.engine.suite.outcome import Dropped, Outcome, Outcomes
