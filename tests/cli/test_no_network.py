@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from counterfactory.engine.config.networks import library_of
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.suite import read_metadata
 
 # Python runs it at the start of every process whose PYTHONPATH names its folder, children included. It notes what
@@ -56,7 +59,7 @@ class Watched:
     def __init__(self, folder: Path) -> None:
         (folder / "watch").mkdir()
         (folder / "watch" / "sitecustomize.py").write_text(WATCH)
-        self.log, self.home = folder / "sockets.txt", folder / "home"
+        self.log, self.home, self.cache = folder / "sockets.txt", folder / "home", folder / "cache"
         self.home.mkdir()
         paths = [str(folder / "watch"), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._environment = {
@@ -64,7 +67,8 @@ class Watched:
             "PYTHONPATH": os.pathsep.join(paths),
             "WATCH_LOG": str(self.log),
             "HOME": str(self.home),
-            "XDG_CACHE_HOME": str(folder / "cache"),
+            "XDG_CACHE_HOME": str(self.cache),
+            SWITCH: "",  # as users have it
         }
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -136,6 +140,8 @@ def test_no_command_opens_a_socket(watched: Watched, made: Path, tmp_path: Path)
         ["report", suite],
         ["evaluate", suite, "--predictions", str(answers)],
     ]
+    kept = {file: file.stat().st_ino for file in (watched.cache / "counterfactory" / "compiled").iterdir()}
+    assert len(kept) == len(library_of(load_profile("pocket")).networks.plans) + 2, "and the models under test"
     for command in commands:
         if command[0] == "evaluate":
             rows = [{"image": row.file_name, "prediction": row.label} for row in read_metadata(Path(suite))]
@@ -144,3 +150,6 @@ def test_no_command_opens_a_socket(watched: Watched, made: Path, tmp_path: Path)
         assert done.returncode == 0, (command, done.stderr)
         assert not watched.caught(), command
     assert not list(watched.home.rglob("openvino*")), "OpenVINO left an id in the home folder"
+    later = {file: file.stat().st_ino for file in (watched.cache / "counterfactory" / "compiled").iterdir()}
+    assert later == kept, "the second suite's networks were those that the first one kept"
+    assert {file.name for file in (watched.cache / "counterfactory").iterdir()} == {"compiled", "rates.json"}
