@@ -166,7 +166,7 @@ def _add_sources(parser: argparse.ArgumentParser, optional: bool = False) -> Non
     parser.add_argument(
         "--class-map",
         metavar="FILE",
-        help="what masks' numbers or colours mean: .toml, .json or a published map's name",
+        help="what numbers of masks and labels, or colours, mean: .toml, .json, .txt or a published map's name",
     )
     parser.add_argument("--classes", metavar="FILE|A,B", help="use the sources of these classes only")
     drawn = parser.add_mutually_exclusive_group()

@@ -6,7 +6,6 @@ classes. The suite's masks hold the map's numbers, one channel, and `VOID` where
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,8 +18,8 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..files.fill import nearest, read_toml
-from ..files.reading import read_text
 from ..keys import content_key
+from .class_names import plain_names, read_json
 from .pixels import UnreadableError
 
 # Pixels that count for nothing, as every published set marks them.
@@ -122,26 +121,34 @@ def builtin_class_maps() -> tuple[str, ...]:
 
 
 def load_class_map(named: str) -> ClassMap:
-    """The map in a .toml or .json file, or a published one by its name.
+    """The map in a .toml or .json file, of the names in a .txt file, or a published one by its name.
 
     Raises CounterfactoryError for a file that is none, a name or a number given twice, and numbers mixed with colours.
     """
     path = Path(named)
-    if path.suffix.lower() not in (".toml", ".json"):
+    if path.suffix.lower() not in (".toml", ".json", ".txt"):
         if named not in builtin_class_maps():
             raise CounterfactoryError(
-                f"no class map {named!r}: name a .toml or .json file, or one of {', '.join(builtin_class_maps())}"
+                f"no class map {named!r}: name a .toml, .json or .txt file, or one of {', '.join(builtin_class_maps())}"
             )
         path = Path(str(files(__package__) / "class_maps" / f"{named}.toml"))
         return _parse(read_toml(path), f"the class map {named}")
-    return _parse(read_toml(path) if path.suffix.lower() == ".toml" else _read_json(path), str(path))
+    if (names := plain_names(path)) is not None:
+        return _by_numbers(str(path), names, [], red=False)
+    return _parse(read_toml(path) if path.suffix.lower() == ".toml" else read_json(path), str(path))
 
 
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise CounterfactoryError(f"{path} is not valid JSON: {error}") from error
+def label_names(named: str) -> tuple[Mapping[int, str], str]:
+    """The names of labels that are numbers, by a file of names or a class map by numbers, and what to call it.
+
+    Raises CounterfactoryError as `load_class_map` does, and for a map by colours.
+    """
+    if Path(named).suffix.lower() in (".txt", ".json") and (names := plain_names(Path(named))) is not None:
+        return names, named
+    found = load_class_map(named)
+    if not found.numbers:
+        raise CounterfactoryError(f"{found.where} names colours, and labels are numbers; write the map by numbers")
+    return {number: found.names[at] for number, at in found.numbers.items() if at in found.names}, found.where
 
 
 def _parse(table: Any, where: str) -> ClassMap:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
-from .class_map import BACKGROUND, ClassMap, load_class_map
-from .imagenet import is_synset
+from .class_map import BACKGROUND, label_names, load_class_map
+from .class_names import is_synset
 from .layouts import ACCEPTED, list_set
 from .listing import Entry, Listing, Problem
 from .sampling import Selection, draw, groups, require_known
@@ -21,6 +21,9 @@ from .shapes import Drawn
 from .source import Examine, Reader, Source
 
 __all__ = ["DataSet", "Selection", "SetOptions", "find_sources", "read_set", "refuse_suite_among_sources"]
+
+# Names that a sentence shows.
+_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -87,17 +90,25 @@ def read_set(
     `on_progress` is called with (images verified, images) now and then; `examine` sees each picture while it is read.
     Raises CounterfactoryError if `root` has no image at all, is no such layout, or an option contradicts it.
     """
-    given = None if options.class_map is None else load_class_map(options.class_map)
     listing = list_set(root, options.labels, options.masks, options.layout, options.pairs)
     if not listing.entries and not listing.problems:
         raise CounterfactoryError(f"no images found in {root}; {ACCEPTED}")
-    if given is not None and any(isinstance(entry.mask, Drawn) for entry in listing.entries):
-        raise CounterfactoryError(f"{listing.layout} names its own classes; leave --class-map {options.class_map} out")
-    class_map = given or listing.class_map
-    if given is not None:
-        listing.entries = _name_labels(listing.entries, given)
+    class_map, names = listing.class_map, dict[int, str]()
+    if options.class_map is not None:
+        if any(isinstance(entry.mask, Drawn) for entry in listing.entries):
+            raise CounterfactoryError(
+                f"{listing.layout} names its own classes; leave --class-map {options.class_map} out"
+            )
+        if any(entry.mask is not None for entry in listing.entries):
+            class_map = load_class_map(options.class_map)
+        else:
+            found, where = label_names(options.class_map)
+            names, class_map = dict(found), None
+            listing.entries = _name_labels(listing.entries, names, where)
+            listing.notes += _shared_names(names)
     chosen = options.selection
-    known = listing.class_names or (() if class_map is None else tuple(class_map.names.values()))
+    names = names if class_map is None else dict(class_map.names)
+    known = listing.class_names or tuple(names.values())
     of_group = groups(listing.entries, chosen)
     unlabelled = chosen.classes is not None and all(entry.label is None for entry in listing.entries)
     if unlabelled:
@@ -125,20 +136,41 @@ def read_set(
             *_shortfalls(listing, sources, chosen),
             *_double_labels(sources),
         ],
-        class_names={} if class_map is None else class_map.names,
+        class_names=names,
         selection=chosen,
     )
 
 
-def _name_labels(entries: list[Entry], class_map: ClassMap) -> list[Entry]:
-    """The entries of a set without masks, whose labels are the class map's numbers, with its names."""
-    if any(entry.mask is not None for entry in entries):
-        return entries
-    names = {str(number): name for number, name in class_map.names.items()}
-    strange = next((e for e in entries if e.label is not None and e.label not in names), None)
+def _name_labels(entries: Sequence[Entry], names: Mapping[int, str], where: str) -> list[Entry]:
+    """The entries of a set whose labels are numbers, with the names that they stand for.
+
+    Raises CounterfactoryError for a label that has none.
+    """
+    strange = next((e for e in entries if e.label is not None and _number(e.label) not in names), None)
     if strange is not None:
-        raise CounterfactoryError(f"{class_map.where} does not name the label {strange.label!r} of {strange.file}")
-    return [entry if entry.label is None else replace(entry, label=names[entry.label]) for entry in entries]
+        raise CounterfactoryError(
+            f"{where} does not name the label {strange.label!r} of {strange.file}; add it, or leave --class-map out"
+        )
+    return [e if e.label is None else replace(e, label=names[_number(e.label)]) for e in entries]
+
+
+def _shared_names(names: Mapping[int, str]) -> list[str]:
+    """A sentence about names that stand for several numbers, whose images then have one label."""
+    numbers: dict[str, list[int]] = {}
+    for number, name in names.items():
+        numbers.setdefault(name, []).append(number)
+    several = {name: found for name, found in numbers.items() if len(found) > 1}
+    if not several:
+        return []
+    shown = [f"{name} ({', '.join(map(str, found))})" for name, found in list(several.items())[:_SHOWN]]
+    more = f" and {len(several) - _SHOWN} more" if len(several) > _SHOWN else ""
+    return [f"names that stand for several numbers, whose images have one label: {', '.join(shown)}{more}"]
+
+
+def _number(label: str) -> int:
+    """The number that a label is, -1 for another label; zeros may stand before it."""
+    text = label.strip()
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else -1
 
 
 def _odd_labels(entries: Iterable[Entry]) -> list[str]:

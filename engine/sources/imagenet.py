@@ -24,7 +24,6 @@ GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 SOLUTION = "LOC_val_solution.csv"
 LISTS = (GROUND_TRUTH, SOLUTION)
 _VAL = re.compile(r"ILSVRC2012_val_(\d{8})\.JPEG")
-_SYNSET = re.compile(r"n\d{8}")
 
 _Truth = tuple[str, tuple[Box, ...]]
 
@@ -150,8 +149,3 @@ def _named(path: Path) -> Iterator[tuple[str, str, _Truth | str]]:
             yield f"{path.name}:{number}", name, (label.strip(), ())
         else:
             yield f"{path.name}:{number}", "", f"{printable(line.strip()[:40])!r} is not a name and a label"
-
-
-def is_synset(label: str) -> bool:
-    """Whether a label is written as WordNet's synsets are."""
-    return _SYNSET.fullmatch(label) is not None

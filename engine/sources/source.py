@@ -147,7 +147,7 @@ class Reader:
                 what = "mask: " if isinstance(entry.mask, Drawn) else f"mask {path_of(entry.mask).name}: "
                 numbers, mask_digest = mask.read(size)
                 if numbers.shape[:2] != size:
-                    raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}")
+                    raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
                 if self._class_map is not None:
                     shown.update(self._class_map.shown(numbers))
         except UnreadableError as error:

@@ -36,7 +36,7 @@ def doubts(task: Task, labels: Sequence[str | None]) -> list[str]:
     if numbers:
         sentences.append(
             f"labels are numbers ({_listed(numbers)}), which captions seldom say: a source whose caption does not say "
-            "its number gets no variants; give names with --labels"
+            "its number gets no variants; give names with --class-map FILE, a name a line from 0, or with --labels"
         )
     if len(found) == 1 and task.name == "classification":
         sentences.append(f"all labels are {found[0]!r}: a classifier that knows one class cannot be wrong")

@@ -31,7 +31,7 @@ NO_WORD = "no word of a caption would hold it true, so these sources get no vari
             ["7", "8"],
             [
                 "labels are numbers (7, 8), which captions seldom say: a source whose caption does not say its number "
-                "gets no variants; give names with --labels"
+                "gets no variants; give names with --class-map FILE, a name a line from 0, or with --labels"
             ],
         ),
         (["bus", "bus", None], ["all labels are 'bus': a classifier that knows one class cannot be wrong"]),
