@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from conftest import Street
 
+from counterfactory.engine.config.networks import library_of
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.suite import read_metadata
 from counterfactory.export.pocket.packed import MASTERS, RUNTIME
 
@@ -62,6 +65,7 @@ def test_an_installed_wheel_makes_a_suite(wheel: Path, street: Street, tmp_path:
     ).stdout.split()
     assert len(found) == 2
     assert all(Path(path).is_relative_to(home) for path in found)
+    alone[SWITCH] = str(tmp_path / "compiled")
     asked = ["generate", street.root, "--out", "suite", "--variants", "1", "--task", "classification"]
     done = subprocess.run(
         [home / "bin" / "counterfactory", *asked], cwd=tmp_path, env=alone, capture_output=True, text=True, check=False
@@ -70,3 +74,5 @@ def test_an_installed_wheel_makes_a_suite(wheel: Path, street: Street, tmp_path:
     rows = read_metadata(tmp_path / "suite")
     assert {row.source for row in rows} == set(street.names)
     assert all((tmp_path / "suite" / row.file_name).is_file() for row in rows)
+    plans = library_of(load_profile("pocket")).networks.plans
+    assert len(list((tmp_path / "compiled").iterdir())) == len(plans), "each kept for the next run"
