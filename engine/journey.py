@@ -99,11 +99,15 @@ class Tally:
 
 @dataclass(frozen=True)
 class Plan:
-    """The captions of sources and what is to become of them, and the sources that could not be read."""
+    """The captions of sources and what is to become of them, and the sources that could not be read.
+
+    `cache_problem` says why compiled networks are not kept for the next run.
+    """
 
     captions: Mapping[Source, str]
     rewritten: Rewritten
     problems: tuple[Problem, ...]
+    cache_problem: str | None = None
 
 
 @dataclass(frozen=True)
@@ -142,8 +146,7 @@ class Journey:
             with closing(desk.models), costs as session:
                 tally = self._travel(desk, shards)
                 record = session.finish(tally.standing(self.profile), [*strange, *tally.problems])
-        unkept = library.blobs.problem if library.blobs is not None else None
-        summary = RunSummary.of(record, stream.problem if stream else None, unkept)
+        summary = RunSummary.of(record, stream.problem if stream else None, _unkept(library))
         save_rates(measured_rates(self.profile, summary, self.settings.variants))
         return summary
 
@@ -155,12 +158,13 @@ class Journey:
         Opens the captioner and the language model only. Raises CounterfactoryError for what stops it.
         """
         meter = Meter(on_progress or (lambda _: None), None, memory=memory_of(self.profile.runtime))
-        desk = self._open(suite, library_of(self.profile), meter, sources)
+        library = library_of(self.profile)
+        desk = self._open(suite, library, meter, sources)
         pictures = Pictures(self.profile.image)
         with closing(desk.models):
             captions = caption.run(desk, sources, pictures, self.profile.caption, self.settings.task)
             rewritten = self._rewrite(desk, captions)
-        return Plan(captions, rewritten, tuple(pictures.problems))
+        return Plan(captions, rewritten, tuple(pictures.problems), _unkept(library))
 
     def _travel(self, desk: Desk, shards: Sequence[Sequence[Source]]) -> Tally:
         """Take every shard to its outcome, and the suite to its table."""
@@ -232,6 +236,11 @@ class Journey:
         runtime = self.profile.runtime
         earlier = suite.read_run().costs.device_hours.get(runtime.unit, 0.0)
         return MetricsFile(path, devices=runtime.devices, energy=energy, earlier_device_hours=earlier)
+
+
+def _unkept(library: Library) -> str | None:
+    """Why compiled networks are not kept for the next run; None where they are, or nobody wants them to be."""
+    return library.blobs.problem if library.blobs is not None else None
 
 
 def _files(

@@ -113,6 +113,8 @@ def plan(args: Namespace, terminal: Terminal) -> int:
     for line in text.lines(planned):
         terminal.say(line)
     show_spread(planned_spread, settings.interventions, terminal)
+    if planned.cache_problem is not None:
+        terminal.warn(planned.cache_problem)
     for problem in (*unknown, *planned.problems):
         terminal.warn(f"skipped {problem.name}: {problem.reason}")
     terminal.finish({**text.as_data(planned), "edits": spread_data(planned_spread)})

@@ -14,6 +14,7 @@ from counterfactory.engine.cli.plan_text import as_data, describe, lines, show_s
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.journey import Plan
+from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.sources.source import Problem, Source
 from counterfactory.engine.stages.rewrite import Rewritten
 from counterfactory.engine.tasks.interventions import Interventions
@@ -110,11 +111,17 @@ def test_a_plan_as_data() -> None:
     assert describe(SNOW) == "weather: wet -> dry"
 
 
-def test_plan_paints_nothing(street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_paints_nothing(
+    street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(SWITCH, str(tmp_path / "file" / "compiled"))
     before = sorted(street.root.rglob("*"))
     asked = ["plan", str(street.root / "images"), "--first", "1", "--variants", "2", "--avoid", "blue,green", "--json"]
     assert main(asked) == 0
-    said = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    assert "compiled networks are not kept for the next run" in printed.err
+    said = json.loads(printed.out)
     (found,) = said["sources"]
     assert len(found["variants"]) == 2
     planned = [edit["type"] for variant in found["variants"] for edit in variant["edits"]]
