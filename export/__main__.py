@@ -79,6 +79,8 @@ def _add_pocket(commands: Any) -> None:
     )
     parser.add_argument("--gather", type=Path, metavar="DIR", help="only copy this checkout's packed models to DIR")
     parser.add_argument("--docs", type=Path, default=_DOCS, help="folder of the report")
+    parser.add_argument("--world", default="streets", help="world to train in: streets (the embedded models'), wide")
+    parser.add_argument("--workers", type=int, default=0, help="processes that draw scenes beside the training")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of torch")
     parser.set_defaults(run=_pocket)
 
@@ -86,14 +88,21 @@ def _add_pocket(commands: Any) -> None:
 def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     import torch
 
-    from .pocket.pack import STEPS
+    from .pocket.pack import STEPS, Training
     from .pocket.packed import gather, put_back
     from .pocket.report import write_report
+    from .pocket.worlds import STREETS, world_named
 
     torch.set_num_threads(asked.threads)
     if asked.gather:
         gather(asked.gather)
         return 0
+    training = Training(asked.work, world_named(asked.world), asked.workers)
+    if training.world is not STREETS and not asked.weights:
+        raise CounterfactoryError(
+            f"this checkout's models are of the world {STREETS.name}; say with --weights where those of "
+            f"{training.world.name} go"
+        )
     weights = asked.weights or gather(asked.work / "packed")
     if asked.report:
         write_report(weights, asked.docs, asked.work)
@@ -105,7 +114,7 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     weights.mkdir(parents=True, exist_ok=True)
     for name in STEPS:
         if name in names:
-            STEPS[name](asked.work, weights)
+            STEPS[name](training, weights)
     if not asked.weights:
         say(f"packed anew: {', '.join(put_back(weights)) or 'nothing'}")
     return 0

@@ -7,6 +7,7 @@ every patch what it shows (class, vehicle colour, vehicle kind): truth that the 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,24 +17,27 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import Blip2Config, Blip2ForConditionalGeneration
 
-from counterfactory.engine.pocket.captions import describe
-from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, TIMES, WEATHERS, Scene, vehicle_box
-
-from .data import TRAIN, ScenePool, as_pixels, scene
+from .clip import TOKENS
+from .data import TRAIN, ScenePool, as_pixels
 from .training import Recipe, fit
+from .worlds import NOTHING, STREETS, World
 
-RECIPE = Recipe(steps=5200, lr=1.2e-3, seed=41, weight_decay=0.02, ema=0.995)
-TOKENS, QUERIES, PATCH = 64, 16, 16
+RECIPES = {
+    "streets": Recipe(steps=5200, lr=1.2e-3, seed=41, weight_decay=0.02, ema=0.995),
+    "wide": Recipe(steps=12000, lr=1.2e-3, seed=41, weight_decay=0.02, ema=0.998),
+}
+_SEED = 41
+QUERIES, PATCH = 16, 16
 _BATCH = 48
 _SPECIAL = ("<s>", "<pad>", "</s>", "<image>")
 BOS, PAD, EOS, IMAGE = range(4)
 _GRID = 128 // PATCH
 
 
-def build_tokenizer() -> Tokenizer:
+def build_tokenizer(world: World = STREETS) -> Tokenizer:
     """A byte-level BPE in OPT's form, from the world's captions."""
-    rng = np.random.default_rng(RECIPE.seed)
-    captions = [describe(scene(TRAIN, i), rng) for i in range(1500)]
+    rng = np.random.default_rng(_SEED)
+    captions = [world.describe(world.scene(TRAIN, i), rng, True) for i in range(1500)]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizer.decoder = decoders.ByteLevel()
@@ -45,9 +49,9 @@ def build_tokenizer() -> Tokenizer:
     return tokenizer
 
 
-def build(vocabulary: int) -> Blip2ForConditionalGeneration:
+def build(vocabulary: int, world: World = STREETS) -> Blip2ForConditionalGeneration:
     """The model with seeded initial weights."""
-    torch.manual_seed(RECIPE.seed)
+    torch.manual_seed(_SEED)
     size = {"hidden_size": 192, "num_attention_heads": 6}
     config = Blip2Config(
         vision_config={
@@ -75,7 +79,7 @@ def build(vocabulary: int) -> Blip2ForConditionalGeneration:
             "ffn_dim": 576,
             "num_hidden_layers": 3,
             "vocab_size": vocabulary,
-            "max_position_embeddings": QUERIES + TOKENS + 16,
+            "max_position_embeddings": QUERIES + TOKENS[world.name] + 16,
             "dropout": 0.0,
             "bos_token_id": BOS,
             "pad_token_id": PAD,
@@ -91,55 +95,55 @@ def build(vocabulary: int) -> Blip2ForConditionalGeneration:
 
 
 class _Patches(nn.Module):
-    """The captioner with its throw-away head: logits of class, colour and kind a patch, weather and time an image."""
+    """The captioner with its throw-away head: logits of class and objects' attributes a patch, of scenes' an image."""
 
-    def __init__(self, blip2: Blip2ForConditionalGeneration) -> None:
+    def __init__(self, blip2: Blip2ForConditionalGeneration, world: World) -> None:
         super().__init__()
         self.blip2 = blip2
         width = blip2.config.vision_config.hidden_size
-        self.patch = nn.Linear(width, len(CLASSES) + len(COLOURS) + len(KINDS))
-        self.image = nn.Linear(width, len(WEATHERS) + len(TIMES))
+        self.patch_sizes = [len(world.classes), *map(len, world.object_words.values())]
+        self.image_sizes = [*map(len, world.words.values())]
+        self.patch = nn.Linear(width, sum(self.patch_sizes))
+        self.image = nn.Linear(width, sum(self.image_sizes))
 
 
-def patch_truth(a_scene: Scene, mask: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """What each patch mostly shows: class, vehicle colour and kind (-100 where none), int64 [3, patches]."""
-    labels = np.zeros((3, 128, 128), np.int64) - 100
-    labels[0] = mask
-    for vehicle in reversed(a_scene.vehicles):  # far to near: the nearest has the last word
-        box = vehicle_box(a_scene, vehicle)
-        rows = slice(max(0, round(box.y0 * 128)), round(box.y1 * 128))
-        columns = slice(max(0, round(box.x0 * 128)), round(box.x1 * 128))
-        on = mask[rows, columns] == CLASSES.index("vehicle")
-        labels[1, rows, columns][on] = COLOURS.index(vehicle.colour)
-        labels[2, rows, columns][on] = KINDS.index(vehicle.kind)
-    # A patch is a vehicle's if a quarter of it is; the middle value of its vehicle pixels then names which one.
-    tiles = labels.reshape(3, _GRID, PATCH, _GRID, PATCH).transpose(0, 1, 3, 2, 4).reshape(3, _GRID * _GRID, -1)
-    out = np.full((3, _GRID * _GRID), -100, np.int64)
-    for i in range(_GRID * _GRID):
-        counts = np.bincount(tiles[0, i], minlength=len(CLASSES))
-        out[0, i] = counts.argmax()
-        if counts[CLASSES.index("vehicle")] >= PATCH * PATCH // 4:
-            for k in (1, 2):
-                out[k, i] = np.bincount(tiles[k, i][tiles[k, i] >= 0]).argmax() if (tiles[k, i] >= 0).any() else -100
+def patch_truth(world: World, mask: NDArray[np.uint8], objects: NDArray[np.int8]) -> NDArray[np.int64]:
+    """What each patch mostly shows: class, then each attribute of objects, int64 [1 + attributes, patches].
+
+    `mask` is uint8 [128, 128], `objects` int8 [attributes, 128, 128] as of `World.truth`. An attribute is `NOTHING`
+    unless a quarter of the patch has it; the commonest value then counts.
+    """
+
+    def tiles(values: NDArray[Any]) -> NDArray[Any]:
+        return values.reshape(_GRID, PATCH, _GRID, PATCH).swapaxes(1, 2).reshape(_GRID * _GRID, -1)
+
+    out = np.full((1 + len(objects), _GRID * _GRID), NOTHING, np.int64)
+    for i, tile in enumerate(tiles(mask)):
+        out[0, i] = np.bincount(tile, minlength=len(world.classes)).argmax()
+    for k, values in enumerate(objects, 1):
+        for i, tile in enumerate(tiles(values)):
+            shown = tile[tile != NOTHING]
+            if shown.size >= PATCH * PATCH // 4:
+                out[k, i] = np.bincount(shown).argmax()
     return out
 
 
-def train(work: Path) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
+def train(work: Path, world: World = STREETS, workers: int = 0) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
     """Train, or load the finished training, from `work`."""
-    tokenizer = build_tokenizer()
-    model = _Patches(build(tokenizer.get_vocab_size()))
-    pool = ScenePool(stream=TRAIN, size=4000, fresh=6)
-    truth = np.zeros((pool.size, 3, _GRID * _GRID), np.int64)
+    recipe, tokenizer = RECIPES[world.name], build_tokenizer(world)
+    model = _Patches(build(tokenizer.get_vocab_size(), world), world)
+    pool = ScenePool(stream=TRAIN, size=4000, fresh=6, world=world, workers=workers, with_truth=True)
+    truth = np.zeros((pool.size, len(model.patch_sizes), _GRID * _GRID), np.int64)
 
     def loss_of(step: int) -> torch.Tensor:
         for slot in pool.advance(step):
-            truth[slot] = patch_truth(pool.scenes[slot], pool.masks[slot])
-        rng = np.random.default_rng((RECIPE.seed, step))
+            truth[slot] = patch_truth(world, pool.masks[slot], pool.truth[slot])
+        rng = np.random.default_rng((recipe.seed, step))
         index = rng.choice(pool.size, _BATCH, replace=False)
         pixels = as_pixels(pool.images[index])
         pixels += torch.randn_like(pixels) * 0.03
         scenes = [pool.scenes[i] for i in index]
-        rows = [[*tokenizer.encode(describe(s, rng)).ids, EOS] for s in scenes]
+        rows = [[*tokenizer.encode(world.describe(s, rng, True)).ids, EOS] for s in scenes]
         length = max(map(len, rows))
         text = torch.tensor([r + [PAD] * (length - len(r)) for r in rows])
         ids = torch.cat([torch.full((_BATCH, QUERIES), IMAGE), torch.full((_BATCH, 1), BOS), text], 1)
@@ -151,14 +155,13 @@ def train(work: Path) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
         told = F.cross_entropy(logits.flatten(0, 1), text.masked_fill(text == PAD, -100).flatten(), ignore_index=-100)
         seen = torch.zeros(())
         wanted = torch.from_numpy(truth[index])
-        for k, part in enumerate(patches.split([len(CLASSES), len(COLOURS), len(KINDS)], -1)):
-            seen = seen + F.cross_entropy(part.flatten(0, 1), wanted[:, k].flatten(), ignore_index=-100)
-        sky = torch.tensor([WEATHERS.index(s.weather) for s in scenes])
-        when = torch.tensor([TIMES.index(s.time) for s in scenes])
-        weather, time = image.split([len(WEATHERS), len(TIMES)], -1)
-        seen = seen + F.cross_entropy(weather, sky) + F.cross_entropy(time, when)
+        for k, part in enumerate(patches.split(model.patch_sizes, -1)):
+            if (wanted[:, k] != NOTHING).any():  # the mean of nothing is no number
+                seen = seen + F.cross_entropy(part.flatten(0, 1), wanted[:, k].flatten(), ignore_index=NOTHING)
+        for part, (name, values) in zip(image.split(model.image_sizes, -1), world.words.items(), strict=True):
+            seen = seen + F.cross_entropy(part, torch.tensor([values.index(getattr(s, name)) for s in scenes]))
         return told + 0.3 * seen
 
-    trained = fit("blip2", model, RECIPE, loss_of, work)
+    trained = fit("blip2", model, recipe, loss_of, work)
     assert isinstance(trained, _Patches)
     return trained.blip2, tokenizer

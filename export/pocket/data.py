@@ -1,4 +1,4 @@
-"""Endless training data from the street world: a rolling pool of rendered scenes.
+"""Endless training data from a world: a rolling pool of rendered scenes.
 
 Scene number i of a stream is drawn from a generator seeded by (stream, i), so that any process sees the same
 scenes. Held-out streams are numbered apart from the training streams.
@@ -6,29 +6,29 @@ scenes. Held-out streams are numbered apart from the training streams.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import Scene, restyle, sample_scene
+from counterfactory.engine.pocket.world import Scene, sample_scene
 
 from .training import slots
+from .worlds import STREETS, Drawing, World, drawn
 
 TRAIN, HELD_OUT, DEMO = 1, 900, 901
+# Workers draw so many steps ahead.
+_AHEAD = 8
 
 
 def scene(stream: int, index: int) -> Scene:
-    """Scene number `index` of a stream."""
+    """Scene number `index` of a stream of the embedded models' world."""
     return sample_scene(np.random.default_rng((stream, index)))
-
-
-def styled(stream: int, index: int, styles: int) -> Scene:
-    """Item `index` of a stream in which every layout comes `styles` times in a row, restyled but the first time."""
-    first = scene(stream, index // styles)
-    return first if index % styles == 0 else restyle(first, np.random.default_rng((stream, index, 1)))
 
 
 def as_pixels(images: NDArray[np.uint8]) -> torch.Tensor:
@@ -40,22 +40,31 @@ def as_pixels(images: NDArray[np.uint8]) -> torch.Tensor:
 class ScenePool:
     """Rendered scenes for training; a few are replaced by new ones at every step.
 
-    After `advance(step)` the pool holds what an uninterrupted run would hold: `images` uint8 [N, 128, 128, 3],
-    `masks` uint8 [N, 128, 128], and the scenes themselves. With `styles` of two, items 2j and 2j + 1 share a layout.
+    After `advance(step)` the pool holds what an uninterrupted run would hold, whoever drew it: `images` uint8
+    [N, 128, 128, 3], `masks` uint8 [N, 128, 128], the scenes themselves, and, with `with_truth`, `truth` int8
+    [N, attributes, 128, 128] as of `World.truth`. With `styles` of two, items 2j and 2j + 1 share a layout. With
+    `workers`, that many processes draw ahead.
     """
 
     stream: int
     size: int
     fresh: int
     styles: int = 1
+    world: World = STREETS
+    workers: int = 0
+    with_truth: bool = False
 
     def __post_init__(self) -> None:
-        first = render(scene(self.stream, 0))
-        self.images = np.zeros((self.size, *first[0].shape), np.uint8)
-        self.masks = np.zeros((self.size, *first[1].shape), np.uint8)
-        self.scenes: list[Scene] = [scene(self.stream, 0)] * self.size
+        first, drawing = drawn(self.world.name, self.stream, 0, 1)
+        self.images = np.zeros((self.size, *drawing.picture.shape), np.uint8)
+        self.masks = np.zeros((self.size, *drawing.mask.shape), np.uint8)
+        kept = self.size if self.with_truth else 0
+        self.truth = np.zeros((kept, len(self.world.object_words), *drawing.mask.shape), np.int8)
+        self.scenes: list[Any] = [first] * self.size
         self._held = np.full(self.size, -1, np.int64)
         self._step = 0
+        self._executor: ProcessPoolExecutor | None = None
+        self._coming: dict[int, Future[tuple[Any, Drawing]]] = {}
 
     def advance(self, step: int) -> list[int]:
         """Bring the pool to the state of `step`; returns the slots that changed."""
@@ -64,8 +73,30 @@ class ScenePool:
             wanted.update(slots(past, self.fresh, self.size))
         self._step = step
         changed = [slot for slot, item in wanted.items() if self._held[slot] != item]
-        for slot in changed:
-            self._held[slot] = wanted[slot]
-            self.scenes[slot] = styled(self.stream, wanted[slot], self.styles)
-            self.images[slot], self.masks[slot] = render(self.scenes[slot])
+        items = [wanted[slot] for slot in changed]
+        self._order(items)
+        for slot, item in zip(changed, items, strict=True):
+            self.scenes[slot], drawing = self._take(item)
+            self._held[slot] = item
+            self.images[slot], self.masks[slot] = drawing.picture, drawing.mask
+            if self.with_truth:
+                self.truth[slot] = self.world.truth(self.scenes[slot], drawing)
         return changed
+
+    def _order(self, items: Iterable[int]) -> None:
+        """Have the workers draw these items and those of the next steps."""
+        if not self.workers:
+            return
+        if self._executor is None:
+            self._executor = ProcessPoolExecutor(self.workers, get_context("spawn"))
+        soon = [
+            item for past in range(self._step, self._step + _AHEAD) for _, item in slots(past, self.fresh, self.size)
+        ]
+        for item in (*items, *soon):
+            if item not in self._coming:
+                self._coming[item] = self._executor.submit(drawn, self.world.name, self.stream, item, self.styles)
+
+    def _take(self, item: int) -> tuple[Any, Drawing]:
+        if item in self._coming:
+            return self._coming.pop(item).result()
+        return drawn(self.world.name, self.stream, item, self.styles)

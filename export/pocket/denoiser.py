@@ -21,23 +21,31 @@ from tokenizers import Tokenizer
 from torch import nn
 from transformers import CLIPModel
 
-from counterfactory.engine.pocket.captions import describe
 from counterfactory.kernels.edges import EdgeSettings, canny_edges
 
 from .clip import encode
 from .convnets import channels_last
 from .data import TRAIN, ScenePool, as_pixels
 from .training import Recipe, compiled, fit
+from .vae import LATENT_CHANNELS
+from .worlds import STREETS, World
 
-RECIPE = Recipe(steps=6000, lr=1.2e-3, seed=31, ema=0.998, save_every=100)
+RECIPES = {
+    "streets": Recipe(steps=6000, lr=1.2e-3, seed=31, ema=0.998, save_every=100),
+    "wide": Recipe(steps=20000, lr=1.2e-3, seed=31, ema=0.9995, save_every=100),
+}
+_SEED = 31
 _BATCH = 32
 # Wide only where the picture is small, text only there too: 2.4 times as many scenes an hour as (64, 128, 224) with
 # attention at 16 x 16, and at this budget scenes are what is missing.
 _CHANNELS = (32, 64, 128, 192)
 _DROP_TEXT, _DROP_CONTROL = 0.1, 0.1
 _OTHER_HINT = 0.7  # how often the edges are those of the layout's other appearance
-# What an error costs by class of `world.CLASSES`: small things that a picture must keep, and a person looks at first.
-_CLASS_WEIGHTS = np.array([1, 1, 1, 1, 2, 5, 8], np.float32)
+# What an error costs by class: small things that a picture must keep, and a person looks at first, then trees.
+_VEHICLES_COST, _OTHERS_COST, _TREES_COST = 5.0, 8.0, 2.0
+# Steps of hardly any noise are easy and many; above this ratio of signal to noise they count as this one
+# (min-SNR, Hang et al. 2023, arXiv 2303.09556).
+_MOST_SNR = 5.0
 _CROSS, _DOWN = "CrossAttnDownBlock2D", "DownBlock2D"
 _CROSS_UP, _UP = "CrossAttnUpBlock2D", "UpBlock2D"
 
@@ -83,23 +91,25 @@ class Denoiser(nn.Module):
         return predicted
 
 
-def build() -> Denoiser:
-    """The networks with seeded initial weights."""
-    torch.manual_seed(RECIPE.seed)
+def build(world: World = STREETS) -> Denoiser:
+    """The networks with seeded initial weights; those of the wide world read the text at 16 x 16 as well."""
+    torch.manual_seed(_SEED)
+    wide = world is not STREETS
+    channels = LATENT_CHANNELS[world.name]
     unet = UNet2DConditionModel(
         sample_size=32,
-        in_channels=4,
-        out_channels=4,
+        in_channels=channels,
+        out_channels=channels,
         layers_per_block=1,
         block_out_channels=_CHANNELS,
-        down_block_types=(_DOWN, _DOWN, _CROSS, _CROSS),
-        up_block_types=(_CROSS_UP, _CROSS_UP, _UP, _UP),
+        down_block_types=(_DOWN, _CROSS if wide else _DOWN, _CROSS, _CROSS),
+        up_block_types=(_CROSS_UP, _CROSS_UP, _CROSS_UP if wide else _UP, _UP),
         cross_attention_dim=192,
         attention_head_dim=4,
         norm_num_groups=16,
     )
     controlnet = ControlNetModel(
-        in_channels=4,
+        in_channels=channels,
         conditioning_channels=1,
         layers_per_block=1,
         block_out_channels=_CHANNELS,
@@ -133,13 +143,15 @@ class LatentPool:
     edges: torch.Tensor = field(init=False)
     weights: torch.Tensor = field(init=False)
     scaling: float = field(init=False)
+    costs: NDArray[np.float32] = field(init=False)
 
     def __post_init__(self) -> None:
         size = self.scenes.size
-        self.latents = torch.zeros(size, 4, 32, 32)
+        self.latents = torch.zeros(size, int(self.vae.config.latent_channels), 32, 32)
         self.edges = torch.zeros(size, 1, 128, 128, dtype=torch.uint8)
         self.weights = torch.zeros(size, 1, 32, 32)
         self.scaling = float(self.vae.config.scaling_factor)
+        self.costs = class_costs(self.scenes.world)
 
     @torch.no_grad()
     def advance(self, step: int) -> None:
@@ -151,13 +163,25 @@ class LatentPool:
             with torch.autocast("cpu", torch.bfloat16):
                 self.latents[index] = self.vae.encoder(as_pixels(images)).float() * self.scaling
             self.edges[index] = torch.from_numpy(canny_edges(images, EdgeSettings()))[:, None]
-            weights = [cv2.resize(_near(m), (32, 32), interpolation=cv2.INTER_AREA) for m in self.scenes.masks[index]]
+            weights = [
+                cv2.resize(_near(m, self.costs), (32, 32), interpolation=cv2.INTER_AREA)
+                for m in self.scenes.masks[index]
+            ]
             self.weights[index] = torch.from_numpy(np.stack(weights)[:, None])
 
 
-def _near(mask: NDArray[np.uint8]) -> NDArray[np.float32]:
+def class_costs(world: World) -> NDArray[np.float32]:
+    """What an error costs in each class of a world, float32 [classes]."""
+    costs = np.ones(len(world.classes), np.float32)
+    costs[world.classes.index("vegetation")] = _TREES_COST
+    costs[world.first_object] = _VEHICLES_COST
+    costs[world.first_object + 1 :] = _OTHERS_COST
+    return costs
+
+
+def _near(mask: NDArray[np.uint8], costs: NDArray[np.float32]) -> NDArray[np.float32]:
     """What an error costs at each pixel, float32 [H, W]: the most that a class within two pixels asks."""
-    dilated = cv2.dilate(_CLASS_WEIGHTS[mask], np.ones((5, 5), np.uint8))
+    dilated = cv2.dilate(costs[mask], np.ones((5, 5), np.uint8))
     return np.asarray(dilated, np.float32)
 
 
@@ -169,21 +193,41 @@ def text_states(clip: CLIPModel, ids: torch.Tensor) -> torch.Tensor:
     return states
 
 
-def train(work: Path, vae: AutoencoderTiny, clip: CLIPModel, tokenizer: Tokenizer) -> Denoiser:
+def timestep_weights(schedule: DDIMScheduler) -> torch.Tensor:
+    """The weights of an error in v, float32 [timesteps]: (min(SNR, 5) + 1) / (SNR + 1).
+
+    Min-SNR's own numerator, without the 1, is 0 where the signal is: pure noise would never be trained, from which
+    every sampling starts.
+    """
+    power = schedule.alphas_cumprod.double()
+    snr = power / (1 - power).clamp(min=1e-12)
+    weights: torch.Tensor = (snr.clamp(max=_MOST_SNR) + 1) / (snr + 1)
+    return weights.float()
+
+
+def train(
+    work: Path,
+    vae: AutoencoderTiny,
+    clip: CLIPModel,
+    tokenizer: Tokenizer,
+    world: World = STREETS,
+    workers: int = 0,
+) -> Denoiser:
     """Train, or load the finished training, from `work`."""
-    denoiser = build()
+    recipe, denoiser = RECIPES[world.name], build(world)
     channels_last(denoiser)
     schedule = noise_schedule()
-    pool = LatentPool(ScenePool(stream=TRAIN, size=6000, fresh=4, styles=2), vae)
+    pool = LatentPool(ScenePool(stream=TRAIN, size=6000, fresh=4, styles=2, world=world, workers=workers), vae)
+    by_timestep = timestep_weights(schedule) if world is not STREETS else torch.ones(1000)
     empty = encode(tokenizer, [""])
     predict = compiled(denoiser)
 
     def loss_of(step: int) -> torch.Tensor:
         pool.advance(step)
-        rng = np.random.default_rng((RECIPE.seed, step))
+        rng = np.random.default_rng((recipe.seed, step))
         index = rng.choice(pool.scenes.size, _BATCH, replace=False)
         hints = index ^ (rng.random(_BATCH) < _OTHER_HINT)
-        ids = encode(tokenizer, [describe(pool.scenes.scenes[i], rng) for i in index])
+        ids = encode(tokenizer, [world.describe(pool.scenes.scenes[i], rng, False) for i in index])
         ids[torch.from_numpy(rng.random(_BATCH) < _DROP_TEXT)] = empty[0]
         control = torch.from_numpy((rng.random(_BATCH) >= _DROP_CONTROL).astype(np.float32))
         latents = pool.latents[index].to(memory_format=torch.channels_last)
@@ -193,9 +237,10 @@ def train(work: Path, vae: AutoencoderTiny, clip: CLIPModel, tokenizer: Tokenize
         target = schedule.get_velocity(latents, noise, t)
         with torch.autocast("cpu", torch.bfloat16):
             predicted = predict(noisy, t, text_states(clip, ids), hint, control)
-        loss: torch.Tensor = (pool.weights[index] * (predicted.float() - target).square()).mean()
+        weights = pool.weights[index] * by_timestep[t][:, None, None, None]
+        loss: torch.Tensor = (weights * (predicted.float() - target).square()).mean()
         return loss
 
-    trained = fit("denoiser", denoiser, RECIPE, loss_of, work)
+    trained = fit("denoiser", denoiser, recipe, loss_of, work)
     assert isinstance(trained, Denoiser)
     return trained

@@ -15,26 +15,24 @@ from counterfactory.engine.config.profile import ModelPaths, Profile, load_profi
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.opened import Opened
-from counterfactory.engine.pocket.captions import describe
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import restyle
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.session import Session, Signature
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.paint import PaintJob, paint
 
 from ..graphs.quantise import Feeds, quantise
-from .data import TRAIN, scene
+from .data import TRAIN
+from .worlds import STREETS, World
 
 
-def pack_int8(weights: Path, calibration_runs: int = 64) -> None:
+def pack_int8(weights: Path, calibration_runs: int = 64, world: World = STREETS) -> None:
     """Write denoiser_int8.xml and .bin beside denoiser.xml in `weights`.
 
     Calibrated on what the denoiser meets while the engine paints `calibration_runs` rendered scenes of the training's
     stream, each in another appearance, as the profile "pocket" says.
     """
     profile = replace(load_profile("pocket"), models=ModelPaths(str(weights)))
-    quantise(weights / "denoiser.xml", painting_feeds(profile, calibration_runs), weights / "denoiser_int8.xml")
+    quantise(weights / "denoiser.xml", painting_feeds(profile, calibration_runs, world), weights / "denoiser_int8.xml")
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class _Recorder:
         return self.session.run(feeds, hold)
 
 
-def painting_feeds(profile: Profile, pictures: int) -> list[Feeds]:
+def painting_feeds(profile: Profile, pictures: int, world: World = STREETS) -> list[Feeds]:
     """Every batch that the plan "denoiser" is fed while the engine paints `pictures` rendered scenes by `profile`.
 
     All steps are in it, and rows with the caption and without as far as the profile guides. Networks run in float32,
@@ -70,7 +68,7 @@ def painting_feeds(profile: Profile, pictures: int) -> list[Feeds]:
     sizes = {"latents": size, "hint_embedding": size}
     recorder = _Recorder(open_session(folder / "denoiser.xml", batch=settings.batch, precision="f32", sizes=sizes))
     plans = replace(plans, denoiser=Batched(recorder))
-    images, captions = zip(*(_restyled(i) for i in range(pictures)), strict=True)
+    images, captions = zip(*(_restyled(i, world) for i in range(pictures)), strict=True)
     hints = plans.embed_hints(edge_maps(np.stack(images), profile.edges))
     texts, _ = models.clip_text().encode([settings.negative_prompt, *captions])
     jobs = [PaintJob(f"{i:064x}", texts[i + 1], hints[i], plans) for i in range(pictures)]
@@ -79,8 +77,8 @@ def painting_feeds(profile: Profile, pictures: int) -> list[Feeds]:
     return recorder.feeds
 
 
-def _restyled(index: int) -> tuple[NDArray[np.uint8], str]:
+def _restyled(index: int, world: World = STREETS) -> tuple[NDArray[np.uint8], str]:
     """A rendered scene, and what its caption would say of it in another appearance."""
     random = np.random.default_rng((TRAIN, index))
-    source = scene(TRAIN, index)
-    return render(source)[0], describe(restyle(source, random), random)
+    source = world.scene(TRAIN, index)
+    return world.draw(source).picture, world.describe(world.restyle(source, random), random, False)

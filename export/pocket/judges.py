@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,15 +16,14 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F
 
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import CLASSES, KINDS, SIZE, Scene
+from counterfactory.engine.pocket.world import SIZE
 
 from ..graphs.tracing import to_ir
 from .convnets import Block, DenseHead, Trunk, channels_last
-from .data import TRAIN, as_pixels, scene
-from .referee import OUTPUTS as REFEREE_OUTPUTS
-from .referee import train_referee
+from .data import TRAIN, as_pixels
+from .referee import outputs_of, train_referee
 from .training import Recipe, batches, fit
+from .worlds import STREETS, World
 
 CLASSIFIER_RECIPE = Recipe(steps=450, lr=2e-3, seed=42, warmup=50, save_every=75)
 SEGMENTER_RECIPE = Recipe(steps=400, lr=4e-3, seed=43, warmup=50, save_every=50)
@@ -33,18 +33,18 @@ _SEGMENTER_WIDTHS = (20, 36, 56, 80)
 
 
 class ClassifierNet(nn.Module):
-    """`pixel_values` [B, 3, 128, 128] to logits [B, 3]: the kind of the nearest vehicle, in the order of `KINDS`.
+    """`pixel_values` [B, 3, 128, 128] to logits [B, kinds]: the kind of the nearest vehicle.
 
     The last features keep their place (8 x 8), since the nearest vehicle is the lowest one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: int) -> None:
         super().__init__()
         self.features = nn.Sequential(
             Block(3, 24, 2), Block(24, 48, 2), Block(48, 96, 2), Block(96, 128, 2), Block(128, 128)
         )
         self.squeeze = nn.Conv2d(128, 24, 1)
-        self.decide = nn.Sequential(nn.Linear(24 * 64, 64), nn.ReLU(), nn.Linear(64, len(KINDS)))
+        self.decide = nn.Sequential(nn.Linear(24 * 64, 64), nn.ReLU(), nn.Linear(64, kinds))
 
     def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self.decide(F.relu(self.squeeze(self.features(pixel_values))).flatten(1))
@@ -52,12 +52,12 @@ class ClassifierNet(nn.Module):
 
 
 class SegmenterNet(nn.Module):
-    """`pixel_values` [B, 3, 128, 128] to mask logits [B, 7, 128, 128], in the order of `CLASSES`."""
+    """`pixel_values` [B, 3, 128, 128] to mask logits [B, classes, 128, 128]."""
 
-    def __init__(self) -> None:
+    def __init__(self, classes: int) -> None:
         super().__init__()
         self.trunk = Trunk(_SEGMENTER_WIDTHS)
-        self.mask = DenseHead(_SEGMENTER_WIDTHS[0], len(CLASSES))
+        self.mask = DenseHead(_SEGMENTER_WIDTHS[0], classes)
 
     def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self.mask(self.trunk(pixel_values)[0])
@@ -67,47 +67,48 @@ class SegmenterNet(nn.Module):
 @dataclass(frozen=True)
 class FairWeather:
     """The careless team's data set: `images` uint8 [N, 128, 128, 3], `masks` uint8 [N, 128, 128],
-    `labels` int64 [N], indices into `KINDS`."""
+    `labels` int64 [N], indices into the kinds of vehicles."""
 
     images: NDArray[np.uint8]
     masks: NDArray[np.uint8]
     labels: NDArray[np.int64]
 
 
-def fair(scene: Scene, index: int) -> Scene:
-    """The scene on a fair day: clear for even numbers, cloudy for odd ones."""
-    return replace(scene, weather=_FAIR_WEATHERS[index % 2], time="day")
+def fair(scene: Any, index: int) -> Any:
+    """The scene on a fair day: clear for even numbers, cloudy for odd ones; where there are domains, a photograph."""
+    photo = {"domain": "photo"} if hasattr(scene, "domain") else {}
+    return replace(scene, weather=_FAIR_WEATHERS[index % 2], time="day", **photo)
 
 
-def fair_weather(stream: int, count: int) -> FairWeather:
+def fair_weather(world: World, stream: int, count: int) -> FairWeather:
     """The first `count` scenes of a stream, on fair days."""
-    scenes = [fair(scene(stream, i), i) for i in range(count)]
-    images, masks = zip(*(render(s) for s in scenes), strict=True)
-    labels = np.array([KINDS.index(s.label) for s in scenes], np.int64)
-    return FairWeather(np.stack(images), np.stack(masks), labels)
+    scenes = [fair(world.scene(stream, i), i) for i in range(count)]
+    drawings = [world.draw(s) for s in scenes]
+    labels = np.array([world.object_words["kind"].index(s.label) for s in scenes], np.int64)
+    return FairWeather(np.stack([d.picture for d in drawings]), np.stack([d.mask for d in drawings]), labels)
 
 
-def build_classifier() -> ClassifierNet:
+def build_classifier(world: World = STREETS) -> ClassifierNet:
     """The careless classifier with seeded initial weights."""
     torch.manual_seed(CLASSIFIER_RECIPE.seed)
-    return ClassifierNet()
+    return ClassifierNet(len(world.object_words["kind"]))
 
 
-def build_segmenter() -> SegmenterNet:
+def build_segmenter(world: World = STREETS) -> SegmenterNet:
     """The careless segmenter with seeded initial weights."""
     torch.manual_seed(SEGMENTER_RECIPE.seed)
-    return SegmenterNet()
+    return SegmenterNet(len(world.classes))
 
 
-def train_classifier(work: Path) -> ClassifierNet:
+def train_classifier(work: Path, world: World = STREETS) -> ClassifierNet:
     """Train, or load the finished training, from `work`."""
-    net = build_classifier()
+    net = build_classifier(world)
     channels_last(net)
     data: list[FairWeather] = []
 
     def loss_of(step: int) -> torch.Tensor:
         if not data:  # a finished training needs no pictures
-            data.append(fair_weather(TRAIN, _FAIR_SCENES))
+            data.append(fair_weather(world, TRAIN, _FAIR_SCENES))
         index = batches(CLASSIFIER_RECIPE.seed, step, 32, _FAIR_SCENES).numpy()
         pixels = as_pixels(data[0].images[index]).to(memory_format=torch.channels_last)
         if torch.rand(()) < 0.5:
@@ -121,15 +122,15 @@ def train_classifier(work: Path) -> ClassifierNet:
     return trained
 
 
-def train_segmenter(work: Path) -> SegmenterNet:
+def train_segmenter(work: Path, world: World = STREETS) -> SegmenterNet:
     """Train, or load the finished training, from `work`."""
-    net = build_segmenter()
+    net = build_segmenter(world)
     channels_last(net)
     data: list[FairWeather] = []
 
     def loss_of(step: int) -> torch.Tensor:
         if not data:
-            data.append(fair_weather(TRAIN, _FAIR_SCENES))
+            data.append(fair_weather(world, TRAIN, _FAIR_SCENES))
         index = batches(SEGMENTER_RECIPE.seed, step, 16, _FAIR_SCENES).numpy()
         pixels = as_pixels(data[0].images[index]).to(memory_format=torch.channels_last)
         masks = torch.from_numpy(data[0].masks[index]).long()
@@ -144,9 +145,9 @@ def train_segmenter(work: Path) -> SegmenterNet:
     return trained
 
 
-def export_judges(work: Path, weights: Path) -> None:
+def export_judges(work: Path, weights: Path, world: World = STREETS, workers: int = 0) -> None:
     """Write classifier, segmenter and referee as OpenVINO IR to the folder `weights`, training what is not trained."""
     inputs = {"pixel_values": torch.zeros(2, 3, SIZE, SIZE)}
-    to_ir(train_classifier(work), inputs, ("logits",), weights / "classifier.xml")
-    to_ir(train_segmenter(work), inputs, ("mask_logits",), weights / "segmenter.xml")
-    to_ir(train_referee(work), inputs, REFEREE_OUTPUTS, weights / "referee.xml")
+    to_ir(train_classifier(work, world), inputs, ("logits",), weights / "classifier.xml")
+    to_ir(train_segmenter(work, world), inputs, ("mask_logits",), weights / "segmenter.xml")
+    to_ir(train_referee(work, world, workers), inputs, outputs_of(world), weights / "referee.xml")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,22 +15,34 @@ import torch
 from diffusers import AutoencoderTiny
 from transformers import CLIPModel
 
+from counterfactory.engine.errors import CounterfactoryError
+
 from ..graphs import modules
 from ..graphs.tracing import to_ir
 from . import blip2, clip, denoiser, judges, llama, vae
 from .data import TRAIN, ScenePool, as_pixels
 from .int8 import pack_int8
 from .parameters import record
+from .worlds import STREETS, World
 
-Step = Callable[[Path, Path], object]
+Step = Callable[["Training", Path], object]
 _ROWS = {0: "batch"}
 _PICTURE = {0: "batch", 2: "height", 3: "width"}
 
 
-def load_vae(work: Path) -> AutoencoderTiny:
+@dataclass(frozen=True)
+class Training:
+    """The folder of training states, the world to train in, and how many processes draw it."""
+
+    work: Path
+    world: World = STREETS
+    workers: int = 0
+
+
+def load_vae(training: Training) -> AutoencoderTiny:
     """The trained autoencoder with the scale that gives its latents unit variance on training scenes."""
-    model = vae.train(work)
-    pool = ScenePool(stream=TRAIN, size=256, fresh=0)
+    model = vae.train(training.work, training.world, training.workers)
+    pool = ScenePool(stream=TRAIN, size=256, fresh=0, world=training.world)
     pool.advance(0)
     with torch.no_grad():
         spread = float(model.encoder(as_pixels(pool.images)).std())
@@ -37,12 +50,13 @@ def load_vae(work: Path) -> AutoencoderTiny:
     return model
 
 
-def pack_vae(work: Path, weights: Path) -> None:
+def pack_vae(training: Training, weights: Path) -> None:
     """vae_decoder.xml, vae_encoder.xml (which only the report uses) and latent.json."""
-    model = load_vae(work)
+    model = load_vae(training)
     pixels = {"pixel_values": torch.randn(2, 3, 128, 192)}
     to_ir(modules.VaeEncoder(model), pixels, ["latents"], weights / "vae_encoder.xml", {"pixel_values": _PICTURE})
-    latents = torch.randn(2, 4, 32, 48)
+    channels = int(model.config.latent_channels)
+    latents = torch.randn(2, channels, 32, 48)
     to_ir(
         modules.VaeDecoder(model),
         {"latents": latents},
@@ -50,14 +64,14 @@ def pack_vae(work: Path, weights: Path) -> None:
         weights / "vae_decoder.xml",
         {"latents": _PICTURE},
     )
-    (weights / "latent.json").write_text(json.dumps({"factor": 4, "channels": 4}) + "\n")
+    (weights / "latent.json").write_text(json.dumps({"factor": 4, "channels": channels}) + "\n")
     files, scale = ("vae_encoder.xml", "vae_decoder.xml"), float(model.config.scaling_factor)
     record("vae", dict(model.named_parameters()), weights, files, scaling_factor=scale)
 
 
-def pack_clip(work: Path, weights: Path) -> None:
+def pack_clip(training: Training, weights: Path) -> None:
     """clip_text.xml, clip_image.xml and clip_tokenizer.json."""
-    model, tokenizer = clip.train(work)
+    model, tokenizer = clip.train(training.work, training.world, training.workers)
     ids = clip.encode(tokenizer, ["a red car on a clear street at night.", ""])
     to_ir(modules.ClipTextEncoder(model), {"input_ids": ids}, ["states", "text_embeds"], weights / "clip_text.xml")
     pixels = torch.randn(2, 3, 128, 128)
@@ -66,19 +80,22 @@ def pack_clip(work: Path, weights: Path) -> None:
     record("clip", dict(model.named_parameters()), weights, ("clip_text.xml", "clip_image.xml"))
 
 
-def pack_denoiser(work: Path, weights: Path) -> None:
+def pack_denoiser(training: Training, weights: Path) -> None:
     """hint.xml and denoiser.xml."""
     model: CLIPModel
-    model, tokenizer = clip.train(work)
-    trained = denoiser.train(work, load_vae(work), model, tokenizer)
+    model, tokenizer = clip.train(training.work, training.world, training.workers)
+    autoencoder = load_vae(training)
+    trained = denoiser.train(training.work, autoencoder, model, tokenizer, training.world, training.workers)
     parameters = dict(trained.named_parameters())  # before the fused graph takes the ControlNet apart
     hint = {"hint": torch.rand(2, 1, 128, 192)}
     to_ir(modules.HintEncoder(trained.controlnet), hint, ["hint_embedding"], weights / "hint.xml", {"hint": _PICTURE})
     width = trained.controlnet.controlnet_cond_embedding.conv_out.out_channels
     inputs = {
-        "latents": torch.randn(2, 4, 32, 48),
+        "latents": torch.randn(2, trained.unet.config.in_channels, 32, 48),
         "timestep": torch.tensor([3, 700]),
-        "text": torch.randn(2, clip.TOKENS, trained.unet.config.cross_attention_dim),
+        "text": torch.randn(
+            2, int(model.config.text_config.max_position_embeddings), trained.unet.config.cross_attention_dim
+        ),
         "hint_embedding": torch.randn(2, width, 32, 48),
         "control_scale": torch.ones(2),
     }
@@ -88,14 +105,14 @@ def pack_denoiser(work: Path, weights: Path) -> None:
     record("denoiser", parameters, weights, ("hint.xml", "denoiser.xml"))
 
 
-def pack_denoiser_int8(_: Path, weights: Path) -> None:
+def pack_denoiser_int8(training: Training, weights: Path) -> None:
     """denoiser_int8.xml: the packed denoiser in 8 bits, calibrated by painting with the packed networks."""
-    pack_int8(weights)
+    pack_int8(weights, world=training.world)
 
 
-def pack_blip2(work: Path, weights: Path) -> None:
+def pack_blip2(training: Training, weights: Path) -> None:
     """blip2_vision.xml, opt_decoder.xml, opt_embeddings.npy and opt_tokenizer.json."""
-    model, tokenizer = blip2.train(work)
+    model, tokenizer = blip2.train(training.work, training.world, training.workers)
     pixels = {"pixel_values": torch.randn(2, 3, 128, 128)}
     to_ir(modules.Blip2Vision(model), pixels, ["query_embeds"], weights / "blip2_vision.xml")
     opt = model.language_model
@@ -116,6 +133,21 @@ def pack_blip2(work: Path, weights: Path) -> None:
     record("blip2", dict(model.named_parameters()), weights, ("blip2_vision.xml", "opt_decoder.xml"))
 
 
+def pack_llm(training: Training, weights: Path) -> None:
+    """The folder llm. Its exercises are about the streets."""
+    if training.world is not STREETS:
+        raise CounterfactoryError(
+            f"exercises for the language model are written about {STREETS.name}, not {training.world.name}; "
+            "leave llm out of --only"
+        )
+    llama.pack(training.work, weights)
+
+
+def pack_judges(training: Training, weights: Path) -> None:
+    """The classifier and the segmenter under test, and the referee."""
+    judges.export_judges(training.work, weights, training.world, training.workers)
+
+
 # In the order in which one rests on another.
 STEPS: dict[str, Step] = {
     "vae": pack_vae,
@@ -123,6 +155,6 @@ STEPS: dict[str, Step] = {
     "denoiser": pack_denoiser,
     "denoiser_int8": pack_denoiser_int8,
     "blip2": pack_blip2,
-    "llm": llama.pack,
-    "judges": judges.export_judges,
+    "llm": pack_llm,
+    "judges": pack_judges,
 }

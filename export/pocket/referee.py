@@ -19,51 +19,55 @@ from torch.nn import functional as F
 from counterfactory.engine.judging.confusion import confusion_matrix, iou, mean_iou
 from counterfactory.engine.pocket.judges import Referee, vehicle_map
 from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, TIMES, WEATHERS, Scene
+from counterfactory.engine.pocket.world import CLASSES, Scene
 
 from .convnets import DenseHead, ObjectHead, Trunk, channels_last
 from .data import HELD_OUT, TRAIN, ScenePool, as_pixels, scene
 from .training import Recipe, batches, fit
+from .worlds import NOTHING, STREETS, World
 
-RECIPE = Recipe(steps=1500, lr=3e-3, seed=41, weight_decay=1e-2, save_every=100)
-OUTPUTS = ("mask_logits", "weather", "time", "colour", "kind")
+RECIPES = {
+    "streets": Recipe(steps=1500, lr=3e-3, seed=41, weight_decay=1e-2, save_every=100),
+    "wide": Recipe(steps=4000, lr=3e-3, seed=41, weight_decay=1e-2, save_every=100),
+}
+_SEED = 41
 _BATCH = 16
 _WIDTHS = (32, 56, 96, 128)
-NO_VEHICLE = -100  # what cross entropy ignores
-# Thin people and vehicles' outlines decide whether a layout was kept.
-_CLASS_WEIGHTS = (1.0, 1.0, 1.0, 1.0, 1.0, 1.5, 2.5)
+# Thin people, small things and vehicles' outlines decide whether a layout was kept.
+_VEHICLES_COUNT, _OTHERS_COUNT = 1.5, 2.5
 
 
 class RefereeNet(nn.Module):
-    """`pixel_values` [B, 3, 128, 128] to `OUTPUTS`; the mask, colour and kind are per pixel, [B, C, 128, 128]."""
+    """`pixel_values` [B, 3, 128, 128] to `outputs_of` a world.
 
-    def __init__(self) -> None:
+    Those are the mask of classes [B, C, 128, 128]; each attribute of the scene [B, C]; and each attribute of objects at
+    every pixel, [B, C, 128, 128].
+    """
+
+    def __init__(self, world: World) -> None:
         super().__init__()
+        self.scene_sizes = [len(values) for values in world.words.values()]
+        self.object_sizes = [len(values) for values in world.object_words.values()]
         self.trunk = Trunk(_WIDTHS)
-        self.mask = DenseHead(_WIDTHS[0], len(CLASSES))
-        self.scene = nn.Sequential(nn.Linear(sum(_WIDTHS), 96), nn.ReLU(), nn.Linear(96, len(WEATHERS) + len(TIMES)))
-        self.vehicle = ObjectHead(_WIDTHS[0], len(COLOURS) + len(KINDS))
+        self.mask = DenseHead(_WIDTHS[0], len(world.classes))
+        self.scene = nn.Sequential(nn.Linear(sum(_WIDTHS), 96), nn.ReLU(), nn.Linear(96, sum(self.scene_sizes)))
+        self.vehicle = ObjectHead(_WIDTHS[0], sum(self.object_sizes))
 
     def forward(self, pixel_values: torch.Tensor) -> tuple[torch.Tensor, ...]:
         features, whole = self.trunk(pixel_values)
-        scene, vehicle = self.scene(whole), self.vehicle(features)
-        weather, time = scene.split((len(WEATHERS), len(TIMES)), 1)
-        colour, kind = vehicle.split((len(COLOURS), len(KINDS)), 1)
-        return self.mask(features), weather, time, colour, kind
+        scene = self.scene(whole).split(self.scene_sizes, 1)
+        return self.mask(features), *scene, *self.vehicle(features).split(self.object_sizes, 1)
 
 
-def build_referee() -> RefereeNet:
+def outputs_of(world: World) -> tuple[str, ...]:
+    """The names of the referee's outputs in a world."""
+    return ("mask_logits", *world.words, *world.object_words)
+
+
+def build_referee(world: World = STREETS) -> RefereeNet:
     """The referee with seeded initial weights."""
-    torch.manual_seed(RECIPE.seed)
-    return RefereeNet()
-
-
-def vehicle_truth(scene: Scene, mask: NDArray[np.uint8]) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-    """Colour and kind of the vehicle at each pixel as indices, int8 [H, W]; `NO_VEHICLE` elsewhere."""
-    which = vehicle_map(scene, mask)
-    colours = np.array([COLOURS.index(v.colour) for v in scene.vehicles] + [NO_VEHICLE], np.int8)
-    kinds = np.array([KINDS.index(v.kind) for v in scene.vehicles] + [NO_VEHICLE], np.int8)
-    return colours[which], kinds[which]  # -1 picks the last
+    torch.manual_seed(_SEED)
+    return RefereeNet(world)
 
 
 def spoil(pixels: torch.Tensor) -> torch.Tensor:
@@ -86,37 +90,37 @@ def spoil(pixels: torch.Tensor) -> torch.Tensor:
     return (pixels + 0.05 * torch.rand(count, 1, 1, 1) * torch.randn_like(pixels)).clamp(-1, 1)
 
 
-def train_referee(work: Path) -> RefereeNet:
+def train_referee(work: Path, world: World = STREETS, workers: int = 0) -> RefereeNet:
     """Train, or load the finished training, from `work`."""
-    net = build_referee()
+    recipe, net = RECIPES[world.name], build_referee(world)
     channels_last(net)
-    pool = ScenePool(stream=TRAIN, size=2400, fresh=2)
-    truths = np.zeros((2, *pool.masks.shape), np.int8)
-    weights = torch.tensor(_CLASS_WEIGHTS)
+    pool = ScenePool(stream=TRAIN, size=2400, fresh=2, world=world, workers=workers, with_truth=True)
+    weights = torch.ones(len(world.classes))
+    weights[world.first_object] = _VEHICLES_COUNT
+    weights[world.first_object + 1 :] = _OTHERS_COUNT
 
     def loss_of(step: int) -> torch.Tensor:
-        for slot in pool.advance(step):
-            truths[:, slot] = vehicle_truth(pool.scenes[slot], pool.masks[slot])
-        index = batches(RECIPE.seed, step, _BATCH, pool.size).numpy()
+        pool.advance(step)
+        index = batches(recipe.seed, step, _BATCH, pool.size).numpy()
         scenes = [pool.scenes[i] for i in index]
         pixels = spoil(as_pixels(pool.images[index])).to(memory_format=torch.channels_last)
-        masks = torch.from_numpy(pool.masks[index]).long()
-        colours, kinds = torch.from_numpy(truths[:, index]).long()
-        weathers = torch.tensor([WEATHERS.index(s.weather) for s in scenes])
-        times = torch.tensor([TIMES.index(s.time) for s in scenes])
+        masks, objects = torch.from_numpy(pool.masks[index]).long(), torch.from_numpy(pool.truth[index]).long()
+        wanted = {name: [values.index(getattr(s, name)) for s in scenes] for name, values in world.words.items()}
         if torch.rand(()) < 0.5:
-            pixels, masks, colours, kinds = (x.flip(-1) for x in (pixels, masks, colours, kinds))
+            pixels, masks, objects = (x.flip(-1) for x in (pixels, masks, objects))
+            if "bend" in wanted:  # what bends to the left bends to the right in a mirror
+                wanted["bend"] = [len(world.words["bend"]) - 1 - i for i in wanted["bend"]]
         with torch.autocast("cpu", torch.bfloat16):
-            mask, weather, time, colour, kind = net(pixels)
-        return (
-            F.cross_entropy(mask.float(), masks, weights)
-            + 0.3 * F.cross_entropy(weather.float(), weathers)
-            + 0.3 * F.cross_entropy(time.float(), times)
-            + 0.3 * F.cross_entropy(colour.float(), colours, ignore_index=NO_VEHICLE)
-            + 0.3 * F.cross_entropy(kind.float(), kinds, ignore_index=NO_VEHICLE)
-        )
+            mask, *rest = net(pixels)
+        loss = F.cross_entropy(mask.float(), masks, weights)
+        for logits, name in zip(rest, world.words, strict=False):
+            loss = loss + 0.3 * F.cross_entropy(logits.float(), torch.tensor(wanted[name]))
+        for k, logits in enumerate(rest[len(world.words) :]):
+            if (objects[:, k] != NOTHING).any():  # the mean of nothing is no number
+                loss = loss + 0.3 * F.cross_entropy(logits.float(), objects[:, k], ignore_index=NOTHING)
+        return loss
 
-    trained = fit("referee", net, RECIPE, loss_of, work)
+    trained = fit("referee", net, recipe, loss_of, work)
     assert isinstance(trained, RefereeNet)
     return trained
 
@@ -140,7 +144,7 @@ def referee_report(weights: Path, count: int = 300) -> dict[str, Any]:
     referee = Referee.load(weights)
     return {"scenes": count} | {
         name: _measure(referee, scenes, pictures, masks)
-        for name, pictures in (("sharp", images), ("soft", soften(images, RECIPE.seed)))
+        for name, pictures in (("sharp", images), ("soft", soften(images, _SEED)))
     }
 
 

@@ -7,6 +7,7 @@ Weights come back as they were packed, in fp16; training states are not needed.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from diffusers import AutoencoderTiny
@@ -18,11 +19,13 @@ from counterfactory.engine.language.tokenizer import load_tokenizer
 
 from . import blip2, clip, denoiser, llama, vae
 from .parameters import config_of, restore_into
+from .worlds import STREETS, World
 
 
 def restore_vae(weights: Path) -> AutoencoderTiny:
     """The autoencoder; its config knows the scale of its latents."""
-    model = vae.build()
+    channels: int = json.loads((weights / "latent.json").read_text())["channels"]
+    model = vae.build(channels)
     restore_into("vae", model, weights)
     model.register_to_config(**config_of("vae", weights))
     return model.eval()
@@ -31,25 +34,25 @@ def restore_vae(weights: Path) -> AutoencoderTiny:
 def restore_clip(weights: Path) -> tuple[CLIPModel, Tokenizer]:
     """The text and image encoder."""
     tokenizer = load_tokenizer(weights / "clip_tokenizer.json")
-    model = clip.build(tokenizer.get_vocab_size())
+    model = clip.build(tokenizer.get_vocab_size(), len(tokenizer.encode("").ids))  # it pads to the longest
     restore_into("clip", model, weights)
     model.set_attn_implementation("sdpa")
     return model.eval(), tokenizer
 
 
-def restore_denoiser(weights: Path) -> denoiser.Denoiser:
-    """UNet and ControlNet, the latter with its hint encoder."""
-    model = denoiser.build()
+def restore_denoiser(weights: Path, world: World = STREETS) -> denoiser.Denoiser:
+    """UNet and ControlNet, the latter with its hint encoder, of a world."""
+    model = denoiser.build(world)
     restore_into("denoiser", model, weights)
     model.unet.set_attn_processor(AttnProcessor2_0())
     model.controlnet.set_attn_processor(AttnProcessor2_0())
     return model.eval()
 
 
-def restore_blip2(weights: Path) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
+def restore_blip2(weights: Path, world: World = STREETS) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
     """The captioner."""
     tokenizer = load_tokenizer(weights / "opt_tokenizer.json")
-    model = blip2.build(tokenizer.get_vocab_size())
+    model = blip2.build(tokenizer.get_vocab_size(), world)
     restore_into("blip2", model, weights)
     model.set_attn_implementation("sdpa")
     return model.eval(), tokenizer

@@ -8,23 +8,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import torch
 from diffusers import AutoencoderTiny
 from torch.nn import functional as F
 
-from .data import TRAIN, ScenePool, as_pixels
+from .data import HELD_OUT, TRAIN, ScenePool, as_pixels
 from .training import Recipe, batches, fit
+from .worlds import STREETS, World
 
-RECIPE = Recipe(steps=1400, lr=2e-3, seed=11, weight_decay=1e-4, ema=0.995)
+RECIPES = {
+    "streets": Recipe(steps=1400, lr=2e-3, seed=11, weight_decay=1e-4, ema=0.995),
+    "wide": Recipe(steps=8000, lr=2e-3, seed=11, weight_decay=1e-4, ema=0.999, save_every=100),
+}
+# The wide world's pictures hold more than four channels of 32 x 32 can say.
+LATENT_CHANNELS = {"streets": 4, "wide": 8}
+_SEED = 11
 _BATCH = 16
 _LATENT_NOISE = 0.05
 
 
-def build() -> AutoencoderTiny:
+def build(latent_channels: int = 4) -> AutoencoderTiny:
     """The autoencoder with seeded initial weights."""
-    torch.manual_seed(RECIPE.seed)
+    torch.manual_seed(_SEED)
     return AutoencoderTiny(
-        latent_channels=4,
+        latent_channels=latent_channels,
         encoder_block_out_channels=(32, 32, 32),
         decoder_block_out_channels=(32, 32, 32),
         num_encoder_blocks=(1, 2, 3),
@@ -38,16 +46,17 @@ def _gradients(image: torch.Tensor) -> torch.Tensor:
     return torch.cat([image[..., 1:, 1:] - image[..., :-1, 1:], image[..., 1:, 1:] - image[..., 1:, :-1]], 1)
 
 
-def train(work: Path) -> AutoencoderTiny:
+def train(work: Path, world: World = STREETS, workers: int = 0) -> AutoencoderTiny:
     """Train, or load the finished training, from `work`."""
-    vae = build().to(memory_format=torch.channels_last)
-    pool = ScenePool(stream=TRAIN, size=3000, fresh=4)
+    recipe = RECIPES[world.name]
+    vae = build(LATENT_CHANNELS[world.name]).to(memory_format=torch.channels_last)
+    pool = ScenePool(stream=TRAIN, size=3000, fresh=4, world=world, workers=workers)
 
     def loss_of(step: int) -> torch.Tensor:
         pool.advance(step)
-        index = batches(RECIPE.seed, step, _BATCH, pool.size).numpy()
+        index = batches(recipe.seed, step, _BATCH, pool.size).numpy()
         pixels = as_pixels(pool.images[index]).to(memory_format=torch.channels_last)
-        weight = 1 + 4 * torch.from_numpy(pool.masks[index] >= 5).float()[:, None]
+        weight = 1 + 4 * torch.from_numpy(pool.masks[index] >= world.first_object).float()[:, None]
         with torch.autocast("cpu", torch.bfloat16):
             latents = vae.encoder(pixels)
             scale = latents.detach().float().std()
@@ -63,6 +72,19 @@ def train(work: Path) -> AutoencoderTiny:
         )
         return loss
 
-    trained = fit("vae", vae, RECIPE, loss_of, work)
+    trained = fit("vae", vae, recipe, loss_of, work)
     assert isinstance(trained, AutoencoderTiny)
     return trained
+
+
+@torch.no_grad()
+def psnr(vae: AutoencoderTiny, world: World, count: int) -> float:
+    """Mean PSNR in dB of `count` held-out pictures encoded and decoded, over 8-bit levels."""
+    images = np.stack([world.draw(world.scene(HELD_OUT, i)).picture for i in range(count)])
+    found = []
+    for start in range(0, count, _BATCH):
+        pixels = as_pixels(images[start : start + _BATCH])
+        decoded = vae.decoder(vae.encoder(pixels)).clamp(-1, 1)
+        error = ((decoded - pixels) / 2).square().mean((1, 2, 3))
+        found += (-10 * error.log10()).tolist()
+    return float(np.mean(found))

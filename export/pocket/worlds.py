@@ -1,0 +1,174 @@
+"""The worlds that pocket models are trained in, each as the functions and words that trainings ask for.
+
+`STREETS` is the world of the embedded models; `WIDE` has backgrounds, small things, domains, subjects and cameras
+besides. A training takes its world as a value, so that one code trains for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.pocket import captions, world
+from counterfactory.engine.pocket.judges import vehicle_map
+from counterfactory.engine.pocket.render import render
+from counterfactory.engine.pocket.wide import captions as wide_captions
+from counterfactory.engine.pocket.wide import sampling as wide_sampling
+from counterfactory.engine.pocket.wide import scene as wide
+from counterfactory.engine.pocket.wide.facts import contradicted, facts_of, read_facts
+from counterfactory.engine.pocket.wide.render import render as render_wide
+
+NOTHING = -100  # what cross entropy ignores
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A rendered scene: `picture` uint8 [128, 128, 3], `mask` uint8 [128, 128] of the world's classes, and `objects`
+    uint8 [128, 128], 0 where there is none, else its number plus 1; vehicles come first, nearest first."""
+
+    picture: NDArray[np.uint8]
+    mask: NDArray[np.uint8]
+    objects: NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class World:
+    """A world's functions and words. Scenes are opaque but for `vehicles` and the attributes that `words` names.
+
+    `describe(scene, rng, seen)` states facts of a scene, those alone that its picture shows if `seen`. `words` are the
+    values of each attribute of a scene that a picture shows as a whole; `object_words` those of objects, as
+    `object_facts` gives them for each object in turn (None where an object has no such attribute). Classes from
+    `first_object` on are of vehicles, people and small things, whose pixels count more. `confuse`, if there is one,
+    gives a caption of a scene and one with a fact wrong, or twice the same where the fact went unsaid.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    first_object: int
+    sample: Callable[[np.random.Generator], Any]
+    restyle: Callable[[Any, np.random.Generator], Any]
+    draw: Callable[[Any], Drawing]
+    describe: Callable[[Any, np.random.Generator, bool], str]
+    words: Mapping[str, tuple[str, ...]]
+    object_words: Mapping[str, tuple[str, ...]]
+    object_facts: Callable[[Any], list[dict[str, str]]]
+    confuse: Callable[[Any, np.random.Generator], tuple[str, str]] | None = None
+
+    def scene(self, stream: int, index: int) -> Any:
+        """Scene number `index` of a stream."""
+        return self.sample(np.random.default_rng((stream, index)))
+
+    def styled(self, stream: int, index: int, styles: int) -> Any:
+        """Item `index` of a stream in which every layout comes `styles` times in a row, restyled but the first time."""
+        first = self.scene(stream, index // styles)
+        return first if index % styles == 0 else self.restyle(first, np.random.default_rng((stream, index, 1)))
+
+    def truth(self, scene: Any, drawing: Drawing) -> NDArray[np.int8]:
+        """What is known of the object at each pixel, int8 [attributes, 128, 128] of indices into `object_words`.
+
+        `NOTHING` where there is no object with that attribute.
+        """
+        facts = self.object_facts(scene)
+        table = np.full((len(self.object_words), len(facts) + 1), NOTHING, np.int8)
+        for row, (name, values) in enumerate(self.object_words.items()):
+            for number, known in enumerate(facts, 1):
+                if name in known:
+                    table[row, number] = values.index(known[name])
+        return table[:, drawing.objects]
+
+
+def _draw_street(scene: world.Scene) -> Drawing:
+    picture, mask = render(scene)
+    return Drawing(picture, mask, (vehicle_map(scene, mask) + 1).astype(np.uint8))
+
+
+def _describe_street(scene: world.Scene, rng: np.random.Generator, seen: bool) -> str:
+    return captions.describe(scene, rng)  # its pictures show all there is
+
+
+def _draw_wide(scene: wide.Scene) -> Drawing:
+    rendering = render_wide(scene)
+    return Drawing(rendering.picture, rendering.mask, rendering.instances)
+
+
+def _describe_wide(scene: wide.Scene, rng: np.random.Generator, seen: bool) -> str:
+    return wide_captions.describe(facts_of(scene, seen), rng)
+
+
+def _wide_facts(scene: wide.Scene) -> list[dict[str, str]]:
+    """A pencil has no colours: objects of sketches have none."""
+    grey = scene.domain == "sketch"
+    vehicles = [{"kind": v.kind, "size": v.size} | ({} if grey else {"colour": v.colour}) for v in scene.vehicles]
+    return [*vehicles, *({"person": p.kind, "pose": p.pose} for p in scene.people), *({} for _ in scene.things)]
+
+
+def _confuse_wide(scene: wide.Scene, rng: np.random.Generator) -> tuple[str, str]:
+    seed, other = int(rng.integers(1 << 60)), wide_sampling.confuse(scene, rng)
+    # The same generator mostly finds the same words for both, so that the fact alone differs.
+    right, wrong = (_describe_wide(one, np.random.default_rng(seed), True) for one in (scene, other))
+    return right, wrong if contradicted(read_facts(wrong), facts_of(scene, seen=True)) else right
+
+
+STREETS = World(
+    name="streets",
+    classes=world.CLASSES,
+    first_object=world.CLASSES.index("vehicle"),
+    sample=world.sample_scene,
+    restyle=world.restyle,
+    draw=_draw_street,
+    describe=_describe_street,
+    words=MappingProxyType({"weather": world.WEATHERS, "time": world.TIMES}),
+    object_words=MappingProxyType({"colour": world.COLOURS, "kind": world.KINDS}),
+    object_facts=lambda scene: [{"colour": v.colour, "kind": v.kind} for v in scene.vehicles],
+)
+WIDE = World(
+    name="wide",
+    classes=wide.CLASSES,
+    first_object=wide.CLASSES.index("vehicle"),
+    sample=wide_sampling.sample_scene,
+    restyle=wide_sampling.restyle,
+    draw=_draw_wide,
+    describe=_describe_wide,
+    words=MappingProxyType(
+        {
+            "weather": wide.WEATHERS,
+            "time": wide.TIMES,
+            "background": wide.BACKGROUNDS,
+            "domain": wide.DOMAINS,
+            "camera": wide.CAMERAS,
+            "bend": wide.BENDS,
+        }
+    ),
+    object_words=MappingProxyType(
+        {
+            "colour": wide.COLOURS,
+            "kind": wide.VEHICLE_KINDS,
+            "size": wide.SIZES,
+            "person": wide.PERSON_KINDS,
+            "pose": wide.POSES,
+        }
+    ),
+    object_facts=_wide_facts,
+    confuse=_confuse_wide,
+)
+WORLDS = MappingProxyType({world.name: world for world in (STREETS, WIDE)})
+
+
+def drawn(world: str, stream: int, index: int, styles: int) -> tuple[Any, Drawing]:
+    """Item `index` of a stream of a world, and its drawing; worlds go to other processes by name."""
+    of = world_named(world)
+    scene = of.styled(stream, index, styles)
+    return scene, of.draw(scene)
+
+
+def world_named(name: str) -> World:
+    """A world by its name. Raises CounterfactoryError for another name."""
+    if name not in WORLDS:
+        raise CounterfactoryError(f"no world {name!r} to train in; there are {', '.join(WORLDS)}")
+    return WORLDS[name]
