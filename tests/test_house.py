@@ -191,6 +191,13 @@ def run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
             yield from run_at_import(node)
 
 
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """Rooms of tests are no packages: pytest refuses to collect the second."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(names) > 100
+    assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
 def test_every_package_is_shipped() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
     found = [

@@ -168,6 +168,7 @@ def _add_sources(parser: argparse.ArgumentParser, optional: bool = False) -> Non
         metavar="FILE",
         help="what numbers of masks and labels, or colours, mean: .toml, .json, .txt or a published map's name",
     )
+    parser.add_argument("--split", metavar="NAME", help="a list of Pascal VOC's ImageSets/, such as Segmentation/val")
     parser.add_argument("--classes", metavar="FILE|A,B", help="use the sources of these classes only")
     drawn = parser.add_mutually_exclusive_group()
     drawn.add_argument("--per-class", type=_positive, metavar="N", help="use N sources of each class, drawn by --seed")

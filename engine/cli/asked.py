@@ -44,7 +44,7 @@ def usable_sources(args: Namespace, profile: Profile, terminal: Terminal) -> Dat
     """
     classes = None if args.classes is None else parse_classes(args.classes)
     selection = Selection(classes, args.per_class, args.sample, args.seed)
-    options = SetOptions(args.labels, args.masks, args.layout, args.pairs, args.class_map, selection)
+    options = SetOptions(args.labels, args.masks, args.layout, args.pairs, args.class_map, args.split, selection)
     with terminal.progress() as on_progress:
         found = read_set(
             str(args.sources),

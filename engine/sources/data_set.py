@@ -30,7 +30,8 @@ _SHOWN = 3
 class SetOptions:
     """What a user says of a data set: `labels` is a file about a folder's images, and then says of which images the set
     consists; `masks` a folder of masks with the images' stems; `layout` one of `layouts.LAYOUTS`, None to recognise it;
-    `pairs` a pattern such as "{stem}_img.jpg={stem}_seg.png"; `class_map` a file or a published map's name.
+    `pairs` a pattern such as "{stem}_img.jpg={stem}_seg.png"; `class_map` a file or a published map's name; `split` a
+    list of Pascal VOC's ImageSets/.
     """
 
     labels: Path | None = None
@@ -38,6 +39,7 @@ class SetOptions:
     layout: str | None = None
     pairs: str | None = None
     class_map: str | None = None
+    split: str | None = None
     selection: Selection = field(default_factory=Selection)
 
 
@@ -90,7 +92,7 @@ def read_set(
     `on_progress` is called with (images verified, images) now and then; `examine` sees each picture while it is read.
     Raises CounterfactoryError if `root` has no image at all, is no such layout, or an option contradicts it.
     """
-    listing = list_set(root, options.labels, options.masks, options.layout, options.pairs)
+    listing = list_set(root, options.labels, options.masks, options.layout, options.pairs, options.split)
     if not listing.entries and not listing.problems:
         raise CounterfactoryError(f"no images found in {root}; {ACCEPTED}")
     class_map, names = listing.class_map, dict[int, str]()

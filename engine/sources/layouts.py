@@ -47,18 +47,31 @@ LAYOUTS = ("folders", *_LISTS)
 _METADATA = ("metadata.csv", "metadata.jsonl")
 
 
-def list_set(root: str, labels: Path | None, masks: Path | None, layout: str | None, pattern: str | None) -> Listing:
+def list_set(
+    root: str,
+    labels: Path | None,
+    masks: Path | None,
+    layout: str | None,
+    pattern: str | None,
+    split: str | None = None,
+) -> Listing:
     """What the data set at `root` lists; for the options see `data_set.SetOptions`.
 
     Raises CounterfactoryError where nothing is there, a layout is not what was found, or options contradict each other.
     """
     if root.startswith(hub.PREFIX):
         _refuse_options("a data set of the hub", labels, masks, layout, pattern)
+        if split is not None:
+            raise CounterfactoryError(
+                f"name the split behind the data set: {root.rstrip(':')}:{split}, without --split"
+            )
         return hub.list_hub(root)
     path = Path(root)
     try:
         if not path.exists():
             raise CounterfactoryError(f"there is no {path}; {ACCEPTED}")
+        if split is not None:
+            return _split(path, split, labels, masks, layout, pattern)
         return _listed(path, labels, masks, layout, pattern)
     except OSError as error:
         raise CounterfactoryError(f"cannot read {error.filename or path}: {error.strerror}") from error
@@ -88,6 +101,18 @@ def _listed(root: Path, labels: Path | None, masks: Path | None, layout: str | N
     if labels is not None:
         raise CounterfactoryError(f"{root} has a label column of its own; leave {labels} out")
     return list_table(root, masks)
+
+
+def _split(
+    root: Path, split: str, labels: Path | None, masks: Path | None, layout: str | None, pattern: str | None
+) -> Listing:
+    _refuse_options("--split", labels, masks, None, pattern)
+    if layout not in (None, "voc") or not voc.is_voc(root):
+        raise CounterfactoryError(
+            f"--split names a list of Pascal VOC's ImageSets/, and {root} is no such set; name the folder of a split "
+            "as SOURCES, or for the hub hf:ID:SPLIT"
+        )
+    return voc.list_voc(root, split)
 
 
 def _truths(root: Path, labels: Path, masks: Path | None) -> Listing:

@@ -8,12 +8,15 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from ..errors import CounterfactoryError
+from ..files.reading import read_text
 from .boxes import Box
 from .class_map import BACKGROUND, load_class_map
 from .listing import Entry, Listing, Problem, entry_of, finish, image_files, printable
 from .rows import unprintable
 
-_IMAGES, _BOXES, _MASKS = "JPEGImages", "Annotations", "SegmentationClass"
+_IMAGES, _BOXES, _MASKS, _SETS = "JPEGImages", "Annotations", "SegmentationClass", "ImageSets"
+# Lists that an error names.
+_SHOWN = 6
 
 
 def is_voc(root: Path) -> bool:
@@ -21,13 +24,24 @@ def is_voc(root: Path) -> bool:
     return (root / _IMAGES).is_dir() and ((root / _BOXES).is_dir() or (root / _MASKS).is_dir())
 
 
-def list_voc(root: Path) -> Listing:
-    """The images of JPEGImages/. One with neither an annotation nor a mask is a problem."""
+def list_voc(root: Path, split: str | None = None) -> Listing:
+    """The images of JPEGImages/, or those that a list of ImageSets/ names: "Main/val", or "val" where only one of its
+    folders has that. One with neither an annotation nor a mask is a problem.
+
+    Raises CounterfactoryError where the folders or the list are not there.
+    """
     if not is_voc(root):
         raise CounterfactoryError(f"{root} has no {_IMAGES}/ beside {_BOXES}/ or {_MASKS}/")
     files, problems = image_files(root / _IMAGES)
+    wanted = None if split is None else _split_names(root, split)
+    if wanted is not None:
+        files = [name for name in files if name.rpartition(".")[0] in wanted]
     masked = (root / _MASKS).is_dir()
     listing = Listing("voc", [], problems, load_class_map("voc") if masked else None)
+    if wanted is not None and (missing := sorted(wanted - {name.rpartition(".")[0] for name in files})):
+        listing.notes.append(
+            f"{len(missing)} of the images in {split} are not in {_IMAGES}/, the first is {missing[0]}"
+        )
     names: dict[str, None] = {}
     for relative in files:
         stem = relative.rpartition(".")[0]
@@ -48,6 +62,22 @@ def list_voc(root: Path) -> Listing:
     published = () if listing.class_map is None else tuple(listing.class_map.names.values())
     listing.class_names = tuple(dict.fromkeys([*names, *(name for name in published if name != BACKGROUND)]))
     return finish(listing)
+
+
+def _split_names(root: Path, split: str) -> set[str]:
+    """The stems that a list of ImageSets/ names; of a class's own list ("car_val") those that show the class."""
+    lists = {path.relative_to(root / _SETS).with_suffix("").as_posix(): path for path in (root / _SETS).glob("*/*.txt")}
+    found = [name for name in sorted(lists) if split in (name, name.rpartition("/")[2])]
+    if len(found) > 1:
+        raise CounterfactoryError(f"--split {split} is in several folders of {_SETS}/: say {' or '.join(found)}")
+    if not found:
+        known = ", ".join(sorted(lists)[:_SHOWN]) + (" and more" if len(lists) > _SHOWN else "")
+        raise CounterfactoryError(
+            f"{root / _SETS} has no list {split}; " + (f"there are {known}" if lists else "it has none")
+        )
+    # Each line is a stem, in a class's list 1, 0 (hard to see) or -1 (not there) behind it.
+    lines = [line.split() for line in read_text(lists[found[0]]).splitlines()]
+    return {words[0] for words in lines if words and words[1:2] != ["-1"]}
 
 
 def _annotated(entry: Entry, xml: Path) -> Entry:
