@@ -36,10 +36,12 @@ _KEYWORDS, _ALTERNATIVES, _REWRITE, _VERBATIM = Tokens(30, 40), Tokens(40, 20), 
 _POCKET = Tokens(60, 40)
 # A whole prompt, and what is reserved for its answer (language/request.py): pages of a cache.
 _PROMPT, _RESERVED = 290, 192
-# Values of a row, four bytes each, that are copied to or from a GPU: of Stable Diffusion 1.5, BLIP-2 and CLIP.
+# Values of a row, four bytes each, that are copied to or from a GPU: of Stable Diffusion 1.5, BLIP-2, CLIP and
+# MiniLM.
 _HINT_CHANNELS, _LATENT_CHANNELS, _LATENT_SIDE, _TEXT = 320, 4, 8, 77 * 768
 # Timesteps, weights and addresses of an evaluation where painting stays on the device, at most.
 _PARCEL = 512
+_SENTENCE = 2 * 2 * 64 + 384
 _VISION, _OPT_WIDTH, _OPT_WORDS, _CLIP_IMAGE = 3 * 364**2, 4096, 50272, 3 * 224**2
 
 
@@ -78,6 +80,7 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
     values: dict[str, float] = {
         "blip2_vision": _VISION + _QUERIES * _OPT_WIDTH,
         "opt_decoder": _QUERIES * _OPT_WIDTH + written * (_OPT_WIDTH + _OPT_WORDS),
+        "sentence": _SENTENCE,
         "clip_text": _TEXT,
         "hed": 4 * pixels,
         "hint": pixels + hint,
@@ -167,6 +170,7 @@ def networks_of(profile: Profile) -> Networks:
                         profile.grounding.batch,
                         {"rewrite": _compared(profile)},
                         files=("sentence_tokenizer.json",),
+                        moved_bytes=moved["sentence"],
                     ),
                 )
             ),

@@ -87,11 +87,8 @@ class Profile:
         if (self.device is not None) != self.runtime.on_gpu:
             wanted = "has no" if self.device else "needs a"
             raise ValueError(f'[runtime] "{self.runtime.provider or self.runtime.backend}" {wanted} table [device]')
-        if self.grounding is not None and (self.runtime.backend != "openvino" or self.llm.style == "pocket"):
-            raise ValueError(
-                f'[grounding] goes with [runtime] backend = "openvino" and a language model that converses; found '
-                f'"{self.runtime.backend}" and style = "{self.llm.style}"'
-            )
+        if self.grounding is not None and self.llm.style == "pocket":
+            raise ValueError('[grounding] goes with a language model that converses; found [llm] style = "pocket"')
         if self.paint.streams > 1 and self.runtime.backend != "openvino":
             raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
         if self.runtime.backend == "tensorrt" and not self.image.sizes:

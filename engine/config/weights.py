@@ -11,7 +11,8 @@ class WeightSettings:
 
     `controlnets` are summed where there are several, `loras` merged into the UNet of `diffusion`, each FILE or
     FILE:WEIGHT. `hed` finds edges where the profile has them found by a network, `tiny_vae` decodes latents in place
-    of the pipeline's own decoder. `llm` is the language model before it is quantised.
+    of the pipeline's own decoder. `llm` is the language model before it is quantised, `sentence` the encoder of
+    [grounding].
     """
 
     blip2: str
@@ -22,6 +23,7 @@ class WeightSettings:
     loras: tuple[str, ...]
     hed: str | None = None
     tiny_vae: str | None = None
+    sentence: str | None = None
 
     def __post_init__(self) -> None:
         named = (self.blip2, self.diffusion, *self.controlnets, self.clip, self.llm, *self.loras)

@@ -29,7 +29,7 @@ from counterfactory.engine.runtime.trt_library import BOX_LIBRARY, LIBRARIES
 from ..plans.tensorrt import require_compiler
 from ..precision.half import ISLANDS
 from ..precision.int8 import Painting, example_painting
-from . import blip2, clip, denoiser, hed, reuse, vae
+from . import blip2, clip, denoiser, hed, reuse, sentence, vae
 from .artefact import Asked, Row, export_graph, work_folder
 from .calibration import painting
 from .examples import on_streets
@@ -41,12 +41,15 @@ _USUAL = Asked()
 
 
 def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
-    """What builds each network, by name, in the order of a picture's journey; HED where it has weights."""
+    """What builds each network, by name, in the order of a picture's journey; HED where it has weights, the sentence
+    encoder where the profile grounds by it.
+    """
     sources = request.sources
     hints = len(sources.controlnets) if sources else request.controls
     return {
         "blip2_vision": partial(blip2.vision_graph, request),
         "opt_decoder": partial(blip2.decoder_graph, request),
+        **({"sentence": partial(sentence.graph, request)} if "sentence" in request.batches else {}),
         "clip_text": partial(clip.text_graph, request),
         **{f"hint_{i}" if i else "hint": partial(denoiser.hint_graph, request, i) for i in range(max(hints, 1))},
         "denoiser": partial(denoiser.denoiser_graph, request),
@@ -71,6 +74,8 @@ def export_one(name: str, request: Request, out: Path, asked: Asked, threads: in
         graph = graphs_of(own)[name]()
         if name == "opt_decoder":
             blip2.write_tokens(request, graph, out)
+        elif name == "sentence":
+            sentence.write_tokenizer(request, out)
         elif name == "clip_text":
             clip.write_tokenizer(request, out)
         elif name == "vae_decoder":
@@ -202,6 +207,7 @@ def add_command(commands: Any) -> None:
         ("diffusion", "a Stable Diffusion 1.x pipeline"),
         ("hed", "ControlNet's HED weights, a file"),
         ("tiny-vae", "TAESD, in place of the pipeline's decoder"),
+        ("sentence", "the sentence encoder of a profile with [grounding]"),
     ):
         parser.add_argument(f"--{name}", help=f"{what}: a path, ID@COMMIT or ID@COMMIT/FILE (default: the profile's)")
     parser.add_argument("--controlnet", action="append", default=[], help="a ControlNet; several are summed")
@@ -244,7 +250,14 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
 
 def _request(asked: argparse.Namespace, profile: Profile) -> Request:
     named = Sources(
-        asked.blip2, asked.clip, asked.diffusion, tuple(asked.controlnet), asked.hed, asked.tiny_vae, tuple(asked.lora)
+        asked.blip2,
+        asked.clip,
+        asked.diffusion,
+        tuple(asked.controlnet),
+        asked.hed,
+        asked.tiny_vae,
+        tuple(asked.lora),
+        asked.sentence,
     )
     if asked.random and named != Sources():
         raise CounterfactoryError("--random was asked for together with weights: name the one or the other")
@@ -284,6 +297,7 @@ def sources_of(usual: WeightSettings | None, named: Sources) -> Sources:
         named.hed or usual.hed,
         named.tiny_vae or usual.tiny_vae,
         named.loras or usual.loras,
+        named.sentence or usual.sentence,
     )
 
 

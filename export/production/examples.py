@@ -23,7 +23,8 @@ from counterfactory.engine.runtime.session import Array
 from counterfactory.kernels.canny import CannySettings, canny
 
 from ..graphs import modules
-from . import blip2, clip, denoiser, vae
+from ..graphs.sentence import feeds_of
+from . import blip2, clip, denoiser, sentence, vae
 from .graph import Graph, Request
 
 _SEED = 77
@@ -113,6 +114,11 @@ def _said(graph: Graph, request: Request) -> _Tensors:
     return {"input_ids": _tokens(request, captions)}
 
 
+def _compared(graph: Graph, request: Request) -> _Tensors:
+    _, captions = streets(len(graph.inputs["input_ids"]), (64, 64))
+    return feeds_of(sentence.tokenizer_of(request), captions)
+
+
 def _encoded(request: Request, images: Array) -> torch.Tensor:
     """Latents [N, 4, h, w] of the autoencoder that pictures are decoded by, scaled as the denoiser knows them."""
     autoencoder = vae.build(request)
@@ -181,6 +187,7 @@ _MAKERS: Mapping[str, Callable[[Graph, Request], _Tensors]] = {
     "clip_image": _seen,
     "hint": _edged,
     "hed": _coloured,
+    "sentence": _compared,
     "denoiser": _step,
     "vae_decoder": _latents,
 }

@@ -23,7 +23,7 @@ from .graph import exported_networks
 
 _HALF = 2  # bytes of a number in a cache
 # Made only where an export was asked for them.
-_OPTIONAL = ("denoiser_int8", "hed")
+_OPTIONAL = ("denoiser_int8", "hed", "sentence")
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ def facts(out: Path, captioner: str = "6.7b") -> list[dict[str, Any]]:
     profile = load_profile("a10g")
     networks = {n.name: n for n in exported_networks(profile) if n.tokens is None}
     networks["denoiser_int8"] = networks["denoiser"]
+    networks["sentence"] = networks["clip_text"]  # as little of it depends on pictures
     rows = [
         _row(out, name, network, profile.image.short_side)
         for name, network in networks.items()

@@ -70,6 +70,7 @@ class Sources:
     hed: str | None = None
     tiny_vae: str | None = None
     loras: tuple[str, ...] = ()
+    sentence: str | None = None
 
     def named(self, what: str) -> str:
         """The source of `what`. Raises CounterfactoryError when none was given."""
@@ -85,7 +86,9 @@ _HED_BATCH = 4
 
 
 def exported_networks(profile: Profile) -> Networks:
-    """The networks that are exported for a profile: its own but for the language model, and HED in any case."""
+    """The networks that are exported for a profile: its own but for the language model, and HED in any case; with
+    `[grounding]` the sentence encoder is one of them.
+    """
     edges = DetectorSettings("hed", hed=profile.edges.hed or HedSettings(_HED_BATCH))
     networks = networks_of(replace(profile, edges=edges))
     return Networks(tuple(network for network in networks if network.name != "llm"))

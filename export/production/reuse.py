@@ -36,6 +36,7 @@ _SOURCES = {
     "denoiser": ("diffusion", "controlnets", "loras", "clip"),
     "vae_decoder": ("diffusion", "tiny_vae"),
     "hed": ("hed",),
+    "sentence": ("sentence",),
 }
 _OF_REQUEST = ("small", "seed", "captioner", "caption_side", "controls", "tiny_vae", "hint_channels")
 _OF_PICTURES = ("sizes",)

@@ -29,6 +29,15 @@ def clip_tokenizer(vocabulary: int, length: int) -> Tokenizer:
     return tokenizer
 
 
+def sentence_tokenizer(vocabulary: int) -> Tokenizer:
+    """Words of which there are at most `vocabulary`, padding 0; neither cut nor padded."""
+    known = {"[PAD]": 0, "[?]": 1, **{word: i + 2 for i, word in enumerate(_WORDS)}}
+    assert len(known) <= vocabulary
+    tokenizer = Tokenizer(WordLevel(known, unk_token="[?]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    return tokenizer
+
+
 def opt_tokenizer(vocabulary: int, end: int) -> Tokenizer:
     """As many tokens as the decoder has: padding 1, beginning 2, `end` a new line, and words, as far as they go."""
     known = {"[?]": 0, "<pad>": 1, "<s>": 2, "\n": end}

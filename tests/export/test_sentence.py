@@ -11,8 +11,10 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertModel
 
-from counterfactory.engine.config.networks import networks_of
-from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.config.networks import library_of, networks_of
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.estimate.formulas import known_facts
 from counterfactory.engine.language.tokenizer import load_tokenizer
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.library import Library
@@ -20,6 +22,10 @@ from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.stages.pointing import GroundingSettings
 from counterfactory.export import __main__ as exporter
 from counterfactory.export.graphs.parity import assert_parity
+from counterfactory.export.graphs.sentence import Sentence, feeds_of, load_bert
+from counterfactory.export.production import command, sentence
+from counterfactory.export.production.artefact import Asked
+from counterfactory.export.production.graph import Request, Sources, batches_of
 
 WORDS = ["[PAD]", "[UNK]", *(f"w{number}" for number in range(30))]
 
@@ -66,3 +72,64 @@ def test_embeddings_are_means_over_the_tokens_of_length_one(
         expected.append((mean / mean.norm()).numpy())
     assert_parity(found, np.stack(expected), "fp16")
     assert load_tokenizer(out / "sentence_tokenizer.json").encode("w1").ids == [WORDS.index("w1")] + [0] * 63
+
+
+GROUNDING = GroundingSettings(batch=3, min_similarity=0.5)
+
+
+def grounded(folder: Path) -> Profile:
+    """The profile of a box with a sentence encoder, computed by ONNX Runtime on a CPU."""
+    profile = replace(load_profile("a10g"), grounding=GROUNDING)
+    runtime = replace(profile.runtime, backend="onnxruntime", provider="cpu", precision="f32", memory_gb=0)
+    return replace(profile, runtime=runtime, device=None, models=ModelPaths(str(folder)))
+
+
+def test_a_box_s_encoder_is_exported_with_its_other_networks(tmp_path: Path) -> None:
+    """As a graph in fp16 and its tokenizer, which the engine opens: embeddings are the random network's own."""
+    request = Request(small=True, batches=batches_of(grounded(tmp_path)))
+    assert "sentence" in command.graphs_of(request)
+    (row,) = command.export_one("sentence", request, tmp_path, Asked(islands=("timestep", "normalisation")), threads=1)
+    assert (row.faults, row.precision) == ([], "fp16")
+    assert request.batch("sentence") == 2
+    profile = replace(grounded(tmp_path), grounding=replace(GROUNDING, batch=2))
+    opened = Opened(library_of(profile), Meter(lambda _: None))
+    texts = ["a red car on the road", "night", "rain " * 70]
+    found = opened.sentence().encode(texts)
+    tokenizer = sentence.tokenizer_of(request)
+    assert len(tokenizer.encode("a red car").ids) == len(tokenizer.encode("rain " * 70).ids) == 64
+    with torch.no_grad():
+        expected = Sentence(sentence.build(request))(**feeds_of(tokenizer, texts)).numpy()
+    assert np.ptp(expected @ expected.T) > 0.05, "texts that are all alike would prove nothing"
+    assert_parity(found, expected, "fp16")
+
+
+def test_no_encoder_is_exported_where_nothing_is_grounded_by_it() -> None:
+    assert "sentence" not in command.graphs_of(Request(small=True))
+    assert "sentence" not in networks_of(load_profile("a10g"))
+
+
+def test_a_box_s_encoder_is_the_profile_s_the_flag_s_or_asked_for(weights: Path, tmp_path: Path) -> None:
+    usual = load_profile("a10g").weights
+    assert usual is not None
+    assert str(command.sources_of(usual, Sources()).sentence).startswith("sentence-transformers/all-MiniLM-L6-v2@")
+    named = command.sources_of(usual, Sources(sentence=str(weights)))
+    assert named.sentence == str(weights)
+    request = Request(sources=named, batches=batches_of(grounded(tmp_path)))
+    assert sentence.build(request).config.hidden_size == 32
+    sentence.write_tokenizer(request, tmp_path)
+    assert load_tokenizer(tmp_path / "sentence_tokenizer.json").encode("w1").ids == [WORDS.index("w1")] + [0] * 63
+    with pytest.raises(CounterfactoryError, match="no weights of sentence were named: say --sentence"):
+        sentence.build(replace(request, sources=Sources()))
+    (weights / "tokenizer.json").unlink()
+    with pytest.raises(CounterfactoryError, match=r"needs the tokenizer\.json of its network"):
+        sentence.tokenizer_of(request)
+    with pytest.raises(CounterfactoryError, match="cannot be read as a BERT"):
+        load_bert(tmp_path)
+
+
+def test_estimates_and_plans_know_the_encoder_before_it_is_exported(tmp_path: Path) -> None:
+    profile = replace(load_profile("a10g"), grounding=GROUNDING, models=ModelPaths(str(tmp_path)))
+    library = library_of(profile)
+    fact = known_facts(profile, library, None)["sentence"]
+    assert (fact.flops, fact.weight_bytes) == (pytest.approx(1.4e9, rel=0.01), pytest.approx(45e6, rel=0.01))
+    assert library.state(library.networks["sentence"])[0] == "missing"

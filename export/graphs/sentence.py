@@ -1,0 +1,70 @@
+"""A sentence encoder, a BERT trained for sentences such as all-MiniLM-L6-v2, as it is exported for CPUs and GPUs alike.
+
+Embeddings are means over the tokens, of length 1, as Sentence-Transformers computes them (Reimers and Gurevych 2019,
+arXiv 1908.10084).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+from torch import nn
+from transformers import BertModel
+
+from counterfactory.engine.errors import CounterfactoryError
+
+# Labels and phrases are short; a caption of 60 words fits.
+LENGTH = 64
+
+
+class Sentence(nn.Module):
+    """Token ids and their mask, int64 [B, T] both, to unit embeddings [B, D]."""
+
+    def __init__(self, bert: BertModel) -> None:
+        super().__init__()
+        self.bert = bert
+
+    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Means over the tokens that the mask shows."""
+        states = self.bert(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        shown = attention_mask[..., None].to(states.dtype)
+        return nn.functional.normalize((states * shown).sum(1) / shown.sum(1), dim=-1)
+
+
+def load_bert(folder: Path) -> BertModel:
+    """The network in `folder` (config.json, model.safetensors), in float32. Raises CounterfactoryError for another."""
+    try:
+        bert = BertModel.from_pretrained(
+            folder, add_pooling_layer=False, attn_implementation="eager", local_files_only=True
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        said = str(error).strip().splitlines()[0]
+        raise CounterfactoryError(f"{folder} cannot be read as a BERT: {said}") from error
+    return bert.float().eval()
+
+
+def load_sentence_tokenizer(folder: Path, pad: int) -> Tokenizer:
+    """The tokenizer.json in `folder`, which cuts and pads to `LENGTH` tokens, `pad` the token to pad with."""
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    except Exception as error:  # tokenizers raises bare Exception
+        raise CounterfactoryError(f"{folder} needs the tokenizer.json of its network: {error}") from error
+    return fit_tokenizer(tokenizer, pad)
+
+
+def fit_tokenizer(tokenizer: Tokenizer, pad: int) -> Tokenizer:
+    """The tokenizer, which then cuts and pads to `LENGTH` tokens."""
+    tokenizer.enable_truncation(LENGTH)
+    tokenizer.enable_padding(length=LENGTH, pad_id=pad)
+    return tokenizer
+
+
+def feeds_of(tokenizer: Tokenizer, texts: list[str]) -> dict[str, torch.Tensor]:
+    """The inputs of `Sentence` for some texts."""
+    found = tokenizer.encode_batch(texts)
+    return {
+        "input_ids": torch.tensor([one.ids for one in found]),
+        "attention_mask": torch.tensor([one.attention_mask for one in found]),
+    }
