@@ -19,6 +19,8 @@ from counterfactory.engine.tasks.writing import agree, write_by_rule
         ("a dog", [("dog", "dog in the snow")], "a dog in the snow"),
         ("a dog, the dog", [("dog", "dog in the snow")], "a dog in the snow, the dog"),
         ("a cat.", [], "a cat."),
+        ("dog on grass", [("dog", "wet dog")], "wet dog on grass"),
+        ("a Red car", [("Red", "blue")], "a blue car"),
     ],
 )
 def test_replacements(caption: str, changes: list[tuple[str, str]], edited: str) -> None:
@@ -39,6 +41,7 @@ def test_words_that_are_not_there_are_refused() -> None:
         ("an ", "hour", "an "),
         ("a ", "hour", "an "),
         ("the ", "old", "the "),
+        ("a ", "e-bike", "an "),
         ("a ", "12", "a "),
         ("a ", "", "a "),
         ("banana ", "old", "banana "),

@@ -82,6 +82,10 @@ def test_nothing_names_the_label_or_makes_it_another_thing() -> None:
 def test_a_phrase_brings_something_new() -> None:
     assert "in heavy rain" not in news("weather", "a dog in heavy rain", "dog")
     assert "a painting" not in {new for _, new in menu("domain", "a painting of a dog", ("dog",), None)}
+    assert ("a photo", "a painting") in menu("domain", "a photo of a dog", ("dog",), None)
+    for phrase in news("camera", "a dog"):
+        assert phrase not in news("camera", phrase)
+    assert menu("colour", "grass", (), None) == []
 
 
 @pytest.mark.parametrize(
@@ -89,6 +93,7 @@ def test_a_phrase_brings_something_new() -> None:
     [
         ("Two Dogs and a dog", ("dog",), ["Dogs", "dog"]),
         ("a soccer ball by a ball", ("ball", "soccer ball"), ["soccer ball", "ball"]),
+        ("a ball by a soccer ball", ("ball", "soccer ball"), ["ball", "soccer ball"]),
         ("a horse's mane, a horse-drawn cart", ("horse",), []),
         ("a cat", (), []),
     ],
@@ -103,7 +108,11 @@ def test_a_sample_is_keyed_and_in_order() -> None:
     assert len(some) == OFFERED
     assert some == sorted(some, key=pairs.index)
     assert some == offer(pairs, "key")
+    assert [pairs.index(pair) for pair in some] == [0, 10, 15, 18, 19, 22, 24, 27], (
+        "the same on every machine, and next year"
+    )
     assert some != offer(pairs, "another")
+    assert all(len(set(offer(pairs, str(key)))) == OFFERED for key in range(20))
     assert offer(pairs[:OFFERED], "key") == pairs[:OFFERED]
 
 
