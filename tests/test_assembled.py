@@ -197,9 +197,10 @@ def test_runtimes_come_to_the_same_suite(
                 (b.source, b.kind, b.number, b.caption, b.edited_caption, b.edits)
             )
             assert noise_ratio(picture, other) > 45
-            # Of an edit the score is a probability, whose logit is 100 times a difference of cosines.
+            # Pictures are a grey level apart, of which a random CLIP makes up to 0.007. Of an edit the score is a
+            # probability, whose logit is 100 times a difference of cosines.
             of_edits = {"edit": pytest.approx(a.scores["edit"], abs=0.05)} if "edit" in a.scores else {}
-            assert b.scores == {name: pytest.approx(score, abs=5e-3) for name, score in a.scores.items()} | of_edits
+            assert b.scores == {name: pytest.approx(score, abs=0.01) for name, score in a.scores.items()} | of_edits
 
 
 def noise_ratio(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
