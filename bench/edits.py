@@ -12,7 +12,6 @@ import argparse
 import csv
 import json
 import tempfile
-import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from caption_file import Asked, name_label, open_language, read_captions, sources_of
 from edit_judges import EXAMPLES, LabelJudge, Reader, TypeJudge, changed_words, only_changes
 from measure import finish, machine
-from rewriting import Asked, name_label, open_language, read_captions, sources_of
 
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.edit import EDIT_TYPES, Edit
@@ -90,9 +89,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         answers = asked.answers or Path(made) / "answers"
         with open_language(asked.llm, asked.encoder, asked.style, "auto", answers) as desk:
-            captions, began = sources_of(rows), time.perf_counter()
-            found, tokens, possible = _rewritten(desk, settings, captions)
-            took = time.perf_counter() - began
+            captions = sources_of(rows)
+            found, tokens, possible = _rewritten(desk, settings, captions, answers / "tokens.json")
             encode = desk.models.sentence().encode
             reader = Reader(Llama(asked.llm, precision=resolve_precision("auto"), threads=0))
             judged = judge(found, encode, reader)
@@ -104,7 +102,6 @@ def main() -> None:
         "classes": len({row.label for row in rows}),
         "judges": judges,
         "by_type": by_type(judged, possible, len(rows)),
-        "seconds": round(took),
         "machine": machine(),
     }
     if asked.by_eye:
@@ -122,9 +119,12 @@ def main() -> None:
 
 
 def _rewritten(
-    desk: Any, asked: Asked, captions: Mapping[Source, str]
+    desk: Any, asked: Asked, captions: Mapping[Source, str], counted: Path
 ) -> tuple[list[Variant], int, dict[Source, frozenset[str]]]:
-    """All variants to paint, tokens generated for them, and the types that each source has edits of."""
+    """All variants to paint, tokens generated for them, and the types that each source has edits of.
+
+    `counted` keeps the tokens of answers that are on record.
+    """
     sources, found, possible = list(captions), list[Variant](), dict[Source, frozenset[str]]()
     for start in range(0, len(sources), _SHARD):
         part = {source: captions[source] for source in sources[start : start + _SHARD]}
@@ -134,7 +134,10 @@ def _rewritten(
         print(f"{start + len(part)} captions, {len(found)} variants, {len(made.dropped)} dropped", flush=True)
         for variant in made.dropped:
             print(f"  dropped: {variant.dropped}")
-    return found, desk.models.llm().usage.generated_tokens, possible
+    earlier = json.loads(counted.read_text()) if counted.is_file() else 0
+    tokens = earlier + desk.models.llm().usage.generated_tokens
+    counted.write_text(json.dumps(tokens))
+    return found, tokens, possible
 
 
 def judge(variants: Sequence[Variant], encode: Any, reader: Reader) -> list[Judged]:
@@ -329,12 +332,12 @@ def page(figures: Mapping[str, Any], tables: Sequence[Table], about: str, judged
         "Written by `python bench/edits.py CAPTIONS --llm LLM --encoder SENTENCE --write` (the flags below).",
         "",
         f"**{f['captions']:,} captions of {f['classes']} classes, {f['edits']:,} different accepted edits, one per "
-        f"variant: the label is broken in {_percent(f['label_broken'])}, {_percent(f['sources_with_all_variants'])} of "
-        f"the sources get all variants ({_percent(f['sources_with_all_different'])} without repeating an edit), "
+        f"variant: the label is broken in {100 * f['label_broken']:.2f} %, {_percent(f['sources_with_all_variants'])} "
+        f"of the sources get all variants ({_percent(f['sources_with_all_different'])} without repeating an edit), "
         f"{_percent(f['all_types_possible'])} have edits of all {len(EDIT_TYPES)} types, {_percent(f['right_type'])} "
-        f"of the edits change their type alone, for {f['tokens_per_variant']} generated tokens per variant.**",
-        "",
-        about,
+        f"of the edits change their type alone, for {f['tokens_per_variant']} generated tokens per variant.** "
+        f"{f['captions_named_by_prefix']} of the captions name their label by a prefix alone.",
+        *(["", about] if about else []),
         "",
         "## By type",
     ]

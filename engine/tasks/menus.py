@@ -36,6 +36,8 @@ _AREAS = (
     "background bathroom zoo jungle city parking-lot"
 )
 _SIZES = ("small", "large", "tiny", "huge", "little", "big", "old", "dirty", "clean", "shiny", "wet", "spotted")
+# Words of one size: another of them changes nothing.
+_ALIKE = (frozenset(("small", "little", "tiny")), frozenset(("large", "big", "huge")), frozenset(("dirty", "muddy")))
 
 
 def menu(type_: str, caption: str, keep: Sequence[str], label: str | None) -> list[tuple[str, str]]:
@@ -104,9 +106,13 @@ def _in_place(type_: str, caption: str, keep: Sequence[str]) -> list[tuple[str, 
     if type_ == "background":
         on = _spans(rf"\bon (?:top of )?{_ARTICLE}(?:[^\W_]+ )?(?:{_any(_SURFACES.split())}){_END}", caption, kept)
         inside = _spans(rf"\bin {_ARTICLE}(?:[^\W_]+ )?(?:{_any(_AREAS.split())}){_END}", caption, kept)
-        return [(old, new) for old in on for new in phrases["on"]] + [
-            (old, new) for old in inside for new in phrases["in"]
-        ]
+        behind = _spans(
+            rf"\b(?:with|against|in front of|on) {_ARTICLE}(?:[^\W_]+ ){{0,2}}(?:background|backdrop|wall){_END}",
+            caption,
+            kept,
+        )
+        places = [(on, phrases["on"]), (inside, phrases["in"]), (behind, phrases["ends"])]
+        return [(old, new) for spans, news in places for old in spans for new in news]
     if type_ in ("weather", "time"):
         said = [*phrases["words"], *_MORE[type_]]
         whole = (
@@ -119,7 +125,8 @@ def _in_place(type_: str, caption: str, keep: Sequence[str]) -> list[tuple[str, 
     if type_ in ("colour", "adjective"):
         known = phrases["words"] if type_ == "colour" else _SIZES
         spans = _spans(rf"\b(?:{_any(known)})\b(?= (?!and\b|or\b|of\b)[^\W_]+)", caption, kept)
-        return [(old, new) for old in spans for new in known if new != old.casefold()]
+        alike = {old: next((some for some in _ALIKE if old.casefold() in some), {old.casefold()}) for old in spans}
+        return [(old, new) for old in spans for new in known if new not in alike[old]]
     return []
 
 

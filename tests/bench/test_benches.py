@@ -11,7 +11,17 @@ import pytest
 BENCH = Path(__file__).parents[2] / "bench"
 # What benches share; the others are programs.
 SHARED = {
-    *("ceiling", "edit_judges", "journeys", "judging", "measure", "peer_networks", "reference", "rewriting", "streets"),
+    *(
+        "ceiling",
+        "edit_judges",
+        "journeys",
+        "judging",
+        "measure",
+        "peer_networks",
+        "reference",
+        "caption_file",
+        "streets",
+    ),
     "versus",
 }
 MODULES = sorted(path.stem for path in BENCH.glob("*.py"))

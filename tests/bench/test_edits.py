@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
+import caption_file
 import edits
 import numpy as np
 import pytest
-import rewriting
+from caption_file import Captioned, name_label, read_captions
 from edit_judges import EXAMPLES, TypeJudge, changed_words, only_changes, same_names, stems, words_of_label
-from rewriting import Captioned, name_label, read_captions
 
 from counterfactory.engine.edit import EDIT_TYPES
 from counterfactory.engine.tasks.task import builtin_task
@@ -35,7 +35,7 @@ def encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     for name in ("sentence.xml", "sentence.bin", "sentence_tokenizer.json"):
         (folder / name).write_text(name, encoding="utf-8")
-    monkeypatch.setattr(rewriting.Language, "sentence", lambda _: SimpleNamespace(encode=encode))
+    monkeypatch.setattr(caption_file.Language, "sentence", lambda _: SimpleNamespace(encode=encode))
     return folder
 
 
@@ -106,6 +106,9 @@ def test_captions_that_name_their_label_have_no_prefix() -> None:
     task = builtin_task("classification", ["n02084071"])
     assert name_label(rows, task, None) == rows
     assert [row.caption for row in name_label(rows, task, "a {label}: ")] == ["a dog", "a dog: a thing"]
+    assert name_label([Captioned("0", "a bird", "ostrich egg")], task, "a {label}, ")[0].caption.startswith(
+        "an ostrich"
+    )
 
 
 @pytest.mark.parametrize(

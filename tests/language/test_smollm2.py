@@ -15,7 +15,7 @@ from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.language.chat import ChatPrompts, chatml, prompts_of
 from counterfactory.engine.language.edit_types import BUILT_IN
-from counterfactory.engine.language.grammar import edited_grammar, proposals_grammar, text_grammar
+from counterfactory.engine.language.grammar import choices_grammar, edited_grammar, proposals_grammar, text_grammar
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import read_caption, read_proposals
 from counterfactory.engine.language.request import Request
@@ -23,6 +23,7 @@ from counterfactory.engine.language.tokenizer import load_tokenizer
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.world import sample_scene
 from counterfactory.engine.suite import read_metadata
+from counterfactory.engine.tasks.menus import menu, offer
 from counterfactory.engine.tasks.words import allowed_proposals, kept_words, phrases
 
 pytestmark = pytest.mark.slow  # the export alone takes half a minute
@@ -107,6 +108,17 @@ def test_every_answer_is_valid(model: OpenVinoLlm) -> None:
 
 def test_typed_edits_are_valid(model: OpenVinoLlm) -> None:
     questions(model, [PHOTOGRAPHS[0]], ("adjective",))
+
+
+def test_edits_chosen_from_menus_are_valid(model: OpenVinoLlm) -> None:
+    written, types = prompts_of("chatml"), tuple(BUILT_IN.values())
+    assert isinstance(written, ChatPrompts)
+    asked = []
+    for caption, keep in zip(PHOTOGRAPHS, (("horse",), ("dog",)), strict=True):
+        offered = [offer(menu(type_.name, caption, keep, None), caption) for type_ in types]
+        asked.append(Request(written.choices(types, keep, caption), choices_grammar(offered)))
+    for answer in ask(model, asked, read_proposals):
+        assert len(read_proposals(answer)) == len(types)
 
 
 def test_company_changes_no_answer(model: OpenVinoLlm) -> None:

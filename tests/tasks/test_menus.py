@@ -40,6 +40,8 @@ def test_every_type_has_edits_of_a_caption_that_names_its_thing() -> None:
         ("background", "a dog on the green grass in a field.", {"on the green grass", "in a field"}),
         ("background", "a dog on top of a table", {"on top of a table"}),
         ("background", "a dog on a table top", {""}),
+        ("background", "a dog with a plain white background.", {"with a plain white background"}),
+        ("background", "a dog against the wall", {"against the wall"}),
         ("colour", "a brown dog and a Black cat", {"brown", "Black"}),
         ("colour", "a brown and white dog", {"white"}),
         ("adjective", "a small dog", {"small"}),
@@ -77,6 +79,13 @@ def test_nothing_names_the_label_or_makes_it_another_thing() -> None:
     bears = {new for _, new in menu("colour", "a bear", ("bear",), "bear")}
     assert "red bear" in bears
     assert bears.isdisjoint({"brown bear", "black bear"}), "kinds of their own"
+
+
+def test_a_word_for_the_same_size_is_no_change() -> None:
+    assert news("adjective", "a little dog", "dog").isdisjoint({"small", "little", "tiny"})
+    assert {"big", "old"} <= news("adjective", "a little dog", "dog")
+    assert {"small", "clean", "wet"} <= news("adjective", "an Old dog", "dog")
+    assert "old" not in news("adjective", "an Old dog", "dog")
 
 
 def test_a_phrase_brings_something_new() -> None:

@@ -36,6 +36,7 @@ from counterfactory.engine.tasks.grounding import protect
 from counterfactory.engine.tasks.names import short_name
 from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task, builtin_task
+from counterfactory.engine.tasks.writing import agree
 
 # As docs/tasks.md gives them.
 GROUNDING = GroundingSettings(batch=16, min_similarity=0.45, min_meaning=0.7)
@@ -163,6 +164,12 @@ def name_label(rows: Sequence[Captioned], task: Task, prefix: str | None) -> lis
     return [
         row
         if protect(task, row.label, (), clean_text(row.caption)).grounded
-        else Captioned(row.name, f"{prefix.replace('{label}', short_name(row.label))}{row.caption}", row.label)
+        else Captioned(row.name, _named(prefix, short_name(row.label)) + row.caption, row.label)
         for row in rows
     ]
+
+
+def _named(prefix: str, label: str) -> str:
+    """The prefix with the label, "a" before it as it wants: "a photo of an elk: "."""
+    before, mark, after = prefix.partition("{label}")
+    return f"{agree(before, label)}{label}{after}" if mark else prefix
