@@ -43,6 +43,11 @@ def list_hub(text: str) -> Listing:
     library = _library()
     try:
         found = library.load_dataset(name, split=split or None)
+    except ConnectionError as error:
+        raise CounterfactoryError(
+            f"{text} cannot be opened by datasets: {_first_line(error)}; without a network, name a folder that "
+            "save_to_disk wrote elsewhere"
+        ) from error
     except Exception as error:  # a network's, the hub's and the library's own
         raise CounterfactoryError(f"{text} cannot be opened by datasets: {_first_line(error)}") from error
     return _listing(library, found, text, f"name one of them, such as {PREFIX}{name}:train")
