@@ -12,25 +12,35 @@ import pytest
 from counterfactory.engine.edit import EDIT_TYPES
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import ChatPrompts, chatml
-from counterfactory.engine.language.edit_types import edit_types
+from counterfactory.engine.language.edit_types import EditType, edit_types
 from counterfactory.engine.language.grammar import choices_grammar
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.draft import RewriteSettings
 from counterfactory.engine.stages.rewrite import SourceVariants, rewrite
+from counterfactory.engine.tasks.grounding import protect
+from counterfactory.engine.tasks.menus import menu, offer
 from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task
+from counterfactory.engine.tasks.words import allowed_proposals
 
 TASK = Task("animals", "classify the animal: here it is {label}", (), True)
 PROMPTS = ChatPrompts(chatml)
 DOG = "n02084071"
 
 
-def rewritten(ask: object, *captions: str, variants: int = 11, avoid: tuple[str, ...] = ()) -> list[SourceVariants]:
+def rewritten(
+    ask: object,
+    *captions: str,
+    variants: int = 11,
+    avoid: tuple[str, ...] = (),
+    label: str = DOG,
+    own: tuple[EditType, ...] = (),
+) -> list[SourceVariants]:
     settings = RewriteSettings(EDIT_TYPES, 1, 1, 2, 90, verbatim=True, menus=True)
-    wanted = JourneySettings(TASK, variants, 0, (1, 1), 0, avoid=avoid)
+    wanted = JourneySettings(TASK, variants, 0, (1, 1), 0, avoid=avoid, types=own)
     sources = [
-        Source(str(i), str(i), Path(str(i)), (8, 8), DOG, None, "d", content_key(i)) for i in range(len(captions))
+        Source(str(i), str(i), Path(str(i)), (8, 8), label, None, "d", content_key(i)) for i in range(len(captions))
     ]
     return rewrite(sources, captions, settings, wanted, ask, PROMPTS)  # type: ignore[arg-type]
 
@@ -107,6 +117,38 @@ def test_words_to_avoid_are_not_offered() -> None:
     (request,) = ask.asked["choices"]
     assert not re.search(r"\brain\b(?!-)", request.grammar.pattern)
     assert "painting" in request.grammar.pattern
+
+
+def test_a_sample_of_each_menu_is_offered_by_the_caption_and_the_type() -> None:
+    ask, caption = Chooser(), "a dog on grass"
+    rewritten(ask, caption, avoid=("rain",))
+    found = protect(TASK, DOG, (), caption)
+    types = edit_types(EDIT_TYPES, ())
+    allowed = [allowed_proposals(menu(t.name, caption, found.keep, DOG), caption, found.keep, ("rain",)) for t in types]
+    offered = [offer(some, content_key(caption, t.name)) for t, some in zip(types, allowed, strict=True)]
+    prompt = PROMPTS.choices(types, found.told, caption)
+    assert ask.asked == {"choices": [Request(prompt, choices_grammar(offered))]}
+
+
+def test_no_choice_makes_the_labelled_thing_another() -> None:
+    offered = []
+    for caption in ("a bear", "a bear on grass", "a bear on sand"):
+        ask = Chooser()
+        rewritten(ask, caption, label="bear")
+        offered += re.findall(r"\w+ bear", ask.asked["choices"][0].grammar.pattern.replace("\\", ""))
+    assert "red bear" in offered
+    assert {"brown bear", "black bear"}.isdisjoint(offered), "kinds of their own"
+
+
+def test_a_user_s_types_are_asked_about_beside_the_menus() -> None:
+    lens = EditType("lens", "the lens", "end", (("", "in soft focus"),), "a dog")
+    chooser = Chooser()
+
+    def ask(question: str, requests: Sequence[Request]) -> list[str]:
+        return ['[["","in soft focus"]]'] if question == "proposals" else chooser(question, requests)
+
+    (result,) = rewritten(ask, "a dog on grass", variants=12, own=(lens,))
+    assert {variant.edits[0].type for variant in result.variants} == {*EDIT_TYPES, "lens"}
 
 
 def test_an_answer_that_was_cut_off_chooses_nothing() -> None:

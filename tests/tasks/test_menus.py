@@ -46,6 +46,7 @@ def test_every_type_has_edits_of_a_caption_that_names_its_thing() -> None:
         ("colour", "a brown and white dog", {"white"}),
         ("adjective", "a small dog", {"small"}),
         ("adjective", "the dog is small", {"dog"}),
+        ("adjective", "a striped dog", {"dog"}),
         ("light", "a dog", {""}),
         ("camera", "a dog", {""}),
         ("object", "a dog", {""}),
@@ -69,6 +70,7 @@ def test_what_is_kept_is_not_replaced() -> None:
 def test_words_before_a_thing_stand_before_all_of_its_name() -> None:
     assert "red soccer ball" in news("colour", "a soccer ball", "soccer ball", "ball")
     assert "dust-covered dog" in news("subject", "Dog on grass", "dog")
+    assert "dust-covered SUV" in news("subject", "SUV on grass", "suv")
 
 
 def test_nothing_names_the_label_or_makes_it_another_thing() -> None:

@@ -150,6 +150,9 @@ TWICE = "a brown dog and a brown cat. the brown dog sits, a dog is a dog."
         ("a dog on grass. a dog", ("dog", "dog in snow"), "a dog on in snow grass. a dog", "still says 'dog'"),
         ("a dog on grass. a dog", ("grass", "snowy grass"), "a snowy dog on grass. a dog", "still says 'grass'"),
         ("a big dog on grass", ("big dog", "dog, big"), "a dog, big on grass", None),
+        ("a dog on grass", ("dog", "old dog"), "an old dog on grass", None),
+        ("a dog. a dog", ("dog", "old dog"), "an old dog. the dog", "still says 'dog'"),
+        ("grass grows", ("grass", "the grass"), "the grass grows", None),
         # The words of a keyword, not the small ones before it.
         ("an old dog", ("old", "old old"), "a old old dog", None),
         ("in the park", ("park", "big city"), "at the park, a big city", "still says 'park'"),
