@@ -61,6 +61,7 @@ def test_edits_are_applied_in_order_and_what_is_replaced_is_left() -> None:
     assert edited == "a sketch of a dog at night in fog"
     assert undo_by_rule(edited, edits[0]) == "a sketch of a dog in fog"
     assert undo_by_rule(edited, edits[1]) == edited
+    assert undo_by_rule("A sketch of a dog", edits[2]) == "a dog"
     assert undo_by_rule("a dog at nightfall at night at night", edits[0]) == "a dog at nightfall at night"
 
 
