@@ -119,3 +119,16 @@ def test_captions_speak_of_a_type_by_known_words() -> None:
 )
 def test_what_a_caption_calls_its_picture(caption: str, medium: str | None) -> None:
     assert medium_of(caption) == medium
+
+
+@pytest.mark.parametrize(
+    ("caption", "edited"),
+    [
+        ("A dog is lying on grass. A cat is sitting", "A painting of a dog lying on grass. A cat is sitting"),
+        ("a dog is lying", "a painting of a dog lying"),
+        ("Boston is shown at night", "a painting of Boston is shown at night"),
+        ("Two dogs", "A painting of two dogs"),
+    ],
+)
+def test_a_medium_takes_the_capital_and_the_verb(caption: str, edited: str) -> None:
+    assert apply_by_rule(caption, [Edit("domain", "", "a painting of")]) == edited
