@@ -39,7 +39,7 @@ from counterfactory.engine.tasks.task import Task, builtin_task
 from counterfactory.engine.tasks.writing import agree
 
 # As docs/tasks.md gives them.
-GROUNDING = GroundingSettings(batch=16, min_similarity=0.45, min_meaning=0.7)
+GROUNDING = GroundingSettings(batch=16, min_similarity=0.45)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """The questions for language models that converse: LLaMA-2 chat, and those that speak ChatML (SmolLM2, Qwen).
 
 Edits are asked for type by type, what could change or be added (LANCE, arXiv 2305.19164), then the caption with some of
-them. A conversation has a system text with the task, one worked example of the type as an earlier turn (one-shot), and
-the question. All that is the same for a suite stands first, so that it is read once: the task, then the question's kind
-with its example, then the source's words.
+them. A conversation has a system text, one worked example of the type as an earlier turn (one-shot), and the question.
+All that is the same for a suite stands first, so that it is read once: the question's kind with its example. The task
+comes with the source's words, since it names the source's label: before them every class would have a beginning of its
+own.
 """
 
 from __future__ import annotations
@@ -25,11 +26,12 @@ Turn = tuple[str, str]
 _MARKS = re.compile(r"</?s>|<\|[^|>]*\|>|<\||\|>|\[/?INST\]|<</?SYS>>")
 
 _SYSTEM = """You rewrite captions of photographs, to test a computer vision model on pictures of the new captions.
-The model's task: {task}
-No change may alter what the model should answer, nor touch the words to keep. Answer in JSON and nothing else."""
+No change may alter what the model should answer in its task, nor touch the words to keep.
+Answer in JSON and nothing else."""
 
 
-# Says nothing of a task: what is offered keeps every label, and one beginning serves the captions of all labels.
+_EXAMPLE_TASK = "tell what the image shows: here it is dog"
+# Says nothing of a task: what is offered keeps every label.
 _CHOOSE = "You choose changes of captions of photographs. Answer in JSON and nothing else."
 _POINT = "You read captions of photographs. Answer in JSON and nothing else."
 _POINTED = "a puppy chasing a ball on the grass."
@@ -80,8 +82,8 @@ class ChatPrompts:
             'stands in their place, in a few words; or write "" and words to add.\n\n'
         )
         shown = [[old, _tame(new)] for old, new in type_.examples]
-        example = (intro + _about(_kept(type_), type_.caption), write_answer(shown))
-        return self._ask(task, example, _about(keep, caption), "")
+        example = (intro + _asked(_EXAMPLE_TASK, _kept(type_), type_.caption), write_answer(shown))
+        return self._ask(example, _asked(task, keep, caption), "")
 
     def choices(self, types: Sequence[EditType], keep: Sequence[str], caption: str) -> Prompt:
         """One edit of each type, in their order."""
@@ -100,8 +102,8 @@ class ChatPrompts:
             f'Which words of the caption say this: {_tame(type_.instruction)}? Copy them, or write "" if it says '
             "nothing of it.\n\n"
         )
-        example = (intro + _about(_kept(type_), type_.caption), write_answer(type_.examples[0][0]))
-        return self._ask(task, example, _about(keep, caption), "")
+        example = (intro + _asked(_EXAMPLE_TASK, _kept(type_), type_.caption), write_answer(type_.examples[0][0]))
+        return self._ask(example, _asked(task, keep, caption), "")
 
     def rewrite(self, task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> Prompt:
         """Question 3."""
@@ -115,8 +117,8 @@ class ChatPrompts:
 
         shown = [("brown", "orange"), ("on a sunny day", "on a rainy day")]
         new = "a photo of an orange dog chasing a ball on the grass, on a rainy day at noon."
-        example = (intro + _about(("dog",), EXAMPLE_CAPTION) + own(shown), write_answer(new))
-        return self._ask(task, example, _about(keep, caption), own(changes))
+        example = (intro + _asked(_EXAMPLE_TASK, ("dog",), EXAMPLE_CAPTION) + own(shown), write_answer(new))
+        return self._ask(example, _asked(task, keep, caption), own(changes))
 
     def pointing(self, label: str, definition: str, caption: str) -> Prompt:
         """Which words of the caption name what the picture is labelled with."""
@@ -130,9 +132,13 @@ class ChatPrompts:
         before, after = self.template(_POINT, [(intro + shown, write_answer("puppy"))])
         return Prompt(before, intro + about(label, definition, caption), after)
 
-    def _ask(self, task: str, example: Turn, about: str, own: str) -> Prompt:
-        before, after = self.template(_SYSTEM.format(task=_tame(task)), [example])
+    def _ask(self, example: Turn, about: str, own: str) -> Prompt:
+        before, after = self.template(_SYSTEM, [example])
         return Prompt(before, about, own + after)
+
+
+def _asked(task: str, keep: Sequence[str], caption: str) -> str:
+    return f"Task: {_tame(task)}\n{_about(keep, caption)}"
 
 
 def _about(keep: Sequence[str], caption: str) -> str:

@@ -101,7 +101,8 @@ def test_chatml_is_its_template() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_prompt_has_the_task_one_example_and_the_question(style: Style, kind: str) -> None:
     system, example, answer, question, *begun = turns_of(asked(prompts_of(style), kind), style)
-    assert TASK in system
+    assert TASK in question
+    assert TASK not in system + example
     assert begun in ([], [""])
     assert CAPTION in question
     assert CAPTION not in example
@@ -117,13 +118,23 @@ def test_what_is_the_same_stands_first(style: Style, kind: str) -> None:
     written = prompts_of(style)
     one, other = (asked(written, kind, caption=c, keep=k) for c, k in ((CAPTION, ("horse",)), ("a cat.", ("cat",))))
     assert one.suite == other.suite
-    assert TASK in one.suite
+    # Models that converse hear the task with the source, whose label it names.
+    assert (TASK in one.suite) == (style == "pocket")
+    heard = "" if style == "pocket" else f"Task: {TASK}\n"
     assert len(one.suite) > len(one.text) / 2
     assert (one.source.strip(), other.source.strip()) == (
-        f"Keep: horse\nCaption: {CAPTION}",
-        "Keep: cat\nCaption: a cat.",
+        f"{heard}Keep: horse\nCaption: {CAPTION}",
+        f"{heard}Keep: cat\nCaption: a cat.",
     )
     assert one.own == other.own
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_prompts_about_two_labels_begin_alike(style: Style, kind: str) -> None:
+    one, other = (asked(prompts_of(style), kind, task=f"here it is {label}") for label in ("cat", "dog"))
+    assert one.suite == other.suite
+    assert (one.source == other.source, one.own) == (False, other.own)
 
 
 @pytest.mark.parametrize("style", ["pocket", *STYLES])
