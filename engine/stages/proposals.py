@@ -22,9 +22,10 @@ from ..tasks.additions import has_known_words, medium_of, phrase_of, speaking
 from ..tasks.choose import Choice
 from ..tasks.difference import words_of
 from ..tasks.interventions import Interventions
-from ..tasks.menus import has_menu, menu, offer
+from ..tasks.menus import has_menu, kept_phrases, menu, offer
+from ..tasks.names import named_alike, names_of
 from ..tasks.settings import JourneySettings
-from ..tasks.words import allowed_proposals, allowed_values, kept_words, phrases, removable
+from ..tasks.words import allowed_proposals, allowed_values, phrases, removable
 from .draft import Ask, Draft, RewriteSettings, ask_once, why_not
 
 PROPOSALS, CHOICES, PLACE = "proposals", "choices", "place"
@@ -92,6 +93,9 @@ def _propose(
         if request:
             with suppress(AnswerError):  # an answer that was cut off proposes nothing of its type
                 found = read_proposals(answers[request])
+        if about.label is not None:
+            names = names_of(about.label)
+            found = [(old, new) for old, new in found if named_alike(old, new, names)]
         pairs[about] += _pairs(type_, found, about, avoid)
     return pairs
 
@@ -149,7 +153,7 @@ def _place_values(
             continue  # an answer that was cut off names no words
         named = allowed_values(values.values(type_.name), old, about.keep)
         if not old and type_.place == "word":
-            old = next(iter(kept_words(about.caption, about.keep)), "") if type_.name in _BESIDE else ""
+            old = next(iter(kept_phrases(about.caption, about.keep)), "") if type_.name in _BESIDE else ""
             said = [f"{value} {old}" for value in named if old]
         else:
             phrase = not old or phrase_class(old) == "place"
@@ -162,19 +166,24 @@ def _spans(about: About, type_: EditType, settings: RewriteSettings) -> list[str
     """The words that an edit of a type may replace: those that speak of it, where that is known."""
     if type_.place == "front":
         return []
-    spans = phrases(about.caption, settings.max_words_keyword, about.keep)
-    return speaking(spans, type_.name)
+    return speaking(_phrases(about, settings), type_.name)
+
+
+def _phrases(about: About, settings: RewriteSettings) -> list[str]:
+    """All words that may be replaced by others than a kind of picture: not those that say what picture it is."""
+    picture = (medium_of(about.caption) or "").split()[-1:]
+    return phrases(about.caption, settings.max_words_keyword, (*about.keep, *picture))
 
 
 def _request(about: About, type_: EditType, settings: RewriteSettings, prompts: TypedPrompts) -> Request | None:
     """The question of a type; None where its edits have no place: no words to replace, none that may have others beside
     them, and nothing that can be added.
     """
-    spans, kept = _spans(about, type_, settings), tuple[str, ...]()
+    spans, kept = _spans(about, type_, settings), list[str]()
     if type_.place == "word":
-        kept = kept_words(about.caption, about.keep)
+        kept = kept_phrases(about.caption, about.keep)
         if not spans and not kept:
-            spans = phrases(about.caption, settings.max_words_keyword, about.keep)
+            spans = _phrases(about, settings)
         if not spans and not kept:
             return None
     gone = removable(about.caption, spans) if type_.name == "object" else ()

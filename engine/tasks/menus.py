@@ -18,7 +18,7 @@ from ..keys import generator
 from .additions import medium_of
 from .difference import words_of
 from .mentions import forms, normalise
-from .names import ground, names_of
+from .names import named_alike, names_of
 
 _FILE = Path(__file__).with_name("phrases.toml")
 # Pairs of a type that are offered: a choice, but of so few that a phrase which a model always likes best stays under a
@@ -62,7 +62,7 @@ def menu(type_: str, caption: str, keep: Sequence[str], label: str | None) -> li
         (old, new)
         for old, new in pairs
         if not ({word.same for word in words_of(new)} - {word.same for word in words_of(old)} <= said)
-        and (named is None or ground(new, named) == ground(old, named))
+        and (named is None or named_alike(old, new, named))
     ]
 
 

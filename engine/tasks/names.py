@@ -114,6 +114,11 @@ def ground(caption: str, names: Names) -> tuple[str, ...]:
     return tuple(found)
 
 
+def named_alike(old: str, new: str, names: Names) -> bool:
+    """Whether two texts name the thing with the same words: no second bird beside a hummingbird, in whatever words."""
+    return ground(old, names) == ground(new, names)
+
+
 _LONGEST = 5
 
 

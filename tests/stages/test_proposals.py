@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,43 @@ def test_words_are_replaced_put_beside_others_added_and_removed() -> None:
             ),
             key=repr,
         )
+    ]
+
+
+def test_the_model_puts_no_second_thing_of_the_label_beside_the_first() -> None:
+    ask = Scripted(
+        object=[["grass", "puppy"], ["grass", "an old hound"], ["grass", "sand"]], other=[["dog", "dog with a puppy"]]
+    )
+    (found,) = rewritten(ask, ("object", "other"), CAPTION)
+    assert list(edits_of(found)) == [Edit("object", "grass", "sand")]
+    # A picture without a label has none.
+    settings, wanted = RewriteSettings(("object",), 1, 3, 2, 60, True), JourneySettings(TASK, 9, 0, (1, 1), 0)
+    unlabelled = replace(source("a"), label=None)
+    (found,) = rewrite([unlabelled], [CAPTION], settings, replace(wanted, allow_ungrounded=True), ask, Told())
+    assert {edit.alternative for edit in edits_of(found)} == {"puppy", "an old hound", "sand"}
+
+
+def test_words_stand_beside_the_whole_name_of_a_thing() -> None:
+    ask = Scripted(adjective="[]")
+    settings, wanted = RewriteSettings(("adjective",), 1, 3, 2, 60, True), JourneySettings(TASK, 9, 0, (1, 1), 0)
+    caption = "a golden retriever on grass"
+    rewrite([source("a", "golden retriever")], [caption], settings, wanted, ask, Told())
+    (request,) = ask.asked["proposals"]
+    keep = ("golden retriever", "retriever", "dog")
+    spans = phrases(caption, 2, keep)
+    assert request.grammar == proposals_grammar(spans, ["golden retriever"], [], "word", 3)
+
+
+def test_what_picture_it_is_is_another_kind_s_to_change() -> None:
+    caption = "a photo of a brown dog on grass"
+    ask = Scripted(adjective="[]", background="[]")
+    rewritten(ask, ("adjective", "background"), caption)
+    spans = phrases(caption, 2, ("dog", "photo"))
+    assert spans
+    assert not any("photo" in span for span in spans)
+    assert [request.grammar for request in ask.asked["proposals"]] == [
+        proposals_grammar(spans, ["dog"], [], "word", 3),
+        proposals_grammar(spans, [], [], "end", 3),
     ]
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from counterfactory.engine.tasks.names import class_words, ground, label_words, names_of, short_name, synset_of
+from counterfactory.engine.tasks.names import (
+    class_words,
+    ground,
+    label_words,
+    named_alike,
+    names_of,
+    short_name,
+    synset_of,
+)
 from counterfactory.engine.tasks.nouns import load_nouns
 
 
@@ -80,3 +88,17 @@ def test_the_words_of_a_class() -> None:
     assert class_words("SUVPickupTruck") == ("SUV Pickup Truck",)
     assert class_words("iPod") == ("iPod",)
     assert class_words("Void") == class_words("ego vehicle") == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "alike"),
+    [
+        ("window", "bird", False),
+        ("a hummingbird", "a small hummingbird", True),
+        ("window", "wall", True),
+        ("", "near a bird", False),
+        ("bird", "hummingbird", False),
+    ],
+)
+def test_texts_that_name_a_thing_alike(old: str, new: str, alike: bool) -> None:
+    assert named_alike(old, new, names_of("n01833805")) == alike
