@@ -25,7 +25,7 @@ from ..tasks.interventions import Interventions
 from ..tasks.menus import has_menu, kept_phrases, menu, offer
 from ..tasks.names import named_alike, names_of
 from ..tasks.settings import JourneySettings
-from ..tasks.words import allowed_proposals, allowed_values, phrases, removable
+from ..tasks.words import allowed_proposals, allowed_values, phrases, removable, says_again
 from .draft import Ask, Draft, RewriteSettings, ask_once, why_not
 
 PROPOSALS, CHOICES, PLACE = "proposals", "choices", "place"
@@ -93,6 +93,7 @@ def _propose(
         if request:
             with suppress(AnswerError):  # an answer that was cut off proposes nothing of its type
                 found = read_proposals(answers[request])
+        found = [(old, new) for old, new in found if not says_again(old, new, about.caption)]
         if about.label is not None:
             names = names_of(about.label)
             found = [(old, new) for old, new in found if named_alike(old, new, names)]

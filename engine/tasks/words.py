@@ -14,6 +14,7 @@ from ..language.questions import clean_text
 from .beside import AGREEING, misplaced
 from .difference import WORD, Change, Difference, compare, words_of
 from .mentions import broken_word, forms, normalise, quantities
+from .nouns import load_nouns
 
 # What no phrase ends with, and what none begins with.
 _OPEN_END = frozenset(
@@ -142,6 +143,15 @@ def allowed_proposals(
         if (fresh or not new) and not (repeated or loose or broken or says_any(avoid, new)):
             usable.setdefault((old.casefold(), new.casefold()), (old, new))
     return list(usable.values())
+
+
+def says_again(old: str, new: str, caption: str) -> bool:
+    """Whether what stands in the place of `old`, or beside it, names a thing that the caption says already: a second
+    "blimp" over a blimp, whatever the label is.
+    """
+    nouns = load_nouns()
+    brought = {word.same for word in words_of(new)} - {word.same for word in words_of(old)}
+    return any(nouns.senses(word) for word in brought & {word.same for word in words_of(caption)})
 
 
 def check_edited_caption(caption: str, edited: str, edits: Sequence[Edit], keep: Sequence[str]) -> str | None:

@@ -15,6 +15,7 @@ from counterfactory.engine.tasks.words import (
     kept_words,
     phrases,
     removable,
+    says_again,
     spans,
 )
 
@@ -276,3 +277,18 @@ def test_what_an_edit_removes_is_gone() -> None:
     edits = [Edit("object", "with a ball", "")]
     assert check_edited_caption("a dog with a ball", "a dog", edits, ("dog",)) is None
     assert "lacks 'dog'" in (check_edited_caption("a dog with a ball", "a", edits, ()) or "")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "again"),
+    [
+        ("", "above a satellite dish", True),
+        ("boy", "a Dish", True),
+        ("boy", "old boy", False),
+        ("", "at night", False),
+        ("in front of", "of", False),
+        ("a large satellite dish", "a small dish", False),
+    ],
+)
+def test_a_thing_said_again(old: str, new: str, again: bool) -> None:
+    assert says_again(old, new, "A boy stands in front of a large satellite dish.") == again
