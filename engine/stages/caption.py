@@ -6,7 +6,6 @@ themselves: such a text is a part of the caption, which then says what is to sta
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +22,7 @@ from ..sources.source import Source
 from ..tasks.grounding import protect
 from ..tasks.names import LABEL, label_words, short_name
 from ..tasks.task import Task
+from ..tasks.writing import agree
 from .desk import Desk
 
 # Of a label's name: what a caption goes on after has room in the decoder's plan. ImageNet's have at most 31.
@@ -131,9 +131,7 @@ def named_prefix(prefix: str, label: str | None) -> str | None:
     if label is None or not label_words(label):
         return before.rstrip()
     name = clean_text(short_name(label)).encode()[:_LABEL_BYTES].decode(errors="ignore")
-    if re.match("[aeiou]", name, re.IGNORECASE):
-        before = re.sub(r"\b([aA]) $", r"\1n ", before)
-    return f"{before}{name}{after}"
+    return f"{agree(before, name)}{name}{after}"
 
 
 def caption_images(
