@@ -29,6 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -42,11 +43,13 @@ from stand_in_gpu import Context, Engine, Library, Mode, Runtime, Strategy
 from stand_in_kernels import Driver
 from stand_in_torch import CachingAllocator
 
+from counterfactory.engine import journey
 from counterfactory.engine.config.networks import networks_of
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.keys import file_digest
 from counterfactory.engine.language import exllama, openvino_llm
+from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.exllamav2 import ExLlamaV2
 from counterfactory.engine.models.blip2 import Blip2
 from counterfactory.engine.models.opened import Opened
@@ -56,9 +59,10 @@ from counterfactory.engine.runtime.plans import PlanKey, Shapes, write_key
 from counterfactory.engine.runtime.session import continued_cache, is_cache
 from counterfactory.engine.runtime.trt_library import library_name
 from counterfactory.engine.sources.data_set import find_sources
+from counterfactory.engine.stages import rewrite
 from counterfactory.engine.suite import Suite
 from counterfactory.export.pocket.packed import RUNTIME
-from counterfactory.export.production import blip2, clip, denoiser, graph, hed, small_words, vae
+from counterfactory.export.production import blip2, clip, denoiser, graph, hed, sentence, small_words, vae
 from counterfactory.export.production.command import graphs_of
 from counterfactory.export.production.graph import Graph, Request, batches_of
 
@@ -84,6 +88,8 @@ _TOKENS = 60
 # (height, width) of photographs: a10g's sizes of pictures, one each.
 _SIZES = ((540, 600), (540, 720), (720, 540), (500, 800))
 _SKIES = ("clear", "foggy", "rainy")
+# By turns of every batch of captions, so that each shard has questions of its own.
+_COLOURS = ("red", "blue", "white", "green", "black")
 _CACHE_BITS = {"fp16": 16, "q8": 8, "q4": 4}
 
 
@@ -130,10 +136,13 @@ class Ports:
 def weightless() -> Iterator[None]:
     """Modules are built on the meta device, where weights have no content."""
     with ExitStack() as stack:
-        for module in (blip2, clip, denoiser, graph, hed, vae):
+        for module in (blip2, clip, denoiser, graph, hed, sentence, vae):
             for name, instead in (("normal", lambda seed, *shape: torch.zeros(shape)), ("fill", lambda *_: None)):
                 if hasattr(module, name):
                     stack.enter_context(mock.patch.object(module, name, instead))
+        # Whether a mask hides nothing is a question of its content.
+        hides = "transformers.masking_utils._ignore_bidirectional_mask_sdpa"
+        stack.enter_context(mock.patch(hides, return_value=False))
         stack.enter_context(torch.device("meta"))
         stack.enter_context(torch.no_grad())
         yield
@@ -402,6 +411,7 @@ def write_folder(folder: Path, profile: Profile, ports: Mapping[str, tuple[Ports
         )
     small_words.opt_tokenizer(_TOKENS, 3).save(str(folder / "opt_tokenizer.json"))
     small_words.clip_tokenizer(60, 77).save(str(folder / "clip_tokenizer.json"))
+    sentence.write_tokenizer(Request(small=True), folder)
     (folder / "opt_tokens.json").write_text('{"bos": 2, "eos": 3}')
     (folder / "latent.json").write_text('{"channels": 4, "factor": 8}')
     (captioner,) = {network.plan for network in networks_of(profile) if network.name == "opt_decoder"}
@@ -444,7 +454,7 @@ def run(name: str, shards: int = 2, root: Path | None = None, *, again: bool = T
             asked,
             shard_sources=sources,
             models=ModelPaths(str(work / "models")),
-            llm=replace(asked.llm, model="llm", style="pocket"),
+            llm=replace(asked.llm, model="llm"),
             check=replace(asked.check, min_image_text=-1.0, min_directional=-1.0),
             rewrite=replace(asked.rewrite, types=("weather", "time", "colour"), verbatim=True),
         )
@@ -476,13 +486,21 @@ def _put_in(stack: ExitStack, driver: Memory, library: SizedLibrary, llm: SizedL
         watch.enter(stage)
         enter(self, stage)
 
-    caption = Blip2.caption
+    caption, colours = Blip2.caption, cycle(_COLOURS)
 
     def captioned(self: Blip2, *arguments: Any) -> list[list[str]]:
         """A card without content writes words without sense, as many as it may; the language model is given others."""
-        return [
-            [f"a red car on a {_SKIES[i % len(_SKIES)]} street at noon."] for i in range(len(caption(self, *arguments)))
-        ]
+        count, colour = len(caption(self, *arguments)), next(colours)
+        return [[f"a {colour} car on a {_SKIES[i % len(_SKIES)]} street at noon."] for i in range(count)]
+
+    rewrite_run = rewrite.run
+
+    def rewritten(desk: Any, *arguments: Any) -> Any:
+        """The pocket model cannot converse and points at nothing; the encoder has a batch of texts all the same."""
+        *others, grounding = arguments
+        with desk.meter.stage("rewrite"):
+            desk.models.sentence().encode(["a bus"] * grounding.batch)
+        return rewrite_run(desk, *others, None)
 
     pocket = openvino_llm.OpenVinoLlm(RUNTIME / "llm", precision="f32", threads=0)
     step = Journey.step
@@ -494,6 +512,8 @@ def _put_in(stack: ExitStack, driver: Memory, library: SizedLibrary, llm: SizedL
     patch(Opened, "enter", entered)
     patch(Blip2, "caption", captioned)
     patch(Journey, "step", stepped)
+    patch(journey, "prompts_of", lambda style: prompts_of("pocket"))
+    patch(rewrite, "run", rewritten)
     patch(cuda, "load_runtime", lambda: driver)
     patch(kernels, "load_driver", lambda: Driver(driver))
     stack.enter_context(mock.patch.dict(sys.modules, {"tensorrt": library}))

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ..config.device import DeviceSettings, PlanFacts
+from ..config.networks import SILENT_SHARE, SILENT_TOGETHER
 from ..config.profile import Profile, plan_facts
 from ..errors import CounterfactoryError
 from ..models.library import Library
@@ -195,10 +196,17 @@ def time_assumptions(profile: Profile, networks: Networks, variants: int) -> tup
             f"each plan's first use takes {FIRST_USE_S:g} s more, once a run",
             "pictures of other sizes take as their area, though attention takes more",
         )
+    again: tuple[str, ...] = ()
+    if profile.caption.label_prefix is not None:
+        together = min(profile.caption.batch, SILENT_TOGETHER)
+        again = (
+            f"{100 * SILENT_SHARE:.0f} % of the captions are written again after their label, {together:g} at once",
+        )
     asked = ", ".join(f"{kind.tokens.read} + {kind.tokens.written}" for kind in llm.questions)
     return (
         *reached,
         f"captions have all {profile.caption.decoding.max_tokens} tokens, {rows} row{'s' * (rows > 1)} per image",
+        *again,
         f"{llm.rows['rewrite'].of_source(variants):,.0f} questions per source, {llm.batch} at once",
         f"tokens of questions, read + written: {asked}",
         "reading, writing and waiting take no time",

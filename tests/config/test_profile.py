@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -223,18 +222,18 @@ def test_the_pocket_profile_finds_edges_as_its_denoiser_was_trained() -> None:
 
 
 @pytest.mark.parametrize("name", ["a10g", "a10g-fast", "lance"])
-def test_what_boxes_have_as_a_comment_can_be_taken_in(name: str, tmp_path: Path) -> None:
-    from counterfactory.engine.config import profile
+def test_boxes_ground_labels_and_write_captions_that_name_none_again(name: str) -> None:
+    from counterfactory.engine.config.networks import networks_of
     from counterfactory.engine.config.profile import load_profile
     from counterfactory.engine.stages.pointing import GroundingSettings
 
-    text = (Path(profile.__file__).parent / "profiles" / f"{name}.toml").read_text()
-    assert load_profile(name).grounding is None
-    taken = re.sub(r"^# (?=\[grounding\]|batch = |min_|label_prefix = )", "", text, flags=re.MULTILINE)
-    (tmp_path / "own.toml").write_text(taken)
-    found = load_profile(str(tmp_path / "own.toml"))
+    found = load_profile(name)
     assert found.grounding == GroundingSettings(32, 0.45, 0.95)
     assert found.caption.label_prefix == "a photo of a {label}"
     assert found.caption.prompt_tokens == 46
+    networks, caption = networks_of(found), found.caption
+    assert networks["sentence"].batch == 32
+    positions = 32 + 46 + caption.decoding.max_tokens - 1
+    assert networks["opt_decoder"].cached_tokens == caption.batch * caption.rows * positions
     assert found.weights is not None
     assert str(found.weights.sentence).startswith("sentence-transformers/all-MiniLM-L6-v2@")

@@ -16,7 +16,15 @@ from counterfactory.engine.config.profile import ModelPaths, Profile, load_profi
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.estimate.flops import count_flops
-from counterfactory.engine.estimate.formulas import FIRST_USE_S, PerSource, Reach, item_s, known_facts, plan_cost
+from counterfactory.engine.estimate.formulas import (
+    FIRST_USE_S,
+    PerSource,
+    Reach,
+    item_s,
+    known_facts,
+    plan_cost,
+    time_assumptions,
+)
 from counterfactory.engine.estimate.measured import PlanRate, Rates, profile_key, save_rates
 from counterfactory.engine.runtime.plans import PlanKey, write_key
 from counterfactory.export.production.graph import batches_of
@@ -41,7 +49,8 @@ def profile() -> Profile:
     decoding = replace(found.caption.decoding, max_tokens=50)
     return replace(
         found,
-        caption=replace(found.caption, batch=8, texts=2, decoding=decoding),
+        grounding=None,
+        caption=replace(found.caption, batch=8, texts=2, decoding=decoding, label_prefix=None),
         rewrite=replace(found.rewrite, max_keywords=6),
         paint=replace(found.paint, sampler=replace(found.paint.sampler, steps=20)),
     )
@@ -71,6 +80,20 @@ def test_a_caption_s_tokens_wait_for_the_weights_or_for_the_products(profile: Pr
     assert seconds(profile, FACTS, 5)["caption"] == pytest.approx(1 / 50 + (prompt + 50 * read) / 8)
     slow = FACTS | {"opt_decoder": PlanFacts(1 * T, 10 * G, 100)}
     assert seconds(profile, slow, 5)["caption"] == pytest.approx(1 / 50 + (16 * 32 / 50 + 50 * 16 / 50) / 8)
+
+
+def test_captions_that_are_written_again_fill_no_batch(profile: Profile) -> None:
+    """18 % of them, 4.5 at once: as many batches as captions of 18 % x 8 / 4.5 of the sources would take."""
+    again = replace(profile, caption=replace(profile.caption, label_prefix="a photo of a {label}"))
+    plain, found = seconds(profile, FACTS, 5), seconds(again, FACTS, 5)
+    assert found["caption"] == pytest.approx(plain["caption"] * (1 + 0.18 * 8 / 4.5))
+    assert {stage for stage in plain if plain[stage] != found[stage]} == {"caption"}
+    few = replace(again, caption=replace(again.caption, batch=3))
+    assert networks_of(few)["opt_decoder"].rows["caption"].per_source == pytest.approx(2 * 1.18)
+    said = "18 % of the captions are written again after their label, {} at once"
+    assert said.format(4.5) in time_assumptions(again, networks_of(again), 5)
+    assert said.format(3) in time_assumptions(few, networks_of(few), 5)
+    assert not any("again" in line for line in time_assumptions(profile, networks_of(profile), 5))
 
 
 def test_questions_are_asked_in_full_batches(profile: Profile) -> None:
@@ -348,6 +371,7 @@ def test_plans_are_exported_for_the_batches_of_their_profile() -> None:
     assert batches_of(load_profile("a10g")) == {
         "blip2_vision": 24,
         "opt_decoder": 48,
+        "sentence": 32,
         "clip_text": 16,
         "hed": 4,
         "hint": 4,
