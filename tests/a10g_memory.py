@@ -498,9 +498,10 @@ def _put_in(stack: ExitStack, driver: Memory, library: SizedLibrary, llm: SizedL
     def rewritten(desk: Any, *arguments: Any) -> Any:
         """The pocket model cannot converse and points at nothing; the encoder has a batch of texts all the same."""
         *others, grounding = arguments
+        made = rewrite_run(desk, *others, None)
         with desk.meter.stage("rewrite"):
             desk.models.sentence().encode(["a bus"] * grounding.batch)
-        return rewrite_run(desk, *others, None)
+        return made
 
     pocket = openvino_llm.OpenVinoLlm(RUNTIME / "llm", precision="f32", threads=0)
     step = Journey.step
