@@ -21,6 +21,7 @@ import pytest
 import torch
 from diffusers import AutoencoderKL, AutoencoderTiny, ControlNetModel, UNet2DConditionModel
 from safetensors.torch import load_file, save_file
+from tiny_bert import save_bert
 from torch import nn
 from transformers import Blip2Config, Blip2ForConditionalGeneration, CLIPConfig, CLIPModel
 
@@ -98,8 +99,14 @@ class Hub:
     @property
     def said(self) -> list[str]:
         """What the command is told of them."""
-        flags = {"--blip2": "blip2", "--clip": "clip", "--diffusion": "sd", "--controlnet": "canny"}
-        return [word for flag, name in flags.items() for word in (flag, str(self[name]))]
+        flags = {
+            "--sentence": "bert",
+            "--blip2": "blip2",
+            "--clip": "clip",
+            "--diffusion": "sd",
+            "--controlnet": "canny",
+        }
+        return [word for flag, name in names.items() for word in (f"--{flag}", str(self[name]))]
 
 
 @pytest.fixture(scope="module")
@@ -148,6 +155,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Hub:
     saved(ControlNetModel, "control_v11p_sd15_canny", root / "canny", 92, dtype=torch.float16, variant="fp16")
     saved(ControlNetModel, "control_v11p_sd15_canny", root / "canny", 5, max_shard_size="2MB")
     saved(AutoencoderTiny, "taesd", root / "taesd", 6)
+    save_bert(root / "bert")
     save_file({"3.weight": torch.ones(64)}, root / "taesd" / "taesd_decoder.safetensors")
     return Hub(root)
 
@@ -291,6 +299,7 @@ def test_trained_networks_are_compared_on_streets(hub: Hub, said: list[str]) -> 
         "hint": {"hint"},
         "denoiser": {"latents", "text", "hint_embedding"},
         "vae_decoder": {"latents"},
+        "sentence": {"input_ids", "attention_mask"},
     }
     assert shown == {name: ports for name, ports in wanted.items() if name in graphs}
     decoder = made["opt_decoder"].inputs
@@ -471,7 +480,7 @@ def test_the_command_exports_every_published_network(hub: Hub, tmp_path: Path, m
     said = [*hub.said, "--hed", str(tmp_path / "ControlNetHED.pth"), "--tiny-vae", str(hub["taesd"])]
     rows = exported([*said, "--lora", str(tmp_path / "lcm.safetensors")], tmp_path / "out", monkeypatch)
     names = {"blip2_vision", "opt_decoder", "clip_text", "hint", "denoiser", "vae_decoder", "clip_image", "hed"}
-    assert rows.keys() == names
+    assert rows.keys() == names | {"sentence"}
     feeds = denoiser.example_inputs(2, (8, 16), config=unet.config, seed=3)
     feeds["hint_embedding"] = hint = torch.randn(2, 32, 8, 16)
     controlnet.controlnet_cond_embedding = nn.Identity()

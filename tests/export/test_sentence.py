@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import BertConfig, BertModel
+from tiny_bert import WORDS, save_bert
+from transformers import BertModel
 
 from counterfactory.engine.config.networks import library_of, networks_of
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
@@ -27,22 +27,10 @@ from counterfactory.export.production import command, sentence
 from counterfactory.export.production.artefact import Asked
 from counterfactory.export.production.graph import Request, Sources, batches_of
 
-WORDS = ["[PAD]", "[UNK]", *(f"w{number}" for number in range(30))]
-
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    torch.manual_seed(4)
-    config = BertConfig(
-        vocab_size=len(WORDS), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48
-    )
-    bert = BertModel(config, add_pooling_layer=False)
-    for parameter in bert.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    bert.save_pretrained(tmp_path / "bert")
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.save(str(tmp_path / "bert" / "tokenizer.json"))
+    save_bert(tmp_path / "bert")
     return tmp_path / "bert"
 
 
@@ -104,8 +92,10 @@ def test_a_box_s_encoder_is_exported_with_its_other_networks(tmp_path: Path) -> 
 
 
 def test_no_encoder_is_exported_where_nothing_is_grounded_by_it() -> None:
-    assert "sentence" not in command.graphs_of(Request(small=True))
-    assert "sentence" not in networks_of(replace(load_profile("a10g"), grounding=None))
+    without = replace(load_profile("a10g"), grounding=None)
+    assert "sentence" in command.graphs_of(Request(small=True))
+    assert "sentence" not in command.graphs_of(Request(small=True, batches=batches_of(without)))
+    assert "sentence" not in networks_of(without)
 
 
 def test_a_box_s_encoder_is_the_profile_s_the_flag_s_or_asked_for(weights: Path, tmp_path: Path) -> None:
