@@ -333,9 +333,9 @@ def test_plans_take_the_batches_and_sizes_that_are_asked_for() -> None:
     assert request.batch("hed") == 3
     assert request.batch("denoiser") == 16
     assert request.pictures == ((512, 512), (512, 704), (704, 512), (512, 832))
-    assert (request.prompt_tokens, request.caption_tokens) == (1, 50)
+    assert (request.prompt_tokens, request.caption_tokens) == (46, 50), "room for a label of 32 bytes"
     lance = command._request(parsed("--out", "x", "--random"), load_profile("lance"))
-    assert (lance.prompt_tokens, lance.caption_tokens, lance.beams) == (1 + len("a photo of"), 100, 5)
+    assert (lance.prompt_tokens, lance.caption_tokens, lance.beams) == (46, 100, 5)
     (shapes,) = blip2.decoder_graph(SMALL).plan
     assert "cache_rows" not in shapes, "only beams go on from one another"
     assert shapes["cache_keys"].bounds(0)[0] == 0

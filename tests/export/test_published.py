@@ -106,7 +106,7 @@ class Hub:
             "--diffusion": "sd",
             "--controlnet": "canny",
         }
-        return [word for flag, name in names.items() for word in (f"--{flag}", str(self[name]))]
+        return [word for flag, name in flags.items() for word in (flag, str(self[name]))]
 
 
 @pytest.fixture(scope="module")
