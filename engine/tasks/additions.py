@@ -111,8 +111,8 @@ def undo_by_rule(edited: str, edit: Edit) -> str:
 
 def _add(caption: str, phrase: str) -> str:
     if phrase.endswith(" of"):
-        caption = _COPULA.sub(r"\1 ", caption, count=1)
-        if not caption[:1].isupper() or caption.split(" ")[0].casefold() not in _SMALL_BEGINNINGS:
+        caption = _COPULA.sub(r"\1 ", caption)
+        if not caption[:1].isupper() or caption.split()[0].casefold() not in _SMALL_BEGINNINGS:
             return f"{phrase} {caption}"
         return f"{phrase[:1].upper()}{phrase[1:]} {caption[:1].lower()}{caption[1:]}"
     end = re.search(r"\s*(?:[.!?;](?=\s|$)|$)", caption)

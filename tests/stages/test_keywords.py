@@ -42,7 +42,7 @@ def test_every_question_says_all_that_it_is_about_and_a_bad_answer_costs_no_othe
     bounds = replace(SETTINGS, max_chars_caption=len(caption), verbatim=verbatim)
     ask = Scripted(
         keywords=["{}", '[["colour","red"],["background","café"]]'],
-        alternatives=["{}", '["a café","bar"]'],  # the first changes too little
+        alternatives=["{}", '["a café","bus bar","bar"]'],  # the first changes too little, the second names the label
         rewrite=['"a red bar bus"' if verbatim else "{}"],
     )
     found = stage.rewrite(sources, captions, bounds, wanted_of(2, (1, 1), seed=7, controls=1), ask, Told())
