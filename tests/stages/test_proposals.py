@@ -163,8 +163,9 @@ def test_words_stand_beside_the_whole_name_of_a_thing() -> None:
     assert request.grammar == proposals_grammar(spans, ["golden retriever"], [], "word", 3)
 
 
-def test_what_picture_it_is_is_another_kind_s_to_change() -> None:
-    caption = "a photo of a brown dog on grass"
+@pytest.mark.parametrize("medium", ["a photo", "a black and white photo"])
+def test_what_picture_it_is_is_another_kind_s_to_change(medium: str) -> None:
+    caption = f"{medium} of a brown dog on grass"
     ask = Scripted(adjective="[]", background="[]")
     rewritten(ask, ("adjective", "background"), caption)
     spans = phrases(caption, 2, ("dog", "photo"))
