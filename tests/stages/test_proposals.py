@@ -163,7 +163,7 @@ def test_words_stand_beside_the_whole_name_of_a_thing() -> None:
     assert request.grammar == proposals_grammar(spans, ["golden retriever"], [], "word", 3)
 
 
-@pytest.mark.parametrize("medium", ["a photo", "a black and white photo"])
+@pytest.mark.parametrize("medium", ["a photo", "a faded photo"])
 def test_what_picture_it_is_is_another_kind_s_to_change(medium: str) -> None:
     caption = f"{medium} of a brown dog on grass"
     ask = Scripted(adjective="[]", background="[]")
