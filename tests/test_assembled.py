@@ -98,7 +98,8 @@ def write_profile(box: Path, name: str, **changed: dict[str, object]) -> Path:
     tables = {"": top} | dict(zip(parts[::2], parts[1::2], strict=True))
     lines = []
     for table, body in tables.items():
-        if table == "llm.exllama" or (table == "device" and name != "tensorrt"):
+        # The small language model does not converse, so that it points at nothing either.
+        if table in ("llm.exllama", "grounding") or (table == "device" and name != "tensorrt"):
             continue
         values = dict(re.findall(r"^(\w+) = (.*?)\s*(?:#.*)?$", body, re.M))
         values |= {key: json.dumps(value) for key, value in changes.get(table, {}).items()}
