@@ -80,6 +80,9 @@ def _add_pocket(commands: Any) -> None:
     parser.add_argument("--gather", type=Path, metavar="DIR", help="only copy this checkout's packed models to DIR")
     parser.add_argument("--docs", type=Path, default=_DOCS, help="folder of the report")
     parser.add_argument("--world", default="streets", help="world to train in: streets (the embedded models'), wide")
+    parser.add_argument(
+        "--begin", type=Path, metavar="DIR", help="packed models of the streets (of --gather) to begin trainings with"
+    )
     parser.add_argument("--workers", type=int, default=0, help="processes that draw scenes beside the training")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of torch")
     parser.set_defaults(run=_pocket)
@@ -97,7 +100,7 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     if asked.gather:
         gather(asked.gather)
         return 0
-    training = Training(asked.work, world_named(asked.world), asked.workers)
+    training = Training(asked.work, world_named(asked.world), asked.workers, asked.begin)
     if training.world is not STREETS and not asked.weights:
         raise CounterfactoryError(
             f"this checkout's models are of the world {STREETS.name}; say with --weights where those of "

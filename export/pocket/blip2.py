@@ -19,6 +19,7 @@ from transformers import Blip2Config, Blip2ForConditionalGeneration
 
 from .clip import TOKENS
 from .data import TRAIN, ScenePool, as_pixels
+from .older import take_over, take_over_tokens
 from .training import Recipe, fit
 from .worlds import NOTHING, STREETS, World
 
@@ -128,10 +129,20 @@ def patch_truth(world: World, mask: NDArray[np.uint8], objects: NDArray[np.int8]
     return out
 
 
-def train(work: Path, world: World = STREETS, workers: int = 0) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
-    """Train, or load the finished training, from `work`."""
+def train(
+    work: Path,
+    world: World = STREETS,
+    workers: int = 0,
+    older: tuple[Blip2ForConditionalGeneration, Tokenizer] | None = None,
+) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
+    """Train, or load the finished training, from `work`; a training begins with the weights of `older`, if any."""
     recipe, tokenizer = RECIPES[world.name], build_tokenizer(world)
-    model = _Patches(build(tokenizer.get_vocab_size(), world), world)
+    blip2 = build(tokenizer.get_vocab_size(), world)
+    if older is not None:
+        take_over(blip2, older[0])
+        table, theirs = (net.language_model.get_input_embeddings().weight for net in (blip2, older[0]))
+        take_over_tokens(table, theirs, tokenizer, older[1])
+    model = _Patches(blip2, world)
     pool = ScenePool(stream=TRAIN, size=4000, fresh=6, world=world, workers=workers, with_truth=True)
     truth = np.zeros((pool.size, len(model.patch_sizes), _GRID * _GRID), np.int64)
 

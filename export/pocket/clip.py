@@ -16,12 +16,13 @@ from torch.nn import functional as F
 from transformers import CLIPConfig, CLIPModel
 
 from .data import TRAIN, ScenePool, as_pixels
+from .older import take_over, take_over_tokens
 from .training import Recipe, fit
 from .worlds import STREETS, World
 
 RECIPES = {
     "streets": Recipe(steps=600, lr=1.5e-3, seed=21, weight_decay=0.02, ema=0.99),
-    "wide": Recipe(steps=4000, lr=1.5e-3, seed=21, weight_decay=0.02, ema=0.998, save_every=100),
+    "wide": Recipe(steps=2500, lr=1.2e-3, seed=21, weight_decay=0.02, ema=0.998, save_every=100),
 }
 # What the longest captions need.
 TOKENS = {"streets": 64, "wide": 96}
@@ -91,11 +92,17 @@ def _kept_tokenizer(path: Path, world: World) -> Tokenizer:
     return Tokenizer.from_file(str(path))
 
 
-def train(work: Path, world: World = STREETS, workers: int = 0) -> tuple[CLIPModel, Tokenizer]:
-    """Train, or load the finished training, from `work`."""
+def train(
+    work: Path, world: World = STREETS, workers: int = 0, older: tuple[CLIPModel, Tokenizer] | None = None
+) -> tuple[CLIPModel, Tokenizer]:
+    """Train, or load the finished training, from `work`; a training begins with the weights of `older`, if any."""
     recipe = RECIPES[world.name]
     tokenizer = _kept_tokenizer(work / "clip_tokenizer.json", world)
     clip = build(tokenizer.get_vocab_size(), TOKENS[world.name])
+    if older is not None:
+        take_over(clip, older[0])
+        table, theirs = (model.text_model.embeddings.token_embedding.weight for model in (clip, older[0]))
+        take_over_tokens(table, theirs, tokenizer, older[1])
     pool = ScenePool(stream=TRAIN, size=4000, fresh=8, styles=2, world=world, workers=workers)
 
     def loss_of(step: int) -> torch.Tensor:

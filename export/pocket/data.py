@@ -42,8 +42,8 @@ class ScenePool:
 
     After `advance(step)` the pool holds what an uninterrupted run would hold, whoever drew it: `images` uint8
     [N, 128, 128, 3], `masks` uint8 [N, 128, 128], the scenes themselves, and, with `with_truth`, `truth` int8
-    [N, attributes, 128, 128] as of `World.truth`. With `styles` of two, items 2j and 2j + 1 share a layout. With
-    `workers`, that many processes draw ahead.
+    [N, attributes, 128, 128] as of `World.truth`; `nearness` uint8 [N, 128, 128], 0 in a world without depth. With
+    `styles` of two, items 2j and 2j + 1 share a layout. With `workers`, that many processes draw ahead.
     """
 
     stream: int
@@ -58,6 +58,7 @@ class ScenePool:
         first, drawing = drawn(self.world.name, self.stream, 0, 1)
         self.images = np.zeros((self.size, *drawing.picture.shape), np.uint8)
         self.masks = np.zeros((self.size, *drawing.mask.shape), np.uint8)
+        self.nearness = np.zeros(self.masks.shape, np.uint8)
         kept = self.size if self.with_truth else 0
         self.truth = np.zeros((kept, len(self.world.object_words), *drawing.mask.shape), np.int8)
         self.scenes: list[Any] = [first] * self.size
@@ -79,6 +80,8 @@ class ScenePool:
             self.scenes[slot], drawing = self._take(item)
             self._held[slot] = item
             self.images[slot], self.masks[slot] = drawing.picture, drawing.mask
+            if drawing.nearness is not None:
+                self.nearness[slot] = drawing.nearness
             if self.with_truth:
                 self.truth[slot] = self.world.truth(self.scenes[slot], drawing)
         return changed

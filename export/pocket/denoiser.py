@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from diffusers import AutoencoderTiny, ControlNetModel, DDIMScheduler, UNet2DConditionModel
 from diffusers.models.attention_processor import AttnProcessor
+from diffusers.models.controlnets.controlnet import ControlNetConditioningEmbedding
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import nn
@@ -26,6 +27,7 @@ from counterfactory.kernels.edges import EdgeSettings, canny_edges
 from .clip import encode
 from .convnets import channels_last
 from .data import TRAIN, ScenePool, as_pixels
+from .older import take_over
 from .training import Recipe, compiled, fit
 from .vae import LATENT_CHANNELS
 from .worlds import STREETS, World
@@ -40,7 +42,18 @@ _BATCH = 32
 # attention at 16 x 16, and at this budget scenes are what is missing.
 _CHANNELS = (32, 64, 128, 192)
 _DROP_TEXT, _DROP_CONTROL = 0.1, 0.1
-_OTHER_HINT = 0.7  # how often the edges are those of the layout's other appearance
+_OTHER_HINT = 0.7  # how often the hint is that of the layout's other appearance
+# The controls of a world that knows them, with their channels, and how often a training row is given which.
+CONTROLS = {"edges": 1, "depth": 1, "classes": 3}
+_GIVEN = {
+    ("edges",): 0.5,
+    ("edges", "depth"): 0.1,
+    ("edges", "classes"): 0.15,
+    ("edges", "depth", "classes"): 0.05,
+    ("depth",): 0.08,
+    ("classes",): 0.12,
+}
+_HINT_WIDTHS = (8, 16, 32)
 # What an error costs by class: small things that a picture must keep, and a person looks at first, then trees.
 _VEHICLES_COST, _OTHERS_COST, _TREES_COST = 5.0, 8.0, 2.0
 # Steps of hardly any noise are easy and many; above this ratio of signal to noise they count as this one
@@ -64,6 +77,39 @@ def noise_schedule() -> DDIMScheduler:
     )
 
 
+class Hints(nn.Module):
+    """The encoders of several controls, whose embeddings are added: one ControlNet then follows what it is given.
+
+    `forward` takes the maps one after the other, float32 [B, 5, H, W] in 0..1, in the order of CONTROLS, and returns
+    [B, D, h, w]. A map of zeros alone is not given.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.encoders = nn.ModuleDict(
+            {
+                name: ControlNetConditioningEmbedding(width, channels, _HINT_WIDTHS)
+                for name, channels in CONTROLS.items()
+            }
+        )
+        for name in CONTROLS:
+            nn.init.normal_(self.encoder(name).conv_out.weight, std=0.02)
+
+    def encoder(self, control: str) -> ControlNetConditioningEmbedding:
+        """What embeds one of CONTROLS."""
+        encoder = self.encoders[control]
+        assert isinstance(encoder, ControlNetConditioningEmbedding)
+        return encoder
+
+    def forward(self, hint: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(())
+        parts = torch.split(hint, list(CONTROLS.values()), 1)
+        for encoder, part in zip(self.encoders.values(), parts, strict=True):
+            given = part.flatten(1).amax(1) > 0
+            total = total + encoder(part) * given[:, None, None, None]
+        return total
+
+
 class Denoiser(nn.Module):
     """UNet and ControlNet as one module: what the engine runs as one graph."""
 
@@ -74,7 +120,7 @@ class Denoiser(nn.Module):
     def forward(
         self, latents: torch.Tensor, timestep: torch.Tensor, text: torch.Tensor, hint: torch.Tensor, scale: torch.Tensor
     ) -> torch.Tensor:
-        """Predict v. latents [B, 4, h, w], timestep [B], text [B, T, D], hint [B, 1, 4h, 4w] in 0..1, scale [B]."""
+        """Predict v. latents [B, C, h, w], timestep [B], text [B, T, D], hint [B, C, 4h, 4w] in 0..1, scale [B]."""
         down, mid = self.controlnet(latents, timestep, text, controlnet_cond=hint, return_dict=False)
         by_row = scale[:, None, None, None]
         residuals = [r * by_row for r in down]
@@ -92,7 +138,9 @@ class Denoiser(nn.Module):
 
 
 def build(world: World = STREETS) -> Denoiser:
-    """The networks with seeded initial weights; those of the wide world read the text at 16 x 16 as well."""
+    """The networks with seeded initial weights; those of the wide world read the text at 16 x 16 as well, and follow
+    all of CONTROLS.
+    """
     torch.manual_seed(_SEED)
     wide = world is not STREETS
     channels = LATENT_CHANNELS[world.name]
@@ -117,7 +165,7 @@ def build(world: World = STREETS) -> Denoiser:
         cross_attention_dim=192,
         attention_head_dim=4,
         norm_num_groups=16,
-        conditioning_embedding_out_channels=(8, 16, 32),
+        conditioning_embedding_out_channels=_HINT_WIDTHS,
     )
     # Both are trained from scratch here, so the zero convolutions that protect a pretrained UNet would only delay.
     zeros = [
@@ -127,15 +175,26 @@ def build(world: World = STREETS) -> Denoiser:
     ]
     for layer in zeros:
         nn.init.normal_(layer.weight, std=0.02)
+    if world.palette:
+        controlnet.controlnet_cond_embedding = Hints(_CHANNELS[0])
     # The flash kernel's backward pass is several times slower than plain matrix products on a CPU.
     unet.set_attn_processor(AttnProcessor())
     controlnet.set_attn_processor(AttnProcessor())
     return Denoiser(unet, controlnet)
 
 
+def hint_encoders(denoiser: Denoiser) -> dict[str, ControlNetConditioningEmbedding]:
+    """What embeds each control, by the file that it is packed in."""
+    hints = denoiser.controlnet.controlnet_cond_embedding
+    if not isinstance(hints, Hints):
+        return {"hint.xml": hints}
+    names = {"edges": "hint.xml"}
+    return {names.get(name, f"hint_{name}.xml"): hints.encoder(name) for name in CONTROLS}
+
+
 @dataclass
 class LatentPool:
-    """A scene pool with what the denoiser learns from: latents, edges, and what an error costs where."""
+    """A scene pool with what the denoiser learns from: latents, hints, and what an error costs where."""
 
     scenes: ScenePool
     vae: AutoencoderTiny
@@ -144,6 +203,7 @@ class LatentPool:
     weights: torch.Tensor = field(init=False)
     scaling: float = field(init=False)
     costs: NDArray[np.float32] = field(init=False)
+    palette: torch.Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         size = self.scenes.size
@@ -152,6 +212,19 @@ class LatentPool:
         self.weights = torch.zeros(size, 1, 32, 32)
         self.scaling = float(self.vae.config.scaling_factor)
         self.costs = class_costs(self.scenes.world)
+        self.palette = torch.tensor(self.scenes.world.palette, dtype=torch.uint8)
+
+    def hints(self, index: NDArray[np.int64], rng: np.random.Generator) -> torch.Tensor:
+        """What the denoiser is to follow, float32 [N, C, 128, 128] in 0..1; drawn by `rng` where there is a choice."""
+        edges = self.edges[index]
+        if not len(self.palette):
+            return edges.float() / 255
+        nearness = torch.from_numpy(self.scenes.nearness[index])[:, None]
+        classes = self.palette[torch.from_numpy(self.scenes.masks[index]).long()].permute(0, 3, 1, 2)
+        choice = rng.choice(len(_GIVEN), len(index), p=list(_GIVEN.values()))
+        given = torch.tensor([[name in controls for name in CONTROLS] for controls in _GIVEN])[torch.from_numpy(choice)]
+        kept = given.repeat_interleave(torch.tensor(list(CONTROLS.values())), 1)
+        return torch.cat([edges, nearness, classes], 1).float() / 255 * kept[:, :, None, None]
 
     @torch.no_grad()
     def advance(self, step: int) -> None:
@@ -212,9 +285,15 @@ def train(
     tokenizer: Tokenizer,
     world: World = STREETS,
     workers: int = 0,
+    older: Denoiser | None = None,
 ) -> Denoiser:
-    """Train, or load the finished training, from `work`."""
+    """Train, or load the finished training, from `work`; a training begins with the weights of `older`, if any."""
     recipe, denoiser = RECIPES[world.name], build(world)
+    if older is not None:
+        take_over(denoiser, older)
+        hints = denoiser.controlnet.controlnet_cond_embedding
+        if isinstance(hints, Hints):
+            take_over(hints.encoder("edges"), older.controlnet.controlnet_cond_embedding)
     channels_last(denoiser)
     schedule = noise_schedule()
     pool = LatentPool(ScenePool(stream=TRAIN, size=6000, fresh=4, styles=2, world=world, workers=workers), vae)
@@ -231,7 +310,7 @@ def train(
         ids[torch.from_numpy(rng.random(_BATCH) < _DROP_TEXT)] = empty[0]
         control = torch.from_numpy((rng.random(_BATCH) >= _DROP_CONTROL).astype(np.float32))
         latents = pool.latents[index].to(memory_format=torch.channels_last)
-        hint = pool.edges[hints].float() / 255
+        hint = pool.hints(hints, rng)
         noise, t = torch.randn_like(latents), torch.from_numpy(rng.integers(0, 1000, _BATCH))
         noisy = schedule.add_noise(latents, noise, t)
         target = schedule.get_velocity(latents, noise, t)

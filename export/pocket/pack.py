@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from diffusers import AutoencoderTiny
+from tokenizers import Tokenizer
 from transformers import CLIPModel
 
 from counterfactory.engine.errors import CounterfactoryError
@@ -23,6 +24,7 @@ from . import blip2, clip, denoiser, judges, llama, vae
 from .data import TRAIN, ScenePool, as_pixels
 from .int8 import pack_int8
 from .parameters import record
+from .restore import restore_blip2, restore_clip, restore_denoiser, restore_vae
 from .worlds import STREETS, World
 
 Step = Callable[["Training", Path], object]
@@ -32,16 +34,20 @@ _PICTURE = {0: "batch", 2: "height", 3: "width"}
 
 @dataclass(frozen=True)
 class Training:
-    """The folder of training states, the world to train in, and how many processes draw it."""
+    """The folder of training states, the world to train in, and how many processes draw it; `begin` is a folder of
+    packed models of the streets, with whose weights trainings begin.
+    """
 
     work: Path
     world: World = STREETS
     workers: int = 0
+    begin: Path | None = None
 
 
 def load_vae(training: Training) -> AutoencoderTiny:
     """The trained autoencoder with the scale that gives its latents unit variance on training scenes."""
-    model = vae.train(training.work, training.world, training.workers)
+    older = restore_vae(training.begin) if training.begin else None
+    model = vae.train(training.work, training.world, training.workers, older)
     pool = ScenePool(stream=TRAIN, size=256, fresh=0, world=training.world)
     pool.advance(0)
     with torch.no_grad():
@@ -69,9 +75,15 @@ def pack_vae(training: Training, weights: Path) -> None:
     record("vae", dict(model.named_parameters()), weights, files, scaling_factor=scale)
 
 
+def load_clip(training: Training) -> tuple[CLIPModel, Tokenizer]:
+    """The trained pair of encoders and its tokenizer."""
+    older = restore_clip(training.begin) if training.begin else None
+    return clip.train(training.work, training.world, training.workers, older)
+
+
 def pack_clip(training: Training, weights: Path) -> None:
     """clip_text.xml, clip_image.xml and clip_tokenizer.json."""
-    model, tokenizer = clip.train(training.work, training.world, training.workers)
+    model, tokenizer = load_clip(training)
     ids = clip.encode(tokenizer, ["a red car on a clear street at night.", ""])
     to_ir(modules.ClipTextEncoder(model), {"input_ids": ids}, ["states", "text_embeds"], weights / "clip_text.xml")
     pixels = torch.randn(2, 3, 128, 128)
@@ -81,15 +93,19 @@ def pack_clip(training: Training, weights: Path) -> None:
 
 
 def pack_denoiser(training: Training, weights: Path) -> None:
-    """hint.xml and denoiser.xml."""
-    model: CLIPModel
-    model, tokenizer = clip.train(training.work, training.world, training.workers)
+    """denoiser.xml and the encoders of its controls: hint.xml of edges, and, where it knows them, hint_depth.xml and
+    hint_classes.xml, whose embeddings are added to that of the edges.
+    """
+    model, tokenizer = load_clip(training)
     autoencoder = load_vae(training)
-    trained = denoiser.train(training.work, autoencoder, model, tokenizer, training.world, training.workers)
+    older = restore_denoiser(training.begin) if training.begin else None
+    trained = denoiser.train(training.work, autoencoder, model, tokenizer, training.world, training.workers, older)
     parameters = dict(trained.named_parameters())  # before the fused graph takes the ControlNet apart
-    hint = {"hint": torch.rand(2, 1, 128, 192)}
-    to_ir(modules.HintEncoder(trained.controlnet), hint, ["hint_embedding"], weights / "hint.xml", {"hint": _PICTURE})
-    width = trained.controlnet.controlnet_cond_embedding.conv_out.out_channels
+    encoders = denoiser.hint_encoders(trained)
+    for file, encoder in encoders.items():
+        hint = {"hint": torch.rand(2, encoder.conv_in.in_channels, 128, 192)}
+        to_ir(encoder, hint, ["hint_embedding"], weights / file, {"hint": _PICTURE})
+    width = encoders["hint.xml"].conv_out.out_channels
     inputs = {
         "latents": torch.randn(2, trained.unet.config.in_channels, 32, 48),
         "timestep": torch.tensor([3, 700]),
@@ -102,7 +118,7 @@ def pack_denoiser(training: Training, weights: Path) -> None:
     axes = {name: _PICTURE if name in ("latents", "hint_embedding") else _ROWS for name in inputs}
     fused = modules.FusedDenoiser(trained.unet, trained.controlnet)
     to_ir(fused, inputs, ["prediction"], weights / "denoiser.xml", axes)
-    record("denoiser", parameters, weights, ("hint.xml", "denoiser.xml"))
+    record("denoiser", parameters, weights, (*encoders, "denoiser.xml"))
 
 
 def pack_denoiser_int8(training: Training, weights: Path) -> None:
@@ -112,7 +128,8 @@ def pack_denoiser_int8(training: Training, weights: Path) -> None:
 
 def pack_blip2(training: Training, weights: Path) -> None:
     """blip2_vision.xml, opt_decoder.xml, opt_embeddings.npy and opt_tokenizer.json."""
-    model, tokenizer = blip2.train(training.work, training.world, training.workers)
+    older = restore_blip2(training.begin) if training.begin else None
+    model, tokenizer = blip2.train(training.work, training.world, training.workers, older)
     pixels = {"pixel_values": torch.randn(2, 3, 128, 128)}
     to_ir(modules.Blip2Vision(model), pixels, ["query_embeds"], weights / "blip2_vision.xml")
     opt = model.language_model

@@ -14,12 +14,13 @@ from diffusers import AutoencoderTiny
 from torch.nn import functional as F
 
 from .data import HELD_OUT, TRAIN, ScenePool, as_pixels
+from .older import take_over
 from .training import Recipe, batches, fit
 from .worlds import STREETS, World
 
 RECIPES = {
     "streets": Recipe(steps=1400, lr=2e-3, seed=11, weight_decay=1e-4, ema=0.995),
-    "wide": Recipe(steps=8000, lr=2e-3, seed=11, weight_decay=1e-4, ema=0.999, save_every=100),
+    "wide": Recipe(steps=3000, lr=1.5e-3, seed=11, weight_decay=1e-4, ema=0.998, save_every=100),
 }
 # The wide world's pictures hold more than four channels of 32 x 32 can say.
 LATENT_CHANNELS = {"streets": 4, "wide": 8}
@@ -46,10 +47,15 @@ def _gradients(image: torch.Tensor) -> torch.Tensor:
     return torch.cat([image[..., 1:, 1:] - image[..., :-1, 1:], image[..., 1:, 1:] - image[..., 1:, :-1]], 1)
 
 
-def train(work: Path, world: World = STREETS, workers: int = 0) -> AutoencoderTiny:
-    """Train, or load the finished training, from `work`."""
+def train(
+    work: Path, world: World = STREETS, workers: int = 0, older: AutoencoderTiny | None = None
+) -> AutoencoderTiny:
+    """Train, or load the finished training, from `work`; a training begins with the weights of `older`, if any."""
     recipe = RECIPES[world.name]
-    vae = build(LATENT_CHANNELS[world.name]).to(memory_format=torch.channels_last)
+    vae = build(LATENT_CHANNELS[world.name])
+    if older is not None:
+        take_over(vae, older)
+    vae = vae.to(memory_format=torch.channels_last)
     pool = ScenePool(stream=TRAIN, size=3000, fresh=4, world=world, workers=workers)
 
     def loss_of(step: int) -> torch.Tensor:

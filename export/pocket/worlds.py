@@ -30,11 +30,14 @@ NOTHING = -100  # what cross entropy ignores
 @dataclass(frozen=True)
 class Drawing:
     """A rendered scene: `picture` uint8 [128, 128, 3], `mask` uint8 [128, 128] of the world's classes, and `objects`
-    uint8 [128, 128], 0 where there is none, else its number plus 1; vehicles come first, nearest first."""
+    uint8 [128, 128], 0 where there is none, else its number plus 1; vehicles come first, nearest first. `nearness` is
+    the inverse of depth, uint8 [128, 128], 255 for the nearest pixel and 0 for the sky; None in a world without depth.
+    """
 
     picture: NDArray[np.uint8]
     mask: NDArray[np.uint8]
     objects: NDArray[np.uint8]
+    nearness: NDArray[np.uint8] | None = None
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,14 @@ class World:
     values of each attribute of a scene that a picture shows as a whole; `object_words` those of objects, as
     `object_facts` gives them for each object in turn (None where an object has no such attribute). Classes from
     `first_object` on are of vehicles, people and small things, whose pixels count more. `confuse`, if there is one,
-    gives a caption of a scene and one with a fact wrong, or twice the same where the fact went unsaid.
+    gives a caption of a scene and one with a fact wrong, or twice the same where the fact went unsaid. `palette` are
+    the colours, RGB, in which a map of the classes is given to the denoiser, none where edges alone guide it.
     """
 
     name: str
     classes: tuple[str, ...]
     first_object: int
+    palette: tuple[tuple[int, int, int], ...]
     sample: Callable[[np.random.Generator], Any]
     restyle: Callable[[Any, np.random.Generator], Any]
     draw: Callable[[Any], Drawing]
@@ -94,7 +99,9 @@ def _describe_street(scene: world.Scene, rng: np.random.Generator, seen: bool) -
 
 def _draw_wide(scene: wide.Scene) -> Drawing:
     rendering = render_wide(scene)
-    return Drawing(rendering.picture, rendering.mask, rendering.instances)
+    inverse = 1 / rendering.depth
+    nearness = np.rint(inverse * (255 / inverse.max())).astype(np.uint8)
+    return Drawing(rendering.picture, rendering.mask, rendering.instances, nearness)
 
 
 def _describe_wide(scene: wide.Scene, rng: np.random.Generator, seen: bool) -> str:
@@ -119,6 +126,7 @@ STREETS = World(
     name="streets",
     classes=world.CLASSES,
     first_object=world.CLASSES.index("vehicle"),
+    palette=(),
     sample=world.sample_scene,
     restyle=world.restyle,
     draw=_draw_street,
@@ -131,6 +139,7 @@ WIDE = World(
     name="wide",
     classes=wide.CLASSES,
     first_object=wide.CLASSES.index("vehicle"),
+    palette=wide.PALETTE,
     sample=wide_sampling.sample_scene,
     restyle=wide_sampling.restyle,
     draw=_draw_wide,

@@ -39,6 +39,12 @@ CLASSES = (
     *("sky", "background", "ground", "building", "road", "sidewalk", "vegetation", "vehicle", "pedestrian"),
     *THING_KINDS,
 )
+# How a map of the classes is painted for a denoiser to follow, RGB; those of Cityscapes where it has the class.
+PALETTE = (
+    *((70, 130, 180), (190, 153, 153), (152, 251, 152), (70, 70, 70), (128, 64, 128), (244, 35, 232)),
+    *((107, 142, 35), (0, 0, 142), (220, 20, 60), (119, 11, 32), (255, 0, 255), (0, 60, 100)),
+    *((250, 170, 30), (220, 220, 0)),
+)
 
 
 @dataclass(frozen=True)
