@@ -14,7 +14,7 @@ from pathlib import Path
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.edit import EDIT_TYPES
 from counterfactory.engine.keys import content_key
-from counterfactory.engine.language.chat import ChatPrompts, prompts_of
+from counterfactory.engine.language.chat import ChatPrompts, Style, prompts_of
 from counterfactory.engine.language.questions import clean_text
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.language.settings import LlmSettings
@@ -22,7 +22,7 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.library import Library
 from counterfactory.engine.models.network import Network, Networks, Rows
 from counterfactory.engine.models.opened import Opened
-from counterfactory.engine.recipes import STAGES, Recipes
+from counterfactory.engine.recipes import STAGES, Recipes, Stage
 from counterfactory.engine.runtime.session import RuntimeSettings
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages import pointing, proposals, rewrite
@@ -78,15 +78,15 @@ class Language(Opened):
 
 
 @contextmanager
-def open_language(llm: Path, encoder: Path, style: str, precision: str, suite: Path) -> Iterator[Desk]:
+def open_language(llm: Path, encoder: Path, style: Style, precision: str, suite: Path) -> Iterator[Desk]:
     """What rewriting works with: folders that `export llm` and `export sentence` wrote; `suite` keeps the answers."""
-    settings = LlmSettings("openvino", str(llm.resolve()), style)  # type: ignore[arg-type]  # the parser's choices
+    settings = LlmSettings("openvino", str(llm.resolve()), style)
     runtime = RuntimeSettings(**{**vars(load_profile("pocket").runtime), "precision": precision})
-    rows: dict[str, Rows] = {"rewrite": Rows(1)}
+    rows: dict[Stage, Rows] = {"rewrite": Rows(1)}
     networks = Networks(
         (
-            Network("llm", "llm", 1, rows),  # type: ignore[arg-type]
-            Network("sentence", "sentence", GROUNDING.batch, rows, files=("sentence_tokenizer.json",)),  # type: ignore[arg-type]
+            Network("llm", "llm", 1, rows),
+            Network("sentence", "sentence", GROUNDING.batch, rows, files=("sentence_tokenizer.json",)),
         )
     )
     library, meter = Library(encoder, networks, runtime, settings), Meter(lambda _: None)
@@ -118,14 +118,14 @@ class Asked:
     def of(
         cls,
         rows: Sequence[Captioned],
-        style: str,
+        style: Style,
         variants: int,
         edits: tuple[int, int],
         alternatives: int,
         menus: bool,
     ) -> Asked:
         """All types of edits, for `variants` of each source, of the task that the labels make."""
-        prompts = prompts_of(style)  # type: ignore[arg-type]
+        prompts = prompts_of(style)
         assert isinstance(prompts, ChatPrompts), "the parser's choices"
         task = builtin_task("classification", sorted({row.label for row in rows}))
         settings = RewriteSettings(EDIT_TYPES, 6, alternatives, 4, 320, verbatim=True, menus=menus)

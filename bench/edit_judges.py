@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.language.llama import Llama
+from counterfactory.engine.language.llama import Common, Llama
 from counterfactory.engine.tasks.names import label_words, synset_of
 from counterfactory.engine.tasks.nouns import load_nouns
 
@@ -196,13 +196,13 @@ class Reader:
             found[part] = self._batch([[last, *self._model.encode(f" {texts[i]}")] for i in part], common)
         return [float(value) for value in found]
 
-    def _batch(self, rows: Sequence[Sequence[int]], common: object) -> list[float]:
+    def _batch(self, rows: Sequence[Sequence[int]], common: Common) -> list[float]:
         longest = max(map(len, rows))
         cache = self._model.rows(len(rows), longest)
         total = np.zeros(len(rows))
         for at in range(longest - 1):
             runs = [row[at : at + 1] if at + 1 < len(row) else [] for row in rows]
-            logits = self._model.step(runs, common, cache, 0, np.full(len(rows), at))  # type: ignore[arg-type]
+            logits = self._model.step(runs, common, cache, 0, np.full(len(rows), at))
             for i, row in enumerate(rows):
                 if runs[i]:
                     scores = logits[i] - logits[i].max()

@@ -11,7 +11,7 @@ from ..errors import CounterfactoryError
 
 _CHUNK = 500  # SQLite allowed 999 parameters a statement for most of its life
 _AGAIN = "and run the same command again; nothing is lost"
-_TODO = {
+_ADVICE = {
     sqlite3.SQLITE_FULL: f"free some space {_AGAIN}",
     sqlite3.SQLITE_READONLY: f"allow writing there {_AGAIN}",
     sqlite3.SQLITE_PERM: f"allow writing there {_AGAIN}",
@@ -39,7 +39,7 @@ def explain_sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        todo = _TODO.get(error_kind(error))
-        if todo is None:
+        advice = _ADVICE.get(error_kind(error))
+        if advice is None:
             raise  # a programming error, not the disk
-        raise CounterfactoryError(f"cannot use {path}: {error}; {todo}") from error
+        raise CounterfactoryError(f"cannot use {path}: {error}; {advice}") from error
