@@ -16,7 +16,6 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.language.llama import Common, Llama
 from counterfactory.engine.tasks.names import label_words, synset_of
 from counterfactory.engine.tasks.nouns import load_nouns
 
@@ -174,37 +173,3 @@ def only_changes(caption: str, edited: str, keyword: str, alternative: str) -> b
             gone.update(old[i:j])
             come.update(new[p:q])
     return gone <= small | set(stems(keyword)) and come <= small | set(stems(alternative)) | set(stems(keyword))
-
-
-class Reader:
-    """A language model that reads: how surprising a caption is to it."""
-
-    _BEFORE = "A caption of a photograph: "
-    _ROWS = 64
-
-    def __init__(self, model: Llama) -> None:
-        self._model = model
-
-    def surprise(self, texts: Sequence[str]) -> list[float]:
-        """The mean of -log p over the tokens of each text, in nats; its perplexity is e to that."""
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        found = np.zeros(len(texts))
-        *before, last = self._model.encode(self._BEFORE.strip())
-        common = self._model.beginning(before)
-        for start in range(0, len(order), self._ROWS):
-            part = order[start : start + self._ROWS]
-            found[part] = self._batch([[last, *self._model.encode(f" {texts[i]}")] for i in part], common)
-        return [float(value) for value in found]
-
-    def _batch(self, rows: Sequence[Sequence[int]], common: Common) -> list[float]:
-        longest = max(map(len, rows))
-        cache = self._model.rows(len(rows), longest)
-        total = np.zeros(len(rows))
-        for at in range(longest - 1):
-            runs = [row[at : at + 1] if at + 1 < len(row) else [] for row in rows]
-            logits = self._model.step(runs, common, cache, 0, np.full(len(rows), at))
-            for i, row in enumerate(rows):
-                if runs[i]:
-                    scores = logits[i] - logits[i].max()
-                    total[i] += float(np.log(np.exp(scores).sum()) - scores[row[at + 1]])
-        return [value / (len(row) - 1) for value, row in zip(total, rows, strict=True)]

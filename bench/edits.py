@@ -13,24 +13,28 @@ import csv
 import json
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from caption_file import Asked, name_label, open_language, read_captions, sources_of
-from edit_judges import EXAMPLES, LabelJudge, Reader, TypeJudge, changed_words, only_changes
+from edit_judges import EXAMPLES, LabelJudge, TypeJudge, changed_words, only_changes
 from measure import finish, machine
 
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.language.llama import Llama
+from counterfactory.engine.language.reading import surprises
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.variant import Variant
 
+# Texts to how surprising each is.
+Read = Callable[[Sequence[str]], Sequence[float]]
 _DOCS = Path(__file__).parents[1] / "docs"
 # A label is lost where its cosine falls by more; a caption reads badly where its perplexity grows by more than that.
 _MOST_LOST, _MOST_SURPRISE = 0.25, 1.5
@@ -92,9 +96,9 @@ def main() -> None:
             captions = sources_of(rows)
             found, tokens, possible = _rewritten(desk, settings, captions, answers / "tokens.json")
             encode = desk.models.sentence().encode
-            reader = Reader(Llama(asked.llm, precision=resolve_precision("auto"), threads=0))
-            judged = judge(found, encode, reader)
-            judges = try_judges(judged, encode, reader)
+            read = partial(surprises, Llama(asked.llm, precision=resolve_precision("auto"), threads=0))
+            judged = judge(found, encode, read)
+            judges = try_judges(judged, encode, read)
     figures: dict[str, Any] = {
         **summarise(judged, found, captions, possible, asked.variants),
         "tokens_per_variant": round(tokens / max(len(found), 1), 1),
@@ -140,14 +144,14 @@ def _rewritten(
     return found, tokens, possible
 
 
-def judge(variants: Sequence[Variant], encode: Any, reader: Reader) -> list[Judged]:
+def judge(variants: Sequence[Variant], encode: Any, read: Read) -> list[Judged]:
     """What the judges say of variants of one edit that are not repeats."""
     some = [variant for variant in variants if not variant.repeat]
     labels = LabelJudge(encode, _MOST_LOST)
     named = [(variant.source.label or "", variant.caption, variant.edited_caption) for variant in some]
     said = [changed_words(v.edits[0].keyword, v.edits[0].alternative) or f"without {v.edits[0].keyword}" for v in some]
     texts = list(dict.fromkeys(text for _, *both in named for text in both))
-    surprise = dict(zip(texts, reader.surprise(texts), strict=True))
+    surprise = dict(zip(texts, read(texts), strict=True))
     return [
         Judged(
             variant,
@@ -166,7 +170,7 @@ def judge(variants: Sequence[Variant], encode: Any, reader: Reader) -> list[Judg
     ]
 
 
-def try_judges(judged: Sequence[Judged], encode: Any, reader: Reader) -> dict[str, float]:
+def try_judges(judged: Sequence[Judged], encode: Any, read: Read) -> dict[str, float]:
     """How the judges do where the answer is known: captions whose label's words became another class's, examples of
     types that they do not know, captions with two neighbouring words exchanged.
     """
@@ -184,7 +188,7 @@ def try_judges(judged: Sequence[Judged], encode: Any, reader: Reader) -> dict[st
         mixed.append((caption, " ".join(words)))
     kept = LabelJudge(encode, _MOST_LOST).keeps(wrong) if wrong else []
     lost = LabelJudge(encode, _MOST_LOST).lost(wrong) if wrong else []
-    before, after = (reader.surprise([pair[side] for pair in mixed]) for side in (0, 1))
+    before, after = (read([pair[side] for pair in mixed]) for side in (0, 1))
     worse = np.exp(np.array(after) - np.array(before))
     return {
         "label_broken_seen": round(1 - float(np.mean(kept)), 3) if kept else 0.0,

@@ -195,13 +195,13 @@ class Journey:
         maps = edges.run(desk, captions, paint.unpainted_sources(desk, rewritten.variants), pictures, profile.edges)
         painted = paint.run(desk, rewritten.variants, maps, profile.paint)
         scores = check.run(desk, painted, pictures, profile.check)
-        table = picture_rows(profile, captions, originals, painted, scores)
+        table = picture_rows(profile, captions, originals, painted, scores, rewritten.scores)
         return self._settle(outcomes, shard, rewritten, table, _files(originals, painted, table))
 
     def _rewrite(self, desk: Desk, captions: Mapping[Source, str]) -> Rewritten:
         """What captions become, in a run and in a plan of it alike."""
         profile, prompts = self.profile, prompts_of(self.profile.llm.style)
-        return rewrite.run(desk, captions, profile.rewrite, self.settings, prompts, profile.grounding)
+        return rewrite.run(desk, captions, profile.rewrite, self.settings, prompts, profile.grounding, profile.check)
 
     def _settle(
         self,

@@ -23,6 +23,7 @@ from PIL import Image
 from counterfactory.engine.config.profile import ModelPaths, Profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.journey import Journey, JourneySettings, Progress, RunSummary
+from counterfactory.engine.judging.recheck import recheck
 from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.tasks import street_task
@@ -209,6 +210,21 @@ def test_changes_reuse_what_they_leave_as_it_was(
     back = travel(strict, SETTINGS, sources, tmp_path / "s")
     assert back.painted == 0
     assert {k: v for k, v in contents(tmp_path / "s").items() if not k.startswith("superseded")} == painted
+
+
+def test_edited_captions_are_scored_as_texts_and_thresholds_on_them_hold_later_too(
+    streets: Path, quick: Profile, tmp_path: Path
+) -> None:
+    sources, path = find_sources(streets)[0][:1], tmp_path / "s"
+    read = replace(quick, rewrite=replace(quick.rewrite, perplexity=True))
+    assert travel(read, SETTINGS, sources, path).variants == SETTINGS.variants
+    scores = {row.kind: row.scores.keys() & {"perplexity", "perplexity_ratio"} for row in read_metadata(path)}
+    assert scores == {"original": set(), "control": set(), "variant": {"perplexity", "perplexity_ratio"}}
+    strict = replace(quick.check, max_perplexity=1.0)
+    assert recheck(path, strict).accepted == 0
+    assert all("reads badly" in (row.reason or "") for row in read_metadata(path) if row.kind == "variant")
+    none = travel(replace(read, check=strict), SETTINGS, sources, path)
+    assert (none.variants, none.dropped, none.controls) == (0, SETTINGS.variants, 0), "nothing of it is painted"
 
 
 def test_a_damaged_picture_is_painted_again(

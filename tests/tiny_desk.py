@@ -63,6 +63,7 @@ class Networks:
     opened: list[str] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)  # by what the prompt says
     meanings: dict[str, Floats] = field(default_factory=dict)  # a sentence encoder's vectors
+    surprise: dict[str, float] = field(default_factory=dict)  # how hard texts are to read, for the language model
     hed_batch: int = 2
     room: int = 1000  # characters of a caption that the text encoder reads
     usage: Usage = field(default_factory=lambda: Usage(0, 0))
@@ -120,6 +121,10 @@ class Networks:
         self._called("llm", requests, 10**6)
         self.usage += Usage(10 * len(requests), len(requests))
         return [self.answers[next(key for key in self.answers if key in r.prompt.text)] for r in requests]
+
+    def surprises(self, texts: Sequence[str]) -> list[float]:
+        self._called("reads", texts, 10**6)
+        return [self.surprise[text] for text in texts]
 
     def sentence(self) -> Any:
         def encode(texts: Sequence[str]) -> Floats:

@@ -35,6 +35,8 @@ _CACHE_SHARE = MappingProxyType({"fp16": 1.0, "q8": 8.5 / 16 + 1 / 40, "q4": 4.5
 # Tokens of a question beyond what the rows before it had read, and tokens computed one by one for its answer: counted
 # with LLaMA-2's tokenizer over prompts and answers about 60 captions of two sentences (docs/production.md), rounded up.
 _KEYWORDS, _ALTERNATIVES, _REWRITE, _VERBATIM = Tokens(30, 40), Tokens(40, 20), Tokens(25, 30), Tokens(30, 12)
+# A caption that is read for its perplexity: token by token.
+_READ = Tokens(0, 25)
 # The pocket model's, whose answers about its longer captions have more.
 _POCKET = Tokens(60, 40)
 # A whole prompt, and what is reserved for its answer (language/request.py): pages of a cache.
@@ -56,15 +58,15 @@ def _questions(profile: Profile) -> tuple[Question, ...]:
         tokens = (_POCKET, _POCKET, _POCKET)
     else:
         tokens = (_KEYWORDS, _ALTERNATIVES, _VERBATIM if profile.rewrite.verbatim else _REWRITE)
-    return tuple(map(Question, rows, tokens))
+    questions = tuple(map(Question, rows, tokens))
+    return (*questions, Question(Rows(1, 1), _READ)) if profile.rewrite.perplexity else questions
 
 
 def _compared(profile: Profile) -> Rows:
-    """Texts of the sentence encoder, at most: a label and what is taken to name it; of captions that are written anew
-    the caption and each variant's.
+    """Texts of the sentence encoder, at most: a label, what is taken to name it, and the caption; of each variant the
+    edited caption, an edit's words and those in their place; of one that is written anew what it says beside its edits.
     """
-    free = not profile.rewrite.verbatim
-    return Rows(per_source=2 + free, per_variant=free)
+    return Rows(per_source=3, per_variant=3 + (not profile.rewrite.verbatim))
 
 
 def _rows_at_once(profile: Profile) -> int:

@@ -89,6 +89,10 @@ class Profile:
             raise ValueError(f'[runtime] "{self.runtime.provider or self.runtime.backend}" {wanted} table [device]')
         if self.grounding is not None and self.llm.style == "pocket":
             raise ValueError('[grounding] goes with a language model that converses; found [llm] style = "pocket"')
+        if self.rewrite.perplexity and not self.llm.on_cpu:
+            raise ValueError(f'[rewrite] perplexity = true needs [llm] backend = "openvino", got "{self.llm.backend}"')
+        if unscored := self._unscored():
+            raise ValueError(f"[check] {unscored[0]}: {unscored[1]}")
         if self.paint.streams > 1 and self.runtime.backend != "openvino":
             raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
         if self.runtime.backend == "tensorrt" and not self.image.sizes:
@@ -98,6 +102,15 @@ class Profile:
             )
         if self.shard_sources < 1:
             raise ValueError(f"shard_sources must be at least 1, found {self.shard_sources}")
+
+    def _unscored(self) -> tuple[str, str] | None:
+        """A threshold of text scores that the profile does not measure, and what would."""
+        for name, score in self.check.text_thresholds():
+            if score.startswith("text_") and self.grounding is None:
+                return name, "a sentence encoder measures that: it needs a table [grounding]"
+            if score.startswith("perplexity") and not self.rewrite.perplexity:
+                return name, "it needs [rewrite] perplexity = true"
+        return None
 
 
 def profile_names() -> tuple[str, ...]:

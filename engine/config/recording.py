@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from types import MappingProxyType
 from typing import Any
 
 from ..meter.energy import EnergyMeter
@@ -44,11 +45,12 @@ def picture_rows(
     originals: Mapping[Source, PaintedRow],
     painted: Mapping[Variant, PaintedRow],
     scored: Mapping[Variant, Scored],
+    texts: Mapping[Variant, Mapping[str, float]] = MappingProxyType({}),
 ) -> list[PictureRow]:
     """The rows of a shard: its scored controls and variants, and the originals of the sources that have some.
 
-    Verdicts follow from the stored scores and the profile's thresholds. A control stands beside its source's variants
-    whatever its verdict.
+    `texts` are what was measured of edited captions. Verdicts follow from the stored scores and the profile's
+    thresholds. A control stands beside its source's variants whatever its verdict.
     """
     shown = {variant.source: variant.protected for variant in scored}
     first = {v.source: painted[v].image.path for v in scored if v.kind == "control" and v.index == 0}
@@ -86,7 +88,7 @@ def picture_rows(
                 painting=Painting(
                     variant.seed, profile.paint.sampler.steps, guidance.scale, guidance.start, guidance.stop
                 ),
-                scores=of_it.scores,
+                scores={**texts.get(variant, {}), **of_it.scores},
                 reason=None,
                 key=variant.key,
                 protected=variant.protected,

@@ -40,6 +40,7 @@ from .token_filter import TokenFilter, Vocabulary, read_vocabulary
 # What brings each package with the torch that it was compiled for.
 INSTALL = MappingProxyType({"exllamav2": BOX, "exllamav3": BOX_EXLLAMAV3})
 
+_NO_PERPLEXITY = 'ExLlama tells no perplexity; say [rewrite] perplexity = false, or [llm] backend = "openvino"'
 # Grammars compiled ahead of the rows that need them, beside the GPU's work (2 to 10 ms each).
 _AHEAD = 16
 
@@ -269,6 +270,10 @@ class ExllamaLlm:
         finally:
             self.decoder.clear()
         return [answers[name] for name in range(len(requests))]
+
+    def surprises(self, texts: Sequence[str]) -> list[float]:
+        """Raises CounterfactoryError: the generators give tokens, no probabilities."""
+        raise CounterfactoryError(_NO_PERPLEXITY)
 
     def close(self) -> None:
         """Give the GPU's memory back; no question can be asked afterwards."""

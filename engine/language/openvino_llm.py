@@ -16,6 +16,7 @@ from ..runtime.heap import give_back_freed
 from ..runtime.openvino import Precision
 from .answers import Answers
 from .llama import Common, Llama
+from .reading import surprises
 from .request import Request, Usage
 from .running_batch import EncodedRequest, RunningBatch
 
@@ -63,6 +64,19 @@ class OpenVinoLlm:
             raise CounterfactoryError(f"the language model failed on {len(requests)} requests: {reason}") from error
         give_back_freed()  # caches, masks and texts of hundreds of rows
         return [answers[name] for name in range(len(requests))]
+
+    def surprises(self, texts: Sequence[str]) -> list[float]:
+        """The mean of -log p over the tokens of each text, in nats; see `reading`.
+
+        Raises CounterfactoryError when the runtime fails.
+        """
+        try:
+            found = surprises(self._llama, texts)
+        except RuntimeError as error:
+            reason = str(error).strip().splitlines()[-1]
+            raise CounterfactoryError(f"the language model failed to read {len(texts)} texts: {reason}") from error
+        give_back_freed()
+        return found
 
     def close(self) -> None:
         """Drop the caches that are kept; the network goes with the last reference to this."""

@@ -83,6 +83,13 @@ class Llm(Protocol):
         """One answer a request, in order. An answer that was cut off is returned as it stands."""
         ...
 
+    def surprises(self, texts: Sequence[str]) -> list[float]:
+        """The mean of -log p over the tokens of each text, in nats.
+
+        Raises CounterfactoryError where the runtime tells no probabilities, or fails.
+        """
+        ...
+
     def close(self) -> None:
         """Give back all memory, on the device too, at once. Nothing is asked of it afterwards."""
         ...

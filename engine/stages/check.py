@@ -10,6 +10,8 @@ CLIP's (Radford et al. 2021, arXiv 2103.00020):
     label          how much of the probability of its label's class it keeps, zero-shot, of the classes of the set
     layout         how far outlines lie where the mask changes its class (layout.py)       pictures with masks
 
+Edited captions have scores as texts beside these (text_filters.py), which rewriting measured.
+
 A score that makes no sense for a picture is left out, and no verdict asks for it: "edit" of a control, "label" where
 the set has fewer than two classes, "layout" without a mask.
 """
@@ -32,6 +34,7 @@ from ..variant import Kind, Variant
 from .desk import Desk
 from .layout import Layout, outlined_share
 from .scores import Floats, edit_scores, label_score, score
+from .text_filters import TextThresholds, text_failure
 
 Pixels = NDArray[np.uint8]
 # A painted picture, and how far it agrees with its mask, where it has one.
@@ -42,8 +45,8 @@ _AHEAD = 8
 
 
 @dataclass(frozen=True)
-class CheckSettings:
-    """`batch` is the plan's; a variant is accepted if each score reaches its minimum.
+class CheckSettings(TextThresholds):
+    """`batch` is the plan's; a variant is accepted if each score reaches its minimum, and its text passes.
 
     `label_prompt` is what a class is compared by, its name in place of "{label}"; `logit_scale` what CLIP multiplies
     likenesses by before its softmax. Cosines and `min_label`, a change of probability, are -1 to 1; `min_edit`, a
@@ -75,6 +78,7 @@ class CheckSettings:
         for name in ("min_edit", "min_layout"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"[check] {name} is a share, 0 to 1, got {getattr(self, name)}")
+        self.check_ranges()
 
     def least(self, score: str) -> float:
         """The minimum of a score."""
@@ -231,14 +235,18 @@ def verdict(row: PictureRow, settings: CheckSettings) -> str | None:
     name = failing(row.scores, settings, row.kind)
     if name is None:
         return None
+    if text := text_failure(row.scores, settings):
+        return text[1]
     return f"{_failure(row, name)}{name} {row.scores[name]:.3f} is below {settings.least(name):.3f}"
 
 
 def failing(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> str | None:
-    """The name of the first score below its minimum, what can be named best before the others; None if all pass.
+    """The name of the first score that fails, texts' first, what can be named best before the others; None if all pass.
 
     Raises KeyError for a score that a picture of this kind should have and has not.
     """
+    if kind == "variant" and (text := text_failure(scores, settings)):
+        return text[0]
     return next((name for name in _held_to(scores, kind) if scores[name] < settings.least(name)), None)
 
 

@@ -24,7 +24,8 @@ class RewriteSettings:
 
     `verbatim` holds the model to the caption's own words wherever no edit touches them, by grammar; without it the
     model writes the whole caption anew. With `menus` it proposes nothing in its own words: it chooses among phrases of
-    ours, which are put into the caption by rule (tasks/menus.py).
+    ours, which are put into the caption by rule (tasks/menus.py). `perplexity` has the model read edited captions, as a
+    score (text_filters.py).
     """
 
     types: tuple[str, ...]
@@ -34,6 +35,7 @@ class RewriteSettings:
     max_chars_caption: int
     verbatim: bool
     menus: bool = False
+    perplexity: bool = False
 
     def __post_init__(self) -> None:
         unknown = [type_ for type_ in self.types if type_ not in EDIT_TYPES]

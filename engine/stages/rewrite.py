@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -38,6 +38,7 @@ from .desk import Desk
 from .draft import Ask, Draft, RewriteSettings, ask_once, draft_of
 from .meaning import MeaningCheck, similarities
 from .pointing import GroundingSettings
+from .text_filters import TextFilter, TextThresholds, perplexities
 
 REWRITE = "rewrite"
 
@@ -45,12 +46,14 @@ REWRITE = "rewrite"
 @dataclass(frozen=True)
 class Rewritten:
     """The variants of a shard: those to paint, a source's controls before its variants, and those to drop since their
-    text breaks the task's rules; and why sources have fewer variants than wanted.
+    text breaks the task's rules or fails the filters; why sources have fewer variants than wanted; and what was
+    measured of edited captions as texts, those of dropped variants included.
     """
 
     variants: tuple[Variant, ...]
     dropped: tuple[Variant, ...]
     shortfalls: tuple[Problem, ...]
+    scores: Mapping[Variant, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,11 +74,13 @@ def run(
     asked_for: JourneySettings,
     prompts: SpanPrompts | TypedPrompts,
     grounding: GroundingSettings | None = None,
+    thresholds: TextThresholds | None = None,
 ) -> Rewritten:
     """The variants that captioned sources are to have; questions that are on record are not put again.
 
     With `grounding`, which goes with prompts that converse, the model is asked what names a label that no word does,
-    and what it writes freely is held to what the caption means.
+    and what it writes freely is held to what the caption means. With `thresholds` edited captions are scored as texts,
+    as far as there is an encoder or [rewrite] wants perplexity, and those that fail are dropped.
     """
 
     def ask(question: str, requests: Sequence[Request]) -> list[str]:
@@ -91,8 +96,10 @@ def run(
             pointed = pointing.run(desk, captions, asked_for.task, grounding, prompts, ask)
             if not settings.verbatim:
                 meaning = MeaningCheck(partial(similarities, desk), grounding.min_meaning)
+        filters = None if thresholds is None else _filter(desk, settings, grounding, thresholds)
         room, texts = desk.models.caption_room(), list(captions.values())
-        results = rewrite(list(captions), texts, settings, asked_for, ask, prompts, pointed, room, meaning)
+        results = rewrite(list(captions), texts, settings, asked_for, ask, prompts, pointed, room, meaning, filters)
+        scores = {} if filters is None else filters.scores(v for result in results for v in result.variants)
         desk.meter.advance("rewrite", len(captions), desk.sources, made=len(captions))
     variants = [variant for result in results for variant in result.variants]
     return Rewritten(
@@ -103,6 +110,18 @@ def run(
             for source, result in zip(captions, results, strict=True)
             if result.shortfall
         ),
+        scores=scores,
+    )
+
+
+def _filter(
+    desk: Desk, settings: RewriteSettings, grounding: GroundingSettings | None, thresholds: TextThresholds
+) -> TextFilter:
+    """What can be measured of edited captions."""
+    return TextFilter(
+        thresholds,
+        None if grounding is None else partial(similarities, desk),
+        partial(perplexities, desk) if settings.perplexity else None,
     )
 
 
@@ -127,10 +146,12 @@ def rewrite(
     pointed: Mapping[Source, str] = MappingProxyType({}),
     room: Room = len,
     meaning: MeaningCheck | None = None,
+    filters: TextFilter | None = None,
 ) -> list[SourceVariants]:
     """The variants of each source, in order; they depend on no other source. `prompts` puts the questions; `pointed`
     are words of captions that name their source's label although no table knows it; `room` says how many characters of
-    a caption the painter reads; `meaning` holds rewritten captions to what they say beside their edits.
+    a caption the painter reads; `meaning` holds rewritten captions to what they say beside their edits, and `filters`
+    drops those whose texts fail.
     """
     drafts = [
         draft_of(source, clean_text(text), wanted.task, pointed.get(source))
@@ -143,7 +164,7 @@ def rewrite(
     else:
         keywords.find_choices(drafts, settings, wanted, ask, prompts)
     chosen = [_chosen(draft, wanted) for draft in drafts]
-    return _written(drafts, chosen, settings, wanted, ask, prompts, room, meaning)
+    return _written(drafts, chosen, settings, wanted, ask, prompts, room, meaning, filters)
 
 
 def _chosen(draft: Draft, wanted: JourneySettings) -> list[tuple[Edit, ...]]:
@@ -164,6 +185,7 @@ def _written(
     prompts: SpanPrompts | TypedPrompts,
     room: Room,
     meaning: MeaningCheck | None,
+    filters: TextFilter | None,
 ) -> list[SourceVariants]:
     def request(draft: Draft, edits: tuple[Edit, ...]) -> Request | None:
         changes = [(edit.keyword, edit.alternative) for edit in edits if edit.kind == "replace"]
@@ -190,6 +212,8 @@ def _written(
     ]
     if meaning is not None:
         written = meaning.drop_changed(written, texts)
+    if filters is not None:
+        written = filters.drop_failing(written)
     rewritten = []
     for draft, made in zip(drafts, written, strict=True):
         variants = [*made, *_repeats(made, wanted.variants)]

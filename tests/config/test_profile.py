@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -237,3 +237,48 @@ def test_boxes_ground_labels_and_write_captions_that_name_none_again(name: str) 
     assert networks["opt_decoder"].cached_tokens == caption.batch * caption.rows * positions
     assert found.weights is not None
     assert str(found.weights.sentence).startswith("sentence-transformers/all-MiniLM-L6-v2@")
+
+
+@pytest.mark.parametrize(
+    ("table", "changed", "message"),
+    [
+        (
+            "check",
+            {"max_text_label": 0.5},
+            r"\[check\] max_text_label: a sentence encoder .* needs a table \[grounding\]",
+        ),
+        ("check", {"min_text_caption": 0.5}, r"\[check\] min_text_caption: a sentence encoder"),
+        (
+            "check",
+            {"max_perplexity_ratio": 2.0},
+            r"\[check\] max_perplexity_ratio: it needs \[rewrite\] perplexity = true",
+        ),
+    ],
+)
+def test_a_threshold_that_nothing_measures_is_refused(table: str, changed: dict[str, float], message: str) -> None:
+    from counterfactory.engine.config.profile import load_profile
+
+    found = load_profile("pocket")
+    with pytest.raises(ValueError, match=message):
+        replace(found, **{table: replace(getattr(found, table), **changed)})
+
+
+def test_perplexity_is_the_language_model_s_on_a_cpu() -> None:
+    from counterfactory.engine.config.networks import networks_of
+    from counterfactory.engine.config.profile import load_profile
+
+    pocket, lance = load_profile("pocket"), load_profile("lance")
+    read = replace(pocket, rewrite=replace(pocket.rewrite, perplexity=True))
+    before, after = (networks_of(one)["llm"].rows["rewrite"] for one in (pocket, read))
+    assert (after.per_source, after.per_variant) == (before.per_source + 1, before.per_variant + 1)
+    replace(read, check=replace(read.check, max_perplexity=9.0))
+    with pytest.raises(ValueError, match=r'\[rewrite\] perplexity = true needs .* "openvino", got "exllamav2"'):
+        replace(lance, rewrite=replace(lance.rewrite, perplexity=True))
+
+
+def test_lance_filters_texts_as_the_paper_does_and_others_reject_nothing() -> None:
+    from counterfactory.engine.config.profile import load_profile
+
+    lance = load_profile("lance").check
+    assert (lance.max_text_label, lance.max_text_replaced) == (0.5, 0.5)
+    assert load_profile("a10g").check.text_thresholds() == load_profile("pocket").check.text_thresholds() == []

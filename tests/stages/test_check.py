@@ -138,8 +138,9 @@ def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], messag
 
 
 def test_thresholds_decide_no_score() -> None:
-    thresholds = {name: 0.5 for name in vars(SETTINGS) if name.startswith("min_")}
-    assert len(thresholds) == 6
+    thresholds = {name: 1.0 if "text" in name else 0.5 for name in vars(SETTINGS) if name.startswith("min_")}
+    thresholds |= {name: 1.0 for name in vars(SETTINGS) if name.startswith("max_")}
+    assert len(thresholds) == 12
     assert replace(SETTINGS, **thresholds).measures == SETTINGS.measures
     others: dict[str, Any] = {"batch": 5, "label_prompt": "a {label}", "logit_scale": 10.0}
     assert all(replace(SETTINGS, **{name: value}).measures != SETTINGS.measures for name, value in others.items())

@@ -1,0 +1,226 @@
+"""Edited captions are scored as texts, and those outside of a profile's thresholds are never painted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from picture_rows import control_row, picture_row
+from tiny_desk import tiny_run, tiny_sources
+
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.language.chat import ChatPrompts, chatml
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages import rewrite
+from counterfactory.engine.stages.check import CheckSettings, failing, verdict
+from counterfactory.engine.stages.draft import RewriteSettings
+from counterfactory.engine.stages.meaning import Pair
+from counterfactory.engine.stages.pointing import GroundingSettings
+from counterfactory.engine.stages.text_filters import (
+    TextFilter,
+    TextThresholds,
+    changed_words,
+    perplexities,
+    text_failure,
+)
+from counterfactory.engine.tasks.settings import JourneySettings
+from counterfactory.engine.tasks.task import builtin_task
+from counterfactory.engine.variant import Variant
+
+CAPTION = "a red dog on grass"
+BLUE, SNOW, GONE = Edit("colour", "red", "blue"), Edit("weather", "", "in snow"), Edit("object", "on grass", "")
+SMALL = Edit("adjective", "dog", "small dog")
+SOURCE = Source("1.jpg", "1.jpg", Path("1.jpg"), (8, 8), "n02084071 dog, Canis", None, "d", "k")
+SCORES = {"text_label": 0.4, "text_replaced": 0.5, "text_caption": 0.9, "perplexity": 20.0, "perplexity_ratio": 1.5}
+ENDS = {
+    "max_text_label": ("text_label", "an edit's words mean nearly what the label says"),
+    "max_text_replaced": ("text_replaced", "an edit's words mean nearly what they replace"),
+    "max_text_caption": ("text_caption", "the edited caption means nearly what the caption does"),
+    "min_text_caption": ("text_caption", "the edited caption means something else than the caption"),
+    "max_perplexity": ("perplexity", "the edited caption reads badly"),
+    "max_perplexity_ratio": ("perplexity_ratio", "the edited caption reads worse than the caption"),
+}
+CHECK = CheckSettings(1, "a {label}", 100.0, -1, -1, -1, 0, -1, 0)
+
+
+def variant(edits: tuple[Edit, ...], edited: str = "whatever", source: Source = SOURCE) -> Variant:
+    return Variant(f"{edits}{edited}", source, 0, CAPTION, edits, edited, 0, None)
+
+
+def test_what_an_edit_takes_and_brings_is_what_does_not_stay() -> None:
+    assert changed_words(SMALL) == ("", "small")
+    assert changed_words(BLUE) == ("red", "blue")
+    assert changed_words(SNOW) == ("", "in snow")
+    assert changed_words(GONE) == ("on grass", "")
+    assert changed_words(Edit("background", "on the lush grass", "on the Wet sand")) == ("lush grass", "Wet sand")
+
+
+class Cosines:
+    """Gives each pair the cosine that is written down for it; keeps what it is asked."""
+
+    def __init__(self, **known: float) -> None:
+        self.known, self.asked = known, list[Sequence[Pair]]()
+
+    def __call__(self, pairs: Sequence[Pair]) -> Mapping[Pair, float]:
+        self.asked.append(pairs)
+        return {pair: self.known.get(pair[1].replace(" ", "_"), 0.0) for pair in pairs}
+
+
+def test_the_worst_edit_counts_and_each_pair_is_asked_for_once() -> None:
+    cosines = Cosines(red=0.31, blue=0.1234567, small=0.2, in_snow=-0.3, whatever=0.8, other=0.7)
+    two, one, away = variant((BLUE, SMALL)), variant((SMALL,), "other"), variant((SNOW,))
+    found = TextFilter(TextThresholds(), cosines, None).scores([two, one, away, replace(two, repeat=1)])
+    assert found[two] == {"text_label": 0.31, "text_replaced": 0.123457, "text_caption": 0.8}
+    assert found[one] == {"text_label": 0.2, "text_caption": 0.7}, "nothing is replaced"
+    assert found[away] == {"text_label": -0.3, "text_caption": 0.8}
+    assert found[replace(two, repeat=1)] == found[two]
+    (asked,) = cosines.asked
+    label = [("dog", "red"), ("dog", "blue"), ("dog", "small")]
+    assert asked == [*label, ("red", "blue"), (CAPTION, "whatever"), (CAPTION, "other"), ("dog", "in snow")]
+
+
+def test_of_a_source_without_a_label_nothing_is_compared_with_it() -> None:
+    bare = variant((BLUE,), source=replace(SOURCE, label=None))
+    found = TextFilter(TextThresholds(), Cosines(blue=0.4), None).scores([bare])
+    assert found == {bare: {"text_replaced": 0.4, "text_caption": 0.0}}
+
+
+def test_perplexity_is_the_edited_caption_s_and_its_ratio_to_the_caption_s() -> None:
+    asked = list[Sequence[str]]()
+
+    def read(texts: Sequence[str]) -> Mapping[str, float]:
+        asked.append(texts)
+        return {CAPTION: 8.0, "whatever": 12.0, "other": 4.0}
+
+    one, other = variant((BLUE,)), variant((SMALL,), "other")
+    found = TextFilter(TextThresholds(), None, read).scores([one, other])
+    assert found[one] == {"perplexity": 12.0, "perplexity_ratio": 1.5}
+    assert found[other] == {"perplexity": 4.0, "perplexity_ratio": 0.5}
+    assert asked == [[CAPTION, "whatever", "other"]]
+
+
+def test_what_has_no_text_or_no_edits_is_not_measured() -> None:
+    nothing = TextFilter(TextThresholds(), Cosines(), lambda texts: pytest.fail(f"reads {texts}"))
+    assert nothing.scores([variant((BLUE,), ""), variant(())]) == {}
+
+
+@pytest.mark.parametrize(("name", "said"), ENDS.items())
+def test_the_ends_of_a_range_are_accepted_and_what_lies_beyond_is_not(name: str, said: tuple[str, str]) -> None:
+    score, reason = said
+    low = name.startswith("min_")
+    beyond, word = SCORES[score] + (0.01 if low else -0.01), "below" if low else "above"
+    at, past = TextThresholds(**{name: SCORES[score]}), TextThresholds(**{name: beyond})
+    assert at.text_thresholds() == [(name, score)]
+    assert text_failure(SCORES, at) is None
+    assert text_failure(SCORES, past) == (score, f"{reason}: {score} {SCORES[score]:.3f} is {word} {beyond:.3f}")
+    assert text_failure({}, past) is None, "what was not measured fails nothing"
+    strict = replace(CHECK, **{name: beyond})
+    good = picture_row(scores=SCORES | dict.fromkeys(("edit", "image_text", "directional", "image_image"), 1.0))
+    assert verdict(good, replace(CHECK, **{name: SCORES[score]})) is None
+    assert verdict(good, strict) == f"{reason}: {score} {SCORES[score]:.3f} is {word} {beyond:.3f}"
+    assert failing(good.scores, strict, "variant") == score
+    assert verdict(control_row(scores=good.scores), strict) is None, "a control's caption was not edited"
+
+
+def test_without_thresholds_nothing_fails_and_of_several_the_first_is_named() -> None:
+    assert text_failure(SCORES, TextThresholds()) is None
+    assert TextThresholds().text_thresholds() == []
+    strict = TextThresholds(max_perplexity=2.0, max_text_label=0.0)
+    found = text_failure(SCORES, strict)
+    assert found is not None
+    assert found[0] == "text_label"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_text_label": 1.1}, r"\[check\] max_text_label is a cosine, -1 to 1, got 1.1"),
+        ({"min_text_caption": -1.1}, "min_text_caption is a cosine"),
+        ({"max_perplexity": 0.9}, r"\[check\] max_perplexity is at least 1, got 0.9"),
+        ({"max_perplexity_ratio": 0.0}, r"\[check\] max_perplexity_ratio is above 0, got 0"),
+        (
+            {"min_text_caption": 0.9, "max_text_caption": 0.8},
+            r"\[check\] min_text_caption is at most max_text_caption, got 0.9 and 0.8",
+        ),
+    ],
+)
+def test_impossible_thresholds_are_refused(given: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(CHECK, **given)
+
+
+def test_thresholds_may_be_at_the_ends_of_their_ranges() -> None:
+    ends = dict.fromkeys(("max_text_label", "max_text_replaced", "max_text_caption", "min_text_caption"), 1.0)
+    replace(CHECK, **ends, max_perplexity=1.0, max_perplexity_ratio=0.001)
+    replace(CHECK, **dict.fromkeys(ends, -1.0))
+
+
+PROMPTS = ChatPrompts(chatml)
+WANTED = JourneySettings(builtin_task("classification", ["dog", "bus"]), 2, 0, (1, 1), 0)
+HELD = RewriteSettings(("colour",), 2, 2, 2, 100, verbatim=True, perplexity=True)
+ANSWERS = {
+    "red -> blue": '"a blue dog on grass"',
+    "red -> green": '"a green dog on grass"',
+    "Keep:": '[["red","blue"],["red","green"]]',
+}
+MEANINGS = {
+    **dict.fromkeys(("red", CAPTION), np.array([1, 0], np.float32)),
+    **dict.fromkeys(("blue", "a blue dog on grass"), np.array([0.6, 0.8], np.float32)),
+    **dict.fromkeys(("green", "a green dog on grass"), np.array([0.8, 0.6], np.float32)),
+    "dog": np.array([0, 1], np.float32),
+}
+READS = {CAPTION: 1.0, "a blue dog on grass": 2.0, "a green dog on grass": 1.5}
+
+
+def test_what_fails_is_not_painted_another_edit_stands_in_and_scores_are_on_record(tmp_path: Path) -> None:
+    (only,) = tiny_sources(tmp_path / "set", 1)
+    captions = {replace(only, label="dog"): CAPTION}
+    grounding = GroundingSettings(2, 0.5)
+    for time in ("first", "again"):
+        with tiny_run(tmp_path / "suite", list(captions)) as run:
+            run.networks.meanings, run.networks.answers, run.networks.surprise = MEANINGS, ANSWERS, READS
+            strict = TextThresholds(max_text_replaced=0.7)
+            found = rewrite.run(run.desk, captions, HELD, WANTED, PROMPTS, grounding, strict)
+            (dropped,) = found.dropped
+            reason = "an edit's words mean nearly what they replace: text_replaced 0.800 is above 0.700"
+            assert (dropped.edited_caption, dropped.dropped) == ("a green dog on grass", reason)
+            assert [(v.edited_caption, v.repeat) for v in found.variants] == [
+                ("a blue dog on grass", 0),
+                ("a blue dog on grass", 1),
+            ]
+            assert found.scores[dropped]["text_replaced"] == pytest.approx(0.8)
+            for painted in found.variants:
+                assert found.scores[painted] == pytest.approx(
+                    {
+                        "text_label": 0.8,
+                        "text_replaced": 0.6,
+                        "text_caption": 0.6,
+                        "perplexity": round(math.exp(2.0), 6),
+                        "perplexity_ratio": round(math.e, 6),
+                    }
+                )
+            loose = rewrite.run(run.desk, captions, HELD, WANTED, PROMPTS, grounding, TextThresholds())
+            assert loose.dropped == ()
+            assert len(run.networks.calls.get("sentence", [])) == len(run.networks.calls.get("reads", []))
+            assert len(run.networks.calls.get("reads", [])) == (1 if time == "first" else 0)
+            silent = rewrite.run(run.desk, captions, HELD, WANTED, PROMPTS, None, TextThresholds())
+            assert {name for v in silent.variants for name in silent.scores[v]} == {"perplexity", "perplexity_ratio"}
+            quiet = rewrite.run(
+                run.desk, captions, replace(HELD, perplexity=False), WANTED, PROMPTS, grounding, TextThresholds()
+            )
+            assert {name for v in quiet.variants for name in quiet.scores[v]} == {
+                *("text_label", "text_replaced", "text_caption")
+            }
+            assert rewrite.run(run.desk, captions, HELD, WANTED, PROMPTS, grounding).scores == {}
+
+
+def test_a_text_is_read_once(tmp_path: Path) -> None:
+    with tiny_run(tmp_path / "suite", []) as run, run.desk.meter.stage("rewrite"):
+        run.networks.surprise = {"one": 0.0, "two": math.log(2)}
+        assert perplexities(run.desk, ["one"]) == {"one": 1.0}
+        assert perplexities(run.desk, ["two", "one"]) == pytest.approx({"one": 1.0, "two": 2.0})
+        assert run.networks.calls["reads"] == [["one"], ["two"]]
