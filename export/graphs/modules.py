@@ -34,21 +34,48 @@ class HintEncoder(nn.Module):
         return embedded
 
 
+class Control(nn.Module):
+    """What ControlNets add to a UNet's blocks, the middle one's last; inputs are FusedDenoiser's.
+
+    Takes over the ControlNets it is given: their hint encoders are cut off.
+    """
+
+    def __init__(self, *controlnets: ControlNetModel) -> None:
+        super().__init__()
+        for controlnet in controlnets:
+            controlnet.controlnet_cond_embedding = nn.Identity()
+        self.controlnets = nn.ModuleList(controlnets)
+
+    def forward(
+        self,
+        latents: torch.Tensor,
+        timestep: torch.Tensor,
+        text: torch.Tensor,
+        hint_embedding: torch.Tensor,
+        control_scale: torch.Tensor,
+    ) -> list[torch.Tensor]:
+        total: list[torch.Tensor] = []
+        for i, controlnet in enumerate(self.controlnets):
+            hint, scale = hint_embedding, control_scale
+            if len(self.controlnets) > 1:
+                hint, scale = hint[:, i], scale[:, i]
+            down, mid = controlnet(latents, timestep, text, controlnet_cond=hint, return_dict=False)
+            scaled = [residual * scale[:, None, None, None] for residual in (*down, mid)]
+            total = [a + b for a, b in zip(total, scaled, strict=True)] if i else scaled
+        return total
+
+
 class FusedDenoiser(nn.Module):
     """ControlNets and UNet as one step.
 
     latents [B, C, h, w], timestep [B], text [B, T, D], hint_embedding [B, D', h, w], control_scale [B] to the model's
     prediction [B, C, h, w]. With N ControlNets, hint_embedding is [B, N, D', h, w] and control_scale [B, N]: what they
-    add to the UNet is the sum of what each does, times its scale. Takes over the ControlNets it is given: their hint
-    encoders are cut off.
+    add to the UNet is the sum of what each does, times its scale. Takes over the ControlNets it is given (see Control).
     """
 
     def __init__(self, unet: UNet2DConditionModel, *controlnets: ControlNetModel) -> None:
         super().__init__()
-        for controlnet in controlnets:
-            controlnet.controlnet_cond_embedding = nn.Identity()
-        self.unet, self.controlnet = unet, controlnets[0]
-        self.others = nn.ModuleList(controlnets[1:])
+        self.unet, self.control = unet, Control(*controlnets)
 
     def forward(
         self,
@@ -58,20 +85,13 @@ class FusedDenoiser(nn.Module):
         hint_embedding: torch.Tensor,
         control_scale: torch.Tensor,
     ) -> torch.Tensor:
-        total: list[torch.Tensor] = []
-        for i, controlnet in enumerate((self.controlnet, *self.others)):
-            hint, scale = hint_embedding, control_scale
-            if self.others:
-                hint, scale = hint[:, i], scale[:, i]
-            down, mid = controlnet(latents, timestep, text, controlnet_cond=hint, return_dict=False)
-            scaled = [residual * scale[:, None, None, None] for residual in (*down, mid)]
-            total = [a + b for a, b in zip(total, scaled, strict=True)] if i else scaled
+        added = self.control(latents, timestep, text, hint_embedding, control_scale)
         predicted = self.unet(
             latents,
             timestep,
             text,
-            down_block_additional_residuals=total[:-1],
-            mid_block_additional_residual=total[-1],
+            down_block_additional_residuals=added[:-1],
+            mid_block_additional_residual=added[-1],
             return_dict=False,
         )[0]
         assert isinstance(predicted, torch.Tensor)

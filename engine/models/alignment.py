@@ -1,0 +1,139 @@
+"""Which tokens of an edited caption stand for which of the source's: what prompt-to-prompt sends attention along.
+
+Hertz et al. 2022 (arXiv 2208.01626), section 3.2. Captions of as many words are edited by replacement, word for word:
+what looked at a word looks at the one in its place, evenly at all of its tokens where it has another number of them.
+Others are edited by refinement: tokens are aligned so that as many as can be stay in their order, and those that are
+new keep their own attention. Arrays are what the graph of the editing denoiser takes (export/graphs/editing.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+Floats = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CaptionTokens:
+    """A caption as a text encoder reads it: `ids` of all T places, and the number of the word that each belongs to.
+
+    Words are what spaces part, from 0; None where a place is the beginning, the end or padding.
+    """
+
+    ids: tuple[int, ...]
+    words: tuple[int | None, ...]
+
+    @property
+    def inside(self) -> list[int]:
+        """The places of the caption's own tokens."""
+        return [place for place, word in enumerate(self.words) if word is not None]
+
+    @property
+    def outside(self) -> list[int]:
+        """All other places."""
+        return [place for place, word in enumerate(self.words) if word is None]
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """Where each of an edited caption's T tokens takes its attention from.
+
+    Attention is source @ `cross_map` [T, T] + own * `cross_own` [T]. `gone` [T] are the source's tokens that the edit
+    took away, `new` [T] those that it brought.
+    """
+
+    cross_map: Floats
+    cross_own: Floats
+    gone: Flags
+    new: Flags
+
+    def reweighted(self, weight: float) -> Alignment:
+        """What the edit brought is looked at `weight` times as much."""
+        weights = np.where(self.new, np.float32(weight), np.float32(1))
+        return replace(self, cross_map=self.cross_map * weights, cross_own=self.cross_own * weights)
+
+
+def read_tokens(tokenizer: Tokenizer, caption: str) -> CaptionTokens:
+    """A caption's tokens, padded and cut as the tokenizer is set to."""
+    found = tokenizer.encode(caption)
+    starts = zip(found.offsets, found.special_tokens_mask, strict=True)
+    words = (None if special else len(caption[: start + 1].split()) - 1 for (start, _), special in starts)
+    return CaptionTokens(tuple(found.ids), tuple(words))
+
+
+def follow_nobody(tokens: int) -> tuple[Floats, Floats]:
+    """The map [T, T] and the share of its own attention [T] of a row that is not edited."""
+    return np.zeros((tokens, tokens), np.float32), np.ones(tokens, np.float32)
+
+
+def align(source: CaptionTokens, edited: CaptionTokens) -> Alignment:
+    """How an edited caption's tokens follow the source's. Raises ValueError where they have other numbers of places."""
+    size = len(source.ids)
+    if len(edited.ids) != size:
+        raise ValueError(f"captions have {size} and {len(edited.ids)} places: they are of different text encoders")
+    old, new = _words(source), _words(edited)
+    pairs, gone, brought = (_replaced if len(old) == len(new) else _refined)(source, edited, old, new)
+    cross_map, cross_own = follow_nobody(size)
+    # The beginning, the end and the padding between them and the last place, each with its like.
+    outside = zip(source.outside, edited.outside, strict=False)
+    for i, j, share in [*pairs, *((i, j, 1.0) for i, j in outside)]:
+        cross_map[i, j], cross_own[j] = share, 0
+    return Alignment(cross_map, cross_own, _flags(size, gone), _flags(size, brought))
+
+
+_Places = list[int]
+# Triples (place in the source, place in the edited caption, share of the attention), places that went, and that came.
+_Found = tuple[list[tuple[int, int, float]], _Places, _Places]
+
+
+def _replaced(source: CaptionTokens, edited: CaptionTokens, old: Sequence[_Places], new: Sequence[_Places]) -> _Found:
+    """Word for word."""
+    pairs, gone, brought = list[tuple[int, int, float]](), _Places(), _Places()
+    for from_, to in zip(old, new, strict=True):
+        if len(from_) == len(to):
+            pairs += [(i, j, 1.0) for i, j in zip(from_, to, strict=True)]
+        else:
+            pairs += [(i, j, 1 / len(to)) for i in from_ for j in to]
+        if [source.ids[i] for i in from_] != [edited.ids[j] for j in to]:
+            gone += from_
+            brought += to
+    return pairs, gone, brought
+
+
+def _refined(source: CaptionTokens, edited: CaptionTokens, old: Sequence[_Places], new: Sequence[_Places]) -> _Found:
+    """Token by token, in a longest common subsequence; of several the one that keeps the earliest tokens."""
+    rows, columns = source.inside, edited.inside
+    same = [[source.ids[i] == edited.ids[j] for j in columns] for i in rows]
+    most = np.zeros((len(rows) + 1, len(columns) + 1), np.int64)
+    for p in reversed(range(len(rows))):
+        for q in reversed(range(len(columns))):
+            most[p, q] = most[p + 1, q + 1] + 1 if same[p][q] else max(most[p + 1, q], most[p, q + 1])
+    kept, p, q = list[tuple[int, int]](), 0, 0
+    while most[p, q]:
+        if same[p][q]:
+            kept.append((rows[p], columns[q]))
+            p, q = p + 1, q + 1
+        elif most[p + 1, q] == most[p, q]:
+            p += 1
+        else:
+            q += 1
+    gone, brought = set(rows) - {i for i, _ in kept}, set(columns) - {j for _, j in kept}
+    return [(i, j, 1.0) for i, j in kept], sorted(gone), sorted(brought)
+
+
+def _words(caption: CaptionTokens) -> list[_Places]:
+    """The places of each word's tokens."""
+    return [list(places) for _, places in groupby(caption.inside, key=lambda place: caption.words[place])]
+
+
+def _flags(size: int, places: Sequence[int]) -> Flags:
+    found = np.zeros(size, np.bool_)
+    found[list(places)] = True
+    return found
