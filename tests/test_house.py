@@ -52,7 +52,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("recipes", "language", "meter", "schedule", "models", "sources", "variant", "tasks"),
             *("suite", "stages", "config", "estimate"),
         },
-        "judging": {"errors", "files", "sources", "variant", "suite", "stages"},
+        "judging": {"errors", "edit", "keys", "files", "sources", "variant", "suite", "stages"},
         "report": {"errors", "edit", "files", "meter", "models", "tasks", "suite", "stages", "config"},
         "pocket": {"errors", "files", "runtime", "tasks"},
         "cli": {

@@ -12,6 +12,7 @@ from ..errors import CounterfactoryError
 from ..sources.layouts import LAYOUTS
 from ..tasks.task import TASKS
 from . import commands
+from .edits import edits
 from .run_text import THRESHOLDS
 from .statuses import EXIT_ERROR, EXIT_STOPPED
 from .terminal import Terminal
@@ -55,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(commands_)
     _add_evaluate(commands_)
     _add_report(commands_)
+    _add_labelling(commands_)
     for command in commands_.choices.values():
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     return parser
@@ -91,6 +93,9 @@ def _add_plan(parsers: _Commands[argparse.ArgumentParser]) -> None:
     _add_sources(parser)
     _add_edits(parser)
     parser.add_argument("--first", type=_positive, default=5, metavar="N", help="sources to look at (%(default)s)")
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="write the edits for people to label (see edits): .csv or .jsonl"
+    )
     parser.set_defaults(run=commands.plan)
 
 
@@ -251,6 +256,18 @@ def _add_report(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument("--no-edges", action="store_true", help="show no edges, which the suite does not hold")
     parser.add_argument("--limit", type=_positive, default=200, metavar="N", help="sources on the page (%(default)s)")
     parser.set_defaults(run=commands.report)
+
+
+def _add_labelling(parsers: _Commands[argparse.ArgumentParser]) -> None:
+    parser = parsers.add_parser("edits", help="write text edits for people to label, or say what their labels say")
+    parser.add_argument(
+        "path", type=Path, metavar="SUITE|FILE", help="a suite whose edits to write, or a table of labelled edits"
+    )
+    parser.add_argument("--write", type=Path, metavar="FILE", help="the table to write: .csv or .jsonl")
+    parser.add_argument("--sample", type=_positive, metavar="N", help="this many of them, drawn by chance (all)")
+    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="which ones are drawn (%(default)s)")
+    parser.add_argument("--profile", help="name or .toml file whose text filters to judge (as they were when written)")
+    parser.set_defaults(run=edits)
 
 
 def _positive(text: str) -> int:

@@ -18,6 +18,7 @@ from ..config.recorded import recorded_check, recorded_profile
 from ..config.worlds import take_known
 from ..errors import CounterfactoryError
 from ..files.writing import write_whole
+from ..judging.edit_labels import planned_edits, require_new, write_edits
 from ..judging.recheck import recheck
 from ..report.edit_table import spread_data
 from ..report.notes import suite_notes
@@ -102,6 +103,8 @@ def plan(args: Namespace, terminal: Terminal) -> int:
     from . import plan_text as text
 
     profile = load_profile(args.profile)
+    if args.write is not None:
+        require_new(args.write)
     found = usable_sources(args, profile, terminal)
     sources, unknown = take_known(profile, found.sources[: args.first], anything=args.anything)
     settings = settings_of(args, profile, found)
@@ -109,6 +112,9 @@ def plan(args: Namespace, terminal: Terminal) -> int:
         terminal.warn(doubt)
     with TemporaryDirectory() as folder, Suite.open(Path(folder) / "plan") as suite, terminal.progress() as progress:
         planned = Journey(profile, settings).plan(sources, suite, progress)
+    if args.write is not None:
+        both = (*planned.rewritten.variants, *planned.rewritten.dropped)
+        write_edits(args.write, planned_edits(both, planned.rewritten.scores, profile.check))
     planned_spread = spread_of(edit for variant in planned.rewritten.variants for edit in variant.edits)
     for line in text.lines(planned):
         terminal.say(line)

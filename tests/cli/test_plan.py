@@ -11,6 +11,7 @@ from conftest import Street
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.cli.plan_text import as_data, describe, lines, show_spread
+from counterfactory.engine.cli.statuses import EXIT_ERROR
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.journey import Plan
@@ -118,7 +119,8 @@ def test_plan_paints_nothing(
     monkeypatch.setenv(SWITCH, str(tmp_path / "file" / "compiled"))
     before = sorted(street.root.rglob("*"))
     asked = ["plan", str(street.root / "images"), "--first", "1", "--variants", "2", "--avoid", "blue,green", "--json"]
-    assert main(asked) == 0
+    written = tmp_path / "edits.csv"
+    assert main([*asked, "--write", str(written)]) == 0
     printed = capsys.readouterr()
     assert "compiled networks are not kept for the next run" in printed.err
     said = json.loads(printed.out)
@@ -129,6 +131,10 @@ def test_plan_paints_nothing(
     assert all(v["edited_caption"] != found["caption"] for v in found["variants"])
     assert found["label"] in found["protected"]
     assert sorted(street.root.rglob("*")) == before
+    rows = written.read_text().splitlines()
+    assert len(rows) == 1 + sum(len(v["edits"]) for v in found["variants"] if not v["dropped"] and not v["repeat"])
+    assert main([*asked, "--write", str(written)]) == EXIT_ERROR
+    assert "may hold labels" in capsys.readouterr().err
 
 
 def test_words_to_avoid_are_single_ones(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,159 @@
+"""Text edits go to people on a table and come back as counts of what is right, by type, and of what filters keep."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from picture_rows import control_row, picture_row
+
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.judging.edit_labels import (
+    COLUMNS,
+    Labelled,
+    Success,
+    draw,
+    planned_edits,
+    read_labelled,
+    successes,
+    suite_edits,
+    write_edits,
+)
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages.text_filters import TextThresholds
+from counterfactory.engine.variant import Variant
+
+DRY, BLUE = Edit("weather", "dry", "snowy"), Edit("colour", "red", "blue")
+STRICT = TextThresholds(max_text_label=0.5)
+REASON = "an edit's words mean nearly what the label says: text_label 0.600 is above 0.500"
+
+
+def test_a_suite_s_edits_are_rows_with_what_filters_say_and_repeats_are_none() -> None:
+    rows = [
+        control_row(),
+        picture_row(0, scores={"edit": 0.5, "text_label": 0.6}, protected=("bus", "coach"), edits=(DRY, BLUE)),
+        picture_row(1, repeat=1),
+        picture_row(2, label=None, scores={}),
+    ]
+    one, two, three = suite_edits(rows, STRICT)
+    assert (one.key, two.key, three.key) == ("0" * 16 + "-0", "0" * 16 + "-1", f"{2:064x}"[:16] + "-0")
+    assert (one.edit, two.edit) == (DRY, BLUE)
+    assert one.scores == {"text_label": 0.6}, "the picture's own scores are of no use here"
+    assert (one.dropped, three.dropped) == (REASON, None)
+    assert (one.source, one.label, three.label) == ("bus/0000", "bus", None)
+    assert (one.protected, one.caption, one.edited_caption) == (
+        ("bus", "coach"),
+        "A red bus on a dry road.",
+        "A red bus on a snowy road.",
+    )
+
+
+def test_a_plan_s_edits_are_those_that_break_no_rule() -> None:
+    source = Source("1.jpg", "1.jpg", Path("1.jpg"), (8, 8), "bus", None, "d", "k")
+    fine = Variant("a" * 64, source, 0, "a dry bus", (DRY,), "a snowy bus", 0, None)
+    near = replace(fine, key="b" * 64, dropped=REASON)
+    broken = replace(fine, key="c" * 64, dropped="it lacks 'bus'")
+    control = replace(fine, key="d" * 64, kind="control", edits=(), edited_caption="a dry bus")
+    again = replace(fine, key="e" * 64, repeat=1)
+    found = planned_edits([fine, near, broken, control, again], {near: {"text_label": 0.6}}, STRICT)
+    assert [(row.key, row.dropped) for row in found] == [("a" * 16 + "-0", None), ("b" * 16 + "-0", REASON)]
+    assert [row.scores for row in found] == [{}, {"text_label": 0.6}]
+    assert found[0].source == "1.jpg"
+
+
+def test_what_is_drawn_follows_from_the_edits_and_the_seed_alone() -> None:
+    rows = suite_edits([picture_row(i, key=f"{i}" * 64) for i in range(9)], STRICT)
+    assert draw(rows, 4, 0) == draw(rows[::-1], 4, 0)
+    assert draw(rows, 4, 0) != draw(rows, 4, 1)
+    assert len(draw(rows, 20, 0)) == 9
+    assert draw(rows, 5, 0)[:4] == draw(rows, 4, 0)
+
+
+@pytest.mark.parametrize("name", ["edits.csv", "edits.JSONL"])
+def test_a_table_is_written_labelled_and_read_back(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    scored = {"text_label": 0.6, "perplexity": 12.5}
+    rows = suite_edits([picture_row(0, scores=scored), picture_row(1), picture_row(2, protected=("a", "b"))], STRICT)
+    write_edits(file, rows)
+    text = file.read_text(encoding="utf-8")
+    table = (
+        list(csv.DictReader(text.splitlines()))
+        if name.endswith("csv")
+        else [json.loads(t) for t in text.split("\n") if t]
+    )
+    assert all(tuple(row) == COLUMNS for row in table)
+    assert (table[0]["dropped"], table[1]["dropped"]) == (REASON, "")
+    assert (float(table[0]["perplexity"]), table[1]["perplexity"]) == (12.5, "")
+    assert (table[2]["protected"], table[2]["type"]) == ("a, b", "weather")
+    assert read_labelled(file) == ([], 3), "nobody has labelled any"
+    for row, said in zip(table, (("1", "Yes", "TRUE"), ("y", "0", "no"), ("1", "", "1")), strict=True):
+        row.update(zip(("right_type", "right_label", "coherent"), said, strict=True))
+    if name.endswith("csv"):
+        with file.open("w", encoding="utf-8", newline="") as out:
+            writer = csv.DictWriter(out, COLUMNS)
+            writer.writeheader()
+            writer.writerows(table)
+    else:
+        table[0]["right_type"], table[1]["right_label"] = 1, False
+        file.write_text("\n".join(map(json.dumps, table)), encoding="utf-8")
+    first, second = Labelled("weather", True, True, True, True), Labelled("weather", True, False, False, False)
+    assert read_labelled(file) == ([first, second], 1)
+    loose = TextThresholds(max_perplexity=12.5)
+    assert read_labelled(file, loose) == ([replace(first, dropped=False), second], 1), "verdicts follow from scores"
+    assert read_labelled(file, TextThresholds(max_perplexity=12.4))[0][0] == first
+
+
+def test_files_that_may_hold_labels_stay(tmp_path: Path) -> None:
+    file = tmp_path / "edits.csv"
+    file.write_text("mine")
+    with pytest.raises(CounterfactoryError, match=r"edits.csv is there already and may hold labels; name another file"):
+        write_edits(file, [])
+    assert file.read_text() == "mine"
+    with pytest.raises(CounterfactoryError, match=r"edits.txt: edits are written as .csv or .jsonl"):
+        write_edits(tmp_path / "edits.txt", [])
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("weather,maybe,1,1,,", r"edits.csv:2: right_type is 1 or 0, yes or no, or empty; found 'maybe'"),
+        (",1,1,1,,", "edits.csv:2: every row needs the type of its edit"),
+        ("weather,1,1,1,,high", "edits.csv:2: text_label is a number or empty; found 'high'"),
+        ("weather,1,1,1,,,,,", r"edits.csv:2 has 9 fields"),
+    ],
+)
+def test_a_label_that_is_none_is_named(tmp_path: Path, row: str, message: str) -> None:
+    file = tmp_path / "edits.csv"
+    file.write_text(f"type,right_type,right_label,coherent,dropped,text_label\n{row}\n")
+    with pytest.raises(CounterfactoryError, match=message):
+        read_labelled(file, TextThresholds())
+
+
+def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "edits.csv"
+    file.write_text("type,right_type,coherent\n")
+    with pytest.raises(CounterfactoryError, match="no column 'right_label'"):
+        read_labelled(file)
+
+
+def test_success_is_all_three_and_filters_are_held_to_it() -> None:
+    good, wrong = Labelled("weather", True, True, True, False), Labelled("weather", False, True, True, False)
+    labelled = [
+        *[good] * 3,
+        replace(good, dropped=True),
+        wrong,
+        replace(wrong, dropped=True),
+        Labelled("colour", True, False, True, True),
+        Labelled("colour", True, True, False, True),
+    ]
+    found = successes(labelled)
+    assert list(found) == ["weather", "colour", "all"]
+    assert found["weather"] == Success(6, 4, 6, 6, 4, 4, 3)
+    assert found["colour"] == Success(2, 2, 1, 1, 0, 0, 0)
+    assert found["all"] == Success(8, 6, 7, 7, 4, 4, 3)
+    assert (found["weather"].precision, found["weather"].recall) == (0.75, 0.75)
+    assert (found["colour"].precision, found["colour"].recall) == (None, None)
