@@ -131,9 +131,14 @@ def fully_guided(profile: Profile) -> Profile:
     return replace(profile, paint=replace(profile.paint, guidance=guidance))
 
 
+def master_of(denoiser: str) -> str:
+    """The plan that a denoiser's plan in int8 was made of; another plan's own name."""
+    return denoiser.removesuffix("_int8")
+
+
 def unquantised(profile: Profile) -> Profile:
     """The profile with the denoiser that rounds nothing to integers."""
-    return replace(with_masters(profile), paint=replace(profile.paint, denoiser="denoiser"))
+    return replace(with_masters(profile), paint=replace(profile.paint, denoiser=master_of(profile.paint.denoiser)))
 
 
 def in_f32(profile: Profile) -> Profile:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import torch
 from diffusers import AutoencoderKL, AutoencoderTiny, ControlNetModel, UNet2DConditionModel
+from journeys import master_of
 from measure import with_masters
 from tokenizers import Tokenizer
 from transformers import Blip2ForConditionalGeneration, CLIPModel
@@ -137,7 +138,7 @@ def pocket_networks(profile: Profile) -> PeerNetworks:
     weights = with_masters(profile).models.path
     captioner, opt_words = restore_blip2(weights)
     checker, clip_words = restore_clip(weights)
-    painter, llm = restore_denoiser(weights), restore_llm(weights)
+    painter, llm = restore_denoiser(weights, plan=master_of(profile.paint.denoiser)), restore_llm(weights)
     language = TorchLanguage(*llm)
     return PeerNetworks(
         captioner,

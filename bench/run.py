@@ -3,10 +3,12 @@
 Renders N street scenes, takes them to a suite of K variants each, and prints what that cost: by stage, beside the
 paper's figure, and as shares of what the machine's matrix products allow. `--against reference` runs transformers and
 diffusers one image at a time in the same process on the same weights, prompts and steps, by turns with the engine;
-`--against diffusers-batched` their best configuration, where the claim is 3 times on a CPU. With a GPU box's profile
-the peer runs on the same device, on the weights that the profile names or the seeded random ones of
-`export a10g --random`. Seconds of loading are shown and left out of the ratio for both. `--size sd15` measures painting
-at Stable Diffusion's size. The last line is JSON.
+`--against diffusers-batched` their best configuration, where the claim is 3 times on a CPU. `ratio` is at equal quality
+(of a distilled denoiser the peer takes the teacher's weights and steps), `ratio_equal_work` with the peer on the
+engine's own steps; without a teacher they are one comparison. With a GPU box's profile the peer runs on the same
+device, on the weights that the profile names or the seeded random ones of `export a10g --random`. Seconds of loading
+are shown and left out of the ratio for both. `--size sd15` measures painting at Stable Diffusion's size. The last line
+is JSON.
 """
 
 from __future__ import annotations
@@ -17,20 +19,23 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ceiling import ceiling, refuse_without_device
 from journeys import Bench, Run, render_sources
-from measure import Ratio, Yardstick, finish
+from measure import Yardstick, figures_of, finish
 
 from counterfactory.engine.cli.run_text import cost_line, cost_table, count_line, use_line
 from counterfactory.engine.cli.terminal import Terminal
-from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.config.profile import Profile, load_profile, painting_as_teacher
 from counterfactory.engine.journey import JourneySettings
 from counterfactory.engine.pocket.tasks import street_task
 
 if TYPE_CHECKING:
+    from versus import Comparison
+
     from counterfactory.export.production.graph import Request
 
 # DILLEMA, arXiv 2502.04378.
@@ -68,6 +73,13 @@ def show(profile: Profile, run: Run) -> dict[str, Any]:
         "peak_memory_bytes": report.peak_memory_bytes,
         "stages": stages,
     }
+
+
+def of_equal_work(comparison: Comparison) -> dict[str, Any]:
+    """What the JSON line says of the comparison at equal work: `ratio_equal_work` and so on."""
+    figures = figures_of(comparison.ratio.values, comparison.ratio.asked)
+    steps = {"peer_steps": comparison.told["peer_steps"]}
+    return {f"{name}_equal_work": value for name, value in (figures | steps).items()}
 
 
 def box_of(asked: argparse.Namespace, profile: Profile) -> Request | None:
@@ -117,13 +129,15 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
         main_sd15(asked.against, asked.rounds)
         return
     profile = load_profile(asked.profile)
-    box = box_of(asked, profile) if asked.against else None
+    if asked.against:  # what is missing there is said before anything is timed
+        for one in (profile, painting_as_teacher(profile)):
+            box_of(asked, one)
     refuse_without_device(profile)
     # Both sides paint what the captioner says, a vehicle named or not: this bench asks what work costs.
     settings = JourneySettings(
         street_task("classification"), asked.variants, controls=0, edits=(1, 3), seed=0, allow_ungrounded=True
     )
-    ratio: Ratio | None = None
+    comparison: Comparison | None = None
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         bench = Bench(profile, settings, render_sources(root / "streets", asked.sources), root)
@@ -133,14 +147,17 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
             from versus import against
 
             most = min(asked.peer_sources, asked.sources)
-            ratio, runs, told = against(bench, asked.against, most, asked.rounds, asked.compile, box, yardstick)
-            run = sorted(runs, key=lambda r: r.spent.wall_s)[len(runs) // 2]
+            boxes = partial(box_of, asked)
+            comparison, equal_work = against(bench, asked.against, most, asked.rounds, asked.compile, boxes, yardstick)
+            told = comparison.told | of_equal_work(equal_work)
+            run = sorted(comparison.runs, key=lambda r: r.spent.wall_s)[len(comparison.runs) // 2]
+            print(f"{equal_work.ratio} as many as {asked.against} at equal work, the same steps")
     told |= show(profile, run)
-    if ratio is not None:
-        print(f"{ratio} as many accepted variants an hour as {asked.against}, loading of neither counted")
+    if comparison is not None:
+        print(f"{comparison.ratio} as many accepted variants an hour as {asked.against}, loading of neither counted")
     line = io.StringIO()
     with redirect_stdout(line):
-        finish("run", ratio, **told)
+        finish("run", None if comparison is None else comparison.ratio, **told)
     if asked.json:
         asked.json.write_text(line.getvalue())
     print(line.getvalue(), end="")

@@ -3,6 +3,10 @@
 For a way of using the libraries it computes ratios of seconds per accepted variant, one per round, and what agrees. The
 peer may take fewer sources than the engine, so both are counted by what they make. Neither side's loading counts. A
 ratio between different outputs means nothing: where they disagree, there is none.
+
+Where the profile's denoiser was distilled from another there are two ratios. At equal quality the peer paints with the
+teacher's weights, steps and guidance, which is what a user without the student would do; at equal work it is given the
+student and its steps. What they make is compared with the engine's pictures of the same weights and steps.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 import gc
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
@@ -25,7 +29,7 @@ from peer_networks import box_networks, pocket_networks
 from reference import DIFFUSERS_BATCHED, ON_GPU, REFERENCE, Device, Made, Peer
 
 from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import Profile
+from counterfactory.engine.config.profile import Profile, painting_as_teacher
 from counterfactory.engine.estimate.flops import multiplies_integers
 from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.stages.check import failing
@@ -51,33 +55,67 @@ EXACT, ROUNDED = Bound(0.95, 60.0), Bound(0.8, 35.0)
 INTEGERS = Bound(0.8, 30.0)
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """The ratio, the engine's runs in it, and what else is worth telling."""
+
+    ratio: Ratio
+    runs: list[Run]
+    told: dict[str, Any]
+
+
 def against(
     bench: Bench,
     name: str,
     most: int,
     rounds: int,
     compiled: bool,
-    box: Request | None = None,
+    box_of: Callable[[Profile], Request | None] = lambda _: None,
     yardstick: Yardstick | None = None,
-) -> tuple[Ratio, list[Run], dict[str, Any]]:
-    """Engine and peer `name` by turns, after a run of the engine into the suite "first".
+) -> tuple[Comparison, Comparison]:
+    """Engine and peer `name` by turns, after a run of the engine into the suite "first": at equal quality and at equal
+    work, which are one comparison where the profile's denoiser has no teacher.
 
-    The peer takes at most `most` sources. `box` says where the networks of a GPU box's profile come from; without it
-    they are the pocket's. Returns the ratio, the engine's runs, and what else is worth telling. Ends the bench where
-    outputs disagree.
+    The peer takes at most `most` sources. `box_of` says where the networks of a GPU box's profile come from, None for
+    the pocket's. Ends the bench where outputs disagree.
     """
-    profile = bench.profile
-    works = work_of(bench, "first", most)
+    works, taught = work_of(bench, "first", most), painting_as_teacher(bench.profile)
+
+    def compared_with(profile: Profile, way: str) -> Comparison:
+        return compare_with_peer(bench, profile, name, works, rounds, compiled, box_of(profile), yardstick, way)
+
+    quality = compared_with(taught, "")
+    return quality, quality if taught is bench.profile else compared_with(bench.profile, "equal work")
+
+
+def compare_with_peer(
+    bench: Bench,
+    profile: Profile,
+    name: str,
+    works: Sequence[Work],
+    rounds: int,
+    compiled: bool,
+    box: Request | None,
+    yardstick: Yardstick | None,
+    way: str,
+) -> Comparison:
+    """The engine as the bench has it and a peer that takes its networks and steps from `profile`, by turns. Suites of
+    this are made in the bench's folder `way`.
+    """
+    bench = replace(bench, folder=bench.folder / way)
+    bench.folder.mkdir(exist_ok=True)
     peers: list[Peer] = []
     load_s = seconds(lambda: peers.append(peer_of(profile, name, compiled, box)))
     peer = peers[0]
     made: list[Made] = []
     warm_s = seconds(lambda: made.append(peer.run(works, bench.folder / "peer")))
-    told: dict[str, Any] = {**agreement(bench, name, works, made[0], of_box=box is not None)}
+    told: dict[str, Any] = {**agreement(replace(bench, profile=profile), name, works, made[0], box is not None)}
     accepted = accepted_of(made[0], profile)
     if not accepted:
         raise SystemExit(f"no variant of {name} passes the checks, so there is nothing to count")
+    steps = profile.paint.sampler.steps
     print(f"peer       {name}: {accepted} accepted of {len(works)} sources' {len(made[0].pictures)} variants")
+    print(f"           {way or 'equal quality'}: {profile.paint.denoiser} in {steps} steps")
     print(f"           loaded in {load_s:.1f} s; its first run took {warm_s:.1f} s and is not counted")
     if yardstick is None and peer.device == "cuda":
         yardstick = gpu_yardstick()
@@ -88,6 +126,7 @@ def against(
     told |= {
         "peer": name,
         "peer_device": peer.device,
+        "peer_steps": steps,
         "peer_accepted": accepted,
         "peer_s_per_accepted": ratio.baseline.wall_s,
         "engine_s_per_accepted": ratio.candidate.wall_s,
@@ -102,7 +141,7 @@ def against(
     # Devices held, loading left out on both sides, as in the ratio.
     for side, took in (("peer", ratio.baseline.wall_s), ("engine", ratio.candidate.wall_s)):
         told[f"{side}_device_hours_per_1k"] = 1000 * profile.runtime.devices * took / 3600
-    return ratio, runs, told
+    return Comparison(ratio, runs, told)
 
 
 def peer_of(profile: Profile, name: str, compiled: bool, box: Request | None) -> Peer:

@@ -169,7 +169,7 @@ class Journey:
     def _travel(self, desk: Desk, shards: Sequence[Sequence[Source]]) -> Tally:
         """Take every shard to its outcome, and the suite to its table."""
         tally = Tally(desk.sources, sum(source.known_world is False for shard in shards for source in shard))
-        decided_by = (self.profile, world_of(self.profile))
+        decided_by = (self.profile.decisive, world_of(self.profile))
         outcomes = Outcomes(desk.suite, outcome_key(decided_by, self.settings, desk.classes.names, desk.recipes.makers))
         for shard in _read(desk.meter, ahead(shards, lambda some: self.look(desk, outcomes, some), depth=1)):
             outcome = _pass(desk, shard) or self.step(desk, outcomes, shard)

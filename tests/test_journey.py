@@ -187,6 +187,15 @@ def test_nothing_is_done_twice(finished: tuple[Path, RunSummary], streets: Path,
     assert contents(path) == before
 
 
+def test_a_teacher_makes_no_other_suite(
+    finished: tuple[Path, RunSummary], streets: Path, quick: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, first = finished
+    monkeypatch.setattr(Journey, "step", lambda *_: pytest.fail("a finished shard was not passed"))
+    report = travel(replace(quick, teacher="a10g"), SETTINGS, find_sources(streets)[0], path)
+    assert report.reused == first.painted
+
+
 def test_changes_reuse_what_they_leave_as_it_was(
     finished: tuple[Path, RunSummary], streets: Path, quick: Profile, tmp_path: Path
 ) -> None:

@@ -7,8 +7,9 @@ profile states completely what made a suite.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill, read_toml
@@ -62,7 +63,9 @@ class Profile:
 
     `device` is the GPU that the profile is for, as far as estimates need it; None for CPUs. `weights` are what its
     networks are exported from, None where that is left to the exporter's command line. With `grounding` the language
-    model points at what names a label where words alone do not.
+    model points at what names a label where words alone do not. `teacher` is the profile, by its name or file, whose
+    painting the denoiser was distilled from, None where it was not: what such a profile is compared with, and nothing
+    that a suite is made of.
     """
 
     name: str
@@ -80,10 +83,13 @@ class Profile:
     device: DeviceSettings | None = None
     weights: WeightSettings | None = None
     grounding: GroundingSettings | None = None
+    teacher: str | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
             raise ValueError("name is empty")
+        if self.teacher == self.name:
+            raise ValueError(f"teacher is another profile, or left out where there is none; found {self.teacher!r}")
         if (self.device is not None) != self.runtime.on_gpu:
             wanted = "has no" if self.device else "needs a"
             raise ValueError(f'[runtime] "{self.runtime.provider or self.runtime.backend}" {wanted} table [device]')
@@ -112,6 +118,11 @@ class Profile:
                 return name, "it needs [rewrite] perplexity = true"
         return None
 
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """All of it that decides what a suite is, as plain data."""
+        return {name: value for name, value in asdict(self).items() if name != "teacher"}
+
 
 def profile_names() -> tuple[str, ...]:
     """The profiles that come with the package."""
@@ -132,6 +143,17 @@ def load_profile(name_or_path: str) -> Profile:
         known = ", ".join(profile_names())
         raise CounterfactoryError(f"no profile {name_or_path!r}; there are {known}, or give the path of a .toml file")
     return fill(Profile, read_toml(path), str(path))
+
+
+def painting_as_teacher(profile: Profile) -> Profile:
+    """The profile, painting as its teacher does and with the teacher's weights; itself where it has no teacher.
+
+    Raises CounterfactoryError as `load_profile` does of the teacher.
+    """
+    if profile.teacher is None:
+        return profile
+    teacher = load_profile(profile.teacher)
+    return replace(profile, paint=teacher.paint, weights=teacher.weights, teacher=None)
 
 
 def plan_facts(profile: Profile) -> dict[str, PlanFacts]:

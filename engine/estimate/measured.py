@@ -99,7 +99,7 @@ def measured_rates(profile: Profile, report: RunSummary, variants: int) -> Rates
 
 def profile_key(profile: Profile) -> str:
     """The content key of a profile. A name, how many sources travel together and what memory holds change no rate."""
-    settings = {name: value for name, value in asdict(profile).items() if name not in ("name", "shard_sources")}
+    settings = {name: value for name, value in profile.decisive.items() if name not in ("name", "shard_sources")}
     settings["runtime"] = {name: value for name, value in settings["runtime"].items() if name != "memory_gb"}
     return content_key("rates", settings)
 

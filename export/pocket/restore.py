@@ -17,6 +17,7 @@ from transformers import Blip2ForConditionalGeneration, CLIPModel, LlamaForCausa
 
 from counterfactory.engine.language.tokenizer import load_tokenizer
 
+from ..graphs.modules import FusedDenoiser
 from . import blip2, clip, denoiser, llama, vae
 from .parameters import config_of, restore_into
 from .worlds import STREETS, World
@@ -40,10 +41,16 @@ def restore_clip(weights: Path) -> tuple[CLIPModel, Tokenizer]:
     return model.eval(), tokenizer
 
 
-def restore_denoiser(weights: Path, world: World = STREETS) -> denoiser.Denoiser:
-    """UNet and ControlNet, the latter with its hint encoder, of a world."""
+def restore_denoiser(weights: Path, world: World = STREETS, plan: str = "denoiser") -> denoiser.Denoiser:
+    """UNet and ControlNet of a plan, the latter with its hint encoders, of a world. A student that was distilled from
+    "denoiser" has the hint encoders of that.
+    """
     model = denoiser.build(world)
     restore_into("denoiser", model, weights)
+    if plan != "denoiser":
+        hints = model.controlnet.controlnet_cond_embedding
+        restore_into(plan, FusedDenoiser(model.unet, model.controlnet), weights)  # which cuts them off
+        model.controlnet.controlnet_cond_embedding = hints
     model.unet.set_attn_processor(AttnProcessor2_0())
     model.controlnet.set_attn_processor(AttnProcessor2_0())
     return model.eval()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -282,3 +282,21 @@ def test_lance_filters_texts_as_the_paper_does_and_others_reject_nothing() -> No
     lance = load_profile("lance").check
     assert (lance.max_text_label, lance.max_text_replaced) == (0.5, 0.5)
     assert load_profile("a10g").check.text_thresholds() == load_profile("pocket").check.text_thresholds() == []
+
+
+def test_a_teacher_is_who_a_student_is_compared_with_and_no_part_of_a_suite(tmp_path: Path) -> None:
+    from counterfactory.engine.config.profile import load_profile, painting_as_teacher
+    from counterfactory.engine.estimate.measured import profile_key
+
+    fast = load_profile("a10g-fast")
+    assert fast.teacher == "a10g"
+    without = replace(fast, teacher=None)
+    assert painting_as_teacher(without) is without
+    assert fast.decisive == without.decisive
+    assert profile_key(fast) == profile_key(without)
+    assert "teacher" not in fast.decisive
+    assert {**fast.decisive, "teacher": "a10g"} == asdict(fast)
+    with pytest.raises(ValueError, match="teacher is another profile, or left out where there is none; found 'a10g"):
+        replace(fast, teacher="a10g-fast")
+    with pytest.raises(CounterfactoryError, match="no profile 'a11g'; there are"):
+        painting_as_teacher(replace(fast, teacher="a11g"))
