@@ -5,11 +5,7 @@ For anything that answers requests it computes the share of right answers to eac
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.language.grammar import (
-    Grammar,
     alternatives_grammar,
     edited_grammar,
     keywords_grammar,
@@ -19,43 +15,29 @@ from counterfactory.engine.language.questions import AnswerError, read_caption
 from counterfactory.engine.language.request import Llm, Request
 from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.pocket.world import COLOURS, MATERIALS, TIMES, WEATHERS
-from counterfactory.engine.stages.draft import RewriteSettings
 from counterfactory.engine.tasks.words import spans
 
 from .data import HELD_OUT
-from .questions import CLASSIFY, KINDS_OF_QUESTION, SEGMENT, Exercise, exercise
+from .exercises import KINDS_OF_QUESTION, Exercise
+from .languages import LANGUAGES, Language
+from .questions import CLASSIFY, SEGMENT
 
-SETTINGS = RewriteSettings(
-    STREET_TYPES, max_keywords=6, max_alternatives=4, max_words_keyword=3, max_chars_caption=400, verbatim=True
-)
 _KNOWN = {*WEATHERS, *TIMES, *COLOURS, *MATERIALS}
 
 
-def _keywords_form(drawn: Exercise) -> Grammar:
-    free = spans(drawn.case.caption, SETTINGS.max_words_keyword, drawn.case.keep)
-    return keywords_grammar(drawn.case.types, free, SETTINGS.max_keywords)
-
-
-def _alternatives_form(drawn: Exercise) -> Grammar:
-    if drawn.values:
-        return values_grammar(drawn.values)
-    return alternatives_grammar(drawn.changes[0][1], SETTINGS.max_alternatives)
-
-
-def _rewrite_form(drawn: Exercise) -> Grammar:
-    return edited_grammar(drawn.case.caption, [(old, new) for _, old, new in drawn.changes])
-
-
-_FORMS: dict[str, Callable[[Exercise], Grammar]] = {
-    "keywords": _keywords_form,
-    "alternatives": _alternatives_form,
-    "rewrite": _rewrite_form,
-}
-
-
-def request_of(kind: str, drawn: Exercise) -> Request:
+def request_of(language: Language, kind: str, drawn: Exercise) -> Request:
     """The request by which the engine would ask this exercise."""
-    return Request(drawn.prompt, _FORMS[kind](drawn))
+    bounds, case = language.settings, drawn.case
+    if kind == "keywords":
+        free = spans(case.caption, bounds.max_words_keyword, case.protected)
+        form = keywords_grammar(case.types, free, bounds.max_keywords)
+    elif kind == "rewrite":
+        form = edited_grammar(case.caption, [(old, new) for _, old, new in drawn.changes])
+    elif drawn.values:
+        form = values_grammar(drawn.values)
+    else:
+        form = alternatives_grammar(drawn.changes[0][1], bounds.max_alternatives)
+    return Request(drawn.prompt, form)
 
 
 def built_in(drawn: Exercise) -> bool:
@@ -83,9 +65,10 @@ def language_scores(llm: Llm, count: int) -> dict[str, float]:
     those of the built-in tasks; `rewrite_facts` is the share of those whose caption states just the facts it should.
     """
     scores: dict[str, float] = {}
+    streets = LANGUAGES["streets"]
     for kind in KINDS_OF_QUESTION:
-        drawn = [exercise(kind, HELD_OUT, i) for i in range(count)]
-        answers = llm.generate([request_of(kind, e) for e in drawn])
+        drawn = [streets.exercise(kind, HELD_OUT, i) for i in range(count)]
+        answers = llm.generate([request_of(streets, kind, e) for e in drawn])
         right = [answer == e.answer for answer, e in zip(answers, drawn, strict=True)]
         known = [i for i, e in enumerate(drawn) if built_in(e)]
         scores[f"{kind}_exact"] = sum(right) / len(right)

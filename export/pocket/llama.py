@@ -20,11 +20,18 @@ from counterfactory.engine.files.writing import write_whole
 
 from ..language.llama_steps import LlamaSteps, write_llama
 from .data import TRAIN
+from .exercises import KINDS_OF_QUESTION, Exercise
+from .languages import LANGUAGES, Language
+from .older import take_over, take_over_tokens
 from .parameters import record
-from .questions import KINDS_OF_QUESTION, Exercise, exercise
 from .training import Recipe, fit
+from .worlds import STREETS, World
 
-RECIPE = Recipe(steps=2500, lr=3e-3, seed=17, weight_decay=1e-2, warmup=80, ema=0.99, save_every=50)
+RECIPES = {
+    "streets": Recipe(steps=2500, lr=3e-3, seed=17, weight_decay=1e-2, warmup=80, ema=0.99, save_every=50),
+    "wide": Recipe(steps=5000, lr=3e-3, seed=17, weight_decay=1e-2, warmup=80, ema=0.995, save_every=50),
+}
+_SEED = 17
 VOCABULARY = 640
 CONTEXT = 1024
 END = 0
@@ -53,13 +60,13 @@ def byte_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     return tokenizer
 
 
-def train_tokenizer(work: Path) -> Tokenizer:
+def train_tokenizer(work: Path, language: Language) -> Tokenizer:
     """The tokenizer, trained on 2,000 exercises a question, or loaded from `work/llama_tokenizer.json`."""
     file = work / "llama_tokenizer.json"
     if file.exists():
         loaded: Tokenizer = Tokenizer.from_file(str(file))
         return loaded
-    drawn = [exercise(kind, TRAIN, i) for kind in KINDS_OF_QUESTION for i in range(2000)]
+    drawn = [language.exercise(kind, TRAIN, i) for kind in KINDS_OF_QUESTION for i in range(2000)]
     tokenizer = byte_tokenizer((text for e in drawn for text in (e.prompt.text, e.answer)), VOCABULARY)
     work.mkdir(parents=True, exist_ok=True)
     write_whole(file, tokenizer.to_str())
@@ -68,7 +75,7 @@ def train_tokenizer(work: Path) -> Tokenizer:
 
 def build(vocabulary: int) -> LlamaForCausalLM:
     """The model with seeded initial weights."""
-    torch.manual_seed(RECIPE.seed)
+    torch.manual_seed(_SEED)
     model = LlamaForCausalLM(
         LlamaConfig(
             vocab_size=vocabulary,
@@ -133,15 +140,24 @@ def copy_loss(model: LlamaForCausalLM) -> torch.Tensor:
     return F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten())
 
 
-def train(work: Path, recipe: Recipe = RECIPE) -> tuple[LlamaForCausalLM, Tokenizer]:
-    """Train, or load the finished training, from `work`."""
-    tokenizer = train_tokenizer(work)
+def train(
+    work: Path, world: World = STREETS, older: tuple[LlamaForCausalLM, Tokenizer] | None = None
+) -> tuple[LlamaForCausalLM, Tokenizer]:
+    """Train on a world's exercises, or load the finished training, from `work`; a training begins with the weights of
+    `older`, if any.
+    """
+    language = LANGUAGES[world.name]
+    tokenizer = train_tokenizer(work, language)
     model = build(tokenizer.get_vocab_size())
+    if older is not None:
+        take_over(model, older[0])
+        table, theirs = (net.get_input_embeddings().weight for net in (model, older[0]))
+        take_over_tokens(table, theirs, tokenizer, older[1])
 
     def loss_of(step: int) -> torch.Tensor:
         total, answered = torch.zeros(()), 0
         for kind, count in _ROWS.items():
-            drawn = [exercise(kind, TRAIN, 10_000 + step * count + i) for i in range(count)]
+            drawn = [language.exercise(kind, TRAIN, 10_000 + step * count + i) for i in range(count)]
             head, rows, labels = encode(tokenizer, drawn)
             with torch.autocast("cpu", torch.bfloat16):
                 total = total + answer_loss(model, head, rows, labels)
@@ -152,7 +168,7 @@ def train(work: Path, recipe: Recipe = RECIPE) -> tuple[LlamaForCausalLM, Tokeni
                 loss = loss + copy_loss(model)
         return loss
 
-    trained = fit("llama", model, recipe, loss_of, work)
+    trained = fit("llama", model, RECIPES[world.name], loss_of, work)
     assert isinstance(trained, LlamaForCausalLM)
     return trained, tokenizer
 
@@ -185,11 +201,6 @@ def _split(joined: nn.Module, parts: Sequence[nn.Linear]) -> None:
     rows = iter(joined.get_parameter("weight"))
     for part in parts:
         part.weight.copy_(torch.stack(list(islice(rows, part.out_features))))
-
-
-def pack(work: Path, weights: Path) -> None:
-    """The folder llm, which the engine opens."""
-    write_packed(*train(work), weights)
 
 
 def write_packed(model: LlamaForCausalLM, tokenizer: Tokenizer, weights: Path) -> None:

@@ -16,15 +16,13 @@ from diffusers import AutoencoderTiny
 from tokenizers import Tokenizer
 from transformers import CLIPModel
 
-from counterfactory.engine.errors import CounterfactoryError
-
 from ..graphs import modules
 from ..graphs.tracing import to_ir
 from . import blip2, clip, denoiser, judges, llama, vae
 from .data import TRAIN, ScenePool, as_pixels
 from .int8 import pack_int8
 from .parameters import record
-from .restore import restore_blip2, restore_clip, restore_denoiser, restore_vae
+from .restore import restore_blip2, restore_clip, restore_denoiser, restore_llm, restore_vae
 from .worlds import STREETS, World
 
 Step = Callable[["Training", Path], object]
@@ -151,13 +149,9 @@ def pack_blip2(training: Training, weights: Path) -> None:
 
 
 def pack_llm(training: Training, weights: Path) -> None:
-    """The folder llm. Its exercises are about the streets."""
-    if training.world is not STREETS:
-        raise CounterfactoryError(
-            f"exercises for the language model are written about {STREETS.name}, not {training.world.name}; "
-            "leave llm out of --only"
-        )
-    llama.pack(training.work, weights)
+    """The folder llm."""
+    older = restore_llm(training.begin) if training.begin else None
+    llama.write_packed(*llama.train(training.work, training.world, older), weights)
 
 
 def pack_judges(training: Training, weights: Path) -> None:

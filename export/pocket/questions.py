@@ -10,22 +10,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.language.grammar import NOTHING
 from counterfactory.engine.language.questions import PlainPrompts, write_answer
-from counterfactory.engine.language.request import Prompt
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS, Scene
+from counterfactory.engine.pocket.world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS
 
 from .data import scene
+from .exercises import KINDS_OF_QUESTION, Draws, Exercise, Situation
 
 _PROMPTS = PlainPrompts()
-KINDS_OF_QUESTION = ("keywords", "alternatives", "rewrite")
 CLASSIFY = street_task("classification").sentence
 SEGMENT = street_task("segmentation").sentence
 SEGMENT_KEEP = street_task("segmentation").protect
@@ -62,34 +60,6 @@ _OTHER_VALUES = {
     "colour": ("pink", "grey", "brown", "silver", "golden", "dark blue", "light green", "beige", "maroon", "ivory"),
     "background": ("stone", "marble", "steel", "adobe", "timber", "old stone", "metal", "clay", "white stone"),
 }
-_SYLLABLES = ("ba", "do", "ke", "li", "mor", "nu", "pra", "ri", "sto", "ta", "ven", "zu", "al", "er", "is", "on", "un")
-
-
-@dataclass(frozen=True)
-class Situation:
-    """A scene's caption, and what is asked of it. `frozen` is the type of edit that the task forbids, "" for none."""
-
-    scene: Scene
-    caption: str
-    task: str
-    frozen: str
-    keep: tuple[str, ...]
-    types: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Exercise:
-    """A prompt and its one right answer, with what they were made of.
-
-    `changes` are (type, keyword, alternative): all of a rewriting; of a question for alternatives the one keyword, its
-    alternative left empty, with the user's `values`, if any.
-    """
-
-    prompt: Prompt
-    answer: str
-    case: Situation
-    changes: tuple[tuple[str, str, str], ...] = ()
-    values: tuple[str, ...] = ()
 
 
 def article_fixed(caption: str, old: str, new: str) -> str:
@@ -173,24 +143,12 @@ class Writer:
 
     def __init__(self, rng: np.random.Generator, stream: int, index: int) -> None:
         self._rng = rng
+        self._draw = Draws(rng)
         self._scene = scene(stream, index)
-
-    def _one(self, values: Sequence[str]) -> str:
-        return values[int(self._rng.integers(len(values)))]
-
-    def _some(self, values: Sequence[str], low: int, high: int) -> list[str]:
-        count = int(self._rng.integers(low, min(high, len(values)) + 1))
-        return [values[int(i)] for i in self._rng.permutation(len(values))[:count]]
-
-    def _chance(self, share: float) -> bool:
-        return bool(self._rng.random() < share)
-
-    def _made_up(self) -> str:
-        return "".join(self._some(_SYLLABLES, 2, 3))
 
     def _caption(self) -> str:
         caption = describe(self._scene, self._rng)
-        if self._chance(0.08):  # a captioner may leave a sentence out
+        if self._draw.chance(0.08):  # a captioner may leave a sentence out
             sentences = caption.split(". ")
             drop = int(self._rng.integers(1, len(sentences)))
             caption = ". ".join(s for i, s in enumerate(sentences) if i != drop).rstrip(".") + "."
@@ -198,17 +156,17 @@ class Writer:
 
     def _keep(self) -> tuple[str, ...]:
         world = (*WEATHERS, *TIMES, *MATERIALS, *COLOURS, *KINDS, "road", "people", "trees", "street")
-        words = self._some(world, 0, 3) if self._chance(0.6) else []
-        if self._chance(0.5):
+        words = self._draw.some(world, 0, 3) if self._draw.chance(0.6) else []
+        if self._draw.chance(0.5):
             words.append(self._scene.label)
-        if self._chance(0.1):
-            words.append(self._made_up())
+        if self._draw.chance(0.1):
+            words.append(self._draw.made_up())
         return tuple(dict.fromkeys(words))
 
     def situation(self) -> Situation:
         """A built-in task (eight in ten) or a user's, with words to keep and types to choose from."""
         draw = self._rng.random()
-        label = self._scene.label if self._chance(0.95) else self._made_up()
+        label = self._scene.label if self._draw.chance(0.95) else self._draw.made_up()
         frozen, types = "", tuple(STREET_TYPES)
         task: str
         keep: tuple[str, ...]
@@ -217,11 +175,11 @@ class Writer:
         elif draw < 0.8:
             task, keep = SEGMENT, self._labelled(label)
         else:
-            frozen = self._one(tuple(_TASKS))
-            task, keep = self._one(_TASKS[frozen]), self._keep()
-        if self._chance(0.25):
-            types = tuple(self._some(STREET_TYPES, 1, 4))
-        return Situation(self._scene, self._caption(), task, frozen, keep, types)
+            frozen = self._draw.one(tuple(_TASKS))
+            task, keep = self._draw.one(_TASKS[frozen]), self._keep()
+        if self._draw.chance(0.25):
+            types = tuple(self._draw.some(STREET_TYPES, 1, 4))
+        return Situation(self._scene, self._caption(), task, frozen, keep, types, keep)
 
     def _labelled(self, label: str) -> tuple[str, ...]:
         where = int(self._rng.integers(4))
@@ -236,10 +194,12 @@ class Writer:
     def _users_values(self, type_: str, keyword: str) -> list[str]:
         times = (*TIMES, *_PHRASES.values())
         world = {"weather": WEATHERS, "time": times, "colour": COLOURS, "background": MATERIALS}
-        pool = self._some(world[type_], 1, 4) + (self._some(_OTHER_VALUES[type_], 0, 3) if self._chance(0.5) else [])
-        if self._chance(0.2):
-            pool.append(self._made_up())
-        if type_ == "colour" and self._chance(0.3):
+        pool = self._draw.some(world[type_], 1, 4) + (
+            self._draw.some(_OTHER_VALUES[type_], 0, 3) if self._draw.chance(0.5) else []
+        )
+        if self._draw.chance(0.2):
+            pool.append(self._draw.made_up())
+        if type_ == "colour" and self._draw.chance(0.3):
             pool = [f"{value} {keyword.split(' ')[-1]}" for value in pool]
         values = [v for v in dict.fromkeys(pool) if not contained(v, keyword)]
         return [values[int(i)] for i in self._rng.permutation(len(values))]
@@ -261,7 +221,7 @@ class Writer:
         """Question 2, with a user's values in three of ten."""
         case, pairs = self._case_with_keywords()
         type_, keyword = pairs[int(self._rng.integers(len(pairs)))]
-        values = self._users_values(type_, keyword) if self._chance(0.3) else []
+        values = self._users_values(type_, keyword) if self._draw.chance(0.3) else []
         answer = values or others(case, type_, keyword)
         prompt = _PROMPTS.alternatives(case.task, case.keep, case.caption, type_, keyword, values)
         return Exercise(prompt, write_answer(answer), case, ((type_, keyword, ""),), tuple(values))
@@ -273,8 +233,8 @@ class Writer:
         changes = []
         for at in sorted(self._rng.permutation(len(pairs))[:count]):
             type_, keyword = pairs[int(at)]
-            values = self._users_values(type_, keyword) if self._chance(0.35) else []
-            changes.append((type_, keyword, self._one(values or others(case, type_, keyword))))
+            values = self._users_values(type_, keyword) if self._draw.chance(0.35) else []
+            changes.append((type_, keyword, self._draw.one(values or others(case, type_, keyword))))
         prompt = _PROMPTS.rewrite(case.task, case.keep, case.caption, [(old, new) for _, old, new in changes])
         return Exercise(prompt, write_answer(apply(case.caption, changes)), case, tuple(changes))
 

@@ -16,7 +16,9 @@ from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.tasks.mentions import broken_word
 from counterfactory.export.pocket.answers import built_in, request_of, same_facts
 from counterfactory.export.pocket.data import HELD_OUT
-from counterfactory.export.pocket.questions import KINDS_OF_QUESTION, apply, article_fixed, exercise, phrase_of
+from counterfactory.export.pocket.exercises import KINDS_OF_QUESTION
+from counterfactory.export.pocket.languages import LANGUAGES
+from counterfactory.export.pocket.questions import apply, article_fixed, exercise, phrase_of
 
 DRAWN = {kind: [exercise(kind, HELD_OUT, i) for i in range(60)] for kind in KINDS_OF_QUESTION}
 
@@ -30,7 +32,7 @@ def test_an_exercise_is_a_function_of_its_number() -> None:
 @pytest.mark.parametrize("kind", KINDS_OF_QUESTION)
 def test_right_answers_are_allowed_by_the_grammars(kind: str) -> None:
     for drawn in DRAWN[kind]:
-        request = request_of(kind, drawn)
+        request = request_of(LANGUAGES["streets"], kind, drawn)
         assert request.grammar.allows(drawn.answer), (drawn.answer, drawn.prompt)
         assert len(drawn.answer.encode()) < request.max_tokens
 

@@ -178,7 +178,6 @@ def test_the_autoencoders_measure_is_that_of_its_error() -> None:
     [
         (["--world", "moon"], "no world 'moon' to train in; there are streets, wide"),
         (["--world", "wide"], "say with --weights where those of wide go"),
-        (["--world", "wide", "--only", "llm", "--weights", "w"], "leave llm out of --only"),
     ],
 )
 def test_what_a_world_cannot_do_is_said(

@@ -84,26 +84,49 @@ def _material(text: str) -> str | None:
     return called[found.group(1)] if found else None
 
 
-def _vehicles(text: str) -> tuple[tuple[str | None, str | None, str], ...]:
+def vehicles_said(text: str) -> list[re.Match[str]]:
+    """Where a caption in small letters names vehicles, nearest first; groups `size`, `colour` and `kind`."""
     kinds, sizes = words.values_of(words.VEHICLE_WORDS), words.values_of(words.SIZE_WORDS)
-    pattern = rf"\b(?:({words.either(tuple(sizes))}) )?(?:({words.either(COLOURS)}) )?({words.either(tuple(kinds))})\b"
-    found = list(re.finditer(pattern, text))
-    named = [(sizes.get(f.group(1) or ""), f.group(2), kinds[f.group(3)]) for f in found]
+    found = list(
+        re.finditer(
+            rf"\b(?:(?P<size>{words.either(tuple(sizes))}) )?(?:(?P<colour>{words.either(COLOURS)}) )?"
+            rf"(?P<kind>{words.either(tuple(kinds))})\b",
+            text,
+        )
+    )
+    named = list(found)
     for i, (one, other) in enumerate(pairwise(found)):
         if re.fullmatch(r" behind an? ", text[one.end() : other.start()]):  # the nearer comes first
             named[i], named[i + 1] = named[i + 1], named[i]
-    return tuple(named)
+    return named
+
+
+def people_said(text: str) -> list[re.Match[str]]:
+    """Where a caption in small letters names people; groups `posed` or `pose`, `kind` and `colour`."""
+    kinds, poses = words.values_of(words.PERSON_WORDS), words.values_of(words.POSE_WORDS)
+    pose = words.either(tuple(poses))
+    pattern = (
+        rf"\b(?:(?P<posed>{pose}) )?(?P<kind>{words.either(tuple(kinds))})\b"
+        rf"(?: in (?P<colour>{words.either(COLOURS)})\b)?(?: (?:is )?(?P<pose>{pose})\b)?"
+    )
+    return list(re.finditer(pattern, text))
+
+
+def things_said(text: str) -> list[re.Match[str]]:
+    """Where a caption in small letters names small things; groups `colour` and `kind`."""
+    kinds = words.values_of(words.THING_WORDS)
+    pattern = rf"\b(?:(?P<colour>{words.either(_THING_COLOURS)}) )?(?P<kind>{words.either(tuple(kinds))})\b"
+    return list(re.finditer(pattern, text))
+
+
+def _vehicles(text: str) -> tuple[tuple[str | None, str | None, str], ...]:
+    kinds, sizes = words.values_of(words.VEHICLE_WORDS), words.values_of(words.SIZE_WORDS)
+    return tuple((sizes.get(f["size"] or ""), f["colour"], kinds[f["kind"]]) for f in vehicles_said(text))
 
 
 def _people(text: str) -> tuple[tuple[str | None, str, str | None], ...] | None:
     kinds, poses = words.values_of(words.PERSON_WORDS), words.values_of(words.POSE_WORDS)
-    pose = words.either(tuple(poses))
-    pattern = (
-        rf"\b(?:({pose}) )?({words.either(tuple(kinds))})\b(?: in ({words.either(COLOURS)})\b)?(?: (?:is )?({pose})\b)?"
-    )
-    named = tuple(
-        (f.group(3), kinds[f.group(2)], poses.get(f.group(1) or f.group(4) or "")) for f in re.finditer(pattern, text)
-    )
+    named = tuple((f["colour"], kinds[f["kind"]], poses.get(f["posed"] or f["pose"] or "")) for f in people_said(text))
     if not named and not re.search(rf"\b({words.either(words.NOBODY)})\b", text):
         return None
     return named
@@ -111,8 +134,7 @@ def _people(text: str) -> tuple[tuple[str | None, str, str | None], ...] | None:
 
 def _things(text: str) -> tuple[tuple[str | None, str], ...]:
     kinds = words.values_of(words.THING_WORDS)
-    pattern = rf"\b(?:({words.either(_THING_COLOURS)}) )?({words.either(tuple(kinds))})\b"
-    return tuple((f.group(1), kinds[f.group(2)]) for f in re.finditer(pattern, text))
+    return tuple((f["colour"], kinds[f["kind"]]) for f in things_said(text))
 
 
 def contradicted(stated: Facts, truth: Facts) -> tuple[str, ...]:
