@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterfactory.engine.judging.confusion import iou
-from counterfactory.export.pocket.judged import Judged, edits_seen, layout_confusion
+from counterfactory.export.pocket.judged import Judged
+from counterfactory.export.pocket.observed import edits_seen, layout_confusion
 
 # The share of edits of weather and time that the referee sees, of vehicles' colours, and the layout's mean IoU.
 MEASURES = ("edit_success", "colour_success", "layout_miou")
@@ -47,7 +48,8 @@ def tally(judged: Sequence[Judged]) -> Tally:
 
 def _edits(judged: Sequence[Judged]) -> list[tuple[int, int]]:
     seen = edits_seen(judged)
-    return [(len(hits), sum(hits)) for hits in (seen["weather"] + seen["time"], seen["colour"])]
+    asked = ([*seen.get("weather", []), *seen.get("time", [])], seen.get("colour", []))
+    return [(len(hits), sum(hits)) for hits in asked]
 
 
 def measures(judged: Sequence[Judged]) -> dict[str, float]:

@@ -79,7 +79,8 @@ def _add_pocket(commands: Any) -> None:
     )
     parser.add_argument("--gather", type=Path, metavar="DIR", help="only copy this checkout's packed models to DIR")
     parser.add_argument("--docs", type=Path, default=_DOCS, help="folder of the report")
-    parser.add_argument("--world", default="streets", help="world to train in: streets (the embedded models'), wide")
+    parser.add_argument("--scenes", type=int, help="measure on so many scenes only; not for the report in docs")
+    parser.add_argument("--world", default="streets", help="the models' world: streets (the embedded models'), wide")
     parser.add_argument(
         "--begin", type=Path, metavar="DIR", help="packed models of the streets (of --gather) to begin trainings with"
     )
@@ -93,7 +94,7 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
 
     from .pocket.pack import STEPS, Training
     from .pocket.packed import gather, put_back
-    from .pocket.report import write_report
+    from .pocket.report import SCENES, Subject, write_report
     from .pocket.worlds import STREETS, world_named
 
     torch.set_num_threads(asked.threads)
@@ -108,7 +109,12 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
         )
     weights = asked.weights or gather(asked.work / "packed")
     if asked.report:
-        write_report(weights, asked.docs, asked.work)
+        scenes = SCENES if asked.scenes is None else asked.scenes
+        if scenes < SCENES and asked.docs.resolve() == _DOCS.resolve():
+            raise CounterfactoryError(
+                f"the report in docs is of {SCENES} scenes, {scenes} asked for; name another folder with --docs"
+            )
+        write_report(Subject(training.world, weights, asked.work, scenes), asked.docs)
         return 0
     names = asked.only.split(",")
     unknown = sorted(set(names) - set(STEPS))

@@ -7,10 +7,10 @@ of day. None of them takes part in making a suite.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,47 +101,94 @@ class Segmenter:
         return masks
 
 
-class Finding(NamedTuple):
-    """What the referee sees in a picture. `colours` and `kinds` hold at each pixel the attribute of a vehicle there."""
+@dataclass(frozen=True)
+class Vocabulary:
+    """What a referee tells apart: `classes` of pixels, and the values of each attribute of scenes and of objects.
 
-    mask: NDArray[np.uint8]  # [128, 128], indices into CLASSES
-    weather: str
-    time: str
-    colours: NDArray[np.uint8]  # [128, 128], indices into COLOURS
-    kinds: NDArray[np.uint8]  # [128, 128], indices into KINDS
+    Its network's outputs have the attributes' names; the index of a value is that of its logit.
+    """
 
-    def vehicle(self, where: NDArray[np.bool_]) -> tuple[str, str]:
-        """Colour and kind by a majority of the pixels in `where`, bool [128, 128], which must not be empty."""
+    classes: tuple[str, ...]
+    scene: Mapping[str, tuple[str, ...]]
+    objects: Mapping[str, tuple[str, ...]]
+
+
+STREET_VOCABULARY = Vocabulary(
+    CLASSES,
+    MappingProxyType({"weather": WEATHERS, "time": TIMES}),
+    MappingProxyType({"colour": COLOURS, "kind": KINDS}),
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What the referee sees in a picture.
+
+    `mask` uint8 [128, 128] are indices into the vocabulary's classes, `scene` the value of each attribute of the scene,
+    `objects` uint8 [128, 128] by attribute: at each pixel the index of the value that an object there would have.
+    """
+
+    vocabulary: Vocabulary
+    mask: NDArray[np.uint8]
+    scene: Mapping[str, str]
+    objects: Mapping[str, NDArray[np.uint8]]
+
+    def object(self, where: NDArray[np.bool_]) -> dict[str, str]:
+        """Each attribute of an object by a majority of the pixels in `where`, bool [128, 128].
+
+        Raises CounterfactoryError for an empty region.
+        """
         if not where.any():
-            raise CounterfactoryError("a vehicle is identified by its pixels; the region given is empty")
-        colour, kind = (int(np.bincount(values[where]).argmax()) for values in (self.colours, self.kinds))
-        return COLOURS[colour], KINDS[kind]
+            raise CounterfactoryError("an object is identified by its pixels; the region given is empty")
+        return {
+            name: self.vocabulary.objects[name][int(np.bincount(values[where]).argmax())]
+            for name, values in self.objects.items()
+        }
+
+    def pixels(self, name: str) -> int:
+        """How many pixels show a class."""
+        return int((self.mask == self.vocabulary.classes.index(name)).sum())
 
 
 @dataclass(frozen=True)
 class Referee:
-    """Sees mask, weather, time of day, and the colour and kind of vehicles under all conditions."""
+    """Sees the classes of pixels and the attributes of scenes and objects under all conditions."""
 
     network: _Network
+    vocabulary: Vocabulary
 
     @classmethod
-    def load(cls, weights: Path, *, batch: int = 16, threads: int = 0) -> Referee:
+    def load(
+        cls, weights: Path, vocabulary: Vocabulary = STREET_VOCABULARY, *, batch: int = 16, threads: int = 0
+    ) -> Referee:
         """Load from a folder of masters (export/pocket/weights of a checkout); `threads` 0 uses all cores.
 
-        Raises CounterfactoryError if it is missing.
+        Raises CounterfactoryError if it is missing, or if it was trained for another vocabulary.
         """
-        return cls(_Network.load(weights / "referee.xml", batch, threads))
+        network = _Network.load(weights / "referee.xml", batch, threads)
+        answers = {port.name for port in network.session.signature.outputs}
+        asked = {"mask_logits", *vocabulary.scene, *vocabulary.objects}
+        if answers != asked:
+            raise CounterfactoryError(
+                f"{weights / 'referee.xml'} answers {', '.join(sorted(answers))}, and this world asks for "
+                f"{', '.join(sorted(asked))}; name the weights of a referee that was trained in this world"
+            )
+        return cls(network, vocabulary)
 
     def inspect(self, images: Images) -> list[Finding]:
         """One finding per picture. Raises CounterfactoryError on pictures of another shape."""
-        findings: list[Finding] = []
+        words, findings = self.vocabulary, list[Finding]()
         for _, outputs in self.network.run(images):
-            best = {name: values.argmax(1) for name, values in outputs.items()}
-            maps = {name: best[name].astype(np.uint8) for name in ("mask_logits", "colour", "kind")}
-            for i, (weather, time) in enumerate(zip(best["weather"].tolist(), best["time"].tolist(), strict=True)):
-                findings.append(
-                    Finding(maps["mask_logits"][i], WEATHERS[weather], TIMES[time], maps["colour"][i], maps["kind"][i])
+            best = {name: values.argmax(1).astype(np.uint8) for name, values in outputs.items()}
+            findings += [
+                Finding(
+                    words,
+                    best["mask_logits"][i],
+                    {name: values[int(best[name][i])] for name, values in words.scene.items()},
+                    {name: best[name][i] for name in words.objects},
                 )
+                for i in range(len(best["mask_logits"]))
+            ]
         return findings
 
 

@@ -21,17 +21,18 @@ from scipy import stats
 from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.judging.confusion import confusion_matrix, iou
-from counterfactory.engine.pocket.judges import Referee, vehicle_map
+from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.world import CLASSES
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.stages.check import CheckSettings
 from counterfactory.engine.suite import Suite
 
-from .judged import Judged, edit_seen, held_out, judge_rows
+from .data import HELD_OUT, JUDGED
+from .judged import Judged, held_out, judge_rows
 
-# Numbers of the held-out scenes: none of them is among those of the report's other figures.
-CHOOSING, JUDGING, _SCENES, _VARIANTS = 2000, 3000, 150, 5
+# Streams and numbers of scenes: those that choose never judge, and are not among those of the report's other figures.
+_CHOOSING, _JUDGING = (HELD_OUT, 2000), (JUDGED, 3000)
+SCENES, _VARIANTS = 150, 5
 # The strictest thresholds that keep these shares of what is right, or whose layout is kept, are chosen.
 _KEEP_RIGHT, _KEEP_LAYOUT = 0.8, 0.99
 _LAYOUT_IOU = 0.65
@@ -64,20 +65,24 @@ class Case:
         return self.label_kept and all(seen is not False for *_, seen in self.edits)
 
 
-def measure_gate(profile: Profile, folder: Path, referee: Referee) -> dict[str, Any]:
+def measure_gate(profile: Profile, folder: Path, referee: Referee, scenes: int = SCENES) -> dict[str, Any]:
     """The figures of the report: thresholds as the choosing scenes have them, and what the profile's do on others.
 
     What an earlier call left in `folder` is gone on from.
     """
-    choosing, judging = (cases_of(profile, folder / str(first), referee, first) for first in (CHOOSING, JUDGING))
-    return {"gate_chosen": choose(choosing, profile.check.logit_scale), **gate_figures(judging)}
+    choosing, judging = (
+        cases_of(profile, folder / f"{stream}-{first}", referee, scenes, stream, first)
+        for stream, first in (_CHOOSING, _JUDGING)
+    )
+    chosen = choose(choosing, profile.check.logit_scale)
+    return {"gate_chosen": chosen, "gate_scenes": scenes, **gate_figures(judging)}
 
 
-def cases_of(profile: Profile, folder: Path, referee: Referee, first: int) -> list[Case]:
-    """The variants of the scenes from `first` on, under the demo's settings."""
-    scenes, images, masks = held_out(_SCENES, first)
-    for number, (scene, image, mask) in enumerate(zip(scenes, images, masks, strict=True), first):
-        for kind, array in (("images", image), ("masks", mask)):
+def cases_of(profile: Profile, folder: Path, referee: Referee, count: int, stream: int, first: int) -> list[Case]:
+    """The variants of `count` scenes of a stream from `first` on, under the demo's settings."""
+    truth = dict(enumerate(held_out(count, first, stream), first))
+    for number, (scene, drawing) in truth.items():
+        for kind, array in (("images", drawing.picture), ("masks", drawing.mask)):
             path = folder / "street" / kind / scene.label / f"{number:04d}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(array).save(path)
@@ -85,22 +90,21 @@ def cases_of(profile: Profile, folder: Path, referee: Referee, first: int) -> li
     settings = JourneySettings(street_task("classification"), _VARIANTS, controls=1, edits=(1, 3), seed=0)
     with Suite.open(folder / "suite") as suite:
         Journey(profile, settings).run(found, suite)
-    truth = dict(enumerate(zip(scenes, masks, strict=True), first))
     return [_case(one) for one in judge_rows(folder / "suite", referee, truth)]
 
 
 def _case(one: Judged) -> Case:
-    row, nearest = one.row, vehicle_map(one.scene, one.mask) == 0
-    by_class = iou(confusion_matrix(one.mask, one.finding.mask, len(CLASSES)))
-    large = np.bincount(one.mask.ravel(), minlength=len(CLASSES)) > _MIN_PIXELS
+    row, mask, classes = one.row, one.drawing.mask, len(one.finding.vocabulary.classes)
+    by_class = iou(confusion_matrix(mask, one.finding.mask, classes))
+    large = np.bincount(mask.ravel(), minlength=classes) > _MIN_PIXELS
     return Case(
         accepted=row.accepted,
         edits=tuple(
-            (edit.type, float(score or 0.0), edit_seen(one, edit))
-            for edit, score in zip(row.edits, row.edit_scores, strict=True)
+            (edit.type, float(score or 0.0), one.edit_seen(i))
+            for i, (edit, score) in enumerate(zip(row.edits, row.edit_scores, strict=True))
         ),
         label=row.scores["label"],
-        label_kept=one.finding.vehicle(nearest)[1] == row.label,
+        label_kept=one.finding.object(one.drawing.objects == 1)["kind"] == row.label,
         layout=row.scores["layout"],
         layout_kept=bool(by_class[large].mean() > _LAYOUT_IOU),
     )
@@ -159,6 +163,7 @@ def gate_section(figures: Mapping[str, Any], check: CheckSettings) -> str:
     share = "{:.1%}".format
     of = figures["gate_edits"]
     colour, label, layout = of["colour"], figures["gate_label"], figures["gate_layout"]
+    scenes = figures["gate_scenes"]
     thresholds = "\n".join(
         f"| `{name}` | {value:g} | {getattr(check, name):g} |" for name, value in figures["gate_chosen"].items()
     )
@@ -174,8 +179,8 @@ def gate_section(figures: Mapping[str, Any], check: CheckSettings) -> str:
     )
     return f"""## What the checks let pass
 
-Thresholds are chosen on {_SCENES} scenes with {_VARIANTS} variants each, under the demo's settings, and judged on
-{_SCENES} others ({figures["gate_variants"]} variants). A variant is right when the referee sees every edit that it can
+Thresholds are chosen on {scenes} scenes with {_VARIANTS} variants each, under the demo's settings, and judged on
+{scenes} others ({figures["gate_variants"]} variants). A variant is right when the referee sees every edit that it can
 judge and the nearest vehicle is still of the label's kind.
 
 | | |

@@ -7,6 +7,7 @@ pictures, which are all of that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from counterfactory.engine.judging.confusion import confusion_matrix, iou, mean_iou
-from counterfactory.engine.pocket.judges import Referee, vehicle_map
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import CLASSES, Scene
+from counterfactory.engine.pocket.judges import Finding, Referee
 
 from .convnets import DenseHead, ObjectHead, Trunk, channels_last
-from .data import HELD_OUT, TRAIN, ScenePool, as_pixels, scene
+from .data import TRAIN, ScenePool, as_pixels
 from .training import Recipe, batches, fit
-from .worlds import NOTHING, STREETS, World
+from .worlds import NOTHING, STREETS, Drawing, World
 
 RECIPES = {
     "streets": Recipe(steps=1500, lr=3e-3, seed=41, weight_decay=1e-2, save_every=100),
@@ -133,38 +132,36 @@ def soften(images: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
     return ((pixels + 1) * 127.5).round().byte().permute(0, 2, 3, 1).contiguous().numpy()
 
 
-def referee_report(weights: Path, count: int = 300) -> dict[str, Any]:
-    """What the exported referee gets right on `count` held-out scenes: as rendered ("sharp") and softened ("soft").
+def referee_figures(referee: Referee, known: Sequence[tuple[Any, Drawing]], world: World) -> dict[str, Any]:
+    """What a referee gets right on the renderings of scenes, which come with their drawings.
 
-    Each holds miou, iou_by_class, and the shares of right weather, time, vehicle_colour and vehicle_kind (the vote
-    of each vehicle's pixels).
+    `referee_miou` and `referee_iou_by_class`; `referee_attributes`, the share that is right of each attribute of scenes
+    and, by the vote of their pixels, of objects; and `referee_attributes_soft`, of the renderings after `spoil`.
     """
-    scenes = [scene(HELD_OUT, i) for i in range(count)]
-    images, masks = (np.stack(parts) for parts in zip(*(render(s) for s in scenes), strict=True))
-    referee = Referee.load(weights)
-    return {"scenes": count} | {
-        name: _measure(referee, scenes, pictures, masks)
-        for name, pictures in (("sharp", images), ("soft", soften(images, _SEED)))
-    }
-
-
-def _measure(
-    referee: Referee, scenes: list[Scene], images: NDArray[np.uint8], masks: NDArray[np.uint8]
-) -> dict[str, Any]:
+    images = np.stack([drawing.picture for _, drawing in known])
     findings = referee.inspect(images)
-    counts = confusion_matrix(masks, np.stack([f.mask for f in findings]), len(CLASSES))
-    vehicles: list[tuple[bool, bool]] = []
-    for street, mask, finding in zip(scenes, masks, findings, strict=True):
-        which = vehicle_map(street, mask)
-        for i, vehicle in enumerate(street.vehicles):
-            colour, kind = finding.vehicle(which == i)
-            vehicles.append((colour == vehicle.colour, kind == vehicle.kind))
-    colours, kinds = np.mean(vehicles, 0).tolist()
+    masks = np.stack([drawing.mask for _, drawing in known])
+    counts = confusion_matrix(masks, np.stack([f.mask for f in findings]), len(world.classes))
     return {
-        "miou": mean_iou(counts),
-        "iou_by_class": dict(zip(CLASSES, iou(counts).tolist(), strict=True)),
-        "weather": float(np.mean([f.weather == s.weather for f, s in zip(findings, scenes, strict=True)])),
-        "time": float(np.mean([f.time == s.time for f, s in zip(findings, scenes, strict=True)])),
-        "vehicle_colour": colours,
-        "vehicle_kind": kinds,
+        "referee_miou": mean_iou(counts),
+        "referee_iou_by_class": _shares_of(world.classes, iou(counts)),
+        "referee_attributes": _attributes(findings, known, world),
+        "referee_attributes_soft": _attributes(referee.inspect(soften(images, _SEED)), known, world),
     }
+
+
+def _shares_of(names: Sequence[str], shares: NDArray[np.float64]) -> dict[str, float]:
+    return {name: float(share) for name, share in zip(names, shares, strict=True) if not np.isnan(share)}
+
+
+def _attributes(findings: Sequence[Finding], known: Sequence[tuple[Any, Drawing]], world: World) -> dict[str, float]:
+    right: dict[str, list[bool]] = {name: [] for name in (*world.words, *world.object_words)}
+    for finding, (scene, drawing) in zip(findings, known, strict=True):
+        for name in world.words:
+            right[name].append(finding.scene[name] == getattr(scene, name))
+        for number, facts in enumerate(world.object_facts(scene), 1):
+            if facts:
+                seen = finding.object(drawing.objects == number)
+                for name, fact in facts.items():
+                    right[name].append(seen[name] == fact)
+    return {name: float(np.mean(hits)) for name, hits in right.items() if hits}

@@ -1,197 +1,164 @@
-"""Measures the packed pocket models on scenes that no training saw: docs/pocket.md, docs/pocket.json, a picture sheet.
+"""Measures packed pocket models of a world on scenes that no training saw and by which nothing was chosen: pocket.md,
+pocket.json, a picture sheet, the trainings' curves.
 
-Everything goes through the engine as a user's run does. The world knows the truth of every source, the referee sees
-what became of it in each variant; all painted variants count, those that the checks reject too.
+The streets' variants are made as a user's are, by captioner, language model and painter; the wide world's are pairs of
+one layout under two captions (see `pairs`). The world knows the truth of every source, the referee sees what became of
+it in each variant; all painted variants count, those that the checks reject too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-import cv2
 import numpy as np
+from numpy.typing import NDArray
 
 from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
-from counterfactory.engine.judging.confusion import confusion_matrix, iou
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.models.opened import Opened
-from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.pocket.judges import Referee
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import CLASSES
-from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.stages.caption import caption_images
+from counterfactory.kernels.pixels import to_pictures
 
+from .captioned import caption_figures, open_autoencoder, psnr
+from .changes import Counterfacts
 from .curves import draw_curves, read_logs
+from .data import JUDGED
+from .gate import SCENES as GATE_SCENES
 from .gate import gate_section, measure_gate
-from .judged import Judged, edits_seen, held_out, judge_variants, layout_confusion
+from .judged import Judged, held_out, judge_variants
+from .likeness import describe_extractor, likeness_figures, scaled
+from .observed import Observed, painted_figures
+from .page import write_page
+from .pairs import Pair, draw_pairs, observe_pairs, paint_pairs
+from .referee import referee_figures
+from .sheet import draw_sheet
+from .street_changes import STREET_COUNTERFACTS
+from .wide_changes import WIDE_COUNTERFACTS
+from .worlds import STREETS, WIDE, World
 
-_CAPTIONED, _EDITED, _VARIANTS = 300, 80, 5
-BARS = {"caption_facts": 0.95, "vae_psnr_db": 28.0, "edit_success": 0.90, "colour_success": 0.80, "layout_miou": 0.80}
+SCENES = 300
+# Of a scene: the streets' as their captions ask for them; the wide world has more kinds of changes.
+_VARIANTS = MappingProxyType({STREETS.name: 2, WIDE.name: 4})
+COUNTERFACTS: Mapping[str, Counterfacts] = MappingProxyType(
+    {STREETS.name: STREET_COUNTERFACTS, WIDE.name: WIDE_COUNTERFACTS}
+)
+# The drawings of a world's trainings, the last of this work folder; the streets' first ones are older than any log.
+_CURVES = MappingProxyType(
+    {
+        STREETS.name: ("pocket_training.svg", "pocket_training_continued.svg"),
+        WIDE.name: ("pocket_training.svg",),
+    }
+)
+Pictures = Sequence[NDArray[np.uint8]]
 
 
-def write_report(weights: Path, docs: Path, work: Path) -> dict[str, Any]:
-    """Measure the models in `weights`; write pocket.json, pocket.md and pocket.webp to `docs`.
+@dataclass(frozen=True)
+class Instruments:
+    """The networks that are measured, and those that measure.
 
-    The curves of the trainings whose logs are in `work` are drawn to pocket_training_continued.svg. Suites that are
-    painted for it stay in `work`, and are gone on from.
+    `caption` writes captions of pictures; `paint` paints the captions of pairs; `autoencode` takes pictures to pixel
+    values [N, 3, 128, 128] in -1..1 and `extract` to features [N, D] that KID compares, by the name of `extractor`.
     """
-    profile = load_profile("pocket")
-    profile = replace(profile, models=ModelPaths(str(weights)))
-    figures = {**_captions(profile), "vae_psnr_db": _psnr(weights)}
-    referee, painted = Referee.load(weights), work / "measured"
-    judged = judge_variants(profile, painted / "edits", referee, _EDITED, _VARIANTS)
-    figures |= edit_shares(judged) | layout_kept(judged) | _ceiling(referee)
-    figures |= measure_gate(profile, painted / "gate", referee)
+
+    caption: Callable[[Pictures], Sequence[str]]
+    paint: Callable[[Sequence[Pair]], Pictures]
+    autoencode: Callable[[Pictures], NDArray[np.float32]]
+    extract: Callable[[Pictures], NDArray[np.float64]]
+    extractor: str
+    referee: Referee
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The models to measure: those of the folder `weights`, of a world, by the profile "pocket", on so many scenes.
+
+    Suites that are painted for the report stay in `work`, and are gone on from.
+    """
+
+    world: World
+    weights: Path
+    work: Path
+    scenes: int = SCENES
+
+    @property
+    def profile(self) -> Profile:
+        """The profile with these models."""
+        return replace(load_profile("pocket"), models=ModelPaths(str(self.weights)))
+
+    def open(self) -> Instruments:
+        """Its networks. Raises CounterfactoryError for what is missing in the folder, when that is first used."""
+        profile = self.profile
+        models, side = Opened(library_of(profile), Meter(lambda _: None)), profile.image.short_side
+
+        def caption(pictures: Pictures) -> Sequence[str]:
+            names = [str(i) for i in range(len(pictures))]
+            return caption_images(pictures, names, models.blip2(), profile.caption)
+
+        return Instruments(
+            caption=caption,
+            paint=lambda pairs: paint_pairs(pairs, profile, models.paint_plans(side, side), models.clip_text()),
+            autoencode=open_autoencoder(self.weights),
+            extract=lambda pictures: scaled(models.clip_image().encode(pictures)),
+            extractor=describe_extractor(self.weights),
+            referee=Referee.load(self.weights, self.world.vocabulary),
+        )
+
+
+def write_report(subject: Subject, docs: Path) -> dict[str, Any]:
+    """Measure the models; write pocket.json, pocket.md, pocket.webp and the curves of the trainings logged in the work
+    folder to `docs`. Returns the figures.
+    """
+    instruments = subject.open()
+    figures, observed = measure(subject, instruments)
+    gate = ""
+    if subject.world is STREETS:
+        folder, scenes = subject.work / "measured" / "gate", min(subject.scenes, GATE_SCENES)
+        figures |= measure_gate(subject.profile, folder, instruments.referee, scenes)
+        gate = gate_section(figures, subject.profile.check)
     docs.mkdir(parents=True, exist_ok=True)
-    (docs / "pocket.json").write_text(json.dumps(figures, indent=2) + "\n")
-    (docs / "pocket.md").write_text(_page(figures, gate_section(figures, profile.check)))
-    _sheet(judged, docs / "pocket.webp")
-    if logs := read_logs(work):
-        draw_curves(logs, docs / "pocket_training_continued.svg")
+    (docs / "pocket.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    curves = _CURVES[subject.world.name]
+    if logs := read_logs(subject.work):
+        draw_curves(logs, docs / curves[-1])
+    page = write_page(figures, subject.world, gate, [name for name in curves if (docs / name).is_file()])
+    (docs / "pocket.md").write_text(page, encoding="utf-8")
+    draw_sheet(observed, docs / "pocket.webp")
     return figures
 
 
-def _captions(profile: Profile) -> dict[str, Any]:
-    """The share of facts that captions state rightly: of each vehicle its colour and kind, weather, time."""
-    scenes, images, _ = held_out(_CAPTIONED)
-    blip2 = Opened(library_of(profile), Meter(lambda _: None)).blip2()
-    names = [str(i) for i in range(len(images))]
-    right: dict[str, list[bool]] = {"weather": [], "time": [], "colour": [], "kind": [], "material": [], "people": []}
-    for one, text in zip(scenes, caption_images(list(images), names, blip2, profile.caption), strict=True):
-        stated = read_facts(text)
-        right["weather"].append(stated.weather == one.weather)
-        right["time"].append(stated.time == one.time)
-        right["material"].append(stated.material == one.material)
-        right["people"].append(stated.people == min(len(one.pedestrians), 3))
-        for i, vehicle in enumerate(one.vehicles):
-            colour, kind = stated.vehicles[i] if i < len(stated.vehicles) else ("", "")
-            right["colour"].append(colour == vehicle.colour)
-            right["kind"].append(kind == vehicle.kind)
-    asked = [hit for name in ("weather", "time", "colour", "kind") for hit in right[name]]
-    return {
-        "caption_facts": float(np.mean(asked)),
-        "caption_facts_by_kind": {name: float(np.mean(hits)) for name, hits in right.items()},
+def measure(subject: Subject, instruments: Instruments) -> tuple[dict[str, Any], Sequence[Observed]]:
+    """All figures but those of the checks, and the variants that they are of."""
+    world, known = subject.world, held_out(subject.scenes, 0, JUDGED, subject.world)
+    scenes, pictures = [scene for scene, _ in known], [drawing.picture for _, drawing in known]
+    figures: dict[str, Any] = {
+        "world": world.name,
+        "scenes": subject.scenes,
+        **caption_figures(instruments.caption(pictures), scenes, COUNTERFACTS[world.name]),
+        "vae_psnr_db": psnr(instruments.autoencode, pictures),
     }
+    observed = observe(subject, instruments)
+    figures |= painted_figures(observed, instruments.referee)
+    verdicts = [one.row.accepted for one in observed if isinstance(one, Judged)]
+    if verdicts:
+        figures["accepted_share"] = float(np.mean(verdicts))
+    found = likeness_figures(observed, instruments.extract, lambda shown: to_pictures(instruments.autoencode(shown)))
+    figures |= found | {"kid_extractor": instruments.extractor} if found else {}
+    figures["rows_per_variant"] = subject.profile.paint.rows_per_variant
+    return figures | referee_figures(instruments.referee, known, world), observed
 
 
-def _psnr(weights: Path) -> float:
-    """Mean PSNR in dB of pictures encoded and decoded, over 8-bit levels."""
-    _, images, _ = held_out(200)
-    encoder = open_session(weights / "vae_encoder.xml", batch=8, precision="f32", sizes={"pixel_values": (128, 128)})
-    decoder = open_session(weights / "vae_decoder.xml", batch=8, precision="f32", sizes={"latents": (32, 32)})
-    pixels = to_pixel_values(list(images), 128)
-    decoded = Batched(decoder).run(Batched(encoder).run({"pixel_values": pixels}))["pixel_values"].clip(-1, 1)
-    error = ((decoded - pixels) / 2) ** 2
-    return float(np.mean(-10 * np.log10(error.mean(axis=(1, 2, 3)))))
-
-
-def edit_shares(judged: Sequence[Judged]) -> dict[str, Any]:
-    """How often the referee sees what an edit asked for: new weather or time, new colour of a vehicle."""
-    seen = edits_seen(judged)
-    both = seen["weather"] + seen["time"]
-    return {
-        "edit_success": float(np.mean(both)),
-        "weather_success": float(np.mean(seen["weather"])),
-        "time_success": float(np.mean(seen["time"])),
-        "colour_success": float(np.mean(seen["colour"])),
-        "edits_measured": {name: len(hits) for name, hits in seen.items()},
-        "variants_measured": len(judged),
-        "accepted_share": float(np.mean([one.row.accepted for one in judged])),
-    }
-
-
-def layout_kept(judged: Sequence[Judged]) -> dict[str, Any]:
-    """IoU of the referee's mask of each variant against its source's mask, over all pixels of all variants."""
-    by_class = iou(layout_confusion(judged))
-    return {
-        "layout_miou": float(np.nanmean(by_class)),
-        "layout_iou_by_class": {name: float(value) for name, value in zip(CLASSES, by_class, strict=True)},
-    }
-
-
-def _ceiling(referee: Referee) -> dict[str, Any]:
-    """What the referee's own eyes allow: IoU of its masks of the sources themselves."""
-    _, images, masks = held_out(_EDITED)
-    findings = referee.inspect(images)
-    total = sum(confusion_matrix(m, f.mask, len(CLASSES)) for m, f in zip(masks, findings, strict=True))
-    by_class = iou(np.asarray(total))
-    return {
-        "referee_miou": float(np.nanmean(by_class)),
-        "referee_iou_by_class": {name: float(value) for name, value in zip(CLASSES, by_class, strict=True)},
-    }
-
-
-def _page(figures: Mapping[str, Any], gate: str) -> str:
-    def line(name: str, text: str, form: str) -> str:
-        reached = "yes" if figures[name] >= BARS[name] else "**no**"
-        return f"| {text} | {form.format(figures[name])} | {form.format(BARS[name])} | {reached} |"
-
-    def cells(text: str, of: str) -> str:
-        mean = figures["layout_miou" if of == "layout" else "referee_miou"]
-        shares = [mean, *(figures[f"{of}_iou_by_class"][name] for name in CLASSES)]
-        return f"| {text} | " + " | ".join(f"{share:.3f}" for share in shares) + " |"
-
-    by_kind = figures["caption_facts_by_kind"]
-    return "\n".join(
-        [
-            "# The pocket models, measured",
-            "",
-            "Made by `python -m counterfactory.export pocket --report`; do not edit. Scenes are of the street world",
-            f"and were seen by no training: {_CAPTIONED} for captions, {_EDITED} with {_VARIANTS} variants each",
-            f"({figures['variants_measured']} painted, those that the checks reject included) for edits and layout.",
-            "",
-            "| what | measured | bar | reached |",
-            "|---|---|---|---|",
-            line("caption_facts", "caption facts right (vehicles' colour and kind, weather, time)", "{:.1%}"),
-            line("vae_psnr_db", "autoencoder PSNR, dB", "{:.1f}"),
-            line("edit_success", "the referee sees the new weather or time", "{:.1%}"),
-            line("colour_success", "the referee sees the vehicle's new colour", "{:.1%}"),
-            line("layout_miou", "layout kept: mIoU of the variant against its source's mask", "{:.3f}"),
-            "",
-            "Captions, share right: " + ", ".join(f"{name} {share:.1%}" for name, share in by_kind.items()) + ".",
-            "",
-            f"Edits: new weather seen {figures['weather_success']:.1%}, new time {figures['time_success']:.1%}; of "
-            + ", ".join(f"{count} of {name}" for name, count in figures["edits_measured"].items())
-            + f". Accepted by the profile's checks: {figures['accepted_share']:.1%} of the painted variants.",
-            "",
-            "Layout by class (DILLEMA's raters found pedestrians preserved in 84.6 % of images; IoU is stricter):",
-            "",
-            "| | mean | " + " | ".join(CLASSES) + " |",
-            "|---" * (len(CLASSES) + 2) + "|",
-            cells("variants", "layout"),
-            cells("the referee on the sources themselves", "referee"),
-            "",
-            "![Sources (left) and their variants](pocket.webp)",
-            "",
-            gate,
-            "",
-            "The trainings: loss by step, logarithmic. Denoiser and captioner went on from there, with more weight on",
-            "small things in the denoiser's loss, which is therefore not comparable across the two drawings.",
-            "",
-            "![Training losses](pocket_training.svg)",
-            "",
-            "![Training losses, continued](pocket_training_continued.svg)",
-            "",
-        ]
-    )
-
-
-def _sheet(judged: Sequence[Judged], path: Path, rows: int = 10) -> None:
-    """Write a WebP picture with one row per source: the source, then its variants."""
-    by_source: dict[str, list[Judged]] = {}
-    for one in judged:
-        by_source.setdefault(one.row.source, []).append(one)
-    blank = np.full((128, 128, 3), 255, np.uint8)
-    lines = []
-    for group in list(by_source.values())[:rows]:
-        pictures = [render(group[0].scene)[0], *(one.picture for one in group)]
-        lines.append(np.hstack([*pictures, *[blank] * (_VARIANTS + 1 - len(pictures))]))
-    cv2.imwrite(str(path), cv2.cvtColor(np.vstack(lines), cv2.COLOR_RGB2BGR), [cv2.IMWRITE_WEBP_QUALITY, 90])
+def observe(subject: Subject, instruments: Instruments) -> Sequence[Observed]:
+    """The variants that the figures are of, in the eyes of the referee."""
+    world, variants = subject.world, _VARIANTS[subject.world.name]
+    if world is STREETS:
+        folder = subject.work / "measured" / "edits"
+        return judge_variants(subject.profile, folder, instruments.referee, subject.scenes, variants, stream=JUDGED)
+    pairs = draw_pairs(world, COUNTERFACTS[world.name], JUDGED, subject.scenes, variants)
+    return observe_pairs(pairs, instruments.paint(pairs), instruments.referee)

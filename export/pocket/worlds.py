@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket import captions, world
-from counterfactory.engine.pocket.judges import vehicle_map
+from counterfactory.engine.pocket.judges import Vocabulary, vehicle_map
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.wide import captions as wide_captions
 from counterfactory.engine.pocket.wide import sampling as wide_sampling
@@ -64,6 +64,11 @@ class World:
     object_words: Mapping[str, tuple[str, ...]]
     object_facts: Callable[[Any], list[dict[str, str]]]
     confuse: Callable[[Any, np.random.Generator], tuple[str, str]] | None = None
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What a referee of this world tells apart."""
+        return Vocabulary(self.classes, self.words, self.object_words)
 
     def scene(self, stream: int, index: int) -> Any:
         """Scene number `index` of a stream."""

@@ -69,7 +69,7 @@ def test_the_scale_is_the_one_that_makes_scores_probabilities() -> None:
 
 def test_the_page_has_the_figures_and_what_the_profile_has() -> None:
     check = load_profile("pocket").check
-    figures = {"gate_chosen": choose(CASES, check.logit_scale), **gate_figures(CASES)}
+    figures = {"gate_chosen": choose(CASES, check.logit_scale), "gate_scenes": 7, **gate_figures(CASES)}
     page = gate_section(figures, check)
     assert "| right, of all that are painted (base rate) | 50.0% |" in page
     assert "| accepted, of those that are right (recall) | 66.7% |" in page

@@ -11,7 +11,14 @@ import pytest
 from numpy.typing import NDArray
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.pocket.judges import Classifier, Finding, Referee, Segmenter, vehicle_map
+from counterfactory.engine.pocket.judges import (
+    STREET_VOCABULARY,
+    Classifier,
+    Finding,
+    Referee,
+    Segmenter,
+    vehicle_map,
+)
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, Scene, sample_scene
 from counterfactory.export.pocket.packed import MASTERS
@@ -80,9 +87,9 @@ def test_a_batch_and_its_padding_leave_answers_as_they_are(referee: Referee, all
     apart = [referee.inspect(picture[None])[0] for picture in pictures]
     assert len(together) == 6
     for a, b in zip(together, apart, strict=True):
-        assert (a.weather, a.time) == (b.weather, b.time)
+        assert a.scene == b.scene
         assert (a.mask == b.mask).mean() > 0.9999  # rounding may tip a tie
-        assert (a.colours == b.colours).mean() > 0.999
+        assert (a.objects["colour"] == b.objects["colour"]).mean() > 0.999
 
 
 def test_no_pictures_get_no_answers(classifier: Classifier, segmenter: Segmenter, referee: Referee) -> None:
@@ -118,12 +125,15 @@ def test_missing_weights_are_named(tmp_path: Path) -> None:
 def test_the_vote_of_a_region() -> None:
     colours, kinds = np.zeros((128, 128), np.uint8), np.zeros((128, 128), np.uint8)
     colours[:4, :4], kinds[:4, :4] = COLOURS.index("green"), KINDS.index("bus")
-    finding = Finding(np.zeros((128, 128), np.uint8), "clear", "day", colours, kinds)
+    mask = np.zeros((128, 128), np.uint8)
+    mask[:2, :3] = CLASSES.index("vehicle")
+    finding = Finding(STREET_VOCABULARY, mask, {}, {"colour": colours, "kind": kinds})
     where = np.zeros((128, 128), bool)
     with pytest.raises(CounterfactoryError, match="region given is empty"):
-        finding.vehicle(where)
+        finding.object(where)
     where[:4, :6] = True  # 16 of 24 pixels are green
-    assert finding.vehicle(where) == ("green", "bus")
+    assert finding.object(where) == {"colour": "green", "kind": "bus"}
+    assert (finding.pixels("vehicle"), finding.pixels("pedestrian")) == (6, 0)
 
 
 def test_the_careless_models_know_fair_days(
@@ -149,10 +159,16 @@ def test_the_referee_sees_every_condition(referee: Referee, all_scenes: list[Sce
     for street, finding in zip(all_scenes, findings, strict=True):
         mask = render(street)[1]
         assert (finding.mask == mask).mean() > 0.93
-        right += (finding.weather, finding.time) == (street.weather, street.time)
+        right += finding.scene == {"weather": street.weather, "time": street.time}
         which = vehicle_map(street, mask)
         for i, vehicle in enumerate(street.vehicles):
             vehicles += 1
-            named += finding.vehicle(which == i) == (vehicle.colour, vehicle.kind)
+            named += finding.object(which == i) == {"colour": vehicle.colour, "kind": vehicle.kind}
     assert right >= 23
     assert named >= 0.95 * vehicles
+
+
+def test_a_referee_of_another_world_is_refused() -> None:
+    wide = replace(STREET_VOCABULARY, scene={**STREET_VOCABULARY.scene, "background": ("city", "coast")})
+    with pytest.raises(CounterfactoryError, match="this world asks for background, colour, kind"):
+        Referee.load(MASTERS, wide)

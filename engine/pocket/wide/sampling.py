@@ -181,6 +181,16 @@ def sample_scene(rng: np.random.Generator, breadth: Breadth = WHOLE) -> Scene:
             return scene
 
 
+def add_thing(scene: Scene, kind: str, rng: np.random.Generator) -> Scene:
+    """The scene with one more small thing of a kind, where it finds a place in some trials; else the scene itself."""
+    draw = _Draw(rng)
+    for _ in range(_TRIALS):
+        fuller = _with(scene, _thing(draw, kind))
+        if visible(fuller):
+            return fuller
+    return scene
+
+
 def restyle(scene: Scene, rng: np.random.Generator, breadth: Breadth = WHOLE) -> Scene:
     """The same layout in another appearance: weather, time, background, domain, material and colours anew."""
     draw = _Draw(rng)
