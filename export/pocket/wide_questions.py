@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from counterfactory.engine.edit import Edit
 from counterfactory.engine.language.grammar import NOTHING
 from counterfactory.engine.language.phrases import phrase_class
 from counterfactory.engine.language.questions import PlainPrompts, write_answer
@@ -33,7 +34,7 @@ from counterfactory.engine.stages.draft import RewriteSettings
 from counterfactory.engine.tasks.additions import phrase_of
 from counterfactory.engine.tasks.grounding import protect
 from counterfactory.engine.tasks.task import Task
-from counterfactory.engine.tasks.words import allowed_values
+from counterfactory.engine.tasks.words import allowed_values, check_edited_caption
 from counterfactory.engine.tasks.writing import write_by_rule
 
 from .exercises import KINDS_OF_QUESTION, Draws, Exercise, Situation
@@ -161,7 +162,16 @@ class Writer:
         return Exercise(prompt, write_answer(answer), case, ((span.type, span.keyword, ""),), tuple(values))
 
     def rewrite(self) -> Exercise:
-        """Question 3, with one to four changes in the order of the caption."""
+        """Question 3, with one to four changes in the order of the caption, of which the engine takes the result."""
+        while True:
+            case, changes = self._changes()
+            after = apply(case.caption, changes)
+            if check_edited_caption(case.caption, after, [Edit(*change) for change in changes], case.protected) is None:
+                break  # it cannot tell whose words are whose where edits with the same small words are neighbours
+        prompt = _PROMPTS.rewrite(case.task, case.keep, case.caption, [(old, new) for _, old, new in changes])
+        return Exercise(prompt, write_answer(after), case, tuple(changes))
+
+    def _changes(self) -> tuple[Situation, list[tuple[str, str, str]]]:
         case, spans = self._case_with_spans()
         count = min(len(spans), int(self._rng.choice([1, 1, 2, 2, 3, 3, 4])))
         changes = []
@@ -170,8 +180,7 @@ class Writer:
             _, fitting = self._users_values(case, span) if self._draw.chance(0.35) else ((), ())
             values = fitting or others(span, case.caption, case.protected, SETTINGS.max_alternatives)
             changes.append((span.type, span.keyword, self._draw.one(values)))
-        prompt = _PROMPTS.rewrite(case.task, case.keep, case.caption, [(old, new) for _, old, new in changes])
-        return Exercise(prompt, write_answer(apply(case.caption, changes)), case, tuple(changes))
+        return case, changes
 
     def _users_values(self, case: Situation, span: Span) -> tuple[Sequence[str], Sequence[str]]:
         """A user's values of a span's type as the engine would list them, and those of them that fit; both may be

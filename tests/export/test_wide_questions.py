@@ -141,7 +141,7 @@ def test_every_value_of_every_type_occurs_in_answers() -> None:
     rare = {("things colour", "orange"), ("things colour", "purple")}  # bicycles alone
     assert set(counts["alternatives"]) == set(counts["keywords"]) | rare == named
     assert min(counts["alternatives"][one] for one in named - rare) > 5
-    assert min(counts["keywords"][one] for one in named - rare) > 5
+    assert min(counts["keywords"][one] for one in named - rare) > 2
     assert {type_ for drawn in DRAWN["keywords"] for type_, _ in json.loads(drawn.answer)} - {"none"} == set(WIDE_TYPES)
     assert set(WIDE_TYPES) < set(EDIT_TYPES)
 
