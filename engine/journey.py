@@ -35,7 +35,7 @@ from .recipes import STAGES, outcome_key
 from .schedule.overlap import ahead
 from .sources.pictures import Pictures
 from .sources.source import Problem, Source
-from .stages import caption, check, edges, original, paint, rewrite
+from .stages import caption, check, hints, original, paint, rewrite
 from .stages.classes import Classes
 from .stages.desk import Desk
 from .stages.rewrite import Rewritten
@@ -133,6 +133,7 @@ class Journey:
         CounterfactoryError for what stops the whole run; what was done by then is kept.
         """
         sources, strange = take_known(self.profile, sources, anything=self.settings.anything)
+        sources, unmapped = hints.take_mapped(self.profile.hints, self.profile.depth, sources)
         energy = EnergyMeter()
         stream = self._metrics_file(suite, metrics, energy)
         taken = memory_of(self.profile.runtime)
@@ -145,7 +146,7 @@ class Journey:
             costs = suite.session(facts, lambda: session_costs(self.profile, meter, energy))
             with closing(desk.models), costs as session:
                 tally = self._travel(desk, shards)
-                record = session.finish(tally.standing(self.profile), [*strange, *tally.problems])
+                record = session.finish(tally.standing(self.profile), [*strange, *unmapped, *tally.problems])
         summary = RunSummary.of(record, stream.problem if stream else None, _unkept(library))
         save_rates(measured_rates(self.profile, summary, self.settings.variants))
         return summary
@@ -169,7 +170,8 @@ class Journey:
     def _travel(self, desk: Desk, shards: Sequence[Sequence[Source]]) -> Tally:
         """Take every shard to its outcome, and the suite to its table."""
         tally = Tally(desk.sources, sum(source.known_world is False for shard in shards for source in shard))
-        decided_by = (self.profile.decisive, world_of(self.profile))
+        palettes = [palette.key for palette in hints.palettes_of(self.profile.hints)]
+        decided_by = (self.profile.decisive, world_of(self.profile), *palettes)
         outcomes = Outcomes(desk.suite, outcome_key(decided_by, self.settings, desk.classes.names, desk.recipes.makers))
         for shard in _read(desk.meter, ahead(shards, lambda some: self.look(desk, outcomes, some), depth=1)):
             outcome = _pass(desk, shard) or self.step(desk, outcomes, shard)
@@ -192,8 +194,10 @@ class Journey:
         captions = caption.run(desk, shard.sources, pictures, profile.caption, self.settings.task)
         originals = original.run(desk, captions, pictures)
         rewritten = self._rewrite(desk, captions)
-        maps = edges.run(desk, captions, paint.unpainted_sources(desk, rewritten.variants), pictures, profile.edges)
-        painted = paint.run(desk, rewritten.variants, maps, profile.paint)
+        unpainted = paint.unpainted_sources(desk, rewritten.variants)
+        maps = hints.run(desk, captions, unpainted, pictures, profile.edges, profile.hints)
+        weights = None if profile.hints is None else [hint.weight for hint in profile.hints]
+        painted = paint.run(desk, rewritten.variants, maps, profile.paint, weights)
         scores = check.run(desk, painted, pictures, profile.check)
         table = picture_rows(profile, captions, originals, painted, scores, rewritten.scores)
         return self._settle(outcomes, shard, rewritten, table, _files(originals, painted, table))

@@ -4,13 +4,13 @@ A key is the SHA-256 of what it names. A stage looks its keys up before it works
 so this page decides what a changed setting costs.
 
     result          made of                                                                    by
-    source          name, image bytes, label, mask bytes
+    source          name, image bytes, label, mask bytes, boxes and depth map if any
     caption         image bytes, [image], [caption], the label where it goes on after that     captioner
     answer          the question with its grammar, how the language model samples              language model
     choice          source, task, seed                                                         the rules
     variant         source, caption, edits, edited caption, seed
     original        source, [image]
-    picture         variant, [image], [edges], [paint], [text]                                 edge detector, painter
+    picture         variant, [image], [edges], [[hints]] if any, [paint], [text]            edge detector, painter
     scores          picture bytes, source, [image], captions, edits, [text], [check], classes  CLIP
     outcome         profile and its world, settings, all of the above                          everything
 
@@ -84,7 +84,7 @@ class Recipes:
     """The keys of one run's results: the profile's settings that decide them, and the makers of the stages.
 
     Settings are plain data (see `content_key`); `sampling` is how the language model chooses tokens, `check` what
-    decides scores.
+    decides scores. `hints` is None where pictures follow the edges alone.
     """
 
     image: object
@@ -95,6 +95,7 @@ class Recipes:
     text: object
     check: object
     makers: Mapping[Stage, str]
+    hints: object = None
 
     def caption_key(self, image_sha256: str, named_prefix: str | None = None) -> str:
         """Names the caption of an image, and the random numbers that sample it; `named_prefix` is what it goes on
@@ -114,7 +115,8 @@ class Recipes:
     def picture_key(self, variant_key: str) -> str:
         """Names a variant's picture."""
         made_by = (self.makers["edges"], self.makers["paint"])
-        return content_key("paint", variant_key, self.image, self.edges, self.paint, self.text, made_by)
+        beside_edges = () if self.hints is None else (self.hints,)
+        return content_key("paint", variant_key, self.image, self.edges, self.paint, self.text, made_by, *beside_edges)
 
     def scores_key(self, picture_sha256: str, source_key: str, texts: object, labels: object) -> str:
         """Names the scores of a picture: `texts` are its captions and edits, `labels` the classes that it is compared

@@ -47,7 +47,7 @@ DEPENDS = {
     "caption": {"image", "caption", "makers.caption"},
     "answer": {"sampling", "makers.rewrite"},
     "original": {"image"},
-    "picture": {"image", "edges", "paint", "text", "makers.edges", "makers.paint"},
+    "picture": {"image", "edges", "paint", "text", "makers.edges", "makers.paint", "hints"},
     "scores": {"image", "text", "check", "makers.check"},
 }
 
@@ -61,7 +61,7 @@ def changed(part: str) -> Recipes:
 
 @pytest.mark.parametrize("result", NAMED)
 def test_a_result_is_made_again_for_what_it_depends_on_and_for_nothing_else(result: str) -> None:
-    settings = ["image", "caption", "sampling", "edges", "paint", "text", "check"]
+    settings = ["image", "caption", "sampling", "edges", "paint", "text", "check", "hints"]
     parts = [*settings, *(f"makers.{stage}" for stage in STAGES)]
     key = NAMED[result]
     assert {part for part in parts if key(changed(part)) != key(RECIPES)} == DEPENDS[result]
@@ -125,6 +125,9 @@ def test_what_names_recorded_results_stays_for_ever() -> None:
     assert RECIPES.answer_key("q", "r") == content_key("rewrite", "q", "r", "maker of rewrite", "greedy")
     assert RECIPES.original_key("0d") == content_key("original", "0d", "image")
     assert RECIPES.picture_key("0b") == content_key("paint", "0b", "image", "edges", "paint", "text", made_by)
+    assert replace(RECIPES, hints="hints").picture_key("0b") == content_key(
+        "paint", "0b", "image", "edges", "paint", "text", made_by, "hints"
+    )
     assert RECIPES.scores_key("0c", "0d", ("one", "other"), ("car",)) == content_key(
         "check", "0c", "0d", "image", ("one", "other"), ("car",), "text", (8, "a {label}", 9.0), "maker of check"
     )

@@ -65,6 +65,7 @@ class Networks:
     meanings: dict[str, Floats] = field(default_factory=dict)  # a sentence encoder's vectors
     surprise: dict[str, float] = field(default_factory=dict)  # how hard texts are to read, for the language model
     hed_batch: int = 2
+    estimates_depth: bool = False
     room: int = 1000  # characters of a caption that the text encoder reads
     usage: Usage = field(default_factory=lambda: Usage(0, 0))
     _plans: dict[tuple[int, int], PaintPlans] = field(default_factory=dict)
@@ -142,6 +143,15 @@ class Networks:
 
         self.opened.append(f"hed {height} {width}")
         return SimpleNamespace(edges=edges)
+
+    def depth(self, height: int, width: int) -> Any:
+        def nearness(images: Pixels) -> NDArray[np.uint16]:
+            assert images.shape[1:] == (height, width, 3)
+            self._called("depth", [image_name(image) for image in images], self.hed_batch)
+            return images[..., 1].astype(np.uint16) * 257
+
+        self.opened.append(f"depth {height} {width}")
+        return SimpleNamespace(plan=SimpleNamespace(batch=self.hed_batch), nearness=nearness)
 
     def paint_plans(self, height: int, width: int) -> PaintPlans:
         self.opened.append(f"paint {height} {width}")

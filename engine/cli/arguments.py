@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import CounterfactoryError
+from ..sources.depth import DEPTH_VALUES
 from ..sources.layouts import LAYOUTS
 from ..tasks.task import TASKS
 from . import commands
@@ -164,6 +165,12 @@ def _add_sources(parser: argparse.ArgumentParser, optional: bool = False) -> Non
         "--labels", type=Path, metavar="FILE", help="labels (and masks) of a folder's images: CSV, JSONL or TXT"
     )
     parser.add_argument("--masks", type=Path, metavar="DIR", help="folder of masks with the images' names")
+    parser.add_argument(
+        "--depth", type=Path, metavar="DIR", help="folder of depth maps with the images' names: .npy, or 16-bit .png"
+    )
+    parser.add_argument(
+        "--depth-values", choices=DEPTH_VALUES, default="distance", help="what depth maps hold (%(default)s)"
+    )
     parser.add_argument("--layout", choices=LAYOUTS, help="the data set's layout (recognised)")
     parser.add_argument(
         "--pairs", metavar="PATTERN", help="which masks belong to which images: '{stem}_img.jpg={stem}_seg.png'"

@@ -44,7 +44,17 @@ def usable_sources(args: Namespace, profile: Profile, terminal: Terminal) -> Dat
     """
     classes = None if args.classes is None else parse_classes(args.classes)
     selection = Selection(classes, args.per_class, args.sample, args.seed)
-    options = SetOptions(args.labels, args.masks, args.layout, args.pairs, args.class_map, args.split, selection)
+    options = SetOptions(
+        labels=args.labels,
+        masks=args.masks,
+        layout=args.layout,
+        pairs=args.pairs,
+        class_map=args.class_map,
+        split=args.split,
+        selection=selection,
+        depth=args.depth,
+        depth_values=args.depth_values,
+    )
     with terminal.progress() as on_progress:
         found = read_set(
             str(args.sources),

@@ -25,6 +25,7 @@ from ..report.notes import suite_notes
 from ..report.table import Table
 from ..sources.data_set import refuse_suite_among_sources
 from ..sources.source import Problem, Source
+from ..stages.hints import reads_depth, take_mapped
 from ..suite import PictureRow, Suite, accepted_edits, caution, count_outside, read_metadata, require_finished
 from ..tasks.doubts import doubts
 from ..tasks.spread import spread_of
@@ -59,7 +60,9 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     sources, problems = found.sources, found.problems
     require_truths(args, sources, terminal)
     # The journey asks the same again: what it would refuse is refused before there is a folder.
-    take_known(profile, sources, anything=args.anything)
+    take_mapped(profile.hints, profile.depth, take_known(profile, sources, anything=args.anything)[0])
+    if args.depth is not None and not reads_depth(profile.hints, profile.depth):
+        terminal.warn(f"--depth: profile {profile.name} has no hint of kind depth from files, so nothing follows them")
     settings = settings_of(args, profile, found)
     for doubt in doubts(settings.task, [source.label for source in sources]):
         terminal.warn(doubt)

@@ -7,7 +7,8 @@ hashes, estimates, examines or exports networks goes through this table.
     llm  sentence                    caption to edits; what names the label, where a profile asks for it
     clip_text  clip_image            conditioning and checks
     hed                              picture to edges, where a network finds them
-    hint  denoiser  vae_decoder      edges and text to picture
+    depth                            picture to depth, where a network finds it
+    hint  denoiser  vae_decoder      edges and text to picture; hint_1, ... for further hints
 """
 
 from __future__ import annotations
@@ -82,26 +83,53 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
     pixels, written = profile.image.short_side**2, profile.caption.decoding.max_tokens
     latent = pixels // _LATENT_SIDE**2
     hint, latents = _HINT_CHANNELS * latent, _LATENT_CHANNELS * latent
+    maps, count, joined = _map_channels(profile), _embeddings(profile), profile.hints is not None
     values: dict[str, float] = {
         "blip2_vision": _VISION + _QUERIES * _OPT_WIDTH,
         "opt_decoder": _QUERIES * _OPT_WIDTH + written * (_OPT_WIDTH + _OPT_WORDS),
         "sentence": _SENTENCE,
         "clip_text": _TEXT,
         "hed": 4 * pixels,
-        "hint": pixels + hint,
-        "denoiser": hint + _TEXT + 2 * latents,
+        "denoiser": count * hint + _TEXT + 2 * latents,
         "vae_decoder": latents + 3 * pixels,
         "clip_image": _CLIP_IMAGE,
     }
+    values |= {name: channels * pixels + hint for name, channels in maps.items()}
     if profile.runtime.backend == "tensorrt":  # painting stays on the device
         sampler, rows = profile.paint.sampler, profile.paint.rows_per_variant
         drawn = sampler.steps if sampler.kind == "lcm" else 1
         values |= {
-            "hint": pixels,
             "denoiser": latents * drawn / rows + _PARCEL / profile.paint.batch,
             "vae_decoder": 3 * pixels / 4,
         }
+        # Embeddings of several hints come down, are joined, and go up again.
+        values |= {name: channels * pixels + (2 * hint if joined else 0) for name, channels in maps.items()}
     return {name: round(4 * count) for name, count in values.items()}
+
+
+def hint_plans(profile: Profile) -> dict[str, str]:
+    """The plans that embed the maps of a profile's hints, by network: "hint", "hint_1", ... as the exporter counts
+    ControlNets; those of weight 0 are left out.
+    """
+    if profile.hints is None:
+        return {"hint": "hint"}
+    return {_hint(i): hint.plan for i, hint in enumerate(profile.hints) if hint.weight}
+
+
+def _hint(number: int) -> str:
+    return f"hint_{number}" if number else "hint"
+
+
+def _map_channels(profile: Profile) -> dict[str, int]:
+    """The channels of each hint's maps, by the network that embeds them."""
+    if profile.hints is None:
+        return {"hint": 1}
+    return {_hint(i): 3 if c.kind == "segmentation" else 1 for i, c in enumerate(profile.hints) if c.weight}
+
+
+def _embeddings(profile: Profile) -> int:
+    """Embeddings that a row brings, at most: one where hints share a ControlNet, which only the denoiser tells."""
+    return len(profile.hints or (0,))
 
 
 def _kept_bytes(profile: Profile) -> int:
@@ -119,7 +147,7 @@ def _kept_at(profile: Profile, pixels: int) -> int:
         paint.decode_batch,
         profile.text.batch,
         latents=_LATENT_CHANNELS * latent,
-        hint=_HINT_CHANNELS * latent,
+        hint=_embeddings(profile) * _HINT_CHANNELS * latent,
         text=4 * _TEXT,
         picture=3 * pixels,
     )
@@ -211,13 +239,30 @@ def networks_of(profile: Profile) -> Networks:
                     ),
                 )
             ),
-            Network(
-                "hint",
-                "hint",
-                paint.decode_batch if profile.runtime.on_gpu else 1,
-                {"paint": Rows(per_source=1)},
-                {"hint": "picture"},
-                moved_bytes=moved["hint"],
+            *(
+                ()
+                if profile.depth is None
+                else (
+                    Network(
+                        "depth",
+                        "depth",
+                        profile.depth.batch,
+                        {"edges": Rows(per_source=1)},
+                        {"image": "picture"},
+                        moved_bytes=moved["hed"],
+                    ),
+                )
+            ),
+            *(
+                Network(
+                    name,
+                    plan,
+                    paint.decode_batch if profile.runtime.on_gpu else 1,
+                    {"paint": Rows(per_source=1)},
+                    {"hint": "picture"},
+                    moved_bytes=moved[name],
+                )
+                for name, plan in hint_plans(profile).items()
             ),
             Network(
                 "denoiser",

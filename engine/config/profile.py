@@ -22,6 +22,7 @@ from ..stages.caption import CaptionSettings
 from ..stages.check import CheckSettings
 from ..stages.draft import RewriteSettings
 from ..stages.edges import DetectorSettings
+from ..stages.hints import DepthSettings, HintSettings, check_hints
 from ..stages.paint import PaintSettings
 from ..stages.pointing import GroundingSettings
 from .device import DeviceSettings, PlanFacts, load_facts
@@ -65,7 +66,8 @@ class Profile:
     networks are exported from, None where that is left to the exporter's command line. With `grounding` the language
     model points at what names a label where words alone do not. `teacher` is the profile, by its name or file, whose
     painting the denoiser was distilled from, None where it was not: what such a profile is compared with, and nothing
-    that a suite is made of.
+    that a suite is made of. `hints` are what keeps a picture's layout, in the denoiser's order, None for the edges
+    alone; with `depth` a network finds depth.
     """
 
     name: str
@@ -84,6 +86,8 @@ class Profile:
     weights: WeightSettings | None = None
     grounding: GroundingSettings | None = None
     teacher: str | None = None
+    hints: tuple[HintSettings, ...] | None = None
+    depth: DepthSettings | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -99,6 +103,8 @@ class Profile:
             raise ValueError(f'[rewrite] perplexity = true needs [llm] backend = "openvino", got "{self.llm.backend}"')
         if unscored := self._unscored():
             raise ValueError(f"[check] {unscored[0]}: {unscored[1]}")
+        if self.hints is not None or self.depth is not None:
+            check_hints(self.hints or (), self.depth)
         if self.paint.streams > 1 and self.runtime.backend != "openvino":
             raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
         if self.runtime.backend == "tensorrt" and not self.image.sizes:
@@ -170,6 +176,7 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     # Another form of a network costs what the network does, but where its own export was counted.
     forms = {f"{name}{profile.caption.form}": name for name in ("blip2_vision", "opt_decoder")}
     forms[profile.paint.denoiser] = "denoiser"
+    forms |= dict.fromkeys((hint.plan for hint in profile.hints or ()), "hint")
     return {form: facts[name] for form, name in forms.items() if name in facts} | facts
 
 

@@ -17,6 +17,7 @@ from ..sources.boxes import fit_boxes
 from ..sources.pixels import crop_box
 from ..sources.source import Source
 from ..stages.check import Scored, verdict
+from ..stages.hints import palettes_of
 from ..suite import Origin, PaintedRow, Painting, PictureRow
 from ..suite.session import Costs, SessionFacts
 from ..tasks.settings import JourneySettings
@@ -36,7 +37,16 @@ def recipes_of(profile: Profile, library: Library) -> Recipes:
         text=profile.text,
         check=profile.check.measures,
         makers={stage: library.digest(stage) for stage in STAGES},
+        hints=_hints(profile),
     )
+
+
+def _hints(profile: Profile) -> object:
+    """The hints and what their palettes hold, None where pictures follow the edges alone."""
+    if profile.hints is None:
+        return None
+    palettes = [palette.key for palette in palettes_of(profile.hints)]
+    return [[asdict(hint) for hint in profile.hints], palettes, profile.depth]
 
 
 def picture_rows(

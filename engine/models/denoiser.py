@@ -19,6 +19,7 @@ from counterfactory.kernels.pixels import to_pictures
 
 from ..runtime.session import Array, Held
 from .batching import Batched
+from .hints import given, hints_apart, hints_of, joined, require_hints
 from .sampler import Sampler
 
 Floats = NDArray[np.float32]
@@ -26,7 +27,8 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class DenoiserRow:
-    """One row: latents [C, h, w], a timestep, text states [T, D], a hint embedding [D, h, w], a control scale.
+    """One row: latents [C, h, w], a timestep, text states [T, D], a hint embedding [D, h, w], a control scale; for
+    several ControlNets [N, D, h, w], and a scale each.
 
     Arrays are where the plans have them.
     """
@@ -35,7 +37,7 @@ class DenoiserRow:
     timestep: int
     text: Any
     hint: Any
-    control_scale: float
+    control_scale: float | tuple[float, ...]
 
 
 class Denoising(Protocol):
@@ -64,12 +66,15 @@ class _Held:
 
 @dataclass(frozen=True)
 class PaintPlans:
-    """The plans of one picture size, on the host. `latent_shape` is [C, h, w]. One thread at a time evaluates."""
+    """The plans of one picture size, on the host. `latent_shape` is [C, h, w]. `hint` embeds the maps of the first
+    hint, `other_hints` those of the others, as far as they have a weight. One thread at a time evaluates.
+    """
 
     hint: Batched
     denoiser: Batched
     decoder: Batched
     latent_shape: tuple[int, int, int]
+    other_hints: tuple[Batched, ...] = field(default=(), kw_only=True)
     # Where rows are gathered, again and again: memory that is new each time costs as much as the copying, and texts and
     # hints are often where they were.
     _gathered: dict[str, _Held] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -80,8 +85,29 @@ class PaintPlans:
         return 0
 
     def embed_hints(self, edges: NDArray[np.uint8]) -> Sequence[Any]:
-        """Hint embeddings [D, h, w] of edge maps uint8 [N, H, W]."""
+        """Hint embeddings [D, h, w] of edge maps uint8 [N, H, W], for a denoiser that follows them alone."""
         return list(self.hint.run({"hint": hints_of(edges)})["hint_embedding"])
+
+    def embed_several(self, maps: Sequence[NDArray[Any] | None], weights: Sequence[float]) -> Sequence[Any]:
+        """Hint embeddings of N pictures as the denoiser takes them, of the maps of each hint, [N, H, W] or [N, H, W,
+        3] (see `hints_of`), None where its weight is 0.
+
+        Raises CounterfactoryError where the denoiser follows another number of hints, and for maps that do not suit
+        their encoder.
+        """
+        require_hints(self.denoiser.signature, len(weights))
+        encoders = iter((self.hint, *self.other_hints))
+        embedded = [None if some is None else self._embed(next(encoders), some) for some in maps]
+        return joined(embedded, list(map(given, maps)), weights, self.hints_apart)
+
+    @property
+    def hints_apart(self) -> bool:
+        """Whether each hint has a ControlNet of its own in the denoiser."""
+        return hints_apart(self.denoiser.signature) is not None
+
+    def _embed(self, encoder: Batched, maps: NDArray[Any]) -> Sequence[Floats]:
+        """One hint's embeddings [D, h, w], on the host."""
+        return list(encoder.run({"hint": hints_of(maps, encoder.signature.inputs[0].shape[1])})["hint_embedding"])
 
     def begin(self, noise: Floats, sampler: Sampler) -> Denoising:
         """A variant's way from standard normal noise [C, h, w] by a sampler's steps."""
@@ -113,11 +139,6 @@ class PaintPlans:
             if held.rows[place] is not row:
                 held.array[place] = held.rows[place] = row
         return held.array[: len(rows)]
-
-
-def hints_of(edges: NDArray[np.uint8]) -> Floats:
-    """What the hint encoder takes, float32 [N, 1, H, W] in 0..1, of edge maps uint8 [N, H, W]."""
-    return edges[:, None].astype(np.float32) / np.float32(255)
 
 
 class _OnHost:

@@ -25,8 +25,9 @@ from ..runtime.kernels import PaintKernels
 from ..runtime.pipeline import Pipeline
 from ..runtime.places import DeviceArray
 from ..runtime.session import Array
-from .batching import pad_rows
-from .denoiser import DenoiserRow, Denoising, Floats, PaintPlans, hints_of
+from .batching import Batched, pad_rows
+from .denoiser import DenoiserRow, Denoising, Floats, PaintPlans
+from .hints import hints_of
 from .sampler import Sampler
 
 # Where fresh noise lies among a variant's arrays: latents, then its history, whose second array a step adds.
@@ -93,11 +94,25 @@ class DevicePaintPlans(PaintPlans):
 
     def embed_hints(self, edges: NDArray[np.uint8]) -> Sequence[Any]:
         """Hint embeddings [D, h, w] of edge maps uint8 [N, H, W], a batch at a time."""
-        found, batch = list[DeviceArray](), self.hint.batch
-        for start in range(0, len(edges), batch):
-            some = edges[start : start + batch]
-            with self.pipeline.parcel([pad_rows(hints_of(some), batch)]) as (hints,):
-                embedded = self.hint.queue({"hint": hints}, len(some), self.pipeline)["hint_embedding"]
+        return self._queue_hints(self.hint, hints_of(edges))
+
+    def embed_several(self, maps: Sequence[NDArray[Any] | None], weights: Sequence[float]) -> Sequence[Any]:
+        """As on the host: embeddings are joined there, once a source, and go up again."""
+        found = super().embed_several(maps, weights)
+        with self.pipeline.parcel([np.stack(found)]) as (sent,):
+            return [self.pipeline.keep(sent.row(at)) for at in range(len(found))]
+
+    def _embed(self, encoder: Batched, maps: NDArray[Any]) -> Sequence[Floats]:
+        rows = self._queue_hints(encoder, hints_of(maps, encoder.signature.inputs[0].shape[1]))
+        return [fetched() for fetched in [self.pipeline.fetch(row) for row in rows]]
+
+    def _queue_hints(self, encoder: Batched, hints: Floats) -> list[DeviceArray]:
+        """Embeddings [D, h, w] of hints [N, C, H, W], a batch at a time."""
+        found, batch = list[DeviceArray](), encoder.batch
+        for start in range(0, len(hints), batch):
+            some = hints[start : start + batch]
+            with self.pipeline.parcel([pad_rows(some, batch)]) as (sent,):
+                embedded = encoder.queue({"hint": sent}, len(some), self.pipeline)["hint_embedding"]
                 found += [self.pipeline.keep(embedded.row(at)) for at in range(len(some))]
         return found
 

@@ -29,6 +29,7 @@ from .batching import Batched
 from .blip2 import Blip2
 from .clip import ClipImage, ClipText, read_chars
 from .denoiser import PaintPlans
+from .depth import DepthEstimator
 from .device_painting import DevicePaintPlans
 from .hed import Hed
 from .library import Library
@@ -105,10 +106,25 @@ class Opened:
         size = (height, width)
         return self._once(("hed",), lambda: Hed(self._open("hed", size)), size)
 
+    @property
+    def estimates_depth(self) -> bool:
+        """Whether a network finds depth."""
+        return "depth" in self._library.networks
+
+    def depth(self, height: int, width: int) -> DepthEstimator:
+        """The network of depth for pictures of a size in pixels, which a profile with [depth] has."""
+        size = (height, width)
+        return self._once(("depth",), lambda: DepthEstimator(self._open("depth", size)), size)
+
+    @property
+    def _hints(self) -> tuple[str, ...]:
+        """The networks that embed maps, in their order."""
+        return tuple(n.name for n in self._library.networks if n.name == "hint" or n.name.startswith("hint_"))
+
     def paint_plans(self, height: int, width: int) -> PaintPlans:
         """The painter's plans for pictures of a size in pixels."""
         size = (height, width)
-        return self._once(("hint", "denoiser", "vae_decoder"), lambda: self._open_paint_plans(size), size)
+        return self._once((*self._hints, "denoiser", "vae_decoder"), lambda: self._open_paint_plans(size), size)
 
     def _once(self, networks: tuple[str, ...], opener: Callable[[], _Model], size: _Size | None = None) -> _Model:
         if (networks, size) not in self._models:
@@ -160,11 +176,13 @@ class Opened:
 
     def _open_paint_plans(self, size: _Size) -> PaintPlans:
         channels, factor = self._library.latents()
-        hint, denoiser, decoder = (self._open(name, size) for name in ("hint", "denoiser", "vae_decoder"))
+        hint, *others = (self._open(name, size) for name in self._hints)
+        denoiser, decoder = (self._open(name, size) for name in ("denoiser", "vae_decoder"))
         shape, line = (channels, size[0] // factor, size[1] // factor), self._line()
         if line is None:
-            return PaintPlans(hint, denoiser, decoder, shape)
-        return DevicePaintPlans(hint, denoiser, decoder, shape, line, self._paint_kernels(line))
+            return PaintPlans(hint, denoiser, decoder, shape, other_hints=tuple(others))
+        kernels = self._paint_kernels(line)
+        return DevicePaintPlans(hint, denoiser, decoder, shape, line, kernels, other_hints=tuple(others))
 
     def _line(self) -> Pipeline | None:
         """What painting's models hand their work on in, where their plans are queued."""

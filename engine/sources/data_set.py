@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import CounterfactoryError
 from .class_map import BACKGROUND, label_names, load_class_map
 from .class_names import is_synset
+from .depth import DepthValues, with_depth
 from .layouts import ACCEPTED, list_set
 from .listing import Entry, Listing, Problem
 from .sampling import Selection, draw, groups, require_known
@@ -31,7 +32,8 @@ class SetOptions:
     """What a user says of a data set: `labels` is a file about a folder's images, and then says of which images the set
     consists; `masks` a folder of masks with the images' stems; `layout` one of `layouts.LAYOUTS`, None to recognise it;
     `pairs` a pattern such as "{stem}_img.jpg={stem}_seg.png"; `class_map` a file or a published map's name; `split` a
-    list of Pascal VOC's ImageSets/.
+    list of Pascal VOC's ImageSets/; `depth` a folder of depth maps with the images' stems, and `depth_values` what they
+    hold.
     """
 
     labels: Path | None = None
@@ -41,6 +43,8 @@ class SetOptions:
     class_map: str | None = None
     split: str | None = None
     selection: Selection = field(default_factory=Selection)
+    depth: Path | None = None
+    depth_values: DepthValues = "distance"
 
 
 @dataclass(frozen=True)
@@ -92,9 +96,11 @@ def read_set(
     `on_progress` is called with (images verified, images) now and then; `examine` sees each picture while it is read.
     Raises CounterfactoryError if `root` has no image at all, is no such layout, or an option contradicts it.
     """
-    listing = list_set(root, options.labels, options.masks, options.layout, options.pairs, options.split)
+    listing = list_set(root, options.labels, options.masks, options.layout, options.pairs, options.split, options.depth)
     if not listing.entries and not listing.problems:
         raise CounterfactoryError(f"no images found in {root}; {ACCEPTED}")
+    if options.depth is not None:
+        listing.entries = with_depth(listing.entries, options.depth)
     class_map, names = listing.class_map, dict[int, str]()
     if options.class_map is not None:
         if any(isinstance(entry.mask, Drawn) for entry in listing.entries):
@@ -116,7 +122,7 @@ def read_set(
     if unlabelled:
         require_known(chosen.classes or (), known)
     problems = listing.problems
-    reader = Reader(class_map, on_progress, examine)
+    reader = Reader(class_map, on_progress, examine, names or None, options.depth_values)
 
     def check(entries: Sequence[Entry]) -> Iterator[Source | None]:
         for result in reader.verify(entries):

@@ -54,6 +54,7 @@ def list_set(
     layout: str | None,
     pattern: str | None,
     split: str | None = None,
+    depth: Path | None = None,
 ) -> Listing:
     """What the data set at `root` lists; for the options see `data_set.SetOptions`.
 
@@ -72,12 +73,19 @@ def list_set(
             raise CounterfactoryError(f"there is no {path}; {ACCEPTED}")
         if split is not None:
             return _split(path, split, labels, masks, layout, pattern)
-        return _listed(path, labels, masks, layout, pattern)
+        return _listed(path, labels, masks, layout, pattern, depth)
     except OSError as error:
         raise CounterfactoryError(f"cannot read {error.filename or path}: {error.strerror}") from error
 
 
-def _listed(root: Path, labels: Path | None, masks: Path | None, layout: str | None, pattern: str | None) -> Listing:
+def _listed(
+    root: Path,
+    labels: Path | None,
+    masks: Path | None,
+    layout: str | None,
+    pattern: str | None,
+    depth: Path | None,
+) -> Listing:
     if pattern is not None:
         _refuse_options("--pairs", labels, masks, layout, None)
         if not root.is_dir():
@@ -95,7 +103,7 @@ def _listed(root: Path, labels: Path | None, masks: Path | None, layout: str | N
     if root.is_dir():
         if labels is None:
             labels = next((root / name for name in _METADATA if (root / name).is_file()), None)
-        return list_folder(root, masks, labels)
+        return list_folder(root, masks, labels, depth)
     if root.suffix.lower() not in TABLES:
         raise CounterfactoryError(f"{root} is not a set of images; {ACCEPTED}")
     if labels is not None:

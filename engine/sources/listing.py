@@ -43,7 +43,7 @@ class Entry:
     """An image that the data set lists. `file` is its path as the user wrote it, `name` the same without its suffix
     where that is unique; the bytes are at `blob`. `mask` is where its mask lies or how it is drawn, None without one.
     `size` is the (height, width) that the set says it has, None where it says nothing; `boxes` are in pixels or, where
-    they are `relative`, in shares of its width and height. Nothing is known to exist.
+    they are `relative`, in shares of its width and height; its depth map lies at `depth`. Nothing is known to exist.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Entry:
     boxes: tuple[Box, ...] = ()
     size: tuple[int, int] | None = None
     relative: bool = False
+    depth: Blob | None = None
 
 
 @dataclass
@@ -70,10 +71,12 @@ class Listing:
     notes: list[str] = field(default_factory=list)
 
 
-def list_folder(root: Path, masks: Path | None, labels: Path | None) -> Listing:
-    """List the images under a folder. `masks` is a folder of masks, `labels` a table about the images."""
-    root, masks = _image_root(root, masks)
-    files, problems = image_files(root, skip=masks)
+def list_folder(root: Path, masks: Path | None, labels: Path | None, depth: Path | None = None) -> Listing:
+    """List the images under a folder. `masks` is a folder of masks, `labels` a table about the images, and `depth` a
+    folder of depth maps, which are no images.
+    """
+    root, masks = _image_root(root, masks, depth)
+    files, problems = image_files(root, skip=[folder for folder in (masks, depth) if folder is not None])
     splits = _splits(files)
     entries = [entry_of(root, relative, _label_of(relative, splits)) for relative in files]
     listing = Listing("folders", entries, problems)
@@ -119,19 +122,19 @@ def _label_of(relative: str, splits: Collection[str]) -> str | None:
     return label if slash else None
 
 
-def _image_root(root: Path, masks: Path | None) -> tuple[Path, Path | None]:
+def _image_root(root: Path, masks: Path | None, depth: Path | None) -> tuple[Path, Path | None]:
     """The folder of the images: images/ if masks/ is beside it or if nothing else is; else the root."""
     images = root / "images"
     if not images.is_dir():
         return root, masks
     if masks is None and (root / "masks").is_dir():
         return images, root / "masks"
-    known = {images.resolve(), masks.resolve() if masks is not None else None}
+    known = {images.resolve(), *(folder.resolve() for folder in (masks, depth) if folder is not None)}
     beside = [path for path in root.iterdir() if not path.name.startswith(".") and path.resolve() not in known]
     return (root if any(path.is_dir() or path.suffix.lower() in SUFFIXES for path in beside) else images), masks
 
 
-def image_files(root: Path, skip: Path | None = None) -> tuple[list[str], list[Problem]]:
+def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[list[str], list[Problem]]:
     """The paths below `root`, with "/", of all image files but hidden ones (macOS writes a ._photo.jpg beside each
     photo.jpg), and the problems of photographs in formats that are not read.
 
@@ -140,15 +143,15 @@ def image_files(root: Path, skip: Path | None = None) -> tuple[list[str], list[P
     """
     files: list[str] = []
     problems: list[Problem] = []
-    skipped = None if skip is None else skip.resolve()
-    seen = {skipped}
+    skipped = {folder.resolve() for folder in skip}
+    seen = set(skipped)
     folders, links = [""], list[str]()
     while folders or links:
         folder = folders.pop() if folders else links.pop(0)
         path = root / folder
         real = path.resolve()
         if real in seen:
-            if path.is_symlink() and real != skipped:
+            if path.is_symlink() and real not in skipped:
                 reason = f"a link to {real}, a folder that has been read already"
                 problems.append(Problem(printable(folder), reason))
             continue
@@ -254,7 +257,7 @@ def finish(listing: Listing, masks: Path | None = None) -> Listing:
     if masks is not None:
         found = _masks_by_stem(masks)
         entries = [entry if entry.mask else replace(entry, mask=_mask_of(entry, masks, found)) for entry in entries]
-    stems = [_stem(entry.name) for entry in entries]
+    stems = [file_stem(entry.name) for entry in entries]
     short = Counter(stems)
     finished: dict[str, int] = {}
     kept: list[Entry] = []
@@ -279,7 +282,7 @@ def _masks_by_stem(masks: Path) -> dict[str, list[str]]:
         raise CounterfactoryError(f"no folder of masks at {masks}; --masks takes a folder with one mask per image")
     found: dict[str, list[str]] = {}
     for path in sorted(image_files(masks)[0]):
-        found.setdefault(_stem(path), []).append(path)
+        found.setdefault(file_stem(path), []).append(path)
     return found
 
 
@@ -288,7 +291,7 @@ def _mask_of(entry: Entry, masks: Path, found: dict[str, list[str]]) -> str:
 
     If there is none, a path that does not exist, which `source` reports. Of several with one stem the PNG counts.
     """
-    stem = _stem(entry.name)
+    stem = file_stem(entry.name)
     for key in (stem, stem.rpartition("/")[2]):
         if len(found.get(key, [])) == 1:
             return str(masks / found[key][0])
@@ -304,7 +307,7 @@ def _relative_name(path: str, root: str) -> str:
     return "/".join("_" if part == ".." else part for part in Path(os.path.relpath(path, root)).parts) or "."
 
 
-def _stem(name: str) -> str:
+def file_stem(name: str) -> str:
     """The name without its file's suffix; a dot at the end, or at the beginning, is no suffix."""
     dot = name.rfind(".")
     return name[:dot] if name.rfind("/") + 1 < dot < len(name) - 1 else name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +18,13 @@ from .shapes import Drawn
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Where a mask lies or how it is drawn, and what its numbers are by the set's class map, None without one."""
+    """Where a mask lies or how it is drawn, and what its numbers are by the set's class map, None without one; `names`
+    are those of its class numbers, None where the set has none.
+    """
 
     of: Blob | Drawn
     class_map: ClassMap | None
+    names: Mapping[int, str] | None = None
 
     def read(self, size: tuple[int, int]) -> tuple[NDArray[Any], str]:
         """The mask of a picture of `size` (height, width), and what names it. Raises UnreadableError."""

@@ -135,6 +135,20 @@ def read_mask(data: bytes, colours: bool = False) -> NDArray[Any]:
     return np.array(image, dtype=np.uint8)
 
 
+def read_levels(data: bytes) -> NDArray[Any]:
+    """Decode a greyscale picture with its numbers unchanged: uint8 or uint16 [H, W].
+
+    Raises `UnreadableError` as `read_picture` does, for JPEG, which changes numbers, and for colours.
+    """
+    image = _open_image(data)
+    if image.format in ("JPEG", "MPO"):
+        raise UnreadableError("a JPEG blurs numbers; save them as a 16-bit greyscale PNG, or with numpy.save")
+    image = _turn_upright(image)
+    if image.mode not in _MASK_MODES or image.mode in ("P", "RGB", "RGBA"):
+        raise UnreadableError(f"of mode {image.mode}, not greyscale; save numbers as a 16-bit greyscale PNG")
+    return _as_uint16(image) if _MASK_MODES[image.mode] else np.array(image, dtype=np.uint8)
+
+
 def target_size(height: int, width: int, short_side: int, multiple: int, max_long_side: int) -> tuple[int, int]:
     """(height, width) to paint a picture at: short side to `short_side`, long side in proportion up to
     `max_long_side`, each a multiple of `multiple`. All in pixels; `fit` crops what the rounded aspect loses.

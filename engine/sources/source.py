@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,13 @@ from ..schedule.overlap import ahead
 from .blobs import Blob, path_of, read_blob
 from .boxes import Box
 from .class_map import ClassMap
+from .depth import Depth, DepthValues, depth_digest, fit_depth, read_depth
 from .listing import Entry, Problem
 from .masks import Mask
 from .pixels import ImageSettings, UnreadableError, fit, fit_mask, read_picture
 from .shapes import Drawn
 
-__all__ = ["Examine", "ImageSettings", "Problem", "Reader", "Source", "load_mask", "load_pixels"]
+__all__ = ["Examine", "ImageSettings", "Problem", "Reader", "Source", "load_depth", "load_mask", "load_pixels"]
 
 # Whether a picture, uint8 RGB [H, W, 3] as it is in its file, is within what the models know.
 Examine = Callable[[NDArray[np.uint8]], bool]
@@ -41,7 +42,7 @@ class Source:
 
     `name` is unique in its set and path-like ("bus/0003"). `file` is its path as the set names it, `path` the file that
     holds it, `size` (height, width) in pixels, upright. `mask_path` is the file that its mask comes from, None without
-    one. `digest` is the SHA-256 of the image's bytes, `key` the content key of name, digest, label, mask and boxes.
+    one. `digest` is the SHA-256 of the image's bytes, `key` the content key of name, digest, label, mask, boxes, depth.
     `boxes` are in the pixels of the image, upright; `classes` the names of the classes that its mask or its boxes show,
     each once and sorted, where the set names them. `known_world` is whether the picture is within what the models know,
     None where nobody looked.
@@ -55,12 +56,14 @@ class Source:
     mask_path: Path | None
     digest: str
     key: str
-    # Left out of comparisons: the key covers them. `blob` and `mask` are None where the paths say it all.
+    # Left out of comparisons: the key covers them. `blob` and `mask` are None where the paths say it all, `depth` where
+    # there is no map.
     boxes: tuple[Box, ...] = field(default=(), compare=False)
     classes: tuple[str, ...] = field(default=(), compare=False)
     blob: Blob | None = field(default=None, compare=False)
     mask: Mask | None = field(default=None, compare=False)
     known_world: bool | None = field(default=None, compare=False)
+    depth: Depth | None = field(default=None, compare=False)
 
 
 def load_pixels(source: Source, settings: ImageSettings) -> NDArray[np.uint8]:
@@ -90,15 +93,35 @@ def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
         raise ValueError(f"source {source.name} has no mask")
     try:
         mask, digest = (source.mask or Mask(str(source.mask_path), None)).read(source.size)
-        if source_key(source.name, source.digest, source.label, _truth_key(digest, source.boxes)) != source.key:
+        truth = _truth_key(digest, source.boxes, None if source.depth is None else source.depth.digest)
+        if source_key(source.name, source.digest, source.label, truth) != source.key:
             raise UnreadableError("the file has changed since the run began; run again to use the new one")
         return fit_mask(mask, size)
     except UnreadableError as error:
         raise CounterfactoryError(f"{source.mask_path}: {error}") from error
 
 
-def _truth_key(mask_digest: str | None, boxes: Sequence[Box]) -> str | None:
-    """Names what a model is judged by, beside the label: the mask alone where there are no boxes."""
+def load_depth(source: Source, size: tuple[int, int]) -> NDArray[np.uint16]:
+    """What the painter is given of the source's depth map at `size` (height, width), cropped as the pixels are: uint16
+    [height, width], see `fit_depth`.
+
+    Raises CounterfactoryError if the file has changed since `read_set` read it, ValueError without a map.
+    """
+    if source.depth is None:
+        raise ValueError(f"source {source.name} has no depth map")
+    try:
+        data = read_blob(source.depth.of)
+        if depth_digest(hashlib.sha256(data).hexdigest(), source.depth.values) != source.depth.digest:
+            raise UnreadableError("the file has changed since the run began; run again to use the new one")
+        return fit_depth(read_depth(data), source.depth.values, size)
+    except UnreadableError as error:
+        raise CounterfactoryError(f"{path_of(source.depth.of)}: {error}") from error
+
+
+def _truth_key(mask_digest: str | None, boxes: Sequence[Box], depth: str | None) -> str | None:
+    """Names what is known of a picture beside its label: the mask alone where there is nothing else."""
+    if depth is not None:
+        return content_key(mask_digest, boxes, depth)
     return content_key(mask_digest, boxes) if boxes else mask_digest
 
 
@@ -114,8 +137,11 @@ class Reader:
         class_map: ClassMap | None,
         on_progress: Callable[[int, int], None] | None,
         examine: Examine | None,
+        names: Mapping[int, str] | None = None,
+        depth_values: DepthValues = "distance",
     ) -> None:
         self._class_map, self._on_progress, self._examine = class_map, on_progress, examine
+        self._names, self._depth_values = names, depth_values
         self._done = self._total = 0
 
     def verify(self, entries: Sequence[Entry]) -> Iterator[Source | Problem]:
@@ -143,15 +169,20 @@ class Reader:
             del picture  # before the mask is read: pictures can be large
             digest, shown, mask_digest, mask = hashlib.sha256(data).hexdigest(), set[str](), None, None
             if entry.mask is not None:
-                mask = Mask(entry.mask, None if isinstance(entry.mask, Drawn) else self._class_map)
+                mask = Mask(entry.mask, None if isinstance(entry.mask, Drawn) else self._class_map, self._names)
                 what = "mask: " if isinstance(entry.mask, Drawn) else f"mask {path_of(entry.mask).name}: "
                 numbers, mask_digest = mask.read(size)
                 if numbers.shape[:2] != size:
                     raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
                 if self._class_map is not None:
                     shown.update(self._class_map.shown(numbers))
+            depth = None
+            if entry.depth is not None:
+                what = f"depth {path_of(entry.depth).name}: "
+                depth = self._verified_depth(entry.depth, size)
         except UnreadableError as error:
             return Problem(entry.file, f"{what}{error}")
+        truth = _truth_key(mask_digest, boxes, None if depth is None else depth.digest)
         return Source(
             name=entry.name,
             file=entry.file,
@@ -160,13 +191,22 @@ class Reader:
             label=entry.label,
             mask_path=_mask_path(entry),
             digest=digest,
-            key=source_key(entry.name, digest, entry.label, _truth_key(mask_digest, boxes)),
+            key=source_key(entry.name, digest, entry.label, truth),
             boxes=boxes,
             classes=tuple(sorted(shown.union(box.label for box in boxes))),
             blob=None if isinstance(entry.blob, str) else entry.blob,
             mask=mask,
             known_world=known,
+            depth=depth,
         )
+
+    def _verified_depth(self, blob: Blob, size: tuple[int, int]) -> Depth:
+        data = read_blob(blob)
+        numbers = read_depth(data)
+        if numbers.shape != size:
+            raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
+        fit_depth(numbers, self._depth_values, size)
+        return Depth(blob, self._depth_values, depth_digest(hashlib.sha256(data).hexdigest(), self._depth_values))
 
 
 def _mask_path(entry: Entry) -> Path | None:

@@ -82,15 +82,16 @@ def run(
         if readable:
             desk.models.enter("edges")
         maps: dict[Source, NDArray[np.uint8]] = {}
-        for some, found in _detected(desk, readable, images, settings):
+        for some, found in find(desk, readable, images, settings):
             maps.update(zip(some, found, strict=True))
             desk.meter.advance("edges", len(some), desk.sources, made=len(some))
     return maps
 
 
-def _detected(
+def find(
     desk: Desk, sources: Sequence[Source], images: Mapping[str, NDArray[np.uint8]], settings: DetectorSettings
 ) -> Iterator[tuple[list[Source], NDArray[np.uint8]]]:
+    """The edge maps of sources, uint8 [B, H, W] of some of them at a time; `images` are their pictures by key."""
     if settings.hed is None:
         for source, found in ahead(sources, lambda s: edge_maps(images[s.key][None], settings), _AHEAD, _WORKERS):
             if isinstance(found, Exception):

@@ -1,4 +1,4 @@
-"""Paints variants: the edited caption over the source's edges.
+"""Paints variants: the edited caption over the source's edges, or what else keeps its layout (hints.py).
 
 Every variant starts from noise of its own key and goes through the sampler's steps; steps that add noise draw it from
 that key too. A guided step asks the denoiser for two rows, with and without the text, and combines them by
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ..keys import generator
 from ..models.denoiser import DenoiserRow, PaintPlans
+from ..models.hints import scales_of
 from ..models.sampler import Sampler, SamplerSettings
 from ..schedule.evaluations import Job, run_jobs
 from ..schedule.overlap import behind, in_chunks
@@ -29,6 +30,7 @@ from ..sources.source import Source, load_mask
 from ..suite import Painted, PaintedRow
 from ..variant import Variant
 from .desk import Desk, Find
+from .hints import Maps
 from .text_states import TextStates
 
 Floats = NDArray[np.float32]
@@ -112,17 +114,22 @@ def unpainted_sources(desk: Desk, variants: Sequence[Variant]) -> list[Source]:
 
 
 def run(
-    desk: Desk, variants: Sequence[Variant], edges: Mapping[Source, NDArray[np.uint8]], settings: PaintSettings
+    desk: Desk,
+    variants: Sequence[Variant],
+    maps: Mapping[Source, Maps],
+    settings: PaintSettings,
+    weights: Sequence[float] | None = None,
 ) -> dict[Variant, PaintedRow]:
-    """The suite's rows of the variants' pictures, painted over the edge maps [H, W] of their sources where they are not
-    on record. A variant that has neither is left out.
+    """The suite's rows of the variants' pictures, painted over the maps of their sources where they are not on record;
+    `weights` are those of the maps, None where edges alone are followed. A variant that has neither picture
+    nor maps is left out.
     """
     keys = _keys(desk, variants)
 
     def make(todo: list[Variant]) -> Generator[dict[Variant, PaintedRow], None, None]:
         # Pictures of one size share plans and batches.
-        drawn = sorted((v for v in todo if v.source in edges), key=lambda v: edges[v.source].shape)
-        pictures = ((drawn[i], pixels) for i, pixels in _pictures(desk, drawn, edges, settings))
+        drawn = sorted((v for v in todo if v.source in maps), key=lambda v: _size(maps[v.source]))
+        pictures = ((drawn[i], pixels) for i, pixels in _pictures(desk, drawn, maps, settings, weights))
         yield from behind(in_chunks(pictures, settings.decode_batch), write, _BEHIND)
 
     def write(batch: Sequence[tuple[Variant, NDArray[np.uint8]]]) -> dict[Variant, PaintedRow]:
@@ -143,7 +150,11 @@ def _keys(desk: Desk, variants: Sequence[Variant]) -> dict[Variant, str]:
 
 
 def _pictures(
-    desk: Desk, variants: Sequence[Variant], edges: Mapping[Source, NDArray[np.uint8]], settings: PaintSettings
+    desk: Desk,
+    variants: Sequence[Variant],
+    maps: Mapping[Source, Maps],
+    settings: PaintSettings,
+    weights: Sequence[float] | None,
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Positions and pictures of variants as they finish; hints are embedded once per source, texts once per caption."""
     if not variants:
@@ -153,15 +164,38 @@ def _pictures(
 
     def jobs() -> Iterator[PaintJob]:
         of_sources = ((source, list(group)) for source, group in groupby(variants, key=lambda v: v.source))
-        for size, same in groupby(of_sources, key=lambda group: edges[group[0]].shape):
+        for size, same in groupby(of_sources, key=lambda group: _size(maps[group[0]])):
             plans = desk.models.paint_plans(*size)
+            scale = control_scale(plans, settings.control_scale, weights)
             for some in in_chunks(same, plans.hint.batch):
-                hints = plans.embed_hints(np.stack([edges[source] for source, _ in some]))
+                hints = embed_maps(plans, [maps[source] for source, _ in some], weights)
                 for (_, group), hint in zip(some, hints, strict=True):
                     for variant in group:
-                        yield PaintJob(variant.key, texts.take(variant.edited_caption), hint, plans)
+                        text = texts.take(variant.edited_caption)
+                        yield PaintJob(variant.key, text, hint, plans, control_scale=scale)
 
     yield from paint(jobs(), negative, settings)
+
+
+def embed_maps(plans: PaintPlans, maps: Sequence[Maps], weights: Sequence[float] | None) -> Sequence[Any]:
+    """Hint embeddings of sources by their maps, as `plans` take them; `weights` as in `run`."""
+    by_hint = [None if one[0] is None else np.stack(one) for one in zip(*maps, strict=True)]
+    if weights is not None:
+        return plans.embed_several(by_hint, weights)
+    (edges,) = by_hint
+    assert edges is not None, "edges alone have no weight"
+    return plans.embed_hints(edges)
+
+
+def control_scale(plans: PaintPlans, scale: float, weights: Sequence[float] | None) -> float | tuple[float, ...]:
+    """The control scale of rows: one, or one for each ControlNet of the denoiser."""
+    return scale if weights is None else scales_of(scale, weights, plans.hints_apart)
+
+
+def _size(maps: Maps) -> tuple[int, int]:
+    """(height, width) in pixels of a source's maps."""
+    height, width = next(found.shape[:2] for found in maps if found is not None)
+    return height, width
 
 
 def _painted(variant: Variant, key: str, pixels: NDArray[np.uint8]) -> Painted:
@@ -174,7 +208,7 @@ class PaintJob:
     """One variant to paint: its key, its text states [T, D], and its source's hint embedding [D, h, w].
 
     `plans` are those of its picture's size, and text and hint lie where they take them; `steps` differs from the
-    settings' where a variant wants its own number.
+    settings' where a variant wants its own number, `control_scale` where the denoiser has several ControlNets.
     """
 
     key: str
@@ -182,6 +216,7 @@ class PaintJob:
     hint: Any
     plans: PaintPlans
     steps: int | None = None
+    control_scale: float | tuple[float, ...] | None = None
 
 
 def paint(jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings) -> Iterator[tuple[int, NDArray[np.uint8]]]:
@@ -220,10 +255,11 @@ def paint(jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings) -> I
 def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings) -> Job[DenoiserRow, Any, Any]:
     """One variant's way from noise to latents [C, h, w]; each row is a group of its own."""
     variant = job.plans.begin(_noise(job, "noise"), sampler)
+    scale = settings.control_scale if job.control_scale is None else job.control_scale
     for i, timestep in enumerate(sampler.timesteps.tolist()):
         guided = settings.guidance.guides(i, len(sampler.timesteps))
         texts = [job.text, negative] if guided else [job.text]
-        rows = [DenoiserRow(variant.latents, timestep, text, job.hint, settings.control_scale) for text in texts]
+        rows = [DenoiserRow(variant.latents, timestep, text, job.hint, scale) for text in texts]
         outputs = yield [[row] for row in rows]
         # Keyed by the step, so that an interrupted or reordered run draws the same.
         fresh = _noise(job, f"lcm {i}") if sampler.adds_noise(i) else None

@@ -90,7 +90,8 @@ def exported_networks(profile: Profile) -> Networks:
     `[grounding]` the sentence encoder is one of them.
     """
     edges = DetectorSettings("hed", hed=profile.edges.hed or HedSettings(_HED_BATCH))
-    networks = networks_of(replace(profile, edges=edges))
+    hints = profile.hints and tuple(replace(hint, weight=1.0) for hint in profile.hints)  # also those of no weight now
+    networks = networks_of(replace(profile, edges=edges, hints=hints))
     return Networks(tuple(network for network in networks if network.name != "llm"))
 
 

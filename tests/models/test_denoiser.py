@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans, hints_of
+from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans
+from counterfactory.engine.models.hints import hints_of
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.runtime.session import Array
 

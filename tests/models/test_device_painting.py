@@ -296,6 +296,18 @@ def test_edges_go_up_once_a_source_and_in_batches(graphs: Path, monkeypatch: pyt
     assert (device.work["hint"].rows, device.work["hint"].calls) == (3, 2)
 
 
+def test_several_hints_are_joined_as_on_the_host(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, size = opened(graphs, monkeypatch), SIZES[0]
+    rng, host = np.random.default_rng(0), host_plans(graphs, size)
+    maps = [(rng.random((3, *size)) < 0.2).astype(np.uint8) * 255, rng.integers(0, 65536, (3, *size)).astype(np.uint16)]
+    ours = replace(device.plans[size], other_hints=(device.plans[size].hint,))
+    hints = ours.embed_several(maps, (0.5, 2.0))
+    expected = replace(host, other_hints=(host.hint,)).embed_several(maps, (0.5, 2.0))
+    for hint, wanted in zip(hints, expected, strict=True):
+        np.testing.assert_array_equal(device.line.fetch(hint)(), wanted)
+    assert np.abs(expected[0]).max() > 0.1
+
+
 def test_captions_stay_where_they_were_encoded(tmp_path: Path) -> None:
     """The text encoder's states are the painter's texts; checks still get arrays."""
     table = np.random.default_rng(0).standard_normal((9, WIDTH)).astype(np.float32)

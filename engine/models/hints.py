@@ -1,0 +1,85 @@
+"""Hints: the maps that keep a picture's layout, as encoders take them and as the denoiser takes what they make of them.
+
+A denoiser follows one hint or several. Where they share one ControlNet their embeddings [D, h, w] are added, each
+times its weight; where each has a ControlNet of its own they stand beside each other, [N, D, h, w], and the weights go
+to the control scale. Which of the two it is, the denoiser's own input says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CounterfactoryError
+from ..runtime.session import Signature
+
+Floats = NDArray[np.float32]
+
+
+def hints_of(maps: NDArray[Any], channels: int | None = None) -> Floats:
+    """What a hint encoder takes, float32 [N, C, H, W] in 0..1, of maps [N, H, W] or [N, H, W, 3] of whole numbers of 8
+    or 16 bits, whose largest is 1.
+
+    With `channels`, as many: a grey map is repeated for an encoder of colours. Raises CounterfactoryError for colours
+    that would have to become grey.
+    """
+    planes = maps[:, None] if maps.ndim == 3 else maps.transpose(0, 3, 1, 2)
+    if channels is not None and planes.shape[1] != channels:
+        if planes.shape[1] != 1:
+            raise CounterfactoryError(
+                f"a map of {planes.shape[1]} colours was given to a hint encoder of {channels} channel"
+                f"{'s' * (channels != 1)}: name the encoder that was exported for maps of classes as the hint's "
+                "plan, or export it again with --hint-channels 3"
+            )
+        planes = np.repeat(planes, channels, axis=1)
+    return np.ascontiguousarray(planes).astype(np.float32) / np.float32(np.iinfo(maps.dtype).max)
+
+
+def hints_apart(denoiser: Signature) -> int | None:
+    """How many hints have a ControlNet of their own in a denoiser; None where one ControlNet follows all of them."""
+    (port,) = (port for port in denoiser.inputs if port.name == "hint_embedding")
+    return port.shape[1] if len(port.shape) == 5 else None
+
+
+def require_hints(denoiser: Signature, hints: int) -> None:
+    """Raise CounterfactoryError unless a denoiser follows so many hints."""
+    apart = hints_apart(denoiser)
+    if apart is not None and apart != hints:
+        raise CounterfactoryError(
+            f"the denoiser has {apart} ControlNets, and the profile names {hints} hint{'s' * (hints != 1)}: "
+            "name as many tables [[hints]], in the order of the export, with weight = 0 for one that is left out"
+        )
+
+
+def scales_of(control_scale: float, weights: Sequence[float], apart: bool) -> float | tuple[float, ...]:
+    """The control scale of a row: one, or one for each ControlNet."""
+    return tuple(control_scale * weight for weight in weights) if apart else control_scale
+
+
+def given(maps: NDArray[Any] | None) -> list[bool]:
+    """Of each of the maps [N, ...] whether it was given: one of zeros alone was not."""
+    return [] if maps is None else [bool(one.any()) for one in maps]
+
+
+def joined(
+    embedded: Sequence[Sequence[Floats] | None], given: Sequence[Sequence[bool]], weights: Sequence[float], apart: bool
+) -> list[Floats]:
+    """What the denoiser takes for each picture, [D, h, w] or, with the hints `apart`, [N, D, h, w].
+
+    `embedded` are each hint's embeddings [D, h, w] by picture, None for one of weight 0. Of those that are added, a
+    map of zeros alone was not `given`, as in the training of such a denoiser, and adds nothing.
+    """
+    (first, *_) = (rows for rows in embedded if rows is not None)
+    nothing = np.zeros_like(first[0])
+    found = []
+    for i in range(len(first)):
+        rows = [nothing if some is None else some[i] for some in embedded]
+        if apart:
+            found.append(np.stack(rows))
+            continue
+        counted = [(row, weight) for row, known, weight in zip(rows, given, weights, strict=True) if known and known[i]]
+        found.append(sum((np.float32(weight) * row for row, weight in counted), nothing))
+    return found

@@ -1,0 +1,104 @@
+"""Depth maps of sources: which file is a picture's, how its numbers are read, and what the painter is given of them.
+
+A file has a number for each pixel of its picture: a distance, or the inverse of one (a disparity, what MiDaS and its
+like estimate), in any unit. Where it is 0, infinite or no number, nothing is known, as of the sky. The painter takes
+the inverse, so that near things have most of the range, and 0 where nothing is known.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CounterfactoryError
+from ..keys import content_key
+from .blobs import Blob
+from .listing import Entry, file_stem
+from .pixels import MAX_PIXELS, UnreadableError, fit_mask, read_levels
+
+DepthValues = Literal["distance", "inverse"]
+DEPTH_VALUES: tuple[DepthValues, ...] = get_args(DepthValues)
+SUFFIXES = (".npy", ".png", ".tif", ".tiff")
+NEAREST = 65535
+_NPY = b"\x93NUMPY"
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """Where a source's depth map lies, what its numbers are, and what names both."""
+
+    of: Blob
+    values: DepthValues
+    digest: str
+
+
+def depth_digest(file_sha256: str, values: DepthValues) -> str:
+    """Names a depth map by its file's bytes and what they mean."""
+    return content_key("depth", file_sha256, values)
+
+
+def with_depth(entries: Sequence[Entry], folder: Path) -> list[Entry]:
+    """The entries with their depth maps below `folder`: the file of the same name but for the suffix, in the same
+    sub-folder or else at the top. Where there is none, a path that does not exist, which the reader reports.
+
+    Raises CounterfactoryError where there is no such folder, or two files are called as one picture.
+    """
+    if not folder.is_dir():
+        raise CounterfactoryError(f"no folder of depth maps at {folder}; --depth takes a folder with one map per image")
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder).as_posix()
+        if path.suffix.lower() not in SUFFIXES or any(part.startswith(".") for part in relative.split("/")):
+            continue
+        other = found.setdefault(file_stem(relative), relative)
+        if other != relative:
+            raise CounterfactoryError(f"{folder} holds {other} and {relative}, two depth maps of one picture; keep one")
+    return [replace(entry, depth=str(folder / _map_of(entry, found))) for entry in entries]
+
+
+def _map_of(entry: Entry, found: dict[str, str]) -> str:
+    stem = file_stem(entry.file)
+    return found.get(stem) or found.get(stem.rpartition("/")[2]) or f"{stem}.npy"
+
+
+def read_depth(data: bytes) -> NDArray[Any]:
+    """The numbers of a depth map, [H, W]: those of a NumPy file, or the grey levels of a picture of 8 or 16 bits.
+
+    Raises UnreadableError for bytes that are neither, or no plane of numbers.
+    """
+    if not data.startswith(_NPY):
+        return read_levels(data)
+    try:
+        numbers = np.load(io.BytesIO(data), allow_pickle=False)
+    except (ValueError, EOFError, MemoryError) as error:
+        raise UnreadableError(f"a broken NumPy file ({error})") from error
+    if not isinstance(numbers, np.ndarray) or numbers.ndim != 2 or numbers.dtype.kind not in "fiu":
+        raise UnreadableError(f"depth is a plane of numbers [H, W], found {numbers.dtype} {list(numbers.shape)}")
+    if not 0 < numbers.size <= MAX_PIXELS:
+        raise UnreadableError(f"of {numbers.size:,} pixels; 1 to {MAX_PIXELS:,} are read")
+    return numbers
+
+
+def fit_depth(numbers: NDArray[Any], values: DepthValues, size: tuple[int, int]) -> NDArray[np.uint16]:
+    """What the painter is given of a map [H, W] at `size` (height, width): uint16 [height, width], the inverse of the
+    distance over that of the nearest pixel shown, 65535 there and 0 where nothing is known.
+
+    Cropped as the picture is, by nearest neighbour: between a thing and what is behind it there is nothing. Raises
+    UnreadableError where nothing is known at all.
+    """
+    shown = fit_mask(numbers, size).astype(np.float64)
+    if values == "distance":
+        with np.errstate(divide="ignore", over="ignore"):
+            shown = 1 / shown
+    inverse = np.where(np.isfinite(shown) & (shown > 0), shown, 0.0)
+    most = inverse.max()
+    if most == 0:
+        raise UnreadableError(f"has no {'distance' if values == 'distance' else 'inverse distance'} above 0")
+    scaled: NDArray[np.float64] = np.rint(inverse / most * NEAREST)
+    return scaled.astype(np.uint16)

@@ -1,0 +1,148 @@
+"""A run over the true depth and classes of the wide street world: hint encoders of seeded weights beside the embedded
+models, whose denoiser takes the sum of what they embed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import quick_profile
+from diffusers.models.controlnets.controlnet import ControlNetConditioningEmbedding
+from PIL import Image
+from tiny_networks import filled
+
+from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.config import profile as profile_module
+from counterfactory.engine.config.profile import Profile
+from counterfactory.engine.estimate.estimate import estimate
+from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.pocket.wide.render import render
+from counterfactory.engine.pocket.wide.sampling import sample_scene
+from counterfactory.engine.sources.data_set import SetOptions, read_set
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages.hints import HintSettings
+from counterfactory.engine.suite import Suite
+from counterfactory.engine.suite.run_record import RunSummary
+from counterfactory.export.graphs.tracing import to_ir
+
+pytestmark = pytest.mark.usefixtures("shared_plans")
+
+TASK = street_task("segmentation")
+SETTINGS = JourneySettings(TASK, variants=1, controls=1, edits=(1, 1), seed=0, anything=True)
+EDGES = HintSettings("edges", "hint", 1.0)
+DEPTH = HintSettings("depth", "hint_depth", 1.0)
+CLASSES = HintSettings("segmentation", "hint_classes", 1.0, "wide")
+
+
+@pytest.fixture(scope="module")
+def models(packed_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pocket's networks, and two encoders beside them that embed as the denoiser is wide."""
+    folder = tmp_path_factory.mktemp("hinted")
+    for file in packed_models.iterdir():
+        (folder / file.name).symlink_to(file)
+    for seed, (name, channels) in enumerate({"hint_depth": 1, "hint_classes": 3}.items()):
+        encoder = filled(ControlNetConditioningEmbedding(32, channels, (8, 16, 32)), seed)
+        hint = {"hint": torch.rand(2, channels, 64, 96)}
+        axes = {"hint": {0: "batch", 2: "height", 3: "width"}}
+        to_ir(encoder, hint, ["hint_embedding"], folder / f"{name}.xml", axes)
+    return folder
+
+
+@pytest.fixture
+def quick(models: Path) -> Profile:
+    return quick_profile(models, steps=1)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Two scenes with their masks, and their distances beside them."""
+    for number in range(2):
+        scene = render(sample_scene(np.random.default_rng((2, number))))
+        for kind, array in (("images", scene.picture), ("masks", scene.mask)):
+            path = tmp_path / "set" / kind / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(array).save(path)
+        (tmp_path / "set" / "depth").mkdir(exist_ok=True)
+        np.save(tmp_path / "set" / "depth" / f"{number}.npy", scene.depth)
+    return tmp_path / "set"
+
+
+def sources_of(root: Path) -> list[Source]:
+    return read_set(str(root), SetOptions(depth=root / "depth")).sources
+
+
+def travel(profile: Profile, root: Path, suite_path: Path) -> tuple[RunSummary, dict[str, bytes]]:
+    with Suite.open(suite_path) as suite:
+        report = Journey(profile, SETTINGS).run(sources_of(root), suite)
+    images = suite_path / "images"
+    return report, {str(file.relative_to(images)): file.read_bytes() for file in images.rglob("*.png")}
+
+
+def painted(report: RunSummary) -> int:
+    return sum(cost.made for cost in report.stages if cost.stage == "paint")
+
+
+def test_every_hint_paints_another_picture_and_none_is_painted_twice(
+    quick: Profile, root: Path, tmp_path: Path
+) -> None:
+    found: dict[str, bytes] = {}
+    for name, hints in {
+        "edges": None,
+        "depth": (replace(EDGES, weight=0.0), DEPTH),
+        "classes": (CLASSES,),
+        "together": (replace(EDGES, weight=0.5), DEPTH, CLASSES),
+    }.items():
+        report, files = travel(replace(quick, hints=hints), root, tmp_path / "suite")
+        assert painted(report) == len(files) >= 2, "another hint is another picture"
+        used = {use.plan for use in report.plans if use.rows and use.plan.startswith("hint")}
+        assert used == {hint.plan for hint in hints or (EDGES,) if hint.weight}
+        found[name] = min(files.items())[1]
+    assert len(set(found.values())) == 4
+    report, files = travel(replace(quick, hints=(CLASSES,)), root, tmp_path / "suite")
+    assert painted(report) == 0
+    assert min(files.items())[1] == found["classes"]
+
+
+def test_a_source_s_other_depth_or_palette_paints_it_again(quick: Profile, root: Path, tmp_path: Path) -> None:
+    palette = tmp_path / "palette.toml"
+    text = (Path(profile_module.__file__).parents[1] / "sources" / "palettes" / "wide.toml").read_text()
+    palette.write_text(text)
+    profile = replace(quick, hints=(DEPTH, replace(CLASSES, palette=str(palette))))
+    _, before = travel(profile, root, tmp_path / "suite")
+    np.save(root / "depth" / "0.npy", np.load(root / "depth" / "0.npy")[::-1])
+    report, files = travel(profile, root, tmp_path / "suite")
+    changed = {name for name in files if files[name] != before.get(name)}
+    assert 0 < painted(report) == len(changed) < len(files)
+    palette.write_text(text.replace('road = "128 64 128"', 'road = "128 64 129"'))
+    report, files = travel(profile, root, tmp_path / "suite")
+    assert painted(report) == len(files)
+
+
+def test_plans_and_estimates_know_the_encoders(quick: Profile) -> None:
+    found = estimate(replace(quick, hints=(EDGES, DEPTH, CLASSES)), 3, 2, memory_bytes=10**11)
+    (holding,) = found.holdings
+    assert holding.timeline is not None
+    paint = next(step for step in holding.timeline.first if step.stage == "paint")
+    assert {"hint", "hint_depth", "hint_classes"} <= set(paint.needs)
+    assert all(plan.cost.bytes > 0 for plan in found.plans if plan.cost.name.startswith("hint"))
+
+
+def test_generate_says_what_a_hint_lacks_before_there_is_a_suite(
+    models: Path, root: Path, tmp_path: Path, capsys: Any
+) -> None:
+    text = Path(profile_module.__file__).with_name("profiles").joinpath("pocket.toml").read_text()
+    hint = '\n[[hints]]\nkind = "depth"\nplan = "hint_depth"\nweight = 1.0\n'
+    (tmp_path / "depth.toml").write_text(text.replace('folder = "pocket"', f'folder = "{models}"') + hint)
+    (tmp_path / "plain.toml").write_text(text)
+    out, task = tmp_path / "suite", ["--task", "segmentation", "--anything"]
+    (root / "depth").rename(tmp_path / "depth")
+    asked = ["generate", str(root), "--out", str(out), *task, "--profile"]
+    assert main([*asked, str(tmp_path / "depth.toml")]) == 2
+    assert '[[hints]] kind = "depth" needs a depth map (--depth DIR, or a network: [depth])' in capsys.readouterr().err
+    assert not out.exists()

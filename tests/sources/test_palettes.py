@@ -1,0 +1,99 @@
+"""Palettes: classes in the colours that a painter was trained to follow, by the names that a data set gives them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.pocket.wide.scene import CLASSES
+from counterfactory.engine.sources.class_map import builtin_class_maps, load_class_map
+from counterfactory.engine.sources.palette import Palette, builtin_palettes, load_palette
+from counterfactory.engine.sources.pixels import UnreadableError
+
+STREET = Palette("the palette street", {"road": (1, 2, 3), "sky": (4, 5, 6), "7": (7, 8, 9)}, ("sky", "road"))
+
+
+def test_classes_get_their_colours_by_name() -> None:
+    mask = np.array([[3, 9], [9, 255]], np.uint8)
+    found = STREET.paint(mask, {3: " Road", 9: "sky"})
+    assert found.dtype == np.uint8
+    assert found.tolist() == [[[1, 2, 3], [4, 5, 6]], [[4, 5, 6], [0, 0, 0]]]
+    assert STREET.paint(np.array([[0, 1]], np.uint16), None).tolist() == [[[4, 5, 6], [1, 2, 3]]]
+    assert STREET.paint(np.array([[7]], np.uint8), {}).tolist() == [[[7, 8, 9]]], "a class without a name is its number"
+
+
+def test_the_background_is_black_unless_it_has_a_colour() -> None:
+    mask, names = np.zeros((1, 1), np.uint8), {0: "background"}
+    assert STREET.paint(mask, names).tolist() == [[[0, 0, 0]]]
+    coloured = Palette("", {"background": (9, 9, 9)})
+    assert coloured.paint(mask, names).tolist() == [[[9, 9, 9]]]
+
+
+def test_a_class_without_a_colour_is_named() -> None:
+    mask = np.array([[0, 5, 6]], np.uint8)
+    with pytest.raises(UnreadableError) as caught:
+        STREET.paint(mask, {0: "sky", 5: "river", 6: "Boat"})
+    assert str(caught.value) == ("shows river, Boat, for which the palette street has no colour; add it to its classes")
+    with pytest.raises(UnreadableError, match=r"shows 5, 6, .*; add it to its classes, or name the numbers by --class"):
+        STREET.paint(mask, None)
+    with pytest.raises(UnreadableError, match="shows 10, 11, 12, 13, 14 and more, for which"):
+        STREET.paint(np.arange(10, 16, dtype=np.uint8)[None], None)
+    with pytest.raises(UnreadableError, match="is coloured: say by --class-map which class each colour stands for"):
+        STREET.paint(np.zeros((2, 2, 3), np.uint8), None)
+
+
+def test_all_that_a_palette_makes_of_masks_is_in_its_key() -> None:
+    keys = {STREET.key, Palette("elsewhere", STREET.colours, STREET.order).key}
+    assert len(keys) == 1
+    keys.add(Palette("", {**STREET.colours, "road": (1, 2, 4)}, STREET.order).key)
+    keys.add(Palette("", STREET.colours, STREET.order[::-1]).key)
+    assert len(keys) == 3
+
+
+def test_published_palettes_have_the_classes_of_published_sets() -> None:
+    assert builtin_palettes() == ("ade20k", "cityscapes", "wide")
+    ade, cityscapes, wide = (load_palette(name) for name in builtin_palettes())
+    assert (ade.where, len(cityscapes.colours)) == ("the palette ade20k", 19 + 5)
+    assert (ade.colours["wall"], ade.colours["road"], ade.colours["flag"]) == (
+        (120, 120, 120),
+        (140, 140, 140),
+        (92, 0, 255),
+    )
+    assert ade.colours["pedestrian"] == ade.colours["person"] == (150, 5, 61)
+    assert wide.order == CLASSES
+    assert len(set(wide.colours.values())) == len(CLASSES)
+    for name in builtin_class_maps():
+        names = {found.strip().lower() for found in load_class_map(name).names.values()} - {"background"}
+        lacking = names - ade.colours.keys()
+        known = {"traffic cone", "other moving thing", "cart, luggage or pram"}
+        assert lacking <= known, (name, lacking)
+    names = set(load_class_map("cityscapes").names.values()) - {"background"}
+    assert names <= cityscapes.colours.keys()
+
+
+def test_a_palette_of_your_own_is_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text('order = ["Sky"]\n[classes]\nsky = "1 2 3"\n')
+    assert load_palette(str(file)) == Palette(str(file), {"sky": (1, 2, 3)}, ("Sky",))
+    assert load_palette(str(file)).paint(np.zeros((1, 1), np.uint8), None).tolist() == [[[1, 2, 3]]]
+    for text, message in {
+        "": "needs a table `classes` of names and their colours",
+        "classes = 3": "needs a table `classes`",
+        "[classes]": "needs a table `classes`",
+        '[clases]\nsky = "1 2 3"': "unknown key 'clases'; did you mean 'classes'?",
+        '[classes]\nsky = "1 2"': "the colour of sky is '1 2'; it needs",
+        '[classes]\nsky = "1 2 256"': "the colour of sky is '1 2 256'",
+        '[classes]\nsky = "1 2 x"': "the colour of sky is '1 2 x'",
+        "[classes]\nsky = 3": "the colour of sky is 3",
+        'order = "sky"\n[classes]\nsky = "1 2 3"': "order is a list of names of classes, found 'sky'",
+        'order = [1]\n[classes]\nsky = "1 2 3"': r"order is a list of names of classes, found \[1\]",
+        'order = ["sea"]\n[classes]\nsky = "1 2 3"': "order names sea, which its classes do not",
+    }.items():
+        file.write_text(text)
+        with pytest.raises(CounterfactoryError, match=message):
+            load_palette(str(file))
+    with pytest.raises(CounterfactoryError, match=r"no palette 'ade': name a \.toml file, or one of ade20k, city"):
+        load_palette("ade")

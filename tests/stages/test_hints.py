@@ -1,0 +1,292 @@
+"""Hints beside edges: where each map comes from, what lacks one, and who has to know of their networks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tiny_desk import TinyRun, tiny_run, tiny_sources
+
+from counterfactory.engine.config import profile as profile_module
+from counterfactory.engine.config.networks import networks_of
+from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.models.depth import DepthEstimator
+from counterfactory.engine.models.hints import hints_of
+from counterfactory.engine.sources.class_map import load_class_map
+from counterfactory.engine.sources.data_set import SetOptions, read_set
+from counterfactory.engine.sources.source import Source, load_depth, load_mask, load_pixels
+from counterfactory.engine.stages import edges, hints
+from counterfactory.engine.stages.hints import DepthSettings, HintSettings
+from counterfactory.export.production.graph import batches_of, names_of
+from counterfactory.kernels.canny import CannySettings
+
+CANNY = edges.DetectorSettings("canny", canny=CannySettings(100, 200))
+EDGES, DEPTH = HintSettings("edges", "hint", 1.0), HintSettings("depth", "hint_depth", 0.5)
+
+
+@pytest.fixture
+def palette(tmp_path: Path) -> Path:
+    """Colours of three classes, by number and by name."""
+    file = tmp_path / "palette.toml"
+    file.write_text('order = ["a", "b", "c"]\n[classes]\na = "1 2 3"\nb = "4 5 6"\nc = "7 8 9"\n')
+    return file
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Source]:
+    """Five pictures of three sizes with masks of three classes, and a depth map of each."""
+    root = tmp_path / "set"
+    for source in tiny_sources(root, 5):
+        rng = np.random.default_rng(int(source.name))
+        Image.fromarray(rng.integers(0, 3, source.size, np.uint8)).save(root / "masks" / f"{source.name}.png")
+        (tmp_path / "depth").mkdir(exist_ok=True)
+        np.save(tmp_path / "depth" / f"{source.name}.npy", rng.random(source.size) + 0.1)
+    return read_set(str(root), SetOptions(depth=tmp_path / "depth")).sources
+
+
+def found(run: TinyRun, sources: list[Source], *wanted: HintSettings) -> dict[Source, hints.Maps]:
+    return hints.run(run.desk, sources, sources, run.pictures, CANNY, wanted or None)
+
+
+def test_each_hint_has_its_map(sources: list[Source], palette: Path, tmp_path: Path) -> None:
+    classes = HintSettings("segmentation", "hint_classes", 1.0, str(palette))
+    with tiny_run(tmp_path / "suite", sources) as run:
+        maps = found(run, sources, EDGES, DEPTH, classes)
+        assert (run.done("edges"), run.made("edges"), run.networks.entered) == ((5, 5), 5, ["edges"])
+        plain = edges.run(run.desk, sources, sources, run.pictures, CANNY)
+        assert run.networks.opened == []
+    colours = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], np.uint8)
+    for source, (outline, near, coloured) in maps.items():
+        size = plain[source].shape
+        assert outline is not None
+        np.testing.assert_array_equal(outline, plain[source])
+        np.testing.assert_array_equal(near, load_depth(source, (size[0], size[1])))
+        np.testing.assert_array_equal(coloured, colours[load_mask(source, (size[0], size[1]))])
+    assert list(maps) == sources
+
+
+def test_without_hints_the_edges_are_all(sources: list[Source], tmp_path: Path) -> None:
+    with tiny_run(tmp_path / "suite", sources) as run:
+        maps = found(run, sources)
+        plain = edges.run(run.desk, sources, sources, run.pictures, CANNY)
+    assert list(maps) == list(plain)
+    for source, (outline,) in maps.items():
+        np.testing.assert_array_equal(outline, plain[source])
+
+
+def test_a_hint_of_no_weight_is_not_looked_for(sources: list[Source], tmp_path: Path) -> None:
+    for source in sources:
+        assert source.depth is not None
+        Path(str(source.depth.of)).unlink()
+    with tiny_run(tmp_path / "suite", sources) as run:
+        maps = found(run, sources, EDGES, replace(DEPTH, weight=0.0))
+        assert run.pictures.problems == []
+    assert {(outline is None, near) for outline, near in maps.values()} == {(False, None)}
+
+
+def test_what_cannot_be_read_fails_its_own_source(sources: list[Source], palette: Path, tmp_path: Path) -> None:
+    (tmp_path / "depth" / "1.npy").unlink()
+    palette.write_text('order = ["a", "b"]\n[classes]\na = "1 2 3"\nb = "4 5 6"\n')
+    for source in (sources[0], sources[3]):
+        assert source.mask_path is not None
+        Image.fromarray(np.zeros(source.size, np.uint8)).save(source.mask_path)
+    again = read_set(str(tmp_path / "set"), SetOptions()).sources
+    changed = [sources[i] if i in (1, 2, 4) else replace(again[i], depth=sources[i].depth) for i in range(5)]
+    with tiny_run(tmp_path / "suite", sources) as run:
+        maps = found(run, changed, DEPTH)
+        (problem,) = run.pictures.problems
+        assert (problem.name, "1.npy: there is no file" in problem.reason) == ("1", True)
+        assert [source.name for source in maps] == ["0", "2", "3", "4"]
+        assert run.made("edges") == 4
+        run.pictures.problems.clear()
+        named = [replace(a, depth=None) for a in again]
+        maps = found(run, named, HintSettings("segmentation", "hint", 1.0, str(palette)))
+        assert [source.name for source in maps] == ["0", "3"]
+        assert "2.png: shows 2, for which " in run.pictures.problems[1].reason
+
+
+def test_pictures_that_cannot_be_read_open_nothing(sources: list[Source], tmp_path: Path) -> None:
+    for source in sources:
+        source.path.write_bytes(b"no picture any more")
+    with tiny_run(tmp_path / "suite", sources) as run:
+        assert found(run, sources, EDGES) == {}
+        assert run.networks.entered == []
+        assert run.done("edges") == (0, 5)
+
+
+def test_masks_are_coloured_by_their_set_s_names(sources: list[Source], tmp_path: Path) -> None:
+    (tmp_path / "map.toml").write_text('[classes]\n0 = "sky"\n1 = "road"\n2 = "tree"\n')
+    named = read_set(str(tmp_path / "set"), SetOptions(class_map=str(tmp_path / "map.toml"))).sources
+    assert load_class_map(str(tmp_path / "map.toml")).names == {0: "sky", 1: "road", 2: "tree"}
+    with tiny_run(tmp_path / "suite", named) as run:
+        maps = found(run, named, HintSettings("segmentation", "hint", 1.0, "ade20k"))
+    table = np.array([[6, 230, 230], [140, 140, 140], [4, 200, 3]], np.uint8)
+    for source, (coloured,) in maps.items():
+        assert coloured is not None
+        height, width = coloured.shape[:2]
+        np.testing.assert_array_equal(coloured, table[load_mask(source, (height, width))])
+
+
+def test_a_network_finds_depth_in_batches_of_a_size(sources: list[Source], tmp_path: Path) -> None:
+    with tiny_run(tmp_path / "suite", sources) as run:
+        run.networks.estimates_depth = True
+        maps = found(run, sources, DEPTH)
+        assert [len(call) for call in run.networks.calls["depth"]] == [2, 2, 1]
+        assert run.networks.opened == ["depth 32 32", "depth 32 48", "depth 48 32"]
+        for source, (near,) in maps.items():
+            image = load_pixels(source, run.pictures._settings)
+            np.testing.assert_array_equal(near, image[..., 1].astype(np.uint16) * 257)
+    assert list(maps) == sources
+
+
+def test_estimated_depth_goes_from_the_farthest_pixel_to_the_nearest() -> None:
+    class Network:
+        def run(self, feeds: Any) -> Any:
+            assert feeds["image"].dtype == np.float32
+            return {"depth": feeds["image"].sum(1) * np.array([1, -3, 0], np.float32)[:, None, None]}
+
+    images = np.zeros((3, 2, 2, 3), np.uint8)
+    images[:, 0, 1], images[:, 1, 0] = (255, 0, 0), (255, 255, 255)
+    near = DepthEstimator(Network()).nearness(images)  # type: ignore[arg-type]
+    assert near.dtype == np.uint16
+    assert near.tolist() == [[[0, 21845], [65535, 0]], [[65535, 43690], [0, 65535]], [[0, 0], [0, 0]]]
+
+
+def test_maps_of_8_and_16_bits_and_of_colours_go_from_0_to_1() -> None:
+    for array, wanted in (
+        (np.array([[[0, 51, 255]]], np.uint8), [[[[0, 0.2, 1]]]]),
+        (np.array([[[0, 13107, 65535]]], np.uint16), [[[[0, 0.2, 1]]]]),
+        (np.array([[[[0, 51, 255]]]], np.uint8), [[[[0]], [[0.2]], [[1]]]]),
+    ):
+        planes = hints_of(array)
+        assert (planes.dtype, planes.flags.c_contiguous) == (np.float32, True)
+        np.testing.assert_allclose(planes, wanted, rtol=1e-6)
+
+
+# What a source lacks.
+
+
+def test_sources_without_what_hints_show_are_left_out_with_advice(sources: list[Source]) -> None:
+    classes = HintSettings("segmentation", "hint_classes", 1.0, "ade20k")
+    bare, maskless = replace(sources[1], depth=None, key="b"), replace(sources[2], mask_path=None, key="m")
+    some = [sources[0], bare, maskless]
+    assert hints.take_mapped(None, None, some) == (some, [])
+    assert hints.take_mapped([EDGES], None, some) == (some, [])
+    kept, problems = hints.take_mapped([EDGES, DEPTH, classes], None, some)
+    assert kept == [sources[0]]
+    assert [(p.name, p.reason) for p in problems] == [
+        ("1", 'it has no depth map (--depth DIR, or a network: [depth]), which [[hints]] kind = "depth" needs'),
+        (
+            "2",
+            'it has no mask (masks/ beside images/, or --masks DIR), which [[hints]] kind = "segmentation" needs',
+        ),
+    ]
+    assert hints.take_mapped([EDGES, replace(DEPTH, weight=0.0)], None, some) == (some, [])
+    assert hints.take_mapped([EDGES, DEPTH], DepthSettings(1), some) == (some, []), "a network finds it"
+    with pytest.raises(CounterfactoryError) as caught:
+        hints.take_mapped([DEPTH], None, [bare])
+    assert str(caught.value) == (
+        '[[hints]] kind = "depth" needs a depth map (--depth DIR, or a network: [depth]), and no source has one: give '
+        "them, or take the hint out"
+    )
+    assert hints.take_mapped([DEPTH], None, []) == ([], [])
+
+
+def test_files_of_depth_are_read_for_a_hint_of_weight_without_a_network() -> None:
+    assert hints.reads_depth([EDGES, DEPTH], None)
+    assert not hints.reads_depth([DEPTH], DepthSettings(1))
+    for wanted in (None, [EDGES], [replace(DEPTH, weight=0.0)]):
+        assert not hints.reads_depth(wanted, None)
+
+
+# Settings.
+
+
+def of_toml(folder: Path, tables: str) -> Profile:
+    text = Path(profile_module.__file__).with_name("profiles").joinpath("pocket.toml").read_text()
+    (folder / "mine.toml").write_text(f"{text}\n{tables}")
+    return load_profile(str(folder / "mine.toml"))
+
+
+def table(kind: str, plan: str = "hint", weight: str = "1.0", more: str = "") -> str:
+    return f'[[hints]]\nkind = "{kind}"\nplan = "{plan}"\nweight = {weight}\n{more}\n'
+
+
+def test_a_profile_names_its_hints_in_the_denoiser_s_order(tmp_path: Path) -> None:
+    assert of_toml(tmp_path, "").hints is None
+    classes = table("segmentation", "hint_1", "0.5", 'palette = "ade20k"')
+    profile = of_toml(tmp_path, table("edges") + classes + table("depth", "hint_2", "0") + "[depth]\nbatch = 2\n")
+    assert profile.hints == (
+        HintSettings("edges", "hint", 1.0),
+        HintSettings("segmentation", "hint_1", 0.5, "ade20k"),
+        HintSettings("depth", "hint_2", 0.0),
+    )
+    assert profile.depth == DepthSettings(2)
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        (table("lines"), "'hints[0].kind' cannot be 'lines'; "),
+        (table("depth", weight="-0.1"), "[[hints]] weight cannot be negative, got -0.1"),
+        (table("depth", "../hint"), "[[hints]] plan is the name of a hint encoder, such as 'hint', got '../hint'"),
+        (table("segmentation"), '[[hints]] kind = "segmentation" needs a palette, such as palette = "ade20k"'),
+        (table("depth", more='palette = "ade20k"'), '[[hints]] kind = "depth" takes no palette'),
+        (table("edges") + table("depth"), "[[hints]] each have a plan of their own, found hint, hint"),
+        (table("edges", weight="0"), "[[hints]] need one of weight above 0; to paint freely say [paint] control_scale"),
+        (table("edges") + "[depth]\nbatch = 1\n", '[depth] finds what no hint shows: add one of kind = "depth" to'),
+        ("[depth]\nbatch = 1\n", "[[hints]] need one of weight above 0"),
+        (table("depth") + "[depth]\nbatch = 0\n", "[depth] batch must be at least 1, got 0"),
+    ],
+)
+def test_hints_that_make_no_sense_are_refused(tables: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(CounterfactoryError) as caught:
+        of_toml(tmp_path, tables)
+    assert message in str(caught.value)
+
+
+# What plans a run.
+
+
+def hinted(name: str, *wanted: HintSettings, depth: int | None = None) -> Profile:
+    return replace(load_profile(name), hints=wanted, depth=None if depth is None else DepthSettings(depth))
+
+
+def test_the_table_of_networks_has_the_encoders_that_count_and_the_network_of_depth() -> None:
+    three = (EDGES, replace(DEPTH, weight=0.0), HintSettings("segmentation", "hint_classes", 1.0, "wide"))
+    networks = networks_of(hinted("pocket", *three))
+    assert [(n.name, n.plan) for n in networks if n.name.startswith("hint")] == [
+        ("hint", "hint"),
+        ("hint_2", "hint_classes"),
+    ]
+    assert "depth" not in networks
+    plain = networks_of(load_profile("pocket"))["hint"]
+    for network in networks.of("paint")[1:3]:
+        assert (network.batch, network.rows, network.sizes) == (plain.batch, plain.rows, plain.sizes)
+    found = networks_of(hinted("pocket", EDGES, DEPTH, depth=3))["depth"]
+    assert (found.plan, found.batch, list(found.rows), found.sizes) == ("depth", 3, ["edges"], {"image": "picture"})
+
+
+def test_several_hints_move_and_keep_more_on_a_gpu() -> None:
+    classes = HintSettings("segmentation", "hint_1", 1.0, "ade20k")
+    plain, several = networks_of(load_profile("a10g")), networks_of(hinted("a10g", EDGES, classes))
+    pixels, hint = 512 * 512, 320 * 64 * 64
+    assert plain["hint"].moved_bytes == 4 * pixels
+    assert several["hint"].moved_bytes == 4 * (pixels + 2 * hint)
+    assert several["hint_1"].moved_bytes == 4 * (3 * pixels + 2 * hint)
+    assert several["denoiser"].kept_bytes > plain["denoiser"].kept_bytes
+    gpu = load_profile("a10g")
+    ort = replace(gpu, runtime=replace(gpu.runtime, backend="onnxruntime", provider="cuda"))
+    one, two = (networks_of(p)["denoiser"].moved_bytes for p in (ort, replace(ort, hints=(EDGES, classes))))
+    assert two - one == 4 * hint
+
+
+def test_the_exporter_makes_every_encoder_under_the_profile_s_names() -> None:
+    profile = hinted("a10g", HintSettings("depth", "nearness", 0.0), EDGES)
+    assert {n: plan for n, plan in names_of(profile).items() if "hint" in n} == {"hint": "nearness", "hint_1": "hint"}
+    assert batches_of(profile)["hint"] == batches_of(profile)["hint_1"] == batches_of(load_profile("a10g"))["hint"]
