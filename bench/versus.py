@@ -32,7 +32,7 @@ from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import Profile, painting_as_teacher
 from counterfactory.engine.estimate.flops import multiplies_integers
 from counterfactory.engine.pocket.captions import read_facts
-from counterfactory.engine.stages.check import failing
+from counterfactory.engine.stages.verdict import failing
 from counterfactory.engine.suite import read_metadata
 from counterfactory.export.production.graph import Request
 

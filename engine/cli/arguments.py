@@ -14,7 +14,6 @@ from ..sources.layouts import LAYOUTS
 from ..tasks.task import TASKS
 from . import commands
 from .edits import edits
-from .run_text import THRESHOLDS
 from .statuses import EXIT_ERROR, EXIT_STOPPED
 from .terminal import Terminal
 
@@ -206,13 +205,23 @@ def _add_check(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser = parsers.add_parser("check", help="derive the verdicts anew from the stored scores; generates nothing")
     parser.add_argument("suite", type=Path, metavar="SUITE")
     parser.add_argument("--profile", help="name or .toml file whose thresholds to take (the suite's own)")
-    for name in THRESHOLDS:
-        parser.add_argument(
-            "--" + name.replace("_", "-"),
-            type=_share if name in ("min_edit", "min_layout") else _cosine,
-            metavar="X",
-            help="this one instead",
-        )
+    parser.add_argument(
+        "--set",
+        action="append",
+        type=_setting,
+        default=[],
+        metavar="KEY=X",
+        help="another threshold by the profile's key, such as check.edit=0.5; may be given several times",
+    )
+    parser.add_argument(
+        "--sweep", metavar="KEY", help="show what each threshold of a check would let pass, and write nothing"
+    )
+    parser.add_argument(
+        "--valid",
+        type=Path,
+        metavar="FILE",
+        help="which variants are valid, for --sweep: CSV or JSONL with image (a file_name) and valid (true or false)",
+    )
     parser.set_defaults(run=commands.check)
 
 
@@ -306,21 +315,15 @@ def _gigabytes(text: str) -> float:
     return value
 
 
-def _cosine(text: str) -> float:
+def _setting(text: str) -> tuple[str, float]:
+    key, equals, number = text.partition("=")
     try:
-        value = float(text)
+        value = float(number)
     except ValueError:
         value = math.nan
-    if not -1 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"a number from -1 to 1 is needed, got {text!r}")
-    return value
-
-
-def _share(text: str) -> float:
-    value = _cosine(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"a number from 0 to 1 is needed, got {text!r}")
-    return value
+    if not equals or not key or not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"a key and a number are needed, such as check.edit=0.5, got {text!r}")
+    return key.strip(), value
 
 
 def _percent(text: str) -> float:

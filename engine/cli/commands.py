@@ -19,27 +19,29 @@ from ..config.worlds import take_known
 from ..errors import CounterfactoryError
 from ..files.writing import write_whole
 from ..judging.edit_labels import planned_edits, require_new, write_edits
-from ..judging.recheck import recheck
+from ..judging.recheck import recheck, set_thresholds, threshold_named
+from ..judging.sweep import load_valid, sweep
 from ..report.edit_table import spread_data
 from ..report.notes import suite_notes
 from ..report.table import Table
 from ..sources.data_set import refuse_suite_among_sources
 from ..sources.source import Problem, Source
 from ..stages.hints import reads_depth, take_mapped
+from ..stages.verdict import CheckSettings
 from ..suite import PictureRow, Suite, accepted_edits, caution, count_outside, read_metadata, require_finished
+from ..suite.verdicts import read_verdicts
 from ..tasks.doubts import doubts
 from ..tasks.spread import spread_of
 from .asked import require_truths, settings_of, usable_sources
+from .check_text import changes_table, recheck_lines, sweep_lines, sweep_table
 from .effects_text import evaluation_tables, finding_line, headline, note_lines
 from .plan_text import show_spread
 from .run_text import (
-    THRESHOLDS,
     as_data,
     cost_line,
     cost_table,
     count_line,
     lost_lines,
-    recheck_line,
     shortfall_lines,
     time_lines,
     use_line,
@@ -201,11 +203,30 @@ def check(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory check`."""
     require_finished(args.suite)
     settings = recorded_check(args.suite) if args.profile is None else load_profile(args.profile).check
-    given = {name: getattr(args, name) for name in THRESHOLDS if getattr(args, name) is not None}
-    settings = replace(settings, **given)
+    settings = set_thresholds(settings, dict(args.set))
+    if args.sweep is not None:
+        return _sweep(args, settings, terminal)
+    if args.valid is not None:
+        raise CounterfactoryError("--valid says which variants are valid, for --sweep: give that as well")
     found = recheck(args.suite, settings)
-    terminal.say(recheck_line(found, settings))
-    terminal.finish({**asdict(found), **{name: getattr(settings, name) for name in THRESHOLDS}})
+    for line in recheck_lines(found, settings):
+        terminal.say(line)
+    changes = changes_table(found)
+    if changes is not None:
+        terminal.show(changes)
+    terminal.finish({**asdict(found), "turned": found.turned, "thresholds": settings.thresholds})
+    return 0
+
+
+def _sweep(args: Namespace, settings: CheckSettings, terminal: Terminal) -> int:
+    """Draws the thresholds of one check; the suite stays as it is."""
+    rows = read_verdicts(args.suite).rows
+    valid = load_valid(args.valid, rows) if args.valid is not None else None
+    found = sweep(rows, settings, threshold_named(args.sweep), valid)
+    terminal.show(sweep_table(found))
+    for line in sweep_lines(found):
+        terminal.say(line)
+    terminal.finish(asdict(found))
     return 0
 
 

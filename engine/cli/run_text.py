@@ -12,10 +12,8 @@ from ..sources.pixels import ImageSettings, lost_share
 
 if TYPE_CHECKING:
     from ..journey import RunSummary
-    from ..judging.recheck import Recheck
     from ..meter.meter import StageCost
     from ..sources.source import Source
-    from ..stages.check import CheckSettings
 
 
 _SHOWN = 5
@@ -151,18 +149,6 @@ def as_data(report: RunSummary) -> dict[str, Any]:
         "models_load_s": report.models_load_s,
         "tokens_per_variant": report.tokens_per_variant,
     }
-
-
-THRESHOLDS = ("min_image_text", "min_directional", "min_image_image", "min_edit", "min_label", "min_layout")
-
-
-def recheck_line(found: Recheck, settings: CheckSettings) -> str:
-    """What a check made of the verdicts, and by which thresholds."""
-    least = [f"{name} {getattr(settings, name):g}" for name in THRESHOLDS]
-    return (
-        f"{found.accepted} of {found.variants} variants accepted (before: {found.accepted_before}), by "
-        f"{', '.join(least[:-1])} and {least[-1]}"
-    )
 
 
 def percent(value: float | None) -> str:

@@ -19,12 +19,12 @@ from ..runtime.manifests import exported_classes
 from ..runtime.session import RuntimeSettings
 from ..sources.pixels import ImageSettings
 from ..stages.caption import CaptionSettings
-from ..stages.check import CheckSettings
 from ..stages.draft import RewriteSettings
 from ..stages.edges import DetectorSettings
 from ..stages.hints import DepthSettings, HintSettings, check_hints
 from ..stages.paint import PaintSettings
 from ..stages.pointing import GroundingSettings
+from ..stages.verdict import CheckSettings
 from .device import DeviceSettings, PlanFacts, load_facts
 from .weights import WeightSettings
 

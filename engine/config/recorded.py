@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ..errors import CounterfactoryError
 from ..files.fill import fill
-from ..stages.check import CheckSettings
+from ..stages.verdict import CheckSettings
 from ..suite import read_run
 from ..suite.fields import Fields
 from ..suite.run_record import FILE

@@ -16,8 +16,9 @@ from ..runtime.opening import arithmetic
 from ..sources.boxes import fit_boxes
 from ..sources.pixels import crop_box
 from ..sources.source import Source
-from ..stages.check import Scored, verdict
+from ..stages.check import Scored
 from ..stages.hints import palettes_of
+from ..stages.verdict import verdict
 from ..suite import Origin, PaintedRow, Painting, PictureRow
 from ..suite.session import Costs, SessionFacts
 from ..tasks.settings import JourneySettings

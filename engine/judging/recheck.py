@@ -1,23 +1,79 @@
-"""Verdicts derived anew from the scores on record: other thresholds, the same pictures."""
+"""Verdicts derived anew from the scores on record: other thresholds, the same pictures; and what that changes."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ..errors import CounterfactoryError
-from ..stages.check import CheckSettings, verdict
-from ..suite import PictureRow, Suite, read_metadata
+from ..files.fill import nearest
+from ..stages.verdict import CheckSettings, failed_check, threshold_names, verdict
+from ..suite import Suite
 from ..suite.run_record import count_verdicts
+from ..suite.verdicts import ScoredRow, read_verdicts
+
+
+@dataclass(frozen=True)
+class CheckCounts:
+    """Variants that are rejected for one check, whose name the reason has: `before` and `now`; of them
+    `newly_rejected` were accepted before, and `newly_accepted` were rejected for it and are accepted now.
+    """
+
+    check: str
+    before: int
+    now: int
+    newly_rejected: int
+    newly_accepted: int
 
 
 @dataclass(frozen=True)
 class Recheck:
-    """How many of the suite's variants are accepted, and how many were."""
+    """How many of the suite's variants are accepted, and how many were; the same of its controls; and what changed for
+    each check that rejects or rejected a variant, those that turn most first.
+    """
 
     variants: int
     accepted: int
     accepted_before: int
+    controls: int = 0
+    controls_accepted: int = 0
+    controls_accepted_before: int = 0
+    checks: tuple[CheckCounts, ...] = ()
+
+    @property
+    def turned(self) -> int:
+        """Variants with another verdict than before."""
+        return sum(counts.newly_rejected + counts.newly_accepted for counts in self.checks)
+
+
+def threshold_named(key: str) -> str:
+    """The setting that a profile has under a key, such as "check.min_edit" or "check.max_perplexity", if it is a
+    threshold; the least of a score may go by the score's name ("check.edit"), and so may the most where there is only
+    that.
+
+    Raises CounterfactoryError for another key.
+    """
+    table, _, name = key.rpartition(".")
+    names = threshold_names()
+    found = next((one for one in (name, f"min_{name}", f"max_{name}") if one in names), None)
+    if table != "check" or found is None:
+        raise CounterfactoryError(f"{key!r} is no threshold of a profile; {nearest(name, names, 'check.')}")
+    return found
+
+
+def set_thresholds(settings: CheckSettings, given: Mapping[str, float]) -> CheckSettings:
+    """The settings with other thresholds, by their keys (see `threshold_named`).
+
+    Raises CounterfactoryError for a key that is no threshold, and for a value that no score can be.
+    """
+    changes: dict[str, Any] = {threshold_named(key): value for key, value in given.items()}
+    try:
+        return replace(settings, **changes)
+    except ValueError as error:
+        raise CounterfactoryError(str(error)) from error
 
 
 def recheck(suite: Path, settings: CheckSettings) -> Recheck:
@@ -26,17 +82,45 @@ def recheck(suite: Path, settings: CheckSettings) -> Recheck:
     Raises CounterfactoryError when the suite is in use, cannot be written, or lacks scores.
     """
     with Suite.open(suite) as opened:
-        rows = read_metadata(suite)  # under the lock: a run may have ended just before
-        judged = [replace(row, reason=_rejection(row, settings)) for row in rows]
+        table = read_verdicts(suite)  # under the lock: a run may have ended just before
+        judged = [replace(row, reason=_rejection(row, settings)) for row in table.rows]
         record = opened.read_run()  # before anything is changed: one that is broken stops here
-        opened.write_metadata(judged)
+        table.write(suite, [row.reason for row in judged])
         if record.sessions:
             opened.write_run(record.with_verdicts(judged, asdict(settings)))
-    now, before = count_verdicts(judged), count_verdicts(rows)
-    return Recheck(now["accepted"] + now["rejected"], now["accepted"], before["accepted"])
+    now, before = count_verdicts(judged), count_verdicts(table.rows)
+    return Recheck(
+        now["accepted"] + now["rejected"],
+        now["accepted"],
+        before["accepted"],
+        now["controls"] + now["rejected_controls"],
+        now["controls"],
+        before["controls"],
+        _count_checks(table.rows, judged),
+    )
 
 
-def _rejection(row: PictureRow, settings: CheckSettings) -> str | None:
+def _count_checks(before: Sequence[ScoredRow], now: Sequence[ScoredRow]) -> tuple[CheckCounts, ...]:
+    pairs = Counter(
+        tuple(None if row.reason is None else failed_check(row.reason) for row in (old, new))
+        for old, new in zip(before, now, strict=True)
+        if old.kind == "variant"
+    )
+    names = sorted({name for pair in pairs for name in pair if name is not None})
+    counts = [
+        CheckCounts(
+            check=name,
+            before=sum(count for (old, _), count in pairs.items() if old == name),
+            now=sum(count for (_, new), count in pairs.items() if new == name),
+            newly_rejected=pairs[None, name],
+            newly_accepted=pairs[name, None],
+        )
+        for name in names
+    ]
+    return tuple(sorted(counts, key=lambda one: -(one.newly_rejected + one.newly_accepted)))
+
+
+def _rejection(row: ScoredRow, settings: CheckSettings) -> str | None:
     """Why the row is rejected; None where it is accepted."""
     try:
         return verdict(row, settings)

@@ -1,7 +1,5 @@
-"""Scores of painted variants, and the verdict that thresholds make of them.
-
-Scores are stored; a verdict is derived whenever it is asked for, so that a new threshold generates nothing. Most are
-CLIP's (Radford et al. 2021, arXiv 2103.00020):
+"""Scores of painted pictures, of which verdicts are made (verdict.py). Most are CLIP's (Radford et al. 2021, arXiv
+2103.00020):
 
     image_text     likeness of the picture to its caption                                  LANCE, arXiv 2305.19164, 3.3
     directional    the change of the pictures along the change of the captions             Gal et al., arXiv 2108.00946
@@ -27,14 +25,13 @@ from numpy.typing import NDArray
 from ..schedule.overlap import ahead, in_chunks
 from ..sources.pictures import Pictures
 from ..sources.source import load_mask
-from ..suite import PaintedRow, PictureRow
-from ..tasks.names import LABEL
+from ..suite import PaintedRow
 from ..tasks.undo import undo_edits
-from ..variant import Kind, Variant
+from ..variant import Variant
 from .desk import Desk
 from .layout import Layout, outlined_share
 from .scores import Floats, edit_scores, label_score, score
-from .text_filters import TextThresholds, text_failure
+from .verdict import CheckSettings
 
 Pixels = NDArray[np.uint8]
 # A painted picture, and how far it agrees with its mask, where it has one.
@@ -42,52 +39,6 @@ _Look = tuple[Pixels, float | None]
 
 # Pictures that are read ahead of the network.
 _AHEAD = 8
-
-
-@dataclass(frozen=True)
-class CheckSettings(TextThresholds):
-    """`batch` is the plan's; a variant is accepted if each score reaches its minimum, and its text passes.
-
-    `label_prompt` is what a class is compared by, its name in place of "{label}"; `logit_scale` what CLIP multiplies
-    likenesses by before its softmax. Cosines and `min_label`, a change of probability, are -1 to 1; `min_edit`, a
-    probability, and `min_layout`, a share, 0 to 1. The least of a range rejects nothing.
-    """
-
-    batch: int
-    label_prompt: str
-    logit_scale: float
-    min_image_text: float
-    min_directional: float
-    min_image_image: float
-    min_edit: float
-    min_label: float
-    min_layout: float
-
-    def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"[check] needs a batch of at least 1, got {self.batch}")
-        if self.label_prompt.count(LABEL) != 1:
-            raise ValueError(f"[check] label_prompt holds {LABEL} once, got {self.label_prompt!r}")
-        if not self.logit_scale > 0:
-            raise ValueError(f"[check] logit_scale must be positive, got {self.logit_scale}")
-        for name in ("min_image_text", "min_directional", "min_image_image"):
-            if not -1 <= getattr(self, name) <= 1:
-                raise ValueError(f"[check] {name} is a cosine, -1 to 1, got {getattr(self, name)}")
-        if not -1 <= self.min_label <= 1:
-            raise ValueError(f"[check] min_label is a change of probability, -1 to 1, got {self.min_label}")
-        for name in ("min_edit", "min_layout"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"[check] {name} is a share, 0 to 1, got {getattr(self, name)}")
-        self.check_ranges()
-
-    def least(self, score: str) -> float:
-        """The minimum of a score."""
-        return float(getattr(self, f"min_{score}"))
-
-    @property
-    def measures(self) -> tuple[int, str, float]:
-        """What decides scores; the rest are thresholds."""
-        return self.batch, self.label_prompt, self.logit_scale
 
 
 @dataclass(frozen=True)
@@ -224,48 +175,3 @@ def _loaded(found: _Look | Exception) -> _Look:
     if isinstance(found, Exception):
         raise found
     return found
-
-
-def verdict(row: PictureRow, settings: CheckSettings) -> str | None:
-    """None if a picture's scores pass, else the reason for rejection, which names the edit or the label that failed.
-
-    A control's caption changes nothing, so that there is no edit and no direction to hold it to; an original is what it
-    is. Raises KeyError for a score that the picture should have and has not.
-    """
-    name = failing(row.scores, settings, row.kind)
-    if name is None:
-        return None
-    if text := text_failure(row.scores, settings):
-        return text[1]
-    return f"{_failure(row, name)}{name} {row.scores[name]:.3f} is below {settings.least(name):.3f}"
-
-
-def failing(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> str | None:
-    """The name of the first score that fails, texts' first, what can be named best before the others; None if all pass.
-
-    Raises KeyError for a score that a picture of this kind should have and has not.
-    """
-    if kind == "variant" and (text := text_failure(scores, settings)):
-        return text[0]
-    return next((name for name in _held_to(scores, kind) if scores[name] < settings.least(name)), None)
-
-
-def _held_to(scores: Mapping[str, float], kind: Kind) -> list[str]:
-    """The scores that a picture's verdict needs."""
-    if kind == "original":
-        return []
-    optional = [name for name in ("label", "layout") if name in scores]
-    if kind == "control":
-        return [*optional, "image_text", "image_image"]
-    return ["edit", *optional, "image_text", "directional", "image_image"]
-
-
-def _failure(row: PictureRow, name: str) -> str:
-    """What it means that a score is too low, where a picture is held to something that can be named."""
-    if name == "edit":
-        _, edit = min(zip(row.edit_scores, row.edits, strict=True), key=lambda pair: pair[0])
-        said = {"add": f"{edit.alternative!r} does not show", "remove": f"{edit.keyword!r} still shows"}
-        return said.get(edit.kind, f"{edit.alternative!r} does not show in place of {edit.keyword!r}") + ": "
-    if name == "label":
-        return f"{row.label!r} may not show any more: "
-    return "outlines have left the mask's: " if name == "layout" else ""

@@ -100,6 +100,15 @@ def write_table(rows: Iterable[Mapping[str, Any]], score_names: Sequence[str], f
             writer.write_table(pa.Table.from_batches(parts), row_group_size=_PARTS_PER_GROUP * _ROWS_PER_PART)
 
 
+def write_parts(table: pa.Table, file: BinaryIO) -> None:
+    """Writes a table of `schema` that is held whole: the bytes are those that `write_table` makes of its rows."""
+    with pq.ParquetWriter(file, table.schema, compression="zstd") as writer:
+        step = _PARTS_PER_GROUP * _ROWS_PER_PART
+        for start in range(0, table.num_rows, step):
+            parts = table.slice(start, step).to_batches(max_chunksize=_ROWS_PER_PART)
+            writer.write_table(pa.Table.from_batches(parts), row_group_size=step)
+
+
 def require_finished(suite: Path) -> None:
     """Raises CounterfactoryError where the folder holds no finished suite."""
     if not (suite / FILE).is_file():
@@ -116,15 +125,14 @@ def accepted_edits(suite: Path) -> Iterator[Edit]:
                         yield Edit(edit["type"], edit["keyword"], edit["alternative"])
 
 
-def read_metadata(suite: Path) -> list[PictureRow]:
-    """A suite's rows, in the file's order; takes no lock.
+def open_table(suite: Path) -> pa.Table:
+    """A suite's table as Arrow has it; takes no lock. What its rows hold is not looked at.
 
-    Raises CounterfactoryError for a table that is missing, damaged or another's, and for one that names a file outside
-    of the suite, be it through a link.
+    Raises CounterfactoryError for a table that is missing, damaged, a link out of the suite, or without our columns.
     """
     require_finished(suite)
-    path, folder = suite / FILE, Folder(suite)
-    folder.refuse_outward_links([FILE])
+    path = suite / FILE
+    Folder(suite).refuse_outward_links([FILE])
     try:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
@@ -133,7 +141,17 @@ def read_metadata(suite: Path) -> list[PictureRow]:
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
         raise CounterfactoryError(f"{path} lacks {', '.join(missing)}: name a suite that this Counterfactory made")
-    lines = enumerate(table.to_pylist(), start=1)
+    return table
+
+
+def read_metadata(suite: Path) -> list[PictureRow]:
+    """A suite's rows, in the file's order; takes no lock.
+
+    Raises CounterfactoryError for a table that is missing, damaged or another's, and for one that names a file outside
+    of the suite, be it through a link.
+    """
+    path, folder = suite / FILE, Folder(suite)
+    lines = enumerate(open_table(suite).to_pylist(), start=1)
     rows = [PictureRow.from_json(line, f"{path}, row {number}", _AGAIN) for number, line in lines]
     for row in rows:
         for name in row.files:

@@ -22,6 +22,7 @@ from .fields import Fields
 from .paths import Folder
 from .picture_row import Dropped, PictureRow
 from .session import Costs, SessionRecord
+from .verdicts import ScoredRow
 
 FILE = "run.json"
 FORMAT = 4
@@ -78,7 +79,7 @@ class VerdictCounts(TypedDict):
     rejected_controls: int
 
 
-def count_verdicts(rows: Iterable[PictureRow]) -> VerdictCounts:
+def count_verdicts(rows: Iterable[PictureRow | ScoredRow]) -> VerdictCounts:
     """How many of the rows' variants and controls were accepted and rejected."""
     counts = Counter((row.kind, row.accepted) for row in rows)
     return {
@@ -185,7 +186,7 @@ class RunRecord:
             return self
         return RunRecord((*self.sessions, session), standing or self.standing)
 
-    def with_verdicts(self, rows: Iterable[PictureRow], check: Mapping[str, Any]) -> RunRecord:
+    def with_verdicts(self, rows: Iterable[ScoredRow], check: Mapping[str, Any]) -> RunRecord:
         """The record after the verdicts of all rows were derived anew by the settings `check`; costs stay."""
         if self.standing is None:
             return self

@@ -24,7 +24,7 @@ from counterfactory.engine.judging.confusion import confusion_matrix, iou
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.stages.check import CheckSettings
+from counterfactory.engine.stages.verdict import CheckSettings
 from counterfactory.engine.suite import Suite
 
 from .data import HELD_OUT, JUDGED
@@ -197,7 +197,7 @@ judge and the nearest vehicle is still of the label's kind.
 
 The gate is bought dearly: most of what it rejects is right, since the embedded CLIP sees small painted things badly,
 and it cannot tell kinds of vehicles, so that lost labels pass ([log.md](log.md)). Whoever wants pictures rather than
-purity says `check SUITE --min-edit 0`, which paints nothing.
+purity says `check SUITE --set check.edit=0`, which paints nothing.
 
 Edits by type. *Rejected* counts the variants that carry the edit, for whatever reason. *Area* is that under the ROC
 curve of the edit's own score: 1 tells all, 0.5 nothing. Edits of walls have no judge.

@@ -150,18 +150,18 @@ def test_what_stops_a_command(
 
 def test_check_derives_verdicts_from_stored_scores(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
     images = {path: path.read_bytes() for path in made_suite.path.rglob("*.png")}
-    status, out, _ = run(capsys, "check", made_suite.path, "--min-image-text", "0.65", "--json")
+    status, out, _ = run(capsys, "check", made_suite.path, "--set", "check.image_text=0.65", "--json")
     assert status == 0
     assert json.loads(out) == {
         "variants": 6,
         "accepted": 3,
         "accepted_before": 5,
-        "min_image_text": 0.65,
-        "min_directional": made_profile().check.min_directional,
-        "min_image_image": made_profile().check.min_image_image,
-        "min_edit": made_profile().check.min_edit,
-        "min_label": made_profile().check.min_label,
-        "min_layout": made_profile().check.min_layout,
+        "controls": 0,
+        "controls_accepted": 0,
+        "controls_accepted_before": 0,
+        "checks": [{"check": "image_text", "before": 1, "now": 3, "newly_rejected": 2, "newly_accepted": 0}],
+        "turned": 2,
+        "thresholds": made_profile().check.thresholds | {"min_image_text": 0.65},
     }
     rows = read_metadata(made_suite.path)
     for row in rows:
@@ -171,7 +171,7 @@ def test_check_derives_verdicts_from_stored_scores(made_suite: MadeSuite, capsys
 
 def test_check_corrects_the_costs_on_record(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
     before = read_run(made_suite.path)
-    assert run(capsys, "check", made_suite.path, "--min-image-text", "0.85")[0] == 0
+    assert run(capsys, "check", made_suite.path, "--set", "check.image_text=0.85")[0] == 0
     found = json.loads((made_suite.path / "run.json").read_text())
     assert (found["standing"]["accepted"], found["standing"]["rejected"]) == (1, 5)
     assert found["totals"]["device_hours_per_1k_accepted"] == {"core": pytest.approx(2 * 36 / 3600 * 1000)}
@@ -186,25 +186,25 @@ def test_check_corrects_the_costs_on_record(made_suite: MadeSuite, capsys: pytes
 def test_check_by_itself_keeps_the_suite_s_verdicts(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
     """They follow from its own thresholds, which no profile of the package has, and later from the last check's."""
     table = (made_suite.path / "metadata.parquet").read_bytes()
-    for thresholds in ([], ["--min-image-text", "0.65"], []):
+    for thresholds in ([], ["--set", "check.image_text=0.65"], []):
         status, out, _ = run(capsys, "check", made_suite.path, *thresholds, "--json")
         assert status == 0
         if not thresholds:
             assert json.loads(out)["accepted"] == json.loads(out)["accepted_before"]
             assert (made_suite.path / "metadata.parquet").read_bytes() == table
         table = (made_suite.path / "metadata.parquet").read_bytes()
-    assert json.loads(out)["min_image_text"] == 0.65
+    assert json.loads(out)["thresholds"]["min_image_text"] == 0.65
 
 
 def test_a_profile_overrides_the_suite_s_and_an_option_overrides_both(
     made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = json.loads(run(capsys, "check", made_suite.path, "--profile", "pocket", "--json")[1])
-    assert found["min_image_text"] == load_profile("pocket").check.min_image_text
+    assert found["thresholds"] == load_profile("pocket").check.thresholds
     assert found["accepted"] == 6
-    options = ("--profile", "pocket", "--min-image-text", "0.55", "--json")
+    options = ("--profile", "pocket", "--set", "check.image_text=0.55", "--json")
     found = json.loads(run(capsys, "check", made_suite.path, *options)[1])
-    assert (found["min_image_text"], found["accepted"]) == (0.55, 4)
+    assert (found["thresholds"]["min_image_text"], found["accepted"]) == (0.55, 4)
 
 
 def test_the_report_shows_what_a_check_decided(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,7 +213,7 @@ def test_the_report_shows_what_a_check_decided(made_suite: MadeSuite, capsys: py
         return (made_suite.path / "report" / "index.html").read_text().count('data-verdict="accepted"')
 
     assert shown() == 5
-    assert run(capsys, "check", made_suite.path, "--min-image-text", "0.65")[0] == 0
+    assert run(capsys, "check", made_suite.path, "--set", "check.image_text=0.65")[0] == 0
     assert shown() == 3
 
 
@@ -273,31 +273,65 @@ def test_a_suite_without_its_record_needs_a_profile(
         assert run(capsys, "check", made_suite.path, "--profile", "pocket")[0] == 0
 
 
-@pytest.mark.parametrize("value", ["2", "-1.1", "nan", "much"])
-def test_check_refuses_what_no_score_can_be(
-    value: str, made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("check.edit", "a key and a number are needed, such as check.edit=0.5, got 'check.edit'"),
+        ("=0.5", "a key and a number are needed"),
+        ("check.edit=nan", "a key and a number are needed"),
+        ("check.edit=much", "a key and a number are needed"),
+        ("check.edit=2", "[check] min_edit is a share, 0 to 1, got 2.0"),
+        ("check.edits=0.5", "'check.edits' is no threshold of a profile; did you mean 'check.min_edit'?"),
+    ],
+)
+def test_check_refuses_what_is_no_threshold(
+    setting: str, message: str, made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for option in ("image-text", "directional", "image-image", "edit", "label", "layout"):
-        status, _, err = run(capsys, "check", made_suite.path, f"--min-{option}={value}")
-        assert status == 2
-        assert f"argument --min-{option}: a number from -1 to 1 is needed, got '{value}'" in err
+    status, _, err = run(capsys, "check", made_suite.path, f"--set={setting}")
+    assert status == 2
+    assert message in " ".join(err.split())
 
 
-@pytest.mark.parametrize(("option", "status"), [("edit", 2), ("layout", 2), ("label", 0), ("directional", 0)])
-def test_shares_are_not_negative(
-    option: str, status: int, made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]
+def test_check_says_what_other_thresholds_change(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ("--set", "check.image_text=0.65", "--set", "check.min_edit=0")
+    lines = [line.rstrip() for line in run(capsys, "check", made_suite.path, *settings)[1].splitlines()]
+    by = "min_image_text 0.65, min_directional 0, min_layout 0.5"
+    assert lines[0] == f"3 of 6 variants accepted (before: 5; 2 turned), by {by}"
+    assert lines[2:4] == ["Variants by reason", "rejected for  before  now  newly rejected  accepted again"]
+    assert lines[5] == "image_text         1    3               2               0"
+    assert run(capsys, "check", made_suite.path)[1].startswith("3 of 6 variants accepted (before: 3; none turned), by")
+
+
+def test_a_sweep_shows_thresholds_and_writes_nothing(
+    made_suite: MadeSuite, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    found, _, err = run(capsys, "check", made_suite.path, f"--min-{option}=-0.5")
-    assert found == status
-    assert ("a number from 0 to 1 is needed, got '-0.5'" in err) == (status == 2)
-    assert run(capsys, "check", made_suite.path, f"--min-{option}=0")[0] == 0
+    table = (made_suite.path / "metadata.parquet").read_bytes()
+    run_json = (made_suite.path / "run.json").read_bytes()
+    status, out, _ = run(capsys, "check", made_suite.path, "--sweep", "check.image_text")
+    assert status == 0
+    assert any(line.split()[:4] == ["0.450", "now", "5", "83.3"] for line in out.splitlines()), out
+    assert "of 6 variants; the other thresholds as they are." in out
+    variants = [row for row in made_suite.rows if row.kind == "variant"]
+    judged = "".join(f"{row.file_name},{'yes' if i % 2 else 'no'}\n" for i, row in enumerate(variants))
+    (tmp_path / "valid.csv").write_text("image,valid\n" + judged)
+    options = ("--sweep", "check.image_text", "--valid", tmp_path / "valid.csv")
+    out = run(capsys, "check", made_suite.path, *options)[1]
+    assert any(line.split()[:8] == ["0.450", "now", "5", "83.3", "%", "40.0", "%", "66.7"] for line in out.splitlines())
+    assert "6 judged, 50.0 % of them valid" in " ".join(out.split())
+    assert all(len(line) <= 80 for line in out.splitlines() if "%" in line)
+    found = json.loads(run(capsys, "check", made_suite.path, *options, "--json")[1])
+    assert (found["threshold"], found["current"], found["variants"], found["valid"]) == ("min_image_text", 0.45, 6, 3)
+    assert (made_suite.path / "metadata.parquet").read_bytes() == table
+    assert (made_suite.path / "run.json").read_bytes() == run_json
+    status, _, err = run(capsys, "check", made_suite.path, "--valid", tmp_path / "valid.csv")
+    assert (status, "for --sweep: give that as well" in " ".join(err.split())) == (2, True)
 
 
 def test_thresholds_of_edits_are_replayed_and_the_reason_names_the_edit(
     made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = json.loads(run(capsys, "check", made_suite.path, "--min-edit", "0.8", "--json")[1])
-    assert (found["accepted"], found["min_edit"]) == (0, 0.8)
+    found = json.loads(run(capsys, "check", made_suite.path, "--set", "check.edit=0.8", "--json")[1])
+    assert (found["accepted"], found["thresholds"]["min_edit"]) == (0, 0.8)
     reasons = {row.reason for row in read_metadata(made_suite.path) if row.kind == "variant"}
     assert reasons == {"'foggy' does not show in place of 'clear': edit 0.750 is below 0.800"}
 

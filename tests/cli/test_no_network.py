@@ -136,7 +136,7 @@ def test_no_command_opens_a_socket(watched: Watched, made: Path, tmp_path: Path)
         ],
         ["estimate", sources, "--sample", "1"],
         ["doctor"],
-        ["check", suite, "--min-image-text", "0.1"],
+        ["check", suite, "--set", "check.image_text=0.1"],
         ["report", suite],
         ["evaluate", suite, "--predictions", str(answers)],
     ]

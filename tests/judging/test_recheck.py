@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 from conftest import MadeSuite
+from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.judging.recheck import Recheck, recheck
-from counterfactory.engine.stages.check import CheckSettings
+from counterfactory.engine.judging.recheck import CheckCounts, Recheck, recheck, set_thresholds, threshold_named
+from counterfactory.engine.stages.verdict import CheckSettings
 from counterfactory.engine.suite import Suite, read_metadata, read_run
 
 STRICT = CheckSettings(
@@ -27,7 +30,8 @@ STRICT = CheckSettings(
 
 def test_verdicts_follow_from_the_scores(made_suite: MadeSuite) -> None:
     before = read_metadata(made_suite.path)
-    assert recheck(made_suite.path, STRICT) == Recheck(variants=6, accepted=3, accepted_before=5)
+    turned = CheckCounts("image_text", before=1, now=3, newly_rejected=2, newly_accepted=0)
+    assert recheck(made_suite.path, STRICT) == Recheck(variants=6, accepted=3, accepted_before=5, checks=(turned,))
     rows = read_metadata(made_suite.path)
     for row in (row for row in rows if row.kind == "variant"):
         text = row.scores["image_text"]
@@ -40,7 +44,66 @@ def test_verdicts_follow_from_the_scores(made_suite: MadeSuite) -> None:
     assert record.standing.check == asdict(STRICT)
     # And back: what was rejected is accepted again.
     lenient = replace(STRICT, min_image_text=-1.0)
-    assert recheck(made_suite.path, lenient) == Recheck(variants=6, accepted=6, accepted_before=3)
+    found = recheck(made_suite.path, lenient)
+    turned = CheckCounts("image_text", before=3, now=0, newly_rejected=0, newly_accepted=3)
+    assert found == Recheck(variants=6, accepted=6, accepted_before=3, checks=(turned,))
+    assert found.turned == 3
+
+
+def test_what_turned_is_counted_by_reason(tmp_path: Path) -> None:
+    """Controls apart; of two reasons the one that turns most comes first, and a changed reason turns nothing."""
+    scores = {"edit": 0.5, "image_text": 0.7, "directional": 0.6, "image_image": 0.5}
+    old = {"image_text": "image_text 0.700 is below 0.900", "directional": "directional 0.600 is below 0.700"}
+    rows = [
+        original_row(),
+        control_row(scores={"image_text": 0.1, "image_image": 0.5}),
+        picture_row(0, scores=scores),
+        picture_row(1, scores=scores, reason=old["image_text"]),
+        picture_row(2, scores=scores, reason=old["directional"]),
+        picture_row(3, scores=scores | {"image_text": 0.1}),
+        picture_row(4, scores=scores | {"image_text": 0.2}, reason=old["directional"]),
+        picture_row(5, scores=scores | {"directional": 0.1}),
+        picture_row(6, scores=scores | {"edit": 0.1}),
+    ]
+    with Suite.open(tmp_path / "suite") as suite:
+        for name in {name for row in rows for name in row.files}:
+            (suite.path / name).parent.mkdir(parents=True, exist_ok=True)
+            (suite.path / name).write_bytes(b"")
+        suite.write_metadata(rows)
+    found = recheck(tmp_path / "suite", STRICT)
+    assert (found.variants, found.accepted, found.accepted_before) == (7, 3, 4)
+    assert (found.controls, found.controls_accepted, found.controls_accepted_before) == (1, 0, 1)
+    assert found.checks == (
+        CheckCounts("directional", before=2, now=1, newly_rejected=1, newly_accepted=1),
+        CheckCounts("image_text", before=1, now=2, newly_rejected=1, newly_accepted=1),
+        CheckCounts("edit", before=0, now=1, newly_rejected=1, newly_accepted=0),
+    )
+    assert found.turned == 5
+
+
+def test_thresholds_go_by_the_profile_s_keys() -> None:
+    changed = set_thresholds(STRICT, {"check.edit": 0.5, "check.min_label": 0.25})
+    assert changed == replace(STRICT, min_edit=0.5, min_label=0.25)
+    assert set_thresholds(STRICT, {}) == STRICT
+    assert threshold_named("check.min_image_text") == threshold_named("check.image_text") == "min_image_text"
+    assert threshold_named("check.max_perplexity") == threshold_named("check.perplexity") == "max_perplexity"
+    assert threshold_named("check.text_caption") == "min_text_caption"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("check.edits", 0.5, "'check.edits' is no threshold of a profile; did you mean 'check.min_edit'?"),
+        ("check.batch", 4, "'check.batch' is no threshold of a profile; choose from: "),
+        ("paint.edit", 0.5, "'paint.edit' is no threshold of a profile; did you mean 'check.min_edit'?"),
+        ("edit", 0.5, "'edit' is no threshold of a profile; did you mean 'check.min_edit'?"),
+        ("check.edit", -0.5, "[check] min_edit is a share, 0 to 1, got -0.5"),
+        ("check.label", 1.5, "[check] min_label is a change of probability, -1 to 1, got 1.5"),
+    ],
+)
+def test_what_is_no_threshold_is_refused(key: str, value: float, message: str) -> None:
+    with pytest.raises(CounterfactoryError, match=f"^{re.escape(message)}"):
+        set_thresholds(STRICT, {key: value})
 
 
 def test_a_variant_without_a_score_is_named(made_suite: MadeSuite) -> None:

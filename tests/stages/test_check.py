@@ -9,7 +9,7 @@ import pytest
 from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.stages.check import CheckSettings, failing, verdict
+from counterfactory.engine.stages.verdict import CheckSettings, failed_check, failing, verdict
 
 SETTINGS = CheckSettings(
     batch=4,
@@ -72,6 +72,31 @@ def test_scores_alone_say_what_fails() -> None:
     assert failing(GOOD | {"directional": -1.0}, SETTINGS, "control") is None
     assert failing({}, SETTINGS, "original") is None
     assert [SETTINGS.least(name) for name in GOOD] == list(GOOD.values())
+    assert SETTINGS.thresholds == {f"min_{name}": value for name, value in GOOD.items()}
+
+
+def test_thresholds_that_can_reject_something() -> None:
+    lenient = CheckSettings(1, "{label}", 1.0, -1, -1, -0.99, 0, -1, 0.01)
+    assert lenient.strict == {"min_layout": 0.01, "min_image_image": -0.99}
+    assert replace(lenient, max_perplexity=20.0, min_text_caption=-1.0).strict == {
+        "min_layout": 0.01,
+        "min_image_image": -0.99,
+        "max_perplexity": 20.0,
+        "min_text_caption": -1.0,
+    }
+    assert len(SETTINGS.strict) == 6
+    for name in SETTINGS.strict:
+        assert SETTINGS.without(name).strict == {k: v for k, v in SETTINGS.strict.items() if k != name}
+
+
+def test_reasons_name_the_check() -> None:
+    for name in GOOD:
+        assert failed_check(verdict(row(**{name: -1.0}), SETTINGS) or "") == name
+    odd = Edit("weather", "dry: edit 0.1 is below 0.2", "a sign: 'open'\nlayout")
+    reason = verdict(replace(row(edit=0.3), edits=(odd,), edit_scores=(0.3,)), SETTINGS)
+    assert failed_check(reason or "") == "edit"
+    assert failed_check("reads badly: perplexity 30.5 is above 20.000") == "perplexity"
+    assert failed_check("somebody's own words") == "somebody's own words"
 
 
 def test_the_edit_that_shows_least_is_named() -> None:

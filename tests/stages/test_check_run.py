@@ -19,9 +19,10 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.stages import check
-from counterfactory.engine.stages.check import CheckSettings, Scored
+from counterfactory.engine.stages.check import Scored
 from counterfactory.engine.stages.layout import outlined_share
 from counterfactory.engine.stages.scores import edit_scores, label_score, score
+from counterfactory.engine.stages.verdict import CheckSettings
 from counterfactory.engine.suite import Painted, PaintedRow
 from counterfactory.engine.variant import Variant
 

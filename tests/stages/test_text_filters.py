@@ -16,7 +16,6 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.language.chat import ChatPrompts, chatml
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages import rewrite
-from counterfactory.engine.stages.check import CheckSettings, failing, verdict
 from counterfactory.engine.stages.draft import RewriteSettings
 from counterfactory.engine.stages.meaning import Pair
 from counterfactory.engine.stages.pointing import GroundingSettings
@@ -27,6 +26,7 @@ from counterfactory.engine.stages.text_filters import (
     perplexities,
     text_failure,
 )
+from counterfactory.engine.stages.verdict import CheckSettings, failing, verdict
 from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.variant import Variant

@@ -1,0 +1,68 @@
+"""What `check` says: how many verdicts other thresholds turn, by reason, and what each threshold would let pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..report.table import Table
+from .run_text import percent
+
+if TYPE_CHECKING:
+    from ..judging.recheck import Recheck
+    from ..judging.sweep import Sweep
+    from ..stages.verdict import CheckSettings
+
+_BAR = 20
+
+
+def recheck_lines(found: Recheck, settings: CheckSettings) -> list[str]:
+    """What a check made of the verdicts, and by which thresholds; those that can reject nothing are left out."""
+    least = [f"{name} {value:g}" for name, value in settings.strict.items()] or ["no threshold at all"]
+    turned = f"{found.turned} turned" if found.turned else "none turned"
+    lines = [
+        f"{found.accepted} of {found.variants} variants accepted (before: {found.accepted_before}; {turned}), by "
+        f"{', '.join(least)}"
+    ]
+    if found.controls_accepted != found.controls_accepted_before:
+        lines.append(
+            f"{found.controls_accepted} of {found.controls} controls accepted (before: "
+            f"{found.controls_accepted_before})"
+        )
+    return lines
+
+
+def changes_table(found: Recheck) -> Table | None:
+    """Rejected variants by the check that their reason names, and what turned; None where none is or was rejected."""
+    if not found.checks:
+        return None
+    rows = [
+        (one.check, f"{one.before:,}", f"{one.now:,}", f"{one.newly_rejected:,}", f"{one.newly_accepted:,}")
+        for one in found.checks
+    ]
+    columns = ("rejected for", "before", "now", "newly rejected", "accepted again")
+    return Table("Variants by reason", columns, tuple(rows))
+
+
+def sweep_table(found: Sweep) -> Table:
+    """The variants that each threshold of a check lets pass; with judgements, how many of those are valid."""
+    rows = []
+    for point in found.points:
+        share = point.accepted / found.variants
+        marked = f"{point.limit:.3f}" + (" now" if point.limit == found.current else "")
+        rows.append(
+            (marked, f"{point.accepted:,}", percent(share))
+            + ((percent(point.precision), percent(point.recall)) if found.judged else ())
+            + ("#" * round(_BAR * share) + "." * (_BAR - round(_BAR * share)),)
+        )
+    beside = ("valid of them", "of all valid") if found.judged else ()
+    return Table(f"Thresholds of {found.threshold}", ("limit", "accepted", "share", *beside, ""), tuple(rows))
+
+
+def sweep_lines(found: Sweep) -> list[str]:
+    """What the table's shares are of."""
+    if not found.judged:
+        return [f"of {found.variants} variants; the other thresholds as they are. --valid FILE adds how many are valid"]
+    base = percent(found.valid / found.judged)
+    return [
+        f"of {found.variants} variants, {found.judged} judged, {base} of them valid; the other thresholds as they are"
+    ]

@@ -1,0 +1,166 @@
+"""The verdict that thresholds make of a picture's scores, and the settings that hold the thresholds.
+
+Verdicts are derived from scores whenever they are asked for: a new threshold generates nothing. `[check] min_NAME` is
+the least that the score NAME may be, `max_NAME` the most. What a score means is said where it is made (check.py,
+text_filters.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
+from typing import Any, Protocol, Self
+
+from ..edit import Edit
+from ..tasks.names import LABEL
+from ..variant import Kind
+from .text_filters import TextThresholds, text_failure
+
+# What each score of a picture is, its least and its most; a threshold of the least rejects nothing. What can be named
+# best comes first: the first score below its threshold is the reason.
+_SCORES: Mapping[str, tuple[str, float, float]] = MappingProxyType(
+    {
+        "edit": ("a share", 0, 1),
+        "label": ("a change of probability", -1, 1),
+        "layout": ("a share", 0, 1),
+        "image_text": ("a cosine", -1, 1),
+        "directional": ("a cosine", -1, 1),
+        "image_image": ("a cosine", -1, 1),
+    }
+)
+# Scores that every picture of a kind has; the others make no sense for some pictures, and are left out of them.
+_OF_ALL = frozenset({"image_text", "image_image"})
+_OF_VARIANTS = frozenset({"edit", "directional"})
+_REASON = re.compile(r"(?:.*: )?(\w+) -?[\d.]+ is (?:below|above) -?[\d.]+", re.DOTALL)
+
+
+class Measured(Protocol):
+    """A picture of a suite, as far as its verdict needs it."""
+
+    @property
+    def kind(self) -> Kind: ...
+    @property
+    def label(self) -> str | None: ...
+    @property
+    def edits(self) -> Sequence[Edit]: ...
+    @property
+    def scores(self) -> Mapping[str, float]: ...
+    @property
+    def edit_scores(self) -> Sequence[float]: ...
+
+
+@dataclass(frozen=True)
+class CheckSettings(TextThresholds):
+    """`batch` is the plan's; a variant is accepted if each score reaches its minimum, and its text passes.
+
+    `label_prompt` is what a class is compared by, its name in place of "{label}"; `logit_scale` what CLIP multiplies
+    likenesses by before its softmax. Cosines and `min_label`, a change of probability, are -1 to 1; `min_edit`, a
+    probability, and `min_layout`, a share, 0 to 1. The least of a range rejects nothing.
+    """
+
+    batch: int
+    label_prompt: str
+    logit_scale: float
+    min_image_text: float
+    min_directional: float
+    min_image_image: float
+    min_edit: float
+    min_label: float
+    min_layout: float
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"[check] needs a batch of at least 1, got {self.batch}")
+        if self.label_prompt.count(LABEL) != 1:
+            raise ValueError(f"[check] label_prompt holds {LABEL} once, got {self.label_prompt!r}")
+        if not self.logit_scale > 0:
+            raise ValueError(f"[check] logit_scale must be positive, got {self.logit_scale}")
+        for name, (what, least, most) in _SCORES.items():
+            if not least <= self.least(name) <= most:
+                raise ValueError(f"[check] min_{name} is {what}, {least:g} to {most:g}, got {self.least(name)}")
+        self.check_ranges()
+
+    def least(self, score: str) -> float:
+        """The minimum of a picture's score."""
+        return float(getattr(self, f"min_{score}"))
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """The thresholds that there are by the settings' names, in the settings' order."""
+        given = {name: getattr(self, name) for name in threshold_names()}
+        return {name: float(value) for name, value in given.items() if value is not None}
+
+    @property
+    def strict(self) -> dict[str, float]:
+        """Those of the thresholds that can reject something."""
+        return {
+            name: value for name, value in self.thresholds.items() if value != self.without(name).thresholds.get(name)
+        }
+
+    def without(self, name: str) -> Self:
+        """The settings with a threshold that rejects nothing in place of the one of this name."""
+        _, least, _ = _SCORES.get(name.removeprefix("min_"), ("", None, None))
+        changes: dict[str, Any] = {name: least}
+        return replace(self, **changes)
+
+    @property
+    def measures(self) -> tuple[int, str, float]:
+        """What decides scores; the rest are thresholds."""
+        return self.batch, self.label_prompt, self.logit_scale
+
+
+def threshold_names() -> tuple[str, ...]:
+    """The settings that are thresholds: "min_" or "max_" and the name of a score."""
+    return tuple(field.name for field in fields(CheckSettings) if field.name.startswith(("min_", "max_")))
+
+
+def verdict(row: Measured, settings: CheckSettings) -> str | None:
+    """None if a picture's scores pass, else the reason for rejection, which names the edit or the label that failed.
+
+    A control's caption changes nothing, so that there is no edit and no direction to hold it to; an original is what it
+    is. Raises KeyError for a score that the picture should have and has not.
+    """
+    name = failing(row.scores, settings, row.kind)
+    if name is None:
+        return None
+    if text := text_failure(row.scores, settings):
+        return text[1]
+    return f"{_failure(row, name)}{name} {row.scores[name]:.3f} is below {settings.least(name):.3f}"
+
+
+def failing(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> str | None:
+    """The name of the first score that fails, texts' first, what can be named best before the others; None if all pass.
+
+    Raises KeyError for a score that a picture of this kind should have and has not.
+    """
+    if kind == "variant" and (text := text_failure(scores, settings)):
+        return text[0]
+    return next((name for name in _held_to(scores, kind) if scores[name] < settings.least(name)), None)
+
+
+def failed_check(reason: str) -> str:
+    """The name of the score that a `verdict`'s reason is about."""
+    found = _REASON.fullmatch(reason)
+    return found.group(1) if found else reason
+
+
+def _held_to(scores: Mapping[str, float], kind: Kind) -> list[str]:
+    """The scores that a picture's verdict needs."""
+    if kind == "original":
+        return []
+    needed = _OF_ALL if kind == "control" else _OF_ALL | _OF_VARIANTS
+    spared = _OF_VARIANTS if kind == "control" else frozenset()
+    return [name for name in _SCORES if name in needed or (name in scores and name not in spared)]
+
+
+def _failure(row: Measured, name: str) -> str:
+    """What it means that a score is too low, where a picture is held to something that can be named."""
+    if name == "edit":
+        _, edit = min(zip(row.edit_scores, row.edits, strict=True), key=lambda pair: pair[0])
+        said = {"add": f"{edit.alternative!r} does not show", "remove": f"{edit.keyword!r} still shows"}
+        return said.get(edit.kind, f"{edit.alternative!r} does not show in place of {edit.keyword!r}") + ": "
+    if name == "label":
+        return f"{row.label!r} may not show any more: "
+    return "outlines have left the mask's: " if name == "layout" else ""

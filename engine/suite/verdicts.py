@@ -1,0 +1,114 @@
+"""The verdicts of metadata.parquet by themselves: what they are made of is read, and they are put back, as columns.
+
+The rest of the table stays as it is, and no picture is touched: ten thousand verdicts are replayed within a second,
+where reading and writing whole rows takes several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ..edit import Edit
+from ..errors import CounterfactoryError
+from ..files.writing import open_whole
+from ..variant import KINDS, Kind
+from .metadata import FILE, open_table, schema, write_parts
+from .paths import checked_name
+from .picture_row import Verdict
+
+_READ = ("file_name", "kind", "label", "edits", "scores", "verdict", "reason")
+_FILES = ("file_name", "mask_file_name", "original_file_name", "control_file_name")
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRow:
+    """A row of the table as far as its verdict is concerned; the fields are those of `PictureRow`."""
+
+    file_name: str
+    kind: Kind
+    label: str | None
+    edits: tuple[Edit, ...]
+    scores: Mapping[str, float]
+    edit_scores: tuple[float, ...]
+    reason: str | None
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the picture counts."""
+        return self.reason is None
+
+
+@dataclass(frozen=True)
+class VerdictTable:
+    """A suite's `table` and its `rows` in the same order."""
+
+    table: pa.Table
+    rows: Sequence[ScoredRow]
+
+    def write(self, suite: Path, reasons: Sequence[str | None]) -> None:
+        """Writes the table with other verdicts, `reasons[i]` that of row i; nothing where they are as they were.
+
+        The bytes are those of a table of such rows. The caller holds the suite's lock. Raises CounterfactoryError.
+        """
+        if [row.reason for row in self.rows] == list(reasons):
+            return
+        verdicts = [str(Verdict.ACCEPTED if reason is None else Verdict.REJECTED) for reason in reasons]
+        table = self.table
+        for name, values in (("verdict", verdicts), ("reason", reasons)):
+            place = table.schema.get_field_index(name)
+            table = table.set_column(place, table.schema.field(place), pa.array(values, pa.string()))
+        with open_whole(suite / FILE) as file:
+            write_parts(table.combine_chunks(), file)
+
+
+def read_verdicts(suite: Path) -> VerdictTable:
+    """The verdicts of a suite and what they are made of; takes no lock.
+
+    Raises CounterfactoryError for a table that is missing, damaged or another's, and for one that names a file outside
+    of the suite.
+    """
+    table = open_table(suite)
+    path = suite / FILE
+    for column in _FILES:
+        for number, name in enumerate(table.column(column).to_pylist(), start=1):
+            if name is not None:
+                checked_name(name, f"{path}, row {number}: {column!r}")
+    kind = table.schema.field("scores").type
+    ours = schema([field.name for field in kind] if pa.types.is_struct(kind) else [])
+    if not table.schema.equals(ours):
+        raise CounterfactoryError(f"{path} has other columns than ours: name a suite that this Counterfactory made")
+    table = table.cast(ours)  # Parquet calls the items of lists otherwise, which would show in the bytes
+    kind = table.schema.field("scores").type
+    ours = schema([field.name for field in kind] if pa.types.is_struct(kind) else [])
+    if not table.schema.equals(ours):
+        raise CounterfactoryError(f"{path} has other columns than ours: name a suite that this Counterfactory made")
+    table = table.cast(ours)  # Parquet calls the items of lists otherwise, which would show in the bytes
+    lines = enumerate(table.select(_READ).to_pylist(), start=1)
+    return VerdictTable(table, [_row(line, f"{path}, row {number}") for number, line in lines])
+
+
+def _row(line: Mapping[str, Any], where: str) -> ScoredRow:
+    edits, scores = line["edits"], line["scores"] or {}
+    found = [edit["score"] for edit in edits if edit["score"] is not None]
+    rejected = line["reason"] is not None
+    sound = line["kind"] in KINDS and line["verdict"] == (Verdict.REJECTED if rejected else Verdict.ACCEPTED)
+    if not sound or len(found) not in (0, len(edits)):
+        raise CounterfactoryError(
+            f"{where} is of kind {line['kind']!r} and {line['verdict']!r} for the reason {line['reason']!r}, with "
+            f"scores of {len(found)} of {len(edits)} edits, which no row of ours is: run the `counterfactory generate` "
+            "that made it again, which writes it anew and repaints nothing"
+        )
+    return ScoredRow(
+        file_name=line["file_name"],
+        kind=line["kind"],
+        label=line["label"],
+        edits=tuple(Edit(edit["type"], edit["keyword"], edit["alternative"]) for edit in edits),
+        scores={name: value for name, value in scores.items() if value is not None},
+        edit_scores=tuple(found),
+        reason=line["reason"],
+    )
