@@ -11,7 +11,8 @@ so this page decides what a changed setting costs.
     variant         source, caption, edits, edited caption, seed
     original        source, [image]
     picture         variant, [image], [edges], [[hints]] if any, [paint], [text]            edge detector, painter
-    scores          picture bytes, source, [image], captions, edits, [text], [check], classes  CLIP
+    scores          picture bytes, source, [image], captions, edits, [text], [check], classes,
+                    bytes of the source's variants before                                      CLIP
     outcome         profile and its world, settings, all of the above                          everything
 
 "By" is a stage's maker: the bytes of its networks, the arithmetic they run in, the releases of the libraries that
@@ -41,7 +42,7 @@ def code_of(stage: Stage) -> int:
     Reformatting, or a faster way to the same bytes, leaves it. "rewrite" covers the rules that choose edits and judge
     words. tests/test_recipes.py holds results of today's code and fails when they move while the number stays.
     """
-    return {"caption": 1, "rewrite": 9, "edges": 1, "paint": 1, "check": 3}[stage]
+    return {"caption": 1, "rewrite": 9, "edges": 1, "paint": 1, "check": 4}[stage]
 
 
 def source_key(name: str, image_sha256: str, label: str | None, mask_sha256: str | None) -> str:
@@ -118,9 +119,11 @@ class Recipes:
         beside_edges = () if self.hints is None else (self.hints,)
         return content_key("paint", variant_key, self.image, self.edges, self.paint, self.text, made_by, *beside_edges)
 
-    def scores_key(self, picture_sha256: str, source_key: str, texts: object, labels: object) -> str:
+    def scores_key(
+        self, picture_sha256: str, source_key: str, texts: object, labels: object, earlier: Sequence[str]
+    ) -> str:
         """Names the scores of a picture: `texts` are its captions and edits, `labels` the classes that it is compared
-        by and the control that it is compared with.
+        by and the control that it is compared with, `earlier` the bytes of its source's variants before it.
         """
-        compared = (picture_sha256, source_key, self.image, texts, labels)
+        compared = (picture_sha256, source_key, self.image, texts, labels, earlier)
         return content_key("check", *compared, self.text, self.check, self.makers["check"])

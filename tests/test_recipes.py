@@ -20,6 +20,7 @@ from counterfactory.engine.recipes import STAGES, Recipes, code_of, maker_key
 from counterfactory.engine.runtime.releases import releases
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.layout import outlined_share
+from counterfactory.engine.stages.quality import distinctness, quality_scores, thumbnail
 from counterfactory.engine.stages.scores import edit_scores, label_score, score
 from counterfactory.engine.tasks.choose import Choice, choose_edits
 from counterfactory.kernels.guided_step import guide
@@ -40,7 +41,7 @@ NAMED: dict[str, Callable[[Recipes], str]] = {
     "answer": lambda r: r.answer_key("keywords", "request"),
     "original": lambda r: r.original_key("0d"),
     "picture": lambda r: r.picture_key("0b"),
-    "scores": lambda r: r.scores_key("0c", "0d", ("a street", "a street at night"), None),
+    "scores": lambda r: r.scores_key("0c", "0d", ("a street", "a street at night"), None, []),
 }
 # What makes each result again when it changes, by the names of the recipes' parts.
 DEPENDS = {
@@ -69,8 +70,8 @@ def test_a_result_is_made_again_for_what_it_depends_on_and_for_nothing_else(resu
 
 def test_arguments_count_each() -> None:
     a, b = RECIPES.scores_key, RECIPES.answer_key
-    keys = [a("1", "2", "3", "4"), a("0", "2", "3", "4"), a("1", "0", "3", "4"), a("1", "2", "0", "4")]
-    keys += [a("1", "2", "3", "0"), b("1", "2"), b("0", "2"), b("1", "0")]
+    keys = [a("1", "2", "3", "4", []), a("0", "2", "3", "4", []), a("1", "0", "3", "4", []), a("1", "2", "0", "4", [])]
+    keys += [a("1", "2", "3", "0", []), a("1", "2", "3", "4", ["5"]), b("1", "2"), b("0", "2"), b("1", "0")]
     for of_one in (RECIPES.caption_key, RECIPES.original_key, RECIPES.picture_key):
         keys += [of_one("1"), of_one("0")]
     assert len(set(keys)) == len(keys)
@@ -128,8 +129,9 @@ def test_what_names_recorded_results_stays_for_ever() -> None:
     assert replace(RECIPES, hints="hints").picture_key("0b") == content_key(
         "paint", "0b", "image", "edges", "paint", "text", made_by, "hints"
     )
-    assert RECIPES.scores_key("0c", "0d", ("one", "other"), ("car",)) == content_key(
-        "check", "0c", "0d", "image", ("one", "other"), ("car",), "text", (8, "a {label}", 9.0), "maker of check"
+    assert RECIPES.scores_key("0c", "0d", ("one", "other"), ("car",), ["0e"]) == content_key(
+        *("check", "0c", "0d", "image", ("one", "other"), ("car",), ["0e"], "text", (8, "a {label}", 9.0)),
+        "maker of check",
     )
     assert recipes.shard_key(["a"]) == content_key("shard", ["a"])
 
@@ -138,7 +140,7 @@ def test_the_number_of_a_stage_s_code_is_in_the_keys(monkeypatch: pytest.MonkeyP
     def named() -> list[str]:
         return [maker_key("paint", [], "", {}), recipes.outcome_key("profile", "settings", [], {})]
 
-    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 9, "check": 3}
+    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 9, "check": 4}
     before = named()
     monkeypatch.setattr(recipes, "code_of", lambda stage: 1000)
     assert not set(before) & set(named())
@@ -183,6 +185,8 @@ def check_numbers() -> str:
     found += [edit_scores(row[2], [(row[3], row[1])], 9.0) for row in rows]
     found += [label_score(row[2], [row[0]], vectors[1], 1, 9.0) for row in rows]
     mask = (np.mgrid[0:64, 0:96][1] > 40).astype(np.uint8)
+    dim = picture() // 2
+    found += [quality_scores(dim, picture()), distinctness(thumbnail(dim), [thumbnail(picture())])]
     return content_key([*found, outlined_share(picture(), mask)])[:16]
 
 
@@ -203,7 +207,7 @@ def rewrite_numbers() -> str:
         ("rewrite", 9, rewrite_numbers, "8c1ad259a9986ef2"),
         ("edges", 1, lambda: digest(edge_maps(picture()[None], load_profile("pocket").edges)), "c857c8da9ccfa677"),
         ("paint", 1, paint_numbers, "fdf63a716bffb1e0"),
-        ("check", 3, check_numbers, "0d574fba7d5f9877"),
+        ("check", 4, check_numbers, "ecab12f3625b2caa"),
     ],
 )
 def test_code_that_gives_other_results_has_another_number(

@@ -4,20 +4,24 @@
     image_text     likeness of the picture to its caption                                  LANCE, arXiv 2305.19164, 3.3
     directional    the change of the pictures along the change of the captions             Gal et al., arXiv 2108.00946
     image_image    likeness of the picture to its source                                   LANCE
+    source_text    likeness of the source to its caption                                   LANCE
+    nearer         how much liker the picture is to its caption than to the source's       LANCE
     edit           that the picture shows its caption rather than the same with an edit undone, of the worst edit
     label          how much of the probability of its label's class it keeps, zero-shot, of the classes of the set
     layout         how far outlines lie where the mask changes its class (layout.py)       pictures with masks
 
-Edited captions have scores as texts beside these (text_filters.py), which rewriting measured.
+Its pixels say whether it is a sound picture, and one of its own (quality.py). Edited captions have scores as texts
+(text_filters.py), which rewriting measured.
 
 A score that makes no sense for a picture is left out, and no verdict asks for it: "edit" of a control, "label" where
-the set has fewer than two classes, "layout" without a mask.
+the set has fewer than two classes, "layout" without a mask, "distinct" of a source's first variant.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +34,11 @@ from ..tasks.undo import undo_edits
 from ..variant import Variant
 from .desk import Desk
 from .layout import Layout, outlined_share
+from .quality import Thumbnail, distinctness, quality_scores, thumbnail
 from .scores import Floats, edit_scores, label_score, score
 from .verdict import CheckSettings
 
 Pixels = NDArray[np.uint8]
-# A painted picture, and how far it agrees with its mask, where it has one.
-_Look = tuple[Pixels, float | None]
 
 # Pictures that are read ahead of the network.
 _AHEAD = 8
@@ -49,13 +52,24 @@ class Scored:
     edits: tuple[float, ...]
 
 
+class _Look(NamedTuple):
+    """A painted picture, what it is compared by, and what its pixels say."""
+
+    pixels: Pixels
+    thumbnail: Thumbnail
+    scores: dict[str, float]
+
+
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked of a picture: the two texts of each edit, its class, and its source's control, where it has one."""
+    """What is asked of a picture: the two texts of each edit, its class, its source's control, where it has one, and
+    the source's variants before it.
+    """
 
     undone: Sequence[tuple[str, str]]
     place: int | None
     control: Variant | None
+    earlier: Sequence[Variant]
 
 
 def run(
@@ -79,6 +93,7 @@ def run(
             variant.source.key,
             (variant.caption, variant.edits, variant.edited_caption),
             None if what.place is None else (desk.classes.names, beside),
+            [painted[other].image.sha256 for other in what.earlier],
         )
 
     def make(todo: list[Variant]) -> Generator[dict[Variant, object], None, None]:
@@ -87,9 +102,10 @@ def run(
 
         def look(variant: Variant) -> _Look:
             pixels = desk.suite.load_image(painted[variant])
-            if variant.source.mask_path is None:
-                return pixels, None
-            return pixels, layout(pixels, load_mask(variant.source, pixels.shape[:2]))
+            found = quality_scores(pixels, images[variant.source.key])
+            if variant.source.mask_path is not None:
+                found["layout"] = layout(pixels, load_mask(variant.source, pixels.shape[:2]))
+            return _Look(pixels, thumbnail(pixels), found)
 
         for found in _scored(desk, shown, images, look, settings):
             yield {variant: asdict(scored) for variant, scored in found.items()}
@@ -101,7 +117,11 @@ def run(
 
 def _asked(desk: Desk, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, _Asked]:
     first = {v.source.key: v for v in painted if v.kind == "control" and v.index == 0}
-    found = {}
+    found: dict[Variant, _Asked] = {}
+    made: dict[str, list[Variant]] = {}
+    for variant in sorted(painted, key=lambda one: one.index):
+        if variant.kind == "variant":
+            made.setdefault(variant.source.key, []).append(variant)
     for variant in painted:
         place = desk.classes.index(variant.source.label)
         compared = variant.kind == "variant" and place is not None
@@ -109,6 +129,7 @@ def _asked(desk: Desk, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, _
             undo_edits(variant.caption, variant.edited_caption, variant.edits),
             place,
             first.get(variant.source.key) if compared else None,
+            made[variant.source.key][: made[variant.source.key].index(variant)] if variant.kind == "variant" else (),
         )
     return found
 
@@ -122,7 +143,7 @@ def _scored(
 ) -> Iterator[dict[Variant, Scored]]:
     """Scores, a batch at a time; each text and each picture is embedded once.
 
-    Controls that variants are compared with come first, whether they are to be scored or have been.
+    Controls and variants that others are compared with come first, whether they are to be scored or have been.
     """
     if not asked:
         return
@@ -134,26 +155,30 @@ def _scored(
         image.plan.batch, lambda some: image.encode([images[key] for key in some]), (v.source.key for v in asked)
     )
     controls = [what.control for what in asked.values() if what.control is not None]
+    earlier = [variant for what in asked.values() for variant in what.earlier]
     painted: dict[Variant, Floats] = {}
-    for part in in_chunks(ahead(dict.fromkeys((*controls, *asked)), look, _AHEAD), image.plan.batch):
+    thumbnails: dict[Variant, Thumbnail] = {}
+    for part in in_chunks(ahead(dict.fromkeys((*controls, *earlier, *asked)), look, _AHEAD), image.plan.batch):
         looks = {variant: _loaded(found) for variant, found in part}
-        painted |= zip(looks, image.encode([pixels for pixels, _ in looks.values()]), strict=True)
+        painted |= zip(looks, image.encode([seen.pixels for seen in looks.values()]), strict=True)
+        thumbnails |= {variant: seen.thumbnail for variant, seen in looks.items()}
         done = {}
-        for variant, (_, agreement) in looks.items():
+        for variant, seen in looks.items():
             if (what := asked.get(variant)) is None:
                 continue
             original, picture = originals[variant.source.key], painted[variant]
-            scores = score(original, texts[variant.caption], picture, texts[variant.edited_caption])
+            scores = score(original, texts[variant.caption], picture, texts[variant.edited_caption]) | seen.scores
+            if what.earlier:
+                others = [thumbnails[other] for other in what.earlier]
+                scores["distinct"] = distinctness(seen.thumbnail, others)
             pairs = [(texts[made], texts[kept]) for made, kept in what.undone]
             edits = edit_scores(picture, pairs, settings.logit_scale)
             if edits:
                 scores["edit"] = min(edits)
             if what.place is not None:
-                others = [original] if what.control is None else [original, painted[what.control]]
+                beside = [original] if what.control is None else [original, painted[what.control]]
                 classes = desk.classes.embed(text, settings.label_prompt)
-                scores["label"] = label_score(picture, others, classes, what.place, settings.logit_scale)
-            if agreement is not None:
-                scores["layout"] = agreement
+                scores["label"] = label_score(picture, beside, classes, what.place, settings.logit_scale)
             done[variant] = Scored(scores, tuple(edits))
         if done:
             yield done

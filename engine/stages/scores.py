@@ -14,11 +14,15 @@ Floats = NDArray[np.float32]
 
 
 def score(source: Floats, caption: Floats, picture: Floats, edited_caption: Floats) -> dict[str, float]:
-    """The cosines of a picture [E], its source [E] and the captions of both [E], each -1 to 1."""
+    """The cosines of a picture [E], its source [E] and the captions of both [E], each -1 to 1; "nearer", the difference
+    of two of them, is -2 to 2.
+    """
     return {
         "image_text": _cosine(picture, edited_caption),
         "directional": _cosine(picture - source, edited_caption - caption),
         "image_image": _cosine(picture, source),
+        "source_text": _cosine(source, caption),
+        "nearer": round(_cosine(picture, edited_caption) - _cosine(picture, caption), 6),
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Protocol, Self
 
@@ -22,17 +22,37 @@ from .text_filters import TextThresholds, text_failure
 # best comes first: the first score below its threshold is the reason.
 _SCORES: Mapping[str, tuple[str, float, float]] = MappingProxyType(
     {
+        "spread": ("a share", 0, 1),
+        "exposed": ("a share", 0, 1),
+        "sharp": ("a share", 0, 1),
+        "changed": ("a share", 0, 1),
+        "distinct": ("a share", 0, 1),
         "edit": ("a share", 0, 1),
         "label": ("a change of probability", -1, 1),
         "layout": ("a share", 0, 1),
         "image_text": ("a cosine", -1, 1),
         "directional": ("a cosine", -1, 1),
         "image_image": ("a cosine", -1, 1),
+        "source_text": ("a cosine", -1, 1),
+        "nearer": ("a difference of cosines", -2, 2),
+    }
+)
+# What it means that a score is too low, where that can be said in words.
+_MEANINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "spread": "hardly anything but one grey level",
+        "exposed": "mostly black or white",
+        "sharp": "blurred against its source",
+        "changed": "nearly the same as its source",
+        "distinct": "nearly the same as another variant of its source",
+        "layout": "outlines have left the mask's",
+        "source_text": "the source does not show its caption",
+        "nearer": "nearer to the caption than to the edited one",
     }
 )
 # Scores that every picture of a kind has; the others make no sense for some pictures, and are left out of them.
-_OF_ALL = frozenset({"image_text", "image_image"})
-_OF_VARIANTS = frozenset({"edit", "directional"})
+_OF_ALL = frozenset({"image_text", "image_image", "source_text", "spread", "exposed", "sharp"})
+_OF_VARIANTS = frozenset({"edit", "directional", "nearer", "changed"})
 _REASON = re.compile(r"(?:.*: )?(\w+) -?[\d.]+ is (?:below|above) -?[\d.]+", re.DOTALL)
 
 
@@ -57,7 +77,7 @@ class CheckSettings(TextThresholds):
 
     `label_prompt` is what a class is compared by, its name in place of "{label}"; `logit_scale` what CLIP multiplies
     likenesses by before its softmax. Cosines and `min_label`, a change of probability, are -1 to 1; `min_edit`, a
-    probability, and `min_layout`, a share, 0 to 1. The least of a range rejects nothing.
+    probability, and `min_layout`, a share, 0 to 1. The least of a range rejects nothing, and None asks for no score.
     """
 
     batch: int
@@ -69,6 +89,13 @@ class CheckSettings(TextThresholds):
     min_edit: float
     min_label: float
     min_layout: float
+    min_source_text: float | None = None
+    min_nearer: float | None = None
+    min_spread: float | None = None
+    min_exposed: float | None = None
+    min_sharp: float | None = None
+    min_changed: float | None = None
+    min_distinct: float | None = None
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -78,13 +105,15 @@ class CheckSettings(TextThresholds):
         if not self.logit_scale > 0:
             raise ValueError(f"[check] logit_scale must be positive, got {self.logit_scale}")
         for name, (what, least, most) in _SCORES.items():
-            if not least <= self.least(name) <= most:
-                raise ValueError(f"[check] min_{name} is {what}, {least:g} to {most:g}, got {self.least(name)}")
+            value = self.least(name)
+            if value is not None and not least <= value <= most:
+                raise ValueError(f"[check] min_{name} is {what}, {least:g} to {most:g}, got {value}")
         self.check_ranges()
 
-    def least(self, score: str) -> float:
-        """The minimum of a picture's score."""
-        return float(getattr(self, f"min_{score}"))
+    def least(self, score: str) -> float | None:
+        """The minimum of a picture's score; None where it needs none."""
+        value: float | None = getattr(self, f"min_{score}")
+        return value
 
     @property
     def thresholds(self) -> dict[str, float]:
@@ -101,8 +130,8 @@ class CheckSettings(TextThresholds):
 
     def without(self, name: str) -> Self:
         """The settings with a threshold that rejects nothing in place of the one of this name."""
-        _, least, _ = _SCORES.get(name.removeprefix("min_"), ("", None, None))
-        changes: dict[str, Any] = {name: least}
+        needed = any(field.name == name and field.default is MISSING for field in fields(self))
+        changes: dict[str, Any] = {name: _SCORES[name.removeprefix("min_")][1] if needed else None}
         return replace(self, **changes)
 
     @property
@@ -127,7 +156,7 @@ def verdict(row: Measured, settings: CheckSettings) -> str | None:
         return None
     if text := text_failure(row.scores, settings):
         return text[1]
-    return f"{_failure(row, name)}{name} {row.scores[name]:.3f} is below {settings.least(name):.3f}"
+    return f"{_failure(row, name)}{name} {row.scores[name]:.3f} is below {settings.thresholds[f'min_{name}']:.3f}"
 
 
 def failing(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> str | None:
@@ -137,7 +166,11 @@ def failing(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) ->
     """
     if kind == "variant" and (text := text_failure(scores, settings)):
         return text[0]
-    return next((name for name in _held_to(scores, kind) if scores[name] < settings.least(name)), None)
+    for name in _held_to(scores, kind):
+        least = settings.least(name)
+        if least is not None and scores[name] < least:
+            return name
+    return None
 
 
 def failed_check(reason: str) -> str:
@@ -163,4 +196,4 @@ def _failure(row: Measured, name: str) -> str:
         return said.get(edit.kind, f"{edit.alternative!r} does not show in place of {edit.keyword!r}") + ": "
     if name == "label":
         return f"{row.label!r} may not show any more: "
-    return "outlines have left the mask's: " if name == "layout" else ""
+    return f"{_MEANINGS[name]}: " if name in _MEANINGS else ""

@@ -127,6 +127,49 @@ def test_a_score_that_a_set_cannot_have_is_not_asked_for_and_others_are() -> Non
             verdict(picture_row(scores={k: v for k, v in GOOD.items() if k != name}), SETTINGS)
 
 
+OPTIONAL = {
+    "source_text": (0.2, "the source does not show its caption: source_text 0.190 is below 0.200"),
+    "nearer": (0.0, "nearer to the caption than to the edited one: nearer -0.010 is below 0.000"),
+    "spread": (0.1, "hardly anything but one grey level: spread 0.090 is below 0.100"),
+    "exposed": (0.1, "mostly black or white: exposed 0.090 is below 0.100"),
+    "sharp": (0.3, "blurred against its source: sharp 0.290 is below 0.300"),
+    "changed": (0.1, "nearly the same as its source: changed 0.090 is below 0.100"),
+    "distinct": (0.1, "nearly the same as another variant of its source: distinct 0.090 is below 0.100"),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_a_threshold_that_is_not_given_asks_for_no_score(name: str) -> None:
+    assert verdict(row(), SETTINGS) is None
+    least, reason = OPTIONAL[name]
+    strict = set_least(name, least)
+    assert verdict(row(**{name: least}), strict) is None
+    assert verdict(row(**{name: least - 0.01}), strict) == reason
+    assert verdict(row(**{name: -2.0}), strict.without(f"min_{name}")) is None
+    control = control_row(scores=GOOD | {name: -2.0})
+    assert (verdict(control, strict) is None) == (name in ("nearer", "changed")), "of which a control has none"
+    if name == "distinct":
+        assert verdict(row(), strict) is None, "a source's first variant has none"
+    else:
+        with pytest.raises(KeyError, match=name):
+            verdict(row(), strict)
+
+
+def set_least(name: str, least: float) -> CheckSettings:
+    changes: dict[str, Any] = {f"min_{name}": least}
+    return replace(SETTINGS, **changes)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "range_"),
+    [("source_text", 1.1, "a cosine, -1 to 1"), ("nearer", 2.1, "a difference of cosines, -2 to 2")]
+    + [(name, -0.1, "a share, 0 to 1") for name in ("spread", "exposed", "sharp", "changed", "distinct")],
+)
+def test_thresholds_that_no_score_can_have_are_refused(name: str, value: float, range_: str) -> None:
+    with pytest.raises(ValueError, match=rf"\[check\] min_{name} is {range_}, got {value}"):
+        set_least(name, value)
+
+
 def test_a_control_has_no_edit_and_no_direction_to_be_held_to() -> None:
     scores = GOOD | {"directional": -1.0, "edit": 0.0}
     assert verdict(control_row(scores=scores), SETTINGS) is None
@@ -165,7 +208,7 @@ def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], messag
 def test_thresholds_decide_no_score() -> None:
     thresholds = {name: 1.0 if "text" in name else 0.5 for name in vars(SETTINGS) if name.startswith("min_")}
     thresholds |= {name: 1.0 for name in vars(SETTINGS) if name.startswith("max_")}
-    assert len(thresholds) == 12
+    assert len(thresholds) == 19
     assert replace(SETTINGS, **thresholds).measures == SETTINGS.measures
     others: dict[str, Any] = {"batch": 5, "label_prompt": "a {label}", "logit_scale": 10.0}
     assert all(replace(SETTINGS, **{name: value}).measures != SETTINGS.measures for name, value in others.items())

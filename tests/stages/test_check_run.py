@@ -21,6 +21,7 @@ from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.stages import check
 from counterfactory.engine.stages.check import Scored
 from counterfactory.engine.stages.layout import outlined_share
+from counterfactory.engine.stages.quality import distinctness, quality_scores, thumbnail
 from counterfactory.engine.stages.scores import edit_scores, label_score, score
 from counterfactory.engine.stages.verdict import CheckSettings
 from counterfactory.engine.suite import Painted, PaintedRow
@@ -50,11 +51,21 @@ def painted_rows(run: TinyRun, variants: Sequence[Variant]) -> dict[Variant, Pai
     return {variant: rows[key] for variant, key in keys.items()}
 
 
-def expected(run: TinyRun, variant: Variant, row: PaintedRow, control: PaintedRow | None = None) -> Scored:
+def expected(
+    run: TinyRun,
+    variant: Variant,
+    row: PaintedRow,
+    control: PaintedRow | None = None,
+    earlier: Sequence[PaintedRow] = (),
+) -> Scored:
     """The scores of one picture by itself; its edits' texts are the edited caption and the caption."""
-    picture = run.desk.suite.load_image(row)
-    shown, original = unit(image_name(picture)), unit(image_name(load_pixels(variant.source, IMAGE)))
+    picture, source = run.desk.suite.load_image(row), load_pixels(variant.source, IMAGE)
+    shown, original = unit(image_name(picture)), unit(image_name(source))
     scores = score(original, unit(variant.caption), shown, unit(variant.edited_caption))
+    scores |= quality_scores(picture, source)
+    if earlier:
+        others = [thumbnail(run.desk.suite.load_image(other)) for other in earlier]
+        scores["distinct"] = distinctness(thumbnail(picture), others)
     pairs = [(unit(variant.edited_caption), unit(variant.caption))] * len(variant.edits)
     edits = edit_scores(shown, pairs, 7.0)
     if edits:
@@ -98,7 +109,7 @@ def test_every_picture_is_scored_against_its_own_source_and_captions(sources: li
         assert check.run(second.desk, known, second.pictures, CHECK) == found
         assert check.run(second.desk, {}, second.pictures, CHECK) == {}
         assert (second.networks.opened, second.networks.entered) == ([], [])
-        (variant, row), (_, another_row), *_ = known.items()
+        (variant, row), *_, (_, another_row) = known.items()  # of the same size
         others = [
             {replace(variant, caption="another 0"): row},
             {replace(variant, edited_caption="another"): row},
@@ -132,7 +143,10 @@ def test_the_worst_edit_is_the_variant_s_and_each_has_its_own(sources: list[Sour
         wanted = edit_scores(shown, [(texts[0], texts[1]), (texts[0], texts[2])], 7.0)
         assert found[one].edits == pytest.approx(wanted, abs=1e-6)
         assert found[one].scores["edit"] == min(found[one].edits) < max(found[one].edits)
-        assert set(found[bare].scores) == {"image_text", "directional", "image_image"}
+        assert set(found[bare].scores) == {
+            *("image_text", "directional", "image_image", "source_text", "nearer"),
+            *("sharp", "spread", "exposed", "changed"),
+        }
         assert found[bare].edits == ()
 
 
@@ -155,7 +169,10 @@ def test_labels_are_compared_with_the_original_and_the_first_control(sources: li
         assert run.desk.classes.names == ("bus", "car")
         painted = painted_rows(run, variants[::-1])  # controls may come after their variants
         controls = {v: painted[first[v.source]] if v.kind == "variant" else None for v in variants}
-        wanted = {v: expected(run, v, row, controls[v]) for v, row in painted.items()}
+        before = {v: [o for o in variants if o.source == v.source and o.kind == v.kind == "variant"] for v in variants}
+        earlier = {v: [painted[o] for o in before[v] if o.index < v.index] for v in variants}
+        assert sorted(map(len, earlier.values())) == [0] * 15 + [1] * 5
+        wanted = {v: expected(run, v, row, controls[v], earlier[v]) for v, row in painted.items()}
         found = check.run(run.desk, painted, run.pictures, CHECK)
         assert found.keys() == wanted.keys()
         assert all(same(found[v], wanted[v]) for v in variants)
@@ -170,7 +187,10 @@ def test_labels_are_compared_with_the_original_and_the_first_control(sources: li
         late = replace(variants[1], key="7" * 64, index=2)
         more = painted | painted_rows(run, [late])
         again = check.run(run.desk, more, run.pictures, CHECK)
-        assert same(again[late], expected(run, late, more[late], controls[variants[1]]))
+        assert same(
+            again[late],
+            expected(run, late, more[late], controls[variants[1]], [painted[v] for v in before[variants[1]]]),
+        )
         assert run.made("check") == 21
 
 
@@ -203,6 +223,27 @@ def test_other_classes_or_another_control_score_labels_anew(sources: list[Source
         bare = {v: row for v, row in painted.items() if v.kind == "variant"}
         check.run(single.desk, bare, single.pictures, CHECK)
         assert single.made("check") == 2, "where labels are not compared, controls do not count"
+
+
+def test_a_variant_is_held_to_those_before_it_alone(sources: list[Source], tmp_path: Path) -> None:
+    """So that more variants of a source score the first ones no other; and what is on record is compared with."""
+    three = tiny_variants(sources[:1], 3)
+    with tiny_run(tmp_path / "suite", sources, variants=3) as run:
+        painted = painted_rows(run, three[::-1])
+        twin = replace(three[2], key="7" * 64)
+        painted[twin] = painted.pop(three[1])  # variant 2 is painted as variant 1 was
+        alone = {three[0]: painted[three[0]]}
+        first = check.run(run.desk, alone, run.pictures, CHECK)
+        found = check.run(run.desk, {three[0]: painted[three[0]], three[1]: painted[twin]}, run.pictures, CHECK)
+        assert run.made("check") == 2
+        assert found[three[0]] == first[three[0]]
+        assert "distinct" not in first[three[0]].scores
+        assert found[three[1]].scores["distinct"] > 0.01
+        more = check.run(
+            run.desk, {twin: painted[twin], three[1]: painted[twin], three[0]: painted[three[0]]}, run.pictures, CHECK
+        )
+        assert run.made("check") == 3
+        assert more[twin].scores["distinct"] == 0.0
 
 
 def test_another_layout_may_be_plugged_in(sources: list[Source], tmp_path: Path) -> None:

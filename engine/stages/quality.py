@@ -1,0 +1,77 @@
+"""Whether a painted picture is a sound picture, and one of its own: numbers of its pixels alone, no network.
+
+    sharp      how sharp it is, against its source; 1: as sharp or sharper
+    spread     how far its grey levels spread; 0 of a blank frame, whatever made it (NaN, too, is painted as one level)
+    exposed    the share of its pixels that are neither black nor white
+    changed    how far it is from its source; 0 of a copy
+    distinct   how far it is from the nearest of its source's variants before it; 0 of a copy
+
+All are 0 to 1. Distances are root mean squares of pixels over areas, so that noise of painting counts little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Pixels = NDArray[np.uint8]
+Thumbnail = NDArray[np.float32]
+
+# Pictures are compared at this height or width, whichever is shorter.
+_SIDE = 32
+# Levels this near to the end of their range are black or white.
+_DARK = 4
+# Share of the pixels at either end that may be single lights and shadows, which a blank frame may have too.
+_TAIL = 0.02
+# Detail of a source, as a share of its contrast, below which its picture cannot be called blurred against it.
+_PLAIN = 1e-3
+
+
+def quality_scores(picture: Pixels, source: Pixels) -> dict[str, float]:
+    """The scores of a picture, uint8 RGB [H, W, 3], against its source of the same shape; all but "distinct"."""
+    grey = _grey(picture)
+    black, white = (np.full(3, level, np.uint8) for level in (0, 255))
+    clipped = sum(
+        cv2.countNonZero(cv2.inRange(picture, low, high))
+        for low, high in ((black, black + _DARK), (white - _DARK, white))
+    )
+    reached = np.cumsum(np.bincount(grey.ravel(), minlength=256)) / grey.size
+    low, high = np.searchsorted(reached, (_TAIL, 1 - _TAIL))
+    return {
+        "sharp": round(min(1.0, _detail(grey) / max(_detail(_grey(source)), _PLAIN)), 6),
+        "spread": round(float(high - low) / 255, 6),
+        "exposed": round(1 - clipped / grey.size, 6),
+        "changed": distance(thumbnail(picture), thumbnail(source)),
+    }
+
+
+def thumbnail(picture: Pixels) -> Thumbnail:
+    """What pictures are compared by, float32 [h, w, 3]."""
+    height, width = picture.shape[:2]
+    scale = min(1.0, _SIDE / min(height, width))
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.float32)
+
+
+def distance(one: Thumbnail, other: Thumbnail) -> float:
+    """How far two thumbnails of one shape are from each other: 0 alike, 1 black and white."""
+    return round(float(np.sqrt(np.mean((one - other) ** 2))) / 255, 6)
+
+
+def distinctness(own: Thumbnail, others: Sequence[Thumbnail]) -> float:
+    """The distance to the nearest of the others."""
+    return min(distance(own, other) for other in others)
+
+
+def _grey(picture: Pixels) -> Pixels:
+    return np.asarray(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY))
+
+
+def _detail(grey: Pixels) -> float:
+    """The contrast between neighbours as a share of the picture's own, so that a foggy street is no blurred one."""
+    _, between = cv2.meanStdDev(cv2.Laplacian(grey, cv2.CV_16S))
+    _, own = cv2.meanStdDev(grey)
+    return float(between[0, 0]) / max(float(own[0, 0]), 1.0)
