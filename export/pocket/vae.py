@@ -20,7 +20,7 @@ from .worlds import STREETS, World
 
 RECIPES = {
     "streets": Recipe(steps=1400, lr=2e-3, seed=11, weight_decay=1e-4, ema=0.995),
-    "wide": Recipe(steps=3000, lr=1.5e-3, seed=11, weight_decay=1e-4, ema=0.998, save_every=100),
+    "wide": Recipe(steps=4400, lr=1.5e-3, seed=11, weight_decay=1e-4, ema=0.998, save_every=100),
 }
 # The wide world's pictures hold more than four channels of 32 x 32 can say.
 LATENT_CHANNELS = {"streets": 4, "wide": 8}
