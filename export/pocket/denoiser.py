@@ -34,7 +34,7 @@ from .worlds import STREETS, World
 
 RECIPES = {
     "streets": Recipe(steps=6000, lr=1.2e-3, seed=31, ema=0.998, save_every=100),
-    "wide": Recipe(steps=20000, lr=1.2e-3, seed=31, ema=0.9995, save_every=100),
+    "wide": Recipe(steps=12000, lr=1.2e-3, seed=31, ema=0.9995, save_every=100),
 }
 _SEED = 31
 _BATCH = 32
