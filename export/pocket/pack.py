@@ -57,6 +57,7 @@ def load_vae(training: Training) -> AutoencoderTiny:
 def pack_vae(training: Training, weights: Path) -> None:
     """vae_decoder.xml, vae_encoder.xml (which only the report uses) and latent.json."""
     model = load_vae(training)
+    vae.polish(training.work, model, training.world, training.workers)
     pixels = {"pixel_values": torch.randn(2, 3, 128, 192)}
     to_ir(modules.VaeEncoder(model), pixels, ["latents"], weights / "vae_encoder.xml", {"pixel_values": _PICTURE})
     channels = int(model.config.latent_channels)

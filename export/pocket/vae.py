@@ -24,9 +24,11 @@ RECIPES = {
 }
 # The wide world's pictures hold more than four channels of 32 x 32 can say.
 LATENT_CHANNELS = {"streets": 4, "wide": 8}
+# The decoder goes on alone, with the encoder as it is: what rests on the latents need not wait for it.
+POLISH = {"wide": Recipe(steps=4000, lr=1e-3, seed=12, weight_decay=1e-4, ema=0.998, save_every=100)}
 _SEED = 11
 _BATCH = 16
-_LATENT_NOISE = 0.05
+_LATENT_NOISE, _POLISH_NOISE = 0.05, 0.02
 
 
 def build(latent_channels: int = 4) -> AutoencoderTiny:
@@ -59,28 +61,55 @@ def train(
     pool = ScenePool(stream=TRAIN, size=3000, fresh=4, world=world, workers=workers)
 
     def loss_of(step: int) -> torch.Tensor:
-        pool.advance(step)
-        index = batches(recipe.seed, step, _BATCH, pool.size).numpy()
-        pixels = as_pixels(pool.images[index]).to(memory_format=torch.channels_last)
-        weight = 1 + 4 * torch.from_numpy(pool.masks[index] >= world.first_object).float()[:, None]
+        pixels, weight = _batch(pool, recipe, step)
         with torch.autocast("cpu", torch.bfloat16):
             latents = vae.encoder(pixels)
-            scale = latents.detach().float().std()
-            decoded = vae.decoder(latents + torch.randn_like(latents) * scale * _LATENT_NOISE)
-        error = decoded.float() - pixels
-        edges = _gradients(decoded.float()) - _gradients(pixels)
-        spread = F.relu(latents.float().square().mean() - 1)
-        loss: torch.Tensor = (
-            2 * (weight * error.square()).mean()
-            + 0.5 * (weight * error.abs()).mean()
-            + 0.5 * (weight[..., 1:, 1:] * edges.abs()).mean()
-            + 1e-3 * spread
-        )
-        return loss
+            decoded = vae.decoder(_noisy(latents, _LATENT_NOISE))
+        return _difference(decoded.float(), pixels, weight) + 1e-3 * F.relu(latents.float().square().mean() - 1)
 
     trained = fit("vae", vae, recipe, loss_of, work)
     assert isinstance(trained, AutoencoderTiny)
     return trained
+
+
+def polish(work: Path, vae: AutoencoderTiny, world: World = STREETS, workers: int = 0) -> None:
+    """Train the decoder of a trained autoencoder on, or load what that came to, where its world has a recipe for it."""
+    recipe = POLISH.get(world.name)
+    if recipe is None:
+        return
+    pool = ScenePool(stream=TRAIN, size=3000, fresh=4, world=world, workers=workers)
+
+    def loss_of(step: int) -> torch.Tensor:
+        pixels, weight = _batch(pool, recipe, step)
+        with torch.autocast("cpu", torch.bfloat16):
+            with torch.no_grad():
+                latents = vae.encoder(pixels)
+            decoded = vae.decoder(_noisy(latents, _POLISH_NOISE))
+        return _difference(decoded.float(), pixels, weight)
+
+    fit("vae_decoder", vae.decoder, recipe, loss_of, work)
+
+
+def _batch(pool: ScenePool, recipe: Recipe, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Pictures [B, 3, 128, 128] in -1..1 of a step, and what an error costs at each pixel, [B, 1, 128, 128]."""
+    pool.advance(step)
+    index = batches(recipe.seed, step, _BATCH, pool.size).numpy()
+    pixels = as_pixels(pool.images[index]).to(memory_format=torch.channels_last)
+    return pixels, 1 + 4 * torch.from_numpy(pool.masks[index] >= pool.world.first_object).float()[:, None]
+
+
+def _noisy(latents: torch.Tensor, share: float) -> torch.Tensor:
+    return latents + torch.randn_like(latents) * latents.detach().float().std() * share
+
+
+def _difference(decoded: torch.Tensor, pixels: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    error, edges = decoded - pixels, _gradients(decoded) - _gradients(pixels)
+    loss: torch.Tensor = (
+        2 * (weight * error.square()).mean()
+        + 0.5 * (weight * error.abs()).mean()
+        + 0.5 * (weight[..., 1:, 1:] * edges.abs()).mean()
+    )
+    return loss
 
 
 @torch.no_grad()

@@ -142,3 +142,18 @@ def test_what_is_near_is_bright() -> None:
     rows = [int(row.max()) for row in road if row.any()]
     assert rows == sorted(rows)
     assert len(WIDE.palette) == len(WIDE.classes) == len(set(WIDE.palette))
+
+
+def test_a_decoder_is_polished_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = vae.build(8)
+    before = {name: value.clone() for name, value in model.named_parameters()}
+    vae.polish(tmp_path, model, STREETS)
+    assert not list(tmp_path.iterdir())
+    monkeypatch.setitem(vae.POLISH, "wide", Recipe(steps=2, lr=1e-2, seed=12, save_every=1))
+    monkeypatch.setattr(vae, "ScenePool", lambda **asked: ScenePool(**asked | {"size": 16}))
+    vae.polish(tmp_path, model, WIDE)
+    changed = {name.split(".")[0] for name, value in model.named_parameters() if not torch.equal(value, before[name])}
+    assert changed == {"decoder"}
+    again = vae.build(8)
+    vae.polish(tmp_path, again, WIDE)
+    assert torch.equal(again.decoder.layers[0].weight, model.decoder.layers[0].weight)
