@@ -98,7 +98,7 @@ def settings_of(args: Namespace, profile: Profile, found: DataSet) -> JourneySet
     """
     asked = _task(args, profile, found)
     types = asked.types if args.types is None else load_types(args.types)
-    if types and profile.llm.style == "pocket":
+    if types and not profile.llm.converses:
         where: Path = args.types or args.task_file
         raise CounterfactoryError(
             f"the types of {where}: the language model of profile {profile.name} knows the types that it was trained on"
@@ -126,7 +126,7 @@ def _task(args: Namespace, profile: Profile, found: DataSet) -> UserTask:
     if args.task_file is not None:
         return load_task(args.task_file)
     name = args.task or "classification"
-    if profile.llm.style == "pocket":
+    if not profile.llm.converses:
         task = street_task(name, profile.models.world)
     elif name == "classification":
         task = builtin_task(name, sorted({source.label for source in found.sources if source.label is not None}))

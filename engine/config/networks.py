@@ -56,7 +56,7 @@ def _questions(profile: Profile) -> tuple[Question, ...]:
     """The keywords, the alternatives of half of the keywords that are allowed, and each variant's caption."""
     alternatives = Rows(per_source=max(1, profile.rewrite.max_keywords // 2))
     rows = (Rows(per_source=1), alternatives, Rows(per_variant=1))
-    if profile.llm.style == "pocket":
+    if not profile.llm.converses:
         tokens = (_POCKET, _POCKET, _POCKET)
     else:
         tokens = (_KEYWORDS, _ALTERNATIVES, _VERBATIM if profile.rewrite.verbatim else _REWRITE)

@@ -68,6 +68,11 @@ class LlmSettings:
         return self.backend == "openvino"
 
     @property
+    def converses(self) -> bool:
+        """Whether it answers in words of its own; others answer the plain questions that they were trained on."""
+        return self.style not in ("pocket", "wide")
+
+    @property
     def sampling(self) -> tuple[float, float, int]:
         """What an answer depends on beside its question and the model: temperature, top_p, seed; greedy is all 0."""
         how = self.exllama

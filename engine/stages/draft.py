@@ -48,7 +48,7 @@ class RewriteSettings:
 
 @dataclass
 class Draft:
-    """What is known of one source on its way through the questions."""
+    """What is known of one source on its way through the questions; its caption is `silent` of types of edits."""
 
     source: Source
     caption: str
@@ -58,6 +58,7 @@ class Draft:
     choices: list[Choice]
     problem: str | None = None
     unread: str | None = None
+    silent: tuple[str, ...] = ()
 
     @property
     def keep(self) -> tuple[str, ...]:

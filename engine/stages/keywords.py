@@ -6,14 +6,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..language.grammar import alternatives_grammar, keywords_grammar, values_grammar
-from ..language.questions import AnswerError, SpanPrompts, read_alternatives, read_keywords
+from ..language.edit_types import BUILT_IN
+from ..language.grammar import (
+    NOTHING,
+    Grammar,
+    additions_grammar,
+    alternatives_grammar,
+    keywords_grammar,
+    values_grammar,
+)
+from ..language.phrases import phrase_class
+from ..language.questions import AnswerError, SpanPrompts, read_alternatives, read_keywords, read_silent
 from ..language.request import Request
 from ..tasks.additions import is_silent, phrase_of
 from ..tasks.choose import Choice
 from ..tasks.interventions import Interventions
 from ..tasks.settings import JourneySettings
-from ..tasks.words import allowed_alternatives, allowed_values, distinct, drop_overlapping, spans
+from ..tasks.words import (
+    allowed_alternatives,
+    allowed_proposals,
+    allowed_values,
+    distinct,
+    drop_overlapping,
+    spans,
+)
 from .draft import Ask, Draft, RewriteSettings, ask_once, why_not
 
 KEYWORDS, ALTERNATIVES = "keywords", "alternatives"
@@ -48,21 +64,26 @@ def _find_keywords(
             continue
         try:
             draft.keywords = drop_overlapping(draft.caption, read_keywords(answers[request]))
+            if prompts.adds:
+                draft.silent = tuple(t for t in read_silent(answers[request]) if BUILT_IN[t].place != "word")
         except AnswerError as error:
             draft.problem = str(error)
         if wanted.interventions and not draft.problem:
             draft.choices = _added_by_rule(draft, wanted.interventions)
-        if not draft.keywords and not draft.choices and not draft.problem:
+        if not (draft.keywords or draft.choices or draft.silent or draft.problem):
             draft.problem = f"the language model found nothing in its caption that may change: {draft.caption!r}"
 
 
 def _added_by_rule(draft: Draft, values: Interventions) -> list[Choice]:
-    """A user's weather and time of day as additions, where the caption says nothing of them."""
+    """A user's values as additions, where the caption says nothing of their type: of the weather and the time of day
+    as the rules see it, of others as the model says.
+    """
     spoken = {type_ for type_, _ in draft.keywords}
+    by_rule = [type_ for type_ in _ADDED_BY_RULE if is_silent(draft.caption, type_)]
     found = []
-    for type_ in _ADDED_BY_RULE:
+    for type_ in dict.fromkeys((*by_rule, *draft.silent)):
         allowed = allowed_values(values.values(type_), "", draft.keep)
-        if allowed and type_ not in spoken and is_silent(draft.caption, type_):
+        if allowed and type_ not in spoken:
             found.append(Choice(type_, "", tuple(phrase_of(type_, value) for value in allowed)))
     return found
 
@@ -71,6 +92,11 @@ def _find_alternatives(
     drafts: Sequence[Draft], settings: RewriteSettings, wanted: JourneySettings, ask: Ask, prompts: SpanPrompts
 ) -> None:
     asked: list[tuple[Draft, str, str, bool, Request]] = []
+
+    def ask_about(draft: Draft, type_: str, keyword: str, values: tuple[str, ...], grammar: Grammar) -> None:
+        prompt = prompts.alternatives(draft.sentence, draft.protection.told, draft.caption, type_, keyword, values)
+        asked.append((draft, type_, keyword, bool(values), Request(prompt, grammar)))
+
     for draft in drafts:
         for type_, keyword in draft.keywords:
             values: tuple[str, ...] = ()
@@ -78,17 +104,25 @@ def _find_alternatives(
                 values = allowed_values(wanted.interventions.values(type_), keyword, draft.keep)
                 if not values:
                     continue
+                if prompts.adds and phrase_class(keyword) == "place":  # one that was taught phrases is given some
+                    values = distinct([phrase_of(type_, value) for value in values])
                 grammar = values_grammar(values)
             else:
                 grammar = alternatives_grammar(keyword, settings.max_alternatives)
-            prompt = prompts.alternatives(draft.sentence, draft.protection.told, draft.caption, type_, keyword, values)
-            asked.append((draft, type_, keyword, bool(values), Request(prompt, grammar)))
+            ask_about(draft, type_, keyword, values, grammar)
+        for type_ in () if wanted.interventions else draft.silent:
+            grammar = additions_grammar(BUILT_IN[type_].place == "front", settings.max_alternatives)
+            ask_about(draft, type_, NOTHING, (), grammar)
     answers = ask_once(ask, ALTERNATIVES, [request for *_, request in asked])
     for draft, type_, keyword, given, request in asked:
         try:
             found = read_alternatives(answers[request])
         except AnswerError as error:
             draft.unread = str(error)  # a keyword without alternatives is not edited
+            continue
+        if keyword == NOTHING:
+            added = allowed_proposals([("", value) for value in found], draft.caption, draft.keep, wanted.avoid)
+            draft.choices.append(Choice(type_, "", tuple(value for _, value in added)))
             continue
         usable = distinct(found) if given else allowed_alternatives(found, keyword, draft.keep, wanted.avoid)
         draft.choices.append(Choice(type_, keyword, usable))

@@ -38,15 +38,15 @@ from counterfactory.engine.tasks.words import allowed_values, check_edited_capti
 from counterfactory.engine.tasks.writing import write_by_rule
 
 from .exercises import KINDS_OF_QUESTION, Draws, Exercise, Situation
-from .wide_spans import WIDE_TYPES, Span, others, read_spans, value_of
+from .wide_spans import WIDE_TYPES, Span, additions, others, read_spans, value_of
 from .worlds import WIDE
 
 # What a profile of the wider world needs: its captions have phrases of six words, and more to change.
 SETTINGS = RewriteSettings(
-    WIDE_TYPES, max_keywords=16, max_alternatives=4, max_words_keyword=6, max_chars_caption=480, verbatim=True
+    WIDE_TYPES, max_keywords=20, max_alternatives=4, max_words_keyword=6, max_chars_caption=480, verbatim=True
 )
 _OF_EACH_TYPE = 2
-_PROMPTS = PlainPrompts()
+_PROMPTS = PlainPrompts(adds=True)
 _CLASSIFY, _SEGMENT = (street_task(name, WIDE.name) for name in ("classification", "segmentation"))
 # What else values of a type may say: a user who wants joggers and nurses means other words by each.
 _OTHERWISE = {"people kind": ("people pose",), "people pose": ("people kind",), "material": ("vehicles size",)}
@@ -144,20 +144,26 @@ class Writer:
                 return case, spans
 
     def keywords(self) -> Exercise:
-        """Question 1."""
+        """Question 1; types of which something can be added stand behind the others."""
         case = self.situation()
         pairs = [[span.type, span.keyword] for span in changeable(case)]
+        pairs += [[type_, NOTHING] for type_ in silent(case)]
         prompt = _PROMPTS.keywords(case.task, case.types, case.keep, case.caption)
         return Exercise(prompt, write_answer(pairs or [[NOTHING, NOTHING]]), case)
 
     def alternatives(self) -> Exercise:
-        """Question 2, with a user's values in three of ten."""
+        """Question 2, with a user's values in three of ten; or what could be added, in two of ten."""
         case, spans = self._case_with_spans()
+        if (unsaid := silent(case)) and self._draw.chance(0.2):
+            type_ = self._draw.one(unsaid)
+            prompt = _PROMPTS.alternatives(case.task, case.keep, case.caption, type_, NOTHING)
+            answer = additions(type_, case.caption, case.protected, SETTINGS.max_alternatives)
+            return Exercise(prompt, write_answer(answer), case, ((type_, NOTHING, ""),))
         type_ = self._draw.one(sorted({span.type for span in spans}))  # colours are what captions say most
         spans = [span for span in spans if span.type == type_]
         span = spans[int(self._rng.integers(len(spans)))]
         values, fitting = self._users_values(case, span) if self._draw.chance(0.3) else ((), ())
-        answer = fitting or others(span, case.caption, case.protected, SETTINGS.max_alternatives)
+        answer = list(fitting) or others(span, case.caption, case.protected, SETTINGS.max_alternatives)
         prompt = _PROMPTS.alternatives(case.task, case.keep, case.caption, span.type, span.keyword, values)
         return Exercise(prompt, write_answer(answer), case, ((span.type, span.keyword, ""),), tuple(values))
 
@@ -215,6 +221,12 @@ def changeable(case: Situation) -> list[Span]:
             counts[span.type] += 1
             found.append(span)
     return found
+
+
+def silent(case: Situation) -> list[str]:
+    """The types that the caption says nothing of, where something can be added that leaves the task its answer."""
+    possible = [type_ for type_ in case.types if type_ != case.frozen]
+    return [type_ for type_ in possible if additions(type_, case.caption, case.protected, 1)]
 
 
 def apply(caption: str, changes: Sequence[tuple[str, str, str]]) -> str:

@@ -17,10 +17,10 @@ from typing import Any
 from counterfactory.engine.language.grammar import alternatives_grammar
 from counterfactory.engine.language.phrases import phrase_class
 from counterfactory.engine.pocket.wide import words
-from counterfactory.engine.pocket.wide.facts import Facts, people_said, things_said, vehicles_said
-from counterfactory.engine.pocket.wide.scene import COLOURS, THING_COLOURS
+from counterfactory.engine.pocket.wide.facts import Facts, people_said, read_facts, things_said, vehicles_said
+from counterfactory.engine.pocket.wide.scene import COLOURS, THING_COLOURS, THING_KINDS, VEHICLE_KINDS
 from counterfactory.engine.pocket.wide.words import Phrases
-from counterfactory.engine.tasks.words import allowed_alternatives
+from counterfactory.engine.tasks.words import allowed_alternatives, allowed_proposals
 
 # Types of edits as engine/language/edit_types.py has them, with the facts that they are of.
 WIDE_TYPES = (
@@ -41,6 +41,16 @@ _WHOLE: tuple[tuple[str, str, Phrases], ...] = (
 )
 
 _COLUMNS = {"vehicles": ("size", "colour", "kind"), "people": ("colour", "kind", "pose"), "things": ("colour", "kind")}
+
+# What can be added: at the end of the first sentence, or before the caption.
+_ADDED: dict[str, tuple[str, ...]] = {
+    "weather": tuple(some[0] for some in words.WEATHER_PHRASES.values()),
+    "time": tuple(some[0] for some in words.TIME_PHRASES.values()),
+    "background": tuple(some[0] for some in words.BACKGROUND_PHRASES.values()),
+    "camera": tuple(some[0] for some in words.CAMERA_PHRASES.values()),
+    "object": tuple(f"beside a {kind}" for kind in THING_KINDS),
+    "domain": tuple(some[0] for value, some in words.DOMAIN_PHRASES.items() if value != "photo"),
+}
 
 
 @dataclass(frozen=True)
@@ -163,6 +173,20 @@ def others(span: Span, caption: str, keep: Sequence[str], most: int) -> list[str
 @lru_cache(maxsize=1 << 12)
 def _has_room(keyword: str, phrase: str) -> bool:
     return alternatives_grammar(keyword, 1).allows(json.dumps([phrase]))
+
+
+def additions(type_: str, caption: str, keep: Sequence[str], most: int) -> list[str]:
+    """Up to `most` phrases of a type that can be added to a caption which says nothing of it; none where it does.
+
+    The world's cycle of values begins where the kind of the nearest vehicle says, so that all values occur.
+    """
+    facts = read_facts(caption)
+    if type_ not in _ADDED or getattr(facts, "things" if type_ == "object" else type_):
+        return []
+    phrases = _ADDED[type_]
+    first = VEHICLE_KINDS.index(facts.vehicles[0][2]) % len(phrases) if facts.vehicles else 0
+    pairs = [("", phrase) for phrase in (*phrases[first:], *phrases[:first])]
+    return [phrase for _, phrase in allowed_proposals(pairs, caption, keep, ())][:most]
 
 
 def value_of(span: Span, phrase: str) -> str | None:

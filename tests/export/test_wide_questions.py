@@ -18,8 +18,10 @@ pytest.importorskip("torch", reason="no torch: the pocket language model's train
 import torch
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.wide import scene as wide
 from counterfactory.engine.pocket.wide.facts import read_facts
+from counterfactory.engine.tasks.additions import apply_by_rule
 from counterfactory.engine.tasks.mentions import broken_word
 from counterfactory.engine.tasks.words import check_edited_caption, drop_overlapping
 from counterfactory.export.pocket import llama
@@ -27,8 +29,8 @@ from counterfactory.export.pocket.answers import request_of
 from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.exercises import KINDS_OF_QUESTION, Exercise
 from counterfactory.export.pocket.languages import LANGUAGES, Language
-from counterfactory.export.pocket.wide_questions import apply, changeable, exercise
-from counterfactory.export.pocket.wide_spans import WIDE_TYPES, edited, others, read_spans, value_of
+from counterfactory.export.pocket.wide_questions import apply, changeable, exercise, silent
+from counterfactory.export.pocket.wide_spans import WIDE_TYPES, additions, edited, others, read_spans, value_of
 from counterfactory.export.pocket.worlds import STREETS, WIDE
 
 WIDE_LANGUAGE = LANGUAGES["wide"]
@@ -75,11 +77,16 @@ def test_keywords_are_spans_that_may_change_in_their_order(number: int) -> None:
     drawn = exercise("keywords", HELD_OUT, number)
     case, pairs = drawn.case, [tuple(pair) for pair in json.loads(drawn.answer)]
     if pairs == [("none", "none")]:
-        assert not changeable(case)
+        assert not [*changeable(case), *silent(case)]
         return
+    unsaid = [type_ for type_, keyword in pairs if keyword == "none"]
+    pairs, behind = pairs[: len(pairs) - len(unsaid)], pairs[len(pairs) - len(unsaid) :]
+    assert behind == [(type_, "none") for type_ in case.types if type_ in unsaid]
+    assert not {type_ for type_, _ in pairs} & set(unsaid)
+    assert case.frozen not in unsaid
     assert drop_overlapping(case.caption, pairs) == pairs
     spans = {(span.type, span.keyword): span for span in read_spans(case.caption)}
-    assert max(Counter(type_ for type_, _ in pairs).values()) <= 2
+    assert max(Counter(type_ for type_, _ in pairs).values(), default=0) <= 2
     for pair in pairs:
         assert pair[0] in case.types
         assert pair[0] != case.frozen
@@ -99,11 +106,47 @@ def test_every_alternative_alone_makes_the_edit_of_its_type(number: int) -> None
             assert read_facts(after) == edited(facts, [(span, value)]), after
 
 
+@settings(max_examples=25, deadline=None)
+@given(numbers)
+def test_every_addition_alone_makes_the_edit_of_its_type(number: int) -> None:
+    caption = WIDE.describe(WIDE.scene(HELD_OUT, number), np.random.default_rng(number), True)
+    facts = read_facts(caption)
+    for type_ in WIDE_TYPES:
+        found = additions(type_, caption, (), 4)
+        field = "things" if type_ == "object" else type_
+        assert not (found and getattr(facts, field))
+        for phrase in found:
+            edit = Edit(type_, "", phrase)
+            after = apply_by_rule(caption, (edit,))
+            assert check_edited_caption(caption, after, (edit,), ()) is None
+            said = getattr(read_facts(after), field)
+            assert said, after
+            assert read_facts(after) == replace(facts, **{field: said}), after
+            if type_ == "object":
+                assert said == ((None, phrase.removeprefix("beside a ")),)
+
+
+def test_all_that_can_be_added_occurs_and_tasks_hold_their_own() -> None:
+    scenes = [WIDE.scene(HELD_OUT, i) for i in range(60)]
+    captions = [WIDE.describe(scene, np.random.default_rng((9, i)), True) for i, scene in enumerate(scenes)]
+    counts = {type_: len({p for c in captions for p in additions(type_, c, (), 2)}) for type_ in WIDE_TYPES}
+    assert {type_: count for type_, count in counts.items() if count} == {
+        "weather": 5, "time": 3, "background": 4, "camera": 3, "object": 5, "domain": 2,
+    }  # fmt: skip
+    protected = street_task("segmentation", "wide").protect
+    assert not any(additions("object", caption, protected, 4) for caption in captions)
+    assert any(additions("weather", caption, protected, 4) for caption in captions)
+    added = [drawn for drawn in DRAWN["alternatives"] if drawn.changes[0][1] == "none"]
+    assert 2 < len(added) < 20
+    for drawn in added:
+        assert json.loads(drawn.answer) == additions(drawn.changes[0][0], drawn.case.caption, drawn.case.protected, 4)
+
+
 def test_alternatives_are_others_or_the_users() -> None:
     for drawn in DRAWN["alternatives"]:
         values, (_, keyword, _) = json.loads(drawn.answer), drawn.changes[0]
         assert len(set(values)) == len(values) > 0
-        assert keyword not in values
+        assert keyword == "none" or keyword not in values
         assert not drawn.values or [v for v in drawn.values if v in values] == values
         if not drawn.values:
             assert len(values) <= WIDE_LANGUAGE.settings.max_alternatives

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from counterfactory.engine.language.grammar import (
     Grammar,
+    additions_grammar,
     alternatives_grammar,
     edited_grammar,
     keywords_grammar,
@@ -31,6 +32,8 @@ PROPOSALS = proposals_grammar(["dog", "on the grass", "a dog"], ["red bus"], ["o
 MEDIUM = proposals_grammar([], [], [], "medium", 1)
 FRONT = proposals_grammar([], [], [], "front", 1)
 WORD = proposals_grammar(["dog"], [], [], "word", 1)
+ADDED = additions_grammar(front=False, most=2)
+BEFORE = additions_grammar(front=True, most=1)
 PLACE = place_grammar(["dog", "on the grass"], optional=True)
 MOVED = edited_grammar("On grass a dog", [("on grass", "above a red roof")])
 
@@ -49,6 +52,9 @@ ACCEPTED = [
     (MEDIUM, '[["","a painting of"]]'),
     (MEDIUM, '[["","a pencil sketch of"]]'),
     (WORD, '[["dog","cat"]]'),
+    (ADDED, '["in the rain"]'),
+    (ADDED, '["seen from near the ground","beside a 1950s bench"]'),
+    (BEFORE, '["a pencil sketch of"]'),
     (PLACE, '"dog"'),
     (PLACE, '""'),
     (TWICE, '"An orange car by an orange bus. the orange car, orange"'),
@@ -78,6 +84,14 @@ ACCEPTED = [
     (TEXT, '"x"'),
 ]
 REJECTED = [
+    (ADDED, '["rain"]'),
+    (ADDED, '["in"]'),
+    (ADDED, '["in a b c d e f g h"]'),
+    (ADDED, '["in the rain","in the snow","in the fog"]'),
+    (ADDED, '["a painting of"]'),
+    (ADDED, "[]"),
+    (BEFORE, '["in the rain"]'),
+    (BEFORE, '["a painting of","a pencil sketch of"]'),
     (MOVED, '"On above a red roof a dog"'),
     (MOVED, '"above a red roof grass a dog"'),
     (PROPOSALS, "[]"),
@@ -224,6 +238,7 @@ def test_values_come_out_as_they_went_in(values: list[str], data: st.DataObject)
         lambda: keywords_grammar(["a"], [], 1),
         lambda: proposals_grammar([], [], [], "word", 1),
         lambda: proposals_grammar(["a"], [], [], "end", 0),
+        lambda: additions_grammar(front=False, most=0),
         lambda: place_grammar([], optional=True),
         lambda: keywords_grammar(["a"], ["b"], 0),
         lambda: keywords_grammar(["a"], ['b"'], 1),

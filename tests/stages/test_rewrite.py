@@ -23,6 +23,7 @@ from counterfactory.engine.language.questions import (
     read_alternatives,
     read_caption,
     read_keywords,
+    read_silent,
 )
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.pocket.tasks import street_task
@@ -309,6 +310,7 @@ def test_prompts_carry_one_line_of_plain_text() -> None:
     assert clean_text('a "red"\n\tcar\\bus \x00') == "a 'red' car/bus"
     for read, text in (
         (read_keywords, '[["a"]]'),
+        (read_silent, '[["a"]]'),
         (read_alternatives, "[1]"),
         (read_caption, "[]"),
         (read_caption, '"a'),
