@@ -1,5 +1,6 @@
-"""`python -m counterfactory.export`: `pocket` and `world` make the embedded models, `a10g` and `llm` a GPU box's,
-`sentence` the encoder of `[grounding]`, `masked` the masked language model of `[random_words]`.
+"""`python -m counterfactory.export`: `pocket` and `world` make the embedded models, `language` measures one of them,
+`a10g` and `llm` make a GPU box's, `sentence` the encoder of `[grounding]`, `masked` the masked language model of
+`[random_words]`.
 
 A command's modules are imported when it is asked for: `llm` runs on the box, which has none of the exporter's packages.
 """
@@ -135,6 +136,12 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     return 0
 
 
+def _add_language(commands: Any) -> None:
+    from .pocket import edits
+
+    edits.add_command(commands)
+
+
 def _add_world(commands: Any) -> None:
     from .pocket import world
 
@@ -143,6 +150,7 @@ def _add_world(commands: Any) -> None:
 
 _COMMANDS = {
     "pocket": _add_pocket,
+    "language": _add_language,
     "world": _add_world,
     "a10g": _add_a10g,
     "facts": _add_facts,

@@ -16,16 +16,12 @@ from counterfactory.engine.language.grammar import (
 )
 from counterfactory.engine.language.questions import AnswerError, read_caption
 from counterfactory.engine.language.request import Llm, Request
-from counterfactory.engine.pocket.captions import read_facts
-from counterfactory.engine.pocket.world import COLOURS, MATERIALS, TIMES, WEATHERS
+from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.tasks.words import spans
 
 from .data import HELD_OUT
 from .exercises import KINDS_OF_QUESTION, Exercise
-from .languages import LANGUAGES, Language
-from .questions import CLASSIFY, SEGMENT
-
-_KNOWN = {*WEATHERS, *TIMES, *COLOURS, *MATERIALS}
+from .languages import Language
 
 
 def request_of(language: Language, kind: str, drawn: Exercise) -> Request:
@@ -46,40 +42,37 @@ def request_of(language: Language, kind: str, drawn: Exercise) -> Request:
     return Request(drawn.prompt, form)
 
 
-def built_in(drawn: Exercise) -> bool:
+def built_in(language: Language, drawn: Exercise) -> bool:
     """Whether it is one of the two built-in tasks, with all types of edit and values that the world knows."""
     words = {word for *_, value in drawn.changes for word in value.split()}
-    ordinary = {"at", "during", "the", "car", "bus", "truck"}
-    return (
-        drawn.case.task in (CLASSIFY, SEGMENT) and len(drawn.case.types) == 6 and not words - _KNOWN - ordinary
-        and not drawn.values
-    )  # fmt: skip
+    sentences = [street_task(name, language.world.name).sentence for name in ("classification", "segmentation")]
+    whole = drawn.case.types == language.settings.types and not drawn.values
+    return whole and drawn.case.task in sentences and words <= language.vocabulary
 
 
-def same_facts(answer: str, wanted: str) -> bool:
+def same_facts(language: Language, answer: str, wanted: str) -> bool:
     """Whether an answer to question 3 states the facts of the right answer."""
     try:
-        return read_facts(read_caption(answer)) == read_facts(read_caption(wanted))
+        return bool(language.read(read_caption(answer)) == language.read(read_caption(wanted)))
     except AnswerError:
         return False
 
 
-def language_scores(llm: Llm, count: int) -> dict[str, float]:
+def language_scores(llm: Llm, language: Language, count: int) -> dict[str, float]:
     """Shares of right answers among `count` held-out exercises a question.
 
     `<question>_exact` is over all exercises, users' tasks and made-up words among them; `<question>_built_in` over
     those of the built-in tasks; `rewrite_facts` is the share of those whose caption states just the facts it should.
     """
     scores: dict[str, float] = {}
-    streets = LANGUAGES["streets"]
     for kind in KINDS_OF_QUESTION:
-        drawn = [streets.exercise(kind, HELD_OUT, i) for i in range(count)]
-        answers = llm.generate([request_of(streets, kind, e) for e in drawn])
+        drawn = [language.exercise(kind, HELD_OUT, i) for i in range(count)]
+        answers = llm.generate([request_of(language, kind, e) for e in drawn])
         right = [answer == e.answer for answer, e in zip(answers, drawn, strict=True)]
-        known = [i for i, e in enumerate(drawn) if built_in(e)]
+        known = [i for i, e in enumerate(drawn) if built_in(language, e)]
         scores[f"{kind}_exact"] = sum(right) / len(right)
         scores[f"{kind}_built_in"] = sum(right[i] for i in known) / max(1, len(known))
         if kind == "rewrite":
-            facts_right = [same_facts(answers[i], drawn[i].answer) for i in known]
+            facts_right = [same_facts(language, answers[i], drawn[i].answer) for i in known]
             scores["rewrite_facts"] = sum(facts_right) / max(1, len(known))
     return scores
