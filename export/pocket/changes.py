@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.judges import Finding
 
 S = TypeVar("S")
@@ -44,9 +45,10 @@ class Counterfacts:
 
     `groups` are what changes are drawn of; `draw(scene, group, rng)` gives one that the scene can take, None where
     there is none. `apply` gives the scene that comes of a change. `seen(scene)` is all that its picture shows, by which
-    changes without any effect are told. `contradicts(caption, scene)` says whether a caption states what is not so;
+    changes without any effect are found. `contradicts(caption, scene)` says whether a caption states what is not so;
     `check(caption, scene)` of each of the scene's facts, by its kind, whether it is stated rightly, None where a
-    caption may leave it unsaid and does.
+    caption may leave it unsaid and does. `read(scene, caption, edit)` is what an edit of a scene's caption asks for in
+    the world's words, nothing where it is not of the world or not of the scene.
     """
 
     groups: tuple[str, ...]
@@ -55,6 +57,7 @@ class Counterfacts:
     seen: Callable[[Any], Any]
     contradicts: Callable[[str, Any], bool]
     check: Callable[[str, Any], list[tuple[str, bool | None]]]
+    read: Callable[[Any, str, Edit], tuple[Change, ...]]
 
     def apply_all(self, scene: Any, changes: Sequence[Change]) -> Any:
         """The scene after all of the changes."""

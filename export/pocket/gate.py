@@ -19,6 +19,7 @@ from PIL import Image
 from scipy import stats
 
 from counterfactory.engine.config.profile import Profile
+from counterfactory.engine.edit import EDIT_TYPES
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.judging.confusion import confusion_matrix, iou
 from counterfactory.engine.pocket.judges import Referee
@@ -29,6 +30,7 @@ from counterfactory.engine.suite import Suite
 
 from .data import HELD_OUT, JUDGED
 from .judged import Judged, held_out, judge_rows
+from .worlds import STREETS, World
 
 # Streams and numbers of scenes: those that choose never judge, and are not among those of the report's other figures.
 _CHOOSING, _JUDGING = (HELD_OUT, 2000), (JUDGED, 3000)
@@ -40,7 +42,12 @@ _LAYOUT_IOU = 0.65
 _MIN_PIXELS = 60
 # Below this area under its ROC curve a score says too little to reject by.
 _LEAST_AREA = 0.6
-_TYPES = ("weather", "time", "colour", "background")
+# Said of the embedded models' checks.
+_STREETS_SAY = """
+The gate is bought dearly: most of what it rejects is right, since the embedded CLIP sees small painted things badly,
+and it cannot tell kinds of vehicles, so that lost labels pass ([log.md](log.md)). Whoever wants pictures rather than
+purity says `check SUITE --set check.edit=0`, which paints nothing.
+"""
 
 
 @dataclass(frozen=True)
@@ -65,32 +72,36 @@ class Case:
         return self.label_kept and all(seen is not False for *_, seen in self.edits)
 
 
-def measure_gate(profile: Profile, folder: Path, referee: Referee, scenes: int = SCENES) -> dict[str, Any]:
+def measure_gate(
+    profile: Profile, folder: Path, referee: Referee, scenes: int = SCENES, world: World = STREETS
+) -> dict[str, Any]:
     """The figures of the report: thresholds as the choosing scenes have them, and what the profile's do on others.
 
     What an earlier call left in `folder` is gone on from.
     """
     choosing, judging = (
-        cases_of(profile, folder / f"{stream}-{first}", referee, scenes, stream, first)
+        cases_of(profile, folder / f"{stream}-{first}", referee, scenes, stream, first, world)
         for stream, first in (_CHOOSING, _JUDGING)
     )
     chosen = choose(choosing, profile.check.logit_scale)
     return {"gate_chosen": chosen, "gate_scenes": scenes, **gate_figures(judging)}
 
 
-def cases_of(profile: Profile, folder: Path, referee: Referee, count: int, stream: int, first: int) -> list[Case]:
+def cases_of(
+    profile: Profile, folder: Path, referee: Referee, count: int, stream: int, first: int, world: World
+) -> list[Case]:
     """The variants of `count` scenes of a stream from `first` on, under the demo's settings."""
-    truth = dict(enumerate(held_out(count, first, stream), first))
+    truth = dict(enumerate(held_out(count, first, stream, world), first))
     for number, (scene, drawing) in truth.items():
         for kind, array in (("images", drawing.picture), ("masks", drawing.mask)):
             path = folder / "street" / kind / scene.label / f"{number:04d}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(array).save(path)
     found, _ = find_sources(folder / "street")
-    settings = JourneySettings(street_task("classification"), _VARIANTS, controls=1, edits=(1, 3), seed=0)
+    settings = JourneySettings(street_task("classification", world.name), _VARIANTS, controls=1, edits=(1, 3), seed=0)
     with Suite.open(folder / "suite") as suite:
         Journey(profile, settings).run(found, suite)
-    return [_case(one) for one in judge_rows(folder / "suite", referee, truth)]
+    return [_case(one) for one in judge_rows(folder / "suite", referee, truth, world)]
 
 
 def _case(one: Judged) -> Case:
@@ -127,13 +138,15 @@ def choose(cases: Sequence[Case], logit_scale: float) -> dict[str, float]:
 
 
 def _strictest(scores: Sequence[float], thresholds: NDArray[np.float64], share: float) -> float:
-    """The largest threshold that at least this share of the scores reach."""
-    found = [t for t in thresholds.round(2) if np.mean(np.array(scores) >= t) >= share]
-    return float(max(found))
+    """The largest threshold that at least this share of the scores reach; the first where there are none."""
+    found = [t for t in thresholds.round(2) if scores and np.mean(np.array(scores) >= t) >= share]
+    return float(max(found, default=thresholds[0]))
 
 
 def _likeliest_scale(cases: Sequence[Case], logit_scale: float) -> float:
     judged = [(score, seen) for case in cases for _, score, seen in case.edits if seen is not None]
+    if not judged:
+        return logit_scale
     scores, seen = np.array([s for s, _ in judged]).clip(1e-6, 1 - 1e-6), np.array([s for _, s in judged])
     margins = np.log(scores / (1 - scores)) / logit_scale * np.where(seen, 1, -1)
     scales = np.arange(1, 101)
@@ -143,26 +156,30 @@ def _likeliest_scale(cases: Sequence[Case], logit_scale: float) -> float:
 
 def gate_figures(cases: Sequence[Case]) -> dict[str, Any]:
     """Precision, recall and base rate of the verdicts, and how each check tells what it is there to tell."""
-    accepted, right = (np.array([getattr(case, name) for case in cases]) for name in ("accepted", "right"))
-    both = accepted & right
+    accepted, right = (np.array([getattr(case, name) for case in cases], bool) for name in ("accepted", "right"))
     return {
         "gate_variants": len(cases),
-        "gate_base_rate": float(right.mean()),
-        "gate_accepted": float(accepted.mean()),
-        "gate_precision": float(both.sum() / accepted.sum()),
-        "gate_recall": float(both.sum() / right.sum()),
+        "gate_base_rate": _mean(right),
+        "gate_accepted": _mean(accepted),
+        "gate_precision": _mean(right[accepted]),
+        "gate_recall": _mean(accepted[right]),
         "gate_rejected_right": _mean(right[~accepted]),
-        "gate_edits": {type_: _edits(cases, type_) for type_ in _TYPES},
+        "gate_edits": {type_: _edits(cases, type_) for type_ in _types(cases)},
         "gate_label": _telling(cases, lambda case: case.label, lambda case: case.label_kept),
         "gate_layout": _telling(cases, lambda case: case.layout, lambda case: case.layout_kept),
     }
 
 
-def gate_section(figures: Mapping[str, Any], check: CheckSettings) -> str:
+def _types(cases: Sequence[Case]) -> list[str]:
+    """The types of the cases' edits, in the order of all types."""
+    there = {name for case in cases for name, *_ in case.edits}
+    return [name for name in EDIT_TYPES if name in there]
+
+
+def gate_section(figures: Mapping[str, Any], check: CheckSettings, world: World = STREETS) -> str:
     """The part of the report's page on the checks, of `measure_gate`'s figures."""
-    share = "{:.1%}".format
     of = figures["gate_edits"]
-    colour, label, layout = of["colour"], figures["gate_label"], figures["gate_layout"]
+    colour, label, layout = of.get("colour", _edits([], "colour")), figures["gate_label"], figures["gate_layout"]
     scenes = figures["gate_scenes"]
     thresholds = "\n".join(
         f"| `{name}` | {value:g} | {getattr(check, name):g} |" for name, value in figures["gate_chosen"].items()
@@ -185,22 +202,18 @@ judge and the nearest vehicle is still of the label's kind.
 
 | | |
 |---|---|
-| right, of all that are painted (base rate) | {share(figures["gate_base_rate"])} |
-| accepted | {share(figures["gate_accepted"])} |
-| right, of those accepted (precision) | {share(figures["gate_precision"])} |
-| accepted, of those that are right (recall) | {share(figures["gate_recall"])} |
+| right, of all that are painted (base rate) | {_cell(figures["gate_base_rate"])} |
+| accepted | {_cell(figures["gate_accepted"])} |
+| right, of those accepted (precision) | {_cell(figures["gate_precision"])} |
+| accepted, of those that are right (recall) | {_cell(figures["gate_recall"])} |
 | right, of those rejected | {_cell(figures["gate_rejected_right"])} |
 | new colours seen, of all that are painted | {_cell(colour["seen"])} |
 | new colours seen, in accepted variants | {_cell(colour["accepted_seen"])} |
-| layout kept (mIoU above {_LAYOUT_IOU:g}) | {share(layout["kept"])} |
-| label kept | {share(label["kept"])} |
-
-The gate is bought dearly: most of what it rejects is right, since the embedded CLIP sees small painted things badly,
-and it cannot tell kinds of vehicles, so that lost labels pass ([log.md](log.md)). Whoever wants pictures rather than
-purity says `check SUITE --set check.edit=0`, which paints nothing.
-
+| layout kept (mIoU above {_LAYOUT_IOU:g}) | {_cell(layout["kept"])} |
+| label kept | {_cell(label["kept"])} |
+{_STREETS_SAY if world is STREETS else ""}
 Edits by type. *Rejected* counts the variants that carry the edit, for whatever reason. *Area* is that under the ROC
-curve of the edit's own score: 1 tells all, 0.5 nothing. Edits of walls have no judge.
+curve of the edit's own score: 1 tells all, 0.5 nothing. What the referee has no words for has no judge.
 
 | edit | edits | judged | seen | unseen, rejected | seen, rejected | rejected | area |
 |---|---|---|---|---|---|---|---|

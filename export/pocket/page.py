@@ -63,6 +63,7 @@ def write_page(figures: Figures, world: World, gate: str, curves: Sequence[str])
         _bars(figures),
         _facts(figures),
         _edits(figures),
+        _journey(figures),
         _layout(figures, world),
         _likeness(figures),
         "![Sources and their variants at double size, with what was asked for](pocket.webp)",
@@ -130,6 +131,18 @@ def _edits(figures: Figures) -> str:
     if "accepted_share" in figures:
         text += f" Accepted by the profile's checks: {figures['accepted_share']:.1%} of the painted variants."
     return text
+
+
+def _journey(figures: Figures) -> str:
+    """What suites of a world come to whose other figures are of pairs."""
+    if "journey" not in figures:
+        return ""
+    of = figures["journey"]
+    shares = {name.removesuffix("_success"): of[name] for name in of if name.endswith("_success")}
+    return (
+        f"By captioner, language model and painter together, of {of['variants_measured']} variants, the referee sees: "
+        f"{_listed(shares)}; layout mIoU {_cell(of.get('layout_miou'), '{:.3f}')}."
+    )
 
 
 def _layout(figures: Figures, world: World) -> str:

@@ -2,14 +2,15 @@
 pocket.json, a picture sheet, the trainings' curves.
 
 The streets' variants are made as a user's are, by captioner, language model and painter; the wide world's are pairs of
-one layout under two captions (see `pairs`). The world knows the truth of every source, the referee sees what became of
-it in each variant; all painted variants count, those that the checks reject too.
+one layout under two captions (see `pairs`), and suites stand beside them where there is a language model. The world
+knows the truth of every source, the referee sees what became of it in each variant; all painted variants count, those
+that the checks reject too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -27,28 +28,25 @@ from counterfactory.engine.stages.caption import caption_images
 from counterfactory.kernels.pixels import to_pictures
 
 from .captioned import caption_figures, open_autoencoder, psnr
-from .changes import Counterfacts
+from .clip import TOKENS
+from .counterfacts import COUNTERFACTS
 from .curves import draw_curves, read_logs
 from .data import JUDGED
 from .gate import SCENES as GATE_SCENES
 from .gate import gate_section, measure_gate
 from .judged import Judged, held_out, judge_variants
+from .languages import LANGUAGES
 from .likeness import describe_extractor, likeness_figures, scaled
 from .observed import Observed, painted_figures
 from .page import write_page
 from .pairs import Pair, draw_pairs, observe_pairs, paint_pairs
 from .referee import referee_figures
 from .sheet import draw_sheet
-from .street_changes import STREET_COUNTERFACTS
-from .wide_changes import WIDE_COUNTERFACTS
 from .worlds import STREETS, WIDE, World
 
 SCENES = 300
-# Of a scene: the streets' as their captions ask for them; the wide world has more kinds of changes.
-_VARIANTS = MappingProxyType({STREETS.name: 2, WIDE.name: 4})
-COUNTERFACTS: Mapping[str, Counterfacts] = MappingProxyType(
-    {STREETS.name: STREET_COUNTERFACTS, WIDE.name: WIDE_COUNTERFACTS}
-)
+# Of a scene, in suites and of pairs, which are of more kinds.
+_SUITE_VARIANTS, _PAIR_VARIANTS = 2, 4
 # The drawings of a world's trainings, the last of this work folder; the streets' first ones are older than any log.
 _CURVES = MappingProxyType(
     {
@@ -89,8 +87,18 @@ class Subject:
 
     @property
     def profile(self) -> Profile:
-        """The profile with these models."""
-        return replace(load_profile("pocket"), models=ModelPaths(str(self.weights)))
+        """The profile with these models; the wide world's captions are longer, and have more to change."""
+        profile = replace(load_profile("pocket"), models=ModelPaths(str(self.weights)))
+        if self.world is STREETS:
+            return profile
+        decoding = replace(profile.caption.decoding, max_tokens=TOKENS[self.world.name])
+        rewrite = LANGUAGES[self.world.name].settings
+        return replace(profile, caption=replace(profile.caption, decoding=decoding), rewrite=rewrite)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the models can make suites: whether a language model is among them."""
+        return (self.weights / "llm").is_dir()
 
     def open(self) -> Instruments:
         """Its networks. Raises CounterfactoryError for what is missing in the folder, when that is first used."""
@@ -117,17 +125,17 @@ def write_report(subject: Subject, docs: Path) -> dict[str, Any]:
     """
     instruments = subject.open()
     figures, observed = measure(subject, instruments)
-    gate = ""
-    if subject.world is STREETS:
+    gate, world = "", subject.world
+    if subject.writes:
         folder, scenes = subject.work / "measured" / "gate", min(subject.scenes, GATE_SCENES)
-        figures |= measure_gate(subject.profile, folder, instruments.referee, scenes)
-        gate = gate_section(figures, subject.profile.check)
+        figures |= measure_gate(subject.profile, folder, instruments.referee, scenes, world)
+        gate = gate_section(figures, subject.profile.check, world)
     docs.mkdir(parents=True, exist_ok=True)
     (docs / "pocket.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    curves = _CURVES[subject.world.name]
+    curves = _CURVES[world.name]
     if logs := read_logs(subject.work):
         draw_curves(logs, docs / curves[-1])
-    page = write_page(figures, subject.world, gate, [name for name in curves if (docs / name).is_file()])
+    page = write_page(figures, world, gate, [name for name in curves if (docs / name).is_file()])
     (docs / "pocket.md").write_text(page, encoding="utf-8")
     draw_sheet(observed, docs / "pocket.webp")
     return figures
@@ -143,22 +151,28 @@ def measure(subject: Subject, instruments: Instruments) -> tuple[dict[str, Any],
         **caption_figures(instruments.caption(pictures), scenes, COUNTERFACTS[world.name]),
         "vae_psnr_db": psnr(instruments.autoencode, pictures),
     }
-    observed = observe(subject, instruments)
+    suite = judge_suite(subject, instruments) if subject.writes else []
+    observed = suite if world is STREETS else observe_pairs_of(subject, instruments)
     figures |= painted_figures(observed, instruments.referee)
-    verdicts = [one.row.accepted for one in observed if isinstance(one, Judged)]
-    if verdicts:
-        figures["accepted_share"] = float(np.mean(verdicts))
+    if suite:
+        figures["accepted_share"] = float(np.mean([one.row.accepted for one in suite]))
+    if suite and observed is not suite:
+        figures["journey"] = painted_figures(suite, instruments.referee)
     found = likeness_figures(observed, instruments.extract, lambda shown: to_pictures(instruments.autoencode(shown)))
     figures |= found | {"kid_extractor": instruments.extractor} if found else {}
     figures["rows_per_variant"] = subject.profile.paint.rows_per_variant
     return figures | referee_figures(instruments.referee, known, world), observed
 
 
-def observe(subject: Subject, instruments: Instruments) -> Sequence[Observed]:
-    """The variants that the figures are of, in the eyes of the referee."""
-    world, variants = subject.world, _VARIANTS[subject.world.name]
-    if world is STREETS:
-        folder = subject.work / "measured" / "edits"
-        return judge_variants(subject.profile, folder, instruments.referee, subject.scenes, variants, stream=JUDGED)
-    pairs = draw_pairs(world, COUNTERFACTS[world.name], JUDGED, subject.scenes, variants)
+def judge_suite(subject: Subject, instruments: Instruments) -> list[Judged]:
+    """Variants that were made as a user's are."""
+    world, folder = subject.world, subject.work / "measured" / "edits"
+    return judge_variants(
+        subject.profile, folder, instruments.referee, subject.scenes, _SUITE_VARIANTS, stream=JUDGED, world=world
+    )
+
+
+def observe_pairs_of(subject: Subject, instruments: Instruments) -> list[Observed]:
+    """Variants of pairs that the world writes."""
+    pairs = draw_pairs(subject.world, COUNTERFACTS[subject.world.name], JUDGED, subject.scenes, _PAIR_VARIANTS)
     return observe_pairs(pairs, instruments.paint(pairs), instruments.referee)

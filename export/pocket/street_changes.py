@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.captions import read_facts
-from counterfactory.engine.pocket.world import COLOURS, MATERIALS, TIMES, WEATHERS, Scene
+from counterfactory.engine.pocket.world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS, Scene
 
 from .changes import Change, Counterfacts, draw_colour, one_of, replaced, with_word
 
 _SCENE = {"weather": WEATHERS, "time": TIMES, "material": MATERIALS}
+
+# What an edit of each type says of the whole scene. Edits of "background" are of walls.
+_EDITS = {"weather": "weather", "time": "time", "background": "material"}
 
 
 def _draw(scene: Scene, group: str, rng: np.random.Generator) -> Change | None:
@@ -43,6 +49,22 @@ def _check(caption: str, scene: Scene) -> list[tuple[str, bool | None]]:
     return checked
 
 
+def _read(scene: Scene, caption: str, edit: Edit) -> tuple[Change, ...]:
+    if name := _EDITS.get(edit.type):
+        value = _word(edit.alternative, _SCENE[name])
+        return (Change(name, value),) if value else ()
+    if edit.type == "colour" and (colour := _word(edit.alternative, COLOURS)):
+        was, kind = _word(edit.keyword, COLOURS), _word(edit.keyword, KINDS)
+        which = [i for i, v in enumerate(scene.vehicles) if (v.colour, v.kind) == (was, kind)]
+        return (Change("colour", colour, which[0]),) if which else ()
+    return ()
+
+
+def _word(text: str, words: Sequence[str]) -> str | None:
+    found = [w for w in words if re.search(rf"\b{w}\b", text)]
+    return found[0] if found else None
+
+
 STREET_COUNTERFACTS = Counterfacts(
     groups=("weather", "time", "material", "colour", "second colour"),
     draw=_draw,
@@ -50,4 +72,5 @@ STREET_COUNTERFACTS = Counterfacts(
     seen=lambda scene: scene,
     contradicts=_contradicts,
     check=_check,
+    read=_read,
 )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.wide import scene as wide
 from counterfactory.engine.pocket.wide.facts import contradicted, facts_of, read_facts
 from counterfactory.engine.pocket.wide.sampling import add_thing, visible
 from counterfactory.engine.pocket.wide.scene import Scene
+from counterfactory.engine.pocket.wide.words import find_value
 
 from .changes import Change, Counterfacts, draw_colour, one_of, replaced, with_word
+from .wide_spans import Span, read_spans
 
 _SCENE = {
     "weather": wide.WEATHERS,
@@ -22,6 +26,7 @@ _SCENE = {
     "material": wide.MATERIALS,
 }
 _TRIALS = 8
+_PERSON = {"person": "kind", "pose": "pose", "clothes": "colour"}
 # No caption speaks of a medium size.
 _SUBJECT = {
     "kind": wide.VEHICLE_KINDS,
@@ -72,9 +77,11 @@ def _apply(scene: Scene, change: Change) -> Scene:
     if name == "object":
         return _with_thing(scene, change)
     assert number is not None
-    if name in ("person", "pose"):
-        field = {"person": "kind", "pose": "pose"}[name]
-        return replace(scene, people=replaced(scene.people, number - len(scene.vehicles), **{field: value}))
+    person = number - len(scene.vehicles)
+    if name in _PERSON:
+        return replace(scene, people=replaced(scene.people, person, **{_PERSON[name]: value}))
+    if name == "paint":
+        return replace(scene, things=replaced(scene.things, person - len(scene.people), colour=value))
     return replace(scene, vehicles=replaced(scene.vehicles, number, **{name: value}))
 
 
@@ -113,6 +120,52 @@ def _check(caption: str, scene: Scene) -> list[tuple[str, bool | None]]:
     return checked
 
 
+def _read(scene: Scene, caption: str, edit: Edit) -> tuple[Change, ...]:
+    """Edits of places, cameras and bends have no truth of the same outlines, what comes or goes has no place."""
+    text = caption.lower()
+    spans = [s for s in read_spans(text) if s.type == edit.type and s.keyword == edit.keyword.lower()]
+    if len(spans) != 1 or edit.kind != "replace" or (value := _value(spans[0], edit.alternative.lower())) is None:
+        return ()
+    span = spans[0]
+    if span.column is None:
+        return (Change(span.field, value),) if span.field in _SCENE else ()
+    number = _number(scene, text, span)
+    if number is None:
+        return ()
+    name = _COLUMNS[span.field][span.column]
+    return (Change(name, value, number, span.value if name == "object" else None),)
+
+
+# What the columns of facts' rows are called as changes; clothes and paint have no judge.
+_COLUMNS = {
+    "vehicles": ("size", "colour", "kind"),
+    "people": ("clothes", "person", "pose"),
+    "things": ("paint", "object"),
+}
+
+
+def _value(span: Span, said: str) -> str | None:
+    """What words in the place of a span say, if it is another value than the span's."""
+    plain = next((value for value in span.phrases if re.search(rf"\b{value}\b", said)), None)
+    value = plain or find_value(said, span.phrases)
+    return None if value == span.value else value
+
+
+def _number(scene: Scene, caption: str, span: Span) -> int | None:
+    """The number of the object that a span is about: the one that fits what its row says; None for none or several."""
+    said: tuple[str | None, ...] = getattr(read_facts(caption), span.field)[span.row]
+    facts: tuple[tuple[str | None, ...], ...] = getattr(facts_of(scene), span.field)
+    fits = [
+        i
+        for i, fact in enumerate(facts)
+        if all(word is None or word == true for word, true in zip(said, fact, strict=True))
+    ]
+    if len(fits) != 1:
+        return None
+    first = {"vehicles": 0, "people": len(scene.vehicles), "things": len(scene.vehicles) + len(scene.people)}
+    return first[span.field] + fits[0]
+
+
 WIDE_COUNTERFACTS = Counterfacts(
     groups=("weather", "time", "background", "domain", "colour", "second colour", "object", "subject"),
     draw=_draw,
@@ -120,4 +173,5 @@ WIDE_COUNTERFACTS = Counterfacts(
     seen=lambda scene: facts_of(scene, seen=True),
     contradicts=_contradicts,
     check=_check,
+    read=_read,
 )

@@ -12,11 +12,10 @@ from rendered_truth import true_finding
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.judges import STREET_VOCABULARY
 from counterfactory.engine.pocket.wide.facts import facts_of
-from counterfactory.engine.pocket.wide.scene import CLASSES, Scene, Thing
+from counterfactory.engine.pocket.wide.scene import CLASSES, Person, Scene, Thing, Vehicle
 from counterfactory.export.pocket.changes import THING_PIXELS, Change, is_seen
-from counterfactory.export.pocket.judged import read_edit
+from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.pairs import Pair, draw_pairs
-from counterfactory.export.pocket.report import COUNTERFACTS
 from counterfactory.export.pocket.worlds import STREETS, WIDE, World
 
 STREAM = 77  # of no training and no judge
@@ -141,14 +140,80 @@ def test_what_no_picture_shows_is_not_asked_for() -> None:
 def test_edits_of_the_streets_are_read_as_changes() -> None:
     scene = next(s for s in (STREETS.scene(STREAM, i) for i in range(50)) if len(s.vehicles) > 1)
     far = scene.vehicles[1]
-    assert read_edit(scene, Edit("weather", scene.weather, "foggy")) == (Change("weather", "foggy"),)
-    assert read_edit(scene, Edit("time", "at night", "at sunset")) == (Change("time", "sunset"),)
-    assert read_edit(scene, Edit("background", "brick", "glass")) == (Change("material", "glass"),)
-    keyword = f"{far.colour} {far.kind}"
-    assert read_edit(scene, Edit("colour", keyword, f"green {far.kind}")) == (Change("colour", "green", 1),)
-    assert read_edit(scene, Edit("weather", "clear", "stormy")) == ()
-    assert read_edit(scene, Edit("colour", "pink car", "green car")) == ()
-    assert read_edit(scene, Edit("object", "tree", "lamp")) == ()
+
+    def read(*edit: str) -> tuple[Change, ...]:
+        return COUNTERFACTS["streets"].read(scene, "", Edit(*edit))
+
+    assert read("weather", scene.weather, "foggy") == (Change("weather", "foggy"),)
+    assert read("time", "at night", "at sunset") == (Change("time", "sunset"),)
+    assert read("background", "brick", "glass") == (Change("material", "glass"),)
+    assert read("colour", f"{far.colour} {far.kind}", f"green {far.kind}") == (Change("colour", "green", 1),)
+    assert read("weather", "clear", "stormy") == ()
+    assert read("colour", "pink car", "green car") == ()
+    assert read("object", "tree", "lamp") == ()
+
+
+_CAPTION = (
+    "a photo of a large red lorry behind a van on a misty street at dusk by the sea, seen from above. "
+    "a man in red waving and a woman are on the sidewalk. beside the road are a dog and a green bench."
+)
+
+
+@pytest.mark.parametrize(
+    ("edit", "change"),
+    [
+        (("weather", "misty", "wet"), Change("weather", "rainy")),
+        (("time", "at dusk", "after dark"), Change("time", "night")),
+        (("background", "by the sea", "in front of mountains"), Change("background", "mountains")),
+        (("domain", "a photo", "an oil painting"), Change("domain", "painting")),
+        (("colour", "red lorry", "blue"), Change("colour", "blue", 1)),
+        (("colour", "red lorry", "blue lorry"), Change("colour", "blue", 1)),
+        (("adjective", "large", "little"), Change("size", "small", 1)),
+        (("colour", "in red", "in black"), Change("clothes", "black", 2)),
+        (("subject", "waving", "strolling"), Change("pose", "walking", 2)),
+        (("subject", "woman", "kid"), Change("person", "child", 3)),
+        (("object", "dog", "road sign"), Change("object", "traffic sign", 4, "dog")),
+        (("colour", "green", "white"), Change("paint", "white", 5)),
+        (("colour", "Red Lorry", "Blue"), Change("colour", "blue", 1)),
+        # Not of the world, not of the caption, not another value, of outlines that nobody draws, no replacement.
+        (("weather", "misty", "stormy"), None),
+        (("weather", "snowy", "clear"), None),
+        (("time", "at dusk", "at sunset"), None),
+        (("camera", "seen from above", "from a low camera"), None),
+        (("object", "", "a bicycle"), None),
+    ],
+)
+def test_edits_of_wide_captions_are_read_as_changes(edit: tuple[str, str, str], change: Change | None) -> None:
+    scene = wide_scene()
+    found = COUNTERFACTS["wide"].read(scene, _CAPTION.capitalize(), Edit(*edit))
+    assert found == (() if change is None else (change,))
+    if change is not None:
+        assert COUNTERFACTS["wide"].apply(scene, change) != scene
+
+
+def wide_scene() -> Scene:
+    """What the caption says: a van before a large red truck, two people, two things."""
+    return replace(
+        WIDE.scene(STREAM, 0),
+        weather="foggy",
+        time="sunset",
+        background="coast",
+        domain="photo",
+        vehicles=(Vehicle("van", "medium", "blue", 0, 6.0), Vehicle("truck", "large", "red", 1, 9.0)),
+        people=(Person("man", "waving", "red", 1, 0.5, 7.0), Person("woman", "standing", "blue", -1, 0.5, 8.0)),
+        things=(Thing("dog", "brown", 1, 0.2, 6.5, 1), Thing("bench", "green", -1, 0.2, 7.5, 1)),
+    )
+
+
+def test_an_edit_of_what_the_scene_has_not_or_has_twice_asks_for_nothing_known() -> None:
+    scene, read = wide_scene(), COUNTERFACTS["wide"].read
+    edit = Edit("colour", "red lorry", "blue lorry")
+    assert read(replace(scene, vehicles=scene.vehicles[:1]), _CAPTION, edit) == ()
+    assert read(replace(scene, vehicles=(scene.vehicles[1],) * 2), _CAPTION, edit) == ()
+    after = COUNTERFACTS["wide"].apply(scene, Change("paint", "white", 5))
+    assert [thing.colour for thing in after.things] == ["brown", "white"]
+    after = COUNTERFACTS["wide"].apply(scene, Change("clothes", "black", 2))
+    assert [person.colour for person in after.people] == ["black", "blue"]
 
 
 @pytest.mark.parametrize(

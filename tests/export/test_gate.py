@@ -11,6 +11,7 @@ import pytest
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.export.pocket import gate
 from counterfactory.export.pocket.gate import Case, choose, gate_figures, gate_section
+from counterfactory.export.pocket.worlds import WIDE
 
 GOOD = Case(True, (("colour", 0.9, True),), 0.0, True, 0.9, True)
 CASES = [
@@ -79,3 +80,20 @@ def test_the_page_has_the_figures_and_what_the_profile_has() -> None:
     assert "| colour | 6 | 6 | 66.7% | 50.0% | 25.0% | 33.3% | 0.75 |" in page
     assert "| background | 1 | - | - | - | - | 0.0% | - |" in page
     assert f"| `min_layout` | {figures['gate_chosen']['min_layout']:g} | {check.min_layout:g} |" in page
+
+
+def test_a_world_whose_models_made_nothing_has_figures_all_the_same() -> None:
+    check = load_profile("pocket").check
+    assert choose([], 9.0) == {"logit_scale": 9.0, "min_edit": 0.0, "min_label": -1.0, "min_layout": 0.0}
+    found = gate_figures([])
+    assert (found["gate_variants"], found["gate_precision"], found["gate_base_rate"]) == (0, None, None)
+    figures = {"gate_chosen": choose([], 9.0), "gate_scenes": 4, **found}
+    page = gate_section(figures, check, WIDE)
+    assert "| right, of all that are painted (base rate) | - |" in page
+    assert "bought dearly" not in page
+    assert "bought dearly" in gate_section(figures, check)
+
+
+def test_edits_are_told_apart_by_all_types_that_occur() -> None:
+    cases = [replace(GOOD, edits=(("domain", 0.9, True), ("weather", 0.8, None)))]
+    assert list(gate_figures(cases)["gate_edits"]) == ["weather", "domain"]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rendered_truth import TrueReferee, true_finding
 
 from counterfactory.export.pocket.changes import Change
+from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.observed import (
     Observed,
     as_rendered,
@@ -22,7 +23,6 @@ from counterfactory.export.pocket.observed import (
     painted_figures,
 )
 from counterfactory.export.pocket.pairs import draw_pairs, observe_pairs
-from counterfactory.export.pocket.report import COUNTERFACTS
 from counterfactory.export.pocket.sheet import draw_sheet
 from counterfactory.export.pocket.worlds import STREETS, WIDE, Drawing, World
 

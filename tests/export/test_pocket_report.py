@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from tiny_networks import TOKENS, WIDTH, TinyPainter, tiny_painter
 
+from counterfactory.engine.config.profile import ModelPaths, load_profile
 from counterfactory.engine.pocket.judges import Referee, _Network
 from counterfactory.engine.pocket.wide.captions import describe
 from counterfactory.engine.pocket.wide.facts import facts_of
@@ -21,11 +24,14 @@ from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.export.__main__ import main
 from counterfactory.export.pocket import report
 from counterfactory.export.pocket.captioned import caption_figures, psnr
-from counterfactory.export.pocket.data import JUDGED
+from counterfactory.export.pocket.counterfacts import COUNTERFACTS
+from counterfactory.export.pocket.data import DEMO, HELD_OUT, JUDGED, TRAIN
+from counterfactory.export.pocket.judged import Judged
 from counterfactory.export.pocket.page import BARS, Bar, write_page
 from counterfactory.export.pocket.pairs import draw_pairs, paint_pairs
 from counterfactory.export.pocket.referee import build_referee, outputs_of
-from counterfactory.export.pocket.report import COUNTERFACTS, Instruments, Subject, write_report
+from counterfactory.export.pocket.report import Instruments, Subject, write_report
+from counterfactory.export.pocket.world import FIT, JUDGE
 from counterfactory.export.pocket.worlds import STREETS, WIDE, World
 
 SCENES = 4
@@ -141,6 +147,9 @@ def test_the_page_draws_every_bar_the_sheet_and_the_curves(wide: tuple[dict[str,
     assert "continued" not in page
     assert "What the checks let pass" not in page
     assert not any(word in page for word in ("None", "nan", "{"))
+    by_suites = write_page({**figures, "journey": {"variants_measured": 3, "time_success": 0.5}}, WIDE, "", ())
+    assert "together, of 3 variants, the referee sees: time 50.0%; layout mIoU -." in by_suites
+    assert "together" not in page
     drawing = (docs / "pocket_training.svg").read_text()
     assert "denoiser: 0.5 after 9 steps" in drawing
     assert "vae: 0.1 after 3 steps" in drawing
@@ -175,14 +184,13 @@ def test_bars_are_at_least_or_at_most() -> None:
 def test_pictures_come_in_the_order_of_their_pairs(painter: TinyPainter) -> None:
     subject = Subject(WIDE, Path(), Path(), SCENES)
     paint = instruments(subject, painter).paint
-    pairs = draw_pairs(WIDE, COUNTERFACTS["wide"], JUDGED, 3, 2)
+    pairs = draw_pairs(WIDE, COUNTERFACTS["wide"], JUDGED, 2, 2)
     together = paint(pairs)
     assert len(together) == len(pairs)
     assert len({picture.tobytes() for picture in together}) == len(pairs)
     # A key has the pair's number in it; the first pairs have the same.
-    for some in (pairs[:1], pairs[:4]):
-        for one, other in zip(paint(some), together, strict=False):
-            assert np.abs(one.astype(int) - other).max() <= 1
+    for one, other in zip(paint(pairs[:2]), together, strict=False):
+        assert np.abs(one.astype(int) - other).max() <= 1
 
 
 def test_captions_that_leave_facts_out_are_not_wrong() -> None:
@@ -204,18 +212,64 @@ def test_the_psnr_is_that_of_the_error() -> None:
     assert psnr(autoencode, [np.full((128, 128, 3), 90, np.uint8)]) == pytest.approx(20 * np.log10(255 / 4), abs=1e-4)
 
 
-def test_the_streets_are_measured_by_the_journey(painter: TinyPainter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their variants come from suites of scenes that choose nothing."""
+@pytest.mark.parametrize("world", [STREETS, WIDE], ids=lambda world: world.name)
+def test_suites_are_of_scenes_that_choose_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
 
-    def judge(profile: Any, folder: Path, referee: Any, scenes: int, variants: int, *, stream: int) -> list[Any]:
-        asked.update(folder=folder, scenes=scenes, variants=variants, stream=stream)
+    def judge(profile: Any, folder: Path, referee: Any, scenes: int, variants: int, **rest: Any) -> list[Any]:
+        asked.update(folder=folder, scenes=scenes, variants=variants, referee=referee, **rest)
         return []
 
     monkeypatch.setattr(report, "judge_variants", judge)
-    subject = Subject(STREETS, Path("w"), Path("work"), 300)
-    assert report.observe(subject, instruments(replace(subject, scenes=1, world=WIDE), painter)) == []
-    assert asked == {"folder": Path("work/measured/edits"), "scenes": 300, "variants": 2, "stream": JUDGED}
+    anything: Any = SimpleNamespace(referee="referee")
+    assert report.judge_suite(Subject(world, Path("w"), Path("work")), anything) == []
+    assert asked == {
+        "folder": Path("work/measured/edits"),
+        "scenes": 300,
+        "variants": 2,
+        "referee": "referee",
+        "stream": JUDGED,
+        "world": world,
+    }
+
+
+def test_a_world_with_a_language_model_has_suites_beside_its_pairs(
+    painter: TinyPainter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = Subject(WIDE, tmp_path, tmp_path, SCENES)
+    assert not subject.writes
+    (tmp_path / "llm").mkdir()
+    assert subject.writes
+    opened = instruments(subject, painter)
+    pairs = report.observe_pairs_of(replace(subject, scenes=1), opened)
+    row: Any = SimpleNamespace(accepted=True)
+    rows = [Judged(**{f.name: getattr(one, f.name) for f in fields(one)}, row=row) for one in pairs]
+    rows[0] = replace(rows[0], row=cast(Any, SimpleNamespace(accepted=False)))
+    monkeypatch.setattr(report, "judge_suite", lambda *asked: rows)
+    monkeypatch.setattr(report, "observe_pairs_of", lambda *asked: pairs[:3])
+    monkeypatch.setattr(report, "likeness_figures", lambda *asked: {})
+    monkeypatch.setattr(report, "referee_figures", lambda *asked: {})
+    figures, observed = report.measure(subject, opened)
+    assert observed == pairs[:3]
+    assert (figures["variants_measured"], figures["journey"]["variants_measured"]) == (3, len(rows))
+    assert figures["accepted_share"] == pytest.approx(1 - 1 / len(rows))
+    assert not any(name.startswith("kid") for name in figures)
+
+
+def test_a_world_reads_by_its_own_length_of_captions_and_types_of_edits() -> None:
+    street, wide = (Subject(world, Path("weights"), Path()).profile for world in (STREETS, WIDE))
+    assert street == replace(load_profile("pocket"), models=ModelPaths("weights"))
+    assert (wide.caption.decoding.max_tokens, street.caption.decoding.max_tokens) == (96, 64)
+    assert "domain" in wide.rewrite.types
+    assert wide.paint == street.paint
+
+
+def test_nothing_else_looks_at_the_scenes_that_judge() -> None:
+    root = Path(report.__file__).resolve().parents[2]
+    code = {path: path.read_text() for part in ("export", "bench") for path in (root / part).rglob("*.py")}
+    users = {path.name for path, text in code.items() if re.search(rf"\b(JUDGED|{JUDGED})\b", text)}
+    assert users == {"data.py", "gate.py", "report.py"}
+    assert len({TRAIN, HELD_OUT, DEMO, JUDGED, FIT, JUDGE}) == 6
 
 
 def test_the_report_in_docs_is_of_all_scenes(
