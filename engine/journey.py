@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from .recipes import STAGES, outcome_key
 from .schedule.overlap import ahead
 from .sources.pictures import Pictures
 from .sources.source import Problem, Source
-from .stages import caption, check, hints, original, paint, rewrite
+from .stages import caption, check, hints, original, paint, protect, rewrite
 from .stages.classes import Classes
 from .stages.desk import Desk
 from .stages.rewrite import Rewritten
@@ -134,6 +135,7 @@ class Journey:
         """
         sources, strange = take_known(self.profile, sources, anything=self.settings.anything)
         sources, unmapped = hints.take_mapped(self.profile.hints, self.profile.depth, sources)
+        sources, unlabelled = protect.take_labelled(self.profile.protect, sources)
         energy = EnergyMeter()
         stream = self._metrics_file(suite, metrics, energy)
         taken = memory_of(self.profile.runtime)
@@ -146,7 +148,8 @@ class Journey:
             costs = suite.session(facts, lambda: session_costs(self.profile, meter, energy))
             with closing(desk.models), costs as session:
                 tally = self._travel(desk, shards)
-                record = session.finish(tally.standing(self.profile), [*strange, *unmapped, *tally.problems])
+                problems = [*strange, *unmapped, *unlabelled, *tally.problems]
+                record = session.finish(tally.standing(self.profile), problems)
         summary = RunSummary.of(record, stream.problem if stream else None, _unkept(library))
         save_rates(measured_rates(self.profile, summary, self.settings.variants))
         return summary
@@ -197,7 +200,8 @@ class Journey:
         unpainted = paint.unpainted_sources(desk, rewritten.variants)
         maps = hints.run(desk, captions, unpainted, pictures, profile.edges, profile.hints)
         weights = None if profile.hints is None else [hint.weight for hint in profile.hints]
-        painted = paint.run(desk, rewritten.variants, maps, profile.paint, weights)
+        keep = None if profile.protect is None else partial(protect.keep, desk, pictures, profile.protect)
+        painted = paint.run(desk, rewritten.variants, maps, profile.paint, weights, keep)
         scores = check.run(desk, painted, pictures, profile.check)
         table = picture_rows(profile, captions, originals, painted, scores, rewritten.scores)
         return self._settle(outcomes, shard, rewritten, table, _files(originals, painted, table))

@@ -10,7 +10,7 @@ so this page decides what a changed setting costs.
     choice          source, task, seed                                                         the rules
     variant         source, caption, edits, edited caption, seed
     original        source, [image]
-    picture         variant, [image], [edges], [[hints]] if any, [paint], [text]            edge detector, painter
+    picture         variant, [image], [edges], [[hints]], [protect] if any, [paint], [text] edge detector, painter
     scores          picture bytes, source, [image], captions, edits, [text], [check], classes,
                     bytes of the source's variants before                                      CLIP
     outcome         profile and its world, settings, all of the above                          everything
@@ -85,7 +85,8 @@ class Recipes:
     """The keys of one run's results: the profile's settings that decide them, and the makers of the stages.
 
     Settings are plain data (see `content_key`); `sampling` is how the language model chooses tokens, `check` what
-    decides scores. `hints` is None where pictures follow the edges alone.
+    decides scores. `hints` is None where pictures follow the edges alone, `protect` where they keep nothing of
+    their sources.
     """
 
     image: object
@@ -97,6 +98,7 @@ class Recipes:
     check: object
     makers: Mapping[Stage, str]
     hints: object = None
+    protect: object = None
 
     def caption_key(self, image_sha256: str, named_prefix: str | None = None) -> str:
         """Names the caption of an image, and the random numbers that sample it; `named_prefix` is what it goes on
@@ -116,8 +118,8 @@ class Recipes:
     def picture_key(self, variant_key: str) -> str:
         """Names a variant's picture."""
         made_by = (self.makers["edges"], self.makers["paint"])
-        beside_edges = () if self.hints is None else (self.hints,)
-        return content_key("paint", variant_key, self.image, self.edges, self.paint, self.text, made_by, *beside_edges)
+        beside = [part for part in (self.hints, self.protect) if part is not None]
+        return content_key("paint", variant_key, self.image, self.edges, self.paint, self.text, made_by, *beside)
 
     def scores_key(
         self, picture_sha256: str, source_key: str, texts: object, labels: object, earlier: Sequence[str]

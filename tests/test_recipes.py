@@ -48,7 +48,7 @@ DEPENDS = {
     "caption": {"image", "caption", "makers.caption"},
     "answer": {"sampling", "makers.rewrite"},
     "original": {"image"},
-    "picture": {"image", "edges", "paint", "text", "makers.edges", "makers.paint", "hints"},
+    "picture": {"image", "edges", "paint", "text", "makers.edges", "makers.paint", "hints", "protect"},
     "scores": {"image", "text", "check", "makers.check"},
 }
 
@@ -62,7 +62,7 @@ def changed(part: str) -> Recipes:
 
 @pytest.mark.parametrize("result", NAMED)
 def test_a_result_is_made_again_for_what_it_depends_on_and_for_nothing_else(result: str) -> None:
-    settings = ["image", "caption", "sampling", "edges", "paint", "text", "check", "hints"]
+    settings = ["image", "caption", "sampling", "edges", "paint", "text", "check", "hints", "protect"]
     parts = [*settings, *(f"makers.{stage}" for stage in STAGES)]
     key = NAMED[result]
     assert {part for part in parts if key(changed(part)) != key(RECIPES)} == DEPENDS[result]
@@ -128,6 +128,9 @@ def test_what_names_recorded_results_stays_for_ever() -> None:
     assert RECIPES.picture_key("0b") == content_key("paint", "0b", "image", "edges", "paint", "text", made_by)
     assert replace(RECIPES, hints="hints").picture_key("0b") == content_key(
         "paint", "0b", "image", "edges", "paint", "text", made_by, "hints"
+    )
+    assert replace(RECIPES, hints="h", protect="p").picture_key("0b") == content_key(
+        "paint", "0b", "image", "edges", "paint", "text", made_by, "h", "p"
     )
     assert RECIPES.scores_key("0c", "0d", ("one", "other"), ("car",), ["0e"]) == content_key(
         *("check", "0c", "0d", "image", ("one", "other"), ("car",), ["0e"], "text", (8, "a {label}", 9.0)),

@@ -158,6 +158,15 @@ class Networks:
         self.opened.append(f"depth {height} {width}")
         return SimpleNamespace(plan=SimpleNamespace(batch=self.hed_batch), nearness=nearness)
 
+    def vae_encoder(self, height: int, width: int) -> Any:
+        def encode(images: Pixels) -> Floats:
+            assert images.shape[1:] == (height, width, 3)
+            self._called("vae_encoder", [image_name(image) for image in images], IMAGE_BATCH)
+            return np.stack([numbers(image_name(image), 4, height // 2, width // 2) for image in images])
+
+        self.opened.append(f"vae_encoder {height} {width}")
+        return SimpleNamespace(encode=encode)
+
     def paint_plans(self, height: int, width: int) -> PaintPlans:
         self.opened.append(f"paint {height} {width}")
         assert self.painter is not None

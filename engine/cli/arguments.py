@@ -78,6 +78,9 @@ def _add_generate(parsers: _Commands[argparse.ArgumentParser]) -> None:
     _add_sources(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")
     _add_edits(parser)
+    parser.add_argument(
+        "--protect", type=_names, metavar="A,B", help="classes of the masks of which every variant keeps the pixels"
+    )
     parser.add_argument("--shard", type=_positive, metavar="N", help="sources that travel together (the profile's)")
     parser.add_argument(
         "--metrics",
@@ -297,6 +300,13 @@ def _words(text: str) -> tuple[str, ...]:
     if not all(re.fullmatch(r"[^\W_]+(?:['-][^\W_]+)*", word) for word in words):
         raise argparse.ArgumentTypeError(f"single words with commas between are needed, got {text!r}")
     return words
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"names with commas between are needed, got {text!r}")
+    return names
 
 
 def _count(text: str) -> int:

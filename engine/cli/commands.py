@@ -27,6 +27,7 @@ from ..report.table import Table
 from ..sources.data_set import refuse_suite_among_sources
 from ..sources.source import Problem, Source
 from ..stages.hints import reads_depth, take_mapped
+from ..stages.protect import protect_classes, take_labelled
 from ..stages.verdict import CheckSettings
 from ..suite import PictureRow, Suite, accepted_edits, caution, count_outside, read_metadata, require_finished
 from ..suite.verdicts import read_verdicts
@@ -57,12 +58,15 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     profile = load_profile(args.profile)
     if args.shard is not None:
         profile = replace(profile, shard_sources=args.shard)
+    if args.protect is not None:
+        profile = replace(profile, protect=protect_classes(args.protect, profile.protect, profile.image.short_side))
     refuse_suite_among_sources(args.sources, args.out)
     found = usable_sources(args, profile, terminal)
     sources, problems = found.sources, found.problems
     require_truths(args, sources, terminal)
     # The journey asks the same again: what it would refuse is refused before there is a folder.
-    take_mapped(profile.hints, profile.depth, take_known(profile, sources, anything=args.anything)[0])
+    mapped, _ = take_mapped(profile.hints, profile.depth, take_known(profile, sources, anything=args.anything)[0])
+    take_labelled(profile.protect, mapped)
     if args.depth is not None and not reads_depth(profile.hints, profile.depth):
         terminal.warn(f"--depth: profile {profile.name} has no hint of kind depth from files, so nothing follows them")
     settings = settings_of(args, profile, found)

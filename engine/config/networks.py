@@ -9,6 +9,7 @@ hashes, estimates, examines or exports networks goes through this table.
     hed                              picture to edges, where a network finds them
     depth                            picture to depth, where a network finds it
     hint  denoiser  vae_decoder      edges and text to picture; hint_1, ... for further hints
+    vae_encoder                      picture to latents, where variants keep a part of their source
 """
 
 from __future__ import annotations
@@ -95,6 +96,7 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
         "hed": 4 * pixels,
         "denoiser": count * hint + _TEXT + 2 * latents,
         "vae_decoder": latents + 3 * pixels,
+        "vae_encoder": latents + 3 * pixels,
         "clip_image": _CLIP_IMAGE,
     }
     values |= {name: channels * pixels + hint for name, channels in maps.items()}
@@ -290,6 +292,20 @@ def networks_of(profile: Profile) -> Networks:
                 paint.streams,
                 moved_bytes=moved["denoiser"],
                 kept_bytes=_kept_bytes(profile),
+            ),
+            *(
+                ()
+                if profile.protect is None
+                else (
+                    Network(
+                        "vae_encoder",
+                        "vae_encoder",
+                        paint.decode_batch,
+                        {"paint": Rows(per_source=1)},
+                        {"pixel_values": "picture"},
+                        moved_bytes=moved["vae_encoder"],
+                    ),
+                )
             ),
             Network(
                 "vae_decoder",

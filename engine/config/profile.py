@@ -24,6 +24,7 @@ from ..stages.edges import DetectorSettings
 from ..stages.hints import DepthSettings, HintSettings, check_hints
 from ..stages.paint import PaintSettings
 from ..stages.pointing import GroundingSettings
+from ..stages.protect import ProtectSettings
 from ..stages.random_words import RandomWordSettings
 from ..stages.verdict import CheckSettings
 from .device import DeviceSettings, PlanFacts, load_facts
@@ -69,7 +70,7 @@ class Profile:
     painting the denoiser was distilled from, None where it was not: what such a profile is compared with, and nothing
     that a suite is made of. `hints` are what keeps a picture's layout, in the denoiser's order, None for the edges
     alone; with `depth` a network finds depth. With `random_words` a masked language model edits captions in place of
-    the language model (LANCE-R).
+    the language model (LANCE-R). `protect` is what variants keep of their sources, None for nothing.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Profile:
     hints: tuple[HintSettings, ...] | None = None
     depth: DepthSettings | None = None
     random_words: RandomWordSettings | None = None
+    protect: ProtectSettings | None = None
 
     def __post_init__(self) -> None:
         if not self.name:

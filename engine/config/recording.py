@@ -39,6 +39,7 @@ def recipes_of(profile: Profile, library: Library) -> Recipes:
         check=profile.check.measures,
         makers={stage: library.digest(stage) for stage in STAGES},
         hints=_hints(profile),
+        protect=profile.protect,
     )
 
 

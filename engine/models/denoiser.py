@@ -55,6 +55,10 @@ class Denoising(Protocol):
         """
         ...
 
+    def blend(self, kept: Floats, share: Floats) -> None:
+        """Put `kept` [C, h, w] in the latents' place by `share` [h, w], 1 for all of it."""
+        ...
+
 
 @dataclass(frozen=True)
 class _Held:
@@ -151,3 +155,12 @@ class _OnHost:
     def step(self, i: int, outputs: Sequence[Any], scale: float | None, noise: Floats | None) -> None:
         output = outputs[0] if scale is None else guide(outputs[0], outputs[1], scale)
         self.latents, self._history = self._sampler.step(i, self.latents, output, self._history, noise)
+
+    def blend(self, kept: Floats, share: Floats) -> None:
+        self.latents = blended(self.latents, kept, share)
+
+
+def blended(latents: Floats, kept: Floats, share: Floats) -> Floats:
+    """Latents [C, h, w] with `kept` in their place by `share` [h, w]; where that is 0 or 1, bit for bit the one."""
+    mixed = share * kept + (1 - share) * latents
+    return np.where(share >= 1, kept, np.where(share <= 0, latents, mixed)).astype(np.float32)

@@ -26,10 +26,11 @@ from ..runtime.pipeline import Pipeline
 from ..runtime.places import DeviceArray
 from ..runtime.session import Array
 from .batching import Batched, pad_rows
-from .denoiser import DenoiserRow, Denoising, Floats, PaintPlans
+from .denoiser import DenoiserRow, Denoising, Floats, PaintPlans, blended
 from .hints import hints_of
 from .sampler import Sampler
 
+_Fetch = Callable[[DeviceArray], Array]
 # Where fresh noise lies among a variant's arrays: latents, then its history, whose second array a step adds.
 _NOISE = 2
 
@@ -61,14 +62,18 @@ class _Step:
 class _OnDevice:
     """A variant whose latents and history are arrays of the device."""
 
-    def __init__(self, arrays: DeviceArray, sampler: Sampler, pending: _Pending) -> None:
+    def __init__(self, arrays: DeviceArray, sampler: Sampler, pending: _Pending, fetch: _Fetch) -> None:
         self.latents = arrays.row(0)
-        self._arrays, self._sampler, self._pending = arrays, sampler, pending
+        self._arrays, self._sampler, self._pending, self._fetch = arrays, sampler, pending, fetch
 
     def step(self, i: int, outputs: Sequence[Any], scale: float | None, noise: Floats | None) -> None:
         if noise is not None:
             self._pending.noise.append((self._arrays.row(_NOISE), noise))
         self._pending.steps.append(_Step(self._arrays, outputs, self._sampler.weights(i), scale))
+
+    def blend(self, kept: Floats, share: Floats) -> None:
+        """On the host, for which the device is waited for: once a step of a variant that protects a region."""
+        self._pending.noise.append((self.latents, blended(self._fetch(self.latents), kept, share)))
 
 
 @dataclass
@@ -120,7 +125,7 @@ class DevicePaintPlans(PaintPlans):
         """A variant's way from standard normal noise [C, h, w], which goes up with the next parcel."""
         arrays = self.pipeline.take((1 + HISTORY, *self.latent_shape), np.float32)
         self._pending.noise.append((arrays.row(0), noise * np.float32(sampler.initial_scale)))
-        return _OnDevice(arrays, sampler, self._pending)
+        return _OnDevice(arrays, sampler, self._pending, self._settled)
 
     def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Any]:
         """Model outputs [C, h, w] of at most a batch of rows."""
@@ -141,9 +146,7 @@ class DevicePaintPlans(PaintPlans):
 
     def decode(self, latents: Sequence[Any]) -> Callable[[], list[NDArray[np.uint8]]]:
         """Begin to make pictures of scaled latents [C, h, w]; call the result for them, uint8 RGB [H, W, 3]."""
-        if self._pending.steps:
-            with self.pipeline.parcel(self._going_up()) as sent:
-                self._queue_pending(sent)
+        self._settle()
         values = self.decoder.queue({"latents": latents}, len(latents), self.pipeline)["pixel_values"]
         _, channels, height, width = values.shape
         levels = self.pipeline.take((len(latents), height, width, channels), np.uint8)
@@ -151,6 +154,17 @@ class DevicePaintPlans(PaintPlans):
         self.kernels.pixels.queue(len(latents), size, values.pointer, levels.pointer, size)
         finish = self.pipeline.fetch(levels)
         return lambda: list(finish())
+
+    def _settle(self) -> None:
+        """Queue what was asked for, where no evaluation takes it along."""
+        if self._pending.steps or self._pending.noise:
+            with self.pipeline.parcel(self._going_up()) as sent:
+                self._queue_pending(sent)
+
+    def _settled(self, array: DeviceArray) -> Array:
+        """An array as it is once all that was asked for is done."""
+        self._settle()
+        return self.pipeline.fetch(array)()
 
     def _going_up(self) -> list[Array]:
         """The noise, then the table of steps, if there are any: weights, counts and addresses."""

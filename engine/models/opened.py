@@ -31,6 +31,7 @@ from .clip import ClipImage, ClipText, read_chars
 from .denoiser import PaintPlans
 from .depth import DepthEstimator
 from .device_painting import DevicePaintPlans
+from .encoder import LatentEncoder
 from .hed import Hed
 from .library import Library
 from .masked import MaskedLm, open_masked
@@ -120,6 +121,11 @@ class Opened:
         """The network of depth for pictures of a size in pixels, which a profile with [depth] has."""
         size = (height, width)
         return self._once(("depth",), lambda: DepthEstimator(self._open("depth", size)), size)
+
+    def vae_encoder(self, height: int, width: int) -> LatentEncoder:
+        """The encoder of pictures of a size in pixels, which a profile with [protect] has."""
+        size = (height, width)
+        return self._once(("vae_encoder",), lambda: LatentEncoder(self._open("vae_encoder", size)), size)
 
     @property
     def _hints(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ how latents become images is not known here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
@@ -97,12 +98,15 @@ class Sampler:
     start: History = field(init=False, default=(), compare=False)
     initial_scale: float = field(init=False, default=1.0, compare=False)
     _steps: tuple[StepWeights, ...] = field(init=False, repr=False, compare=False)
+    _levels: tuple[_Level, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         timesteps = _timesteps(self.settings)
         timesteps.flags.writeable = False
         object.__setattr__(self, "timesteps", timesteps)
-        object.__setattr__(self, "_steps", _steps(self.settings, timesteps))
+        levels = _levels(self.settings, timesteps)
+        object.__setattr__(self, "_levels", levels)
+        object.__setattr__(self, "_steps", _steps(self.settings, timesteps, levels))
 
     def step(
         self, i: int, latents: Floats, model_output: Floats, history: History, noise: Floats | None = None
@@ -123,6 +127,13 @@ class Sampler:
     def adds_noise(self, i: int) -> bool:
         """Whether step `i` takes fresh noise: every one of LCM's but the last."""
         return self.settings.kind == "lcm" and i < self.settings.steps - 1
+
+    def noised(self, i: int, clean: Floats, noise: Floats) -> Floats:
+        """Clean latents as they would be where step `i` begins, and for i = steps as they are: float32 of one shape,
+        with standard normal `noise`.
+        """
+        level = self._levels[i]
+        return np.float32(level.signal) * clean + np.float32(level.noise) * noise
 
     def weights(self, i: int) -> StepWeights:
         """The weights of step `i`, for batches whose rows stand at different steps."""
@@ -175,8 +186,8 @@ def _timesteps(settings: SamplerSettings) -> NDArray[np.int64]:
     return spaced[: settings.steps].astype(np.int64)
 
 
-def _steps(settings: SamplerSettings, timesteps: NDArray[np.int64]) -> tuple[StepWeights, ...]:
-    """Each step's weights, computed in float64.
+def _levels(settings: SamplerSettings, timesteps: NDArray[np.int64]) -> tuple[_Level, ...]:
+    """The levels at which the steps begin, and that at which the last ends, computed in float64.
 
     Every step ends at the level of the next one's timestep, and the last at pure signal. (diffusers' DDIM ends
     1000 // steps lower instead, which differs only for "linspace" and for steps that do not divide 1000.)
@@ -185,7 +196,13 @@ def _steps(settings: SamplerSettings, timesteps: NDArray[np.int64]) -> tuple[Ste
     if settings.kind == "unipc":
         power = np.maximum(power, _LEAST_SIGNAL_POWER)
     reached = np.append(power[timesteps], 1.0)
-    levels = [_Level(float(a), float(s)) for a, s in zip(np.sqrt(reached), np.sqrt(1.0 - reached), strict=True)]
+    return tuple(_Level(float(a), float(s)) for a, s in zip(np.sqrt(reached), np.sqrt(1.0 - reached), strict=True))
+
+
+def _steps(
+    settings: SamplerSettings, timesteps: NDArray[np.int64], levels: Sequence[_Level]
+) -> tuple[StepWeights, ...]:
+    """Each step's weights, computed in float64; see `_levels`."""
     multistep = settings.kind == "unipc"
     steps = []
     for i, (now, after) in enumerate(pairwise(levels)):

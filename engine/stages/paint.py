@@ -31,10 +31,13 @@ from ..suite import Painted, PaintedRow
 from ..variant import Variant
 from .desk import Desk, Find
 from .hints import Maps
+from .protect import Kept
 from .text_states import TextStates
 
 Floats = NDArray[np.float32]
 Shape = tuple[int, int, int]
+# What variants keep of each of some sources of one picture size; None for nothing.
+Keep = Callable[[Sequence[Source]], Sequence[Kept | None]]
 
 # Guidance is in the weights of an LCM (Luo et al. 2023, section 4.2); LCM-LoRA's authors go up to 2 on top.
 _MAX_LCM_SCALE = 2.0
@@ -119,17 +122,18 @@ def run(
     maps: Mapping[Source, Maps],
     settings: PaintSettings,
     weights: Sequence[float] | None = None,
+    keep: Keep | None = None,
 ) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures, painted over the maps of their sources where they are not on record;
-    `weights` are those of the maps, None where edges alone are followed. A variant that has neither picture
-    nor maps is left out.
+    `weights` are those of the maps, None where edges alone are followed; `keep` says what of their sources variants
+    keep. A variant that has neither picture nor maps is left out.
     """
     keys = _keys(desk, variants)
 
     def make(todo: list[Variant]) -> Generator[dict[Variant, PaintedRow], None, None]:
         # Pictures of one size share plans and batches.
         drawn = sorted((v for v in todo if v.source in maps), key=lambda v: _size(maps[v.source]))
-        pictures = ((drawn[i], pixels) for i, pixels in _pictures(desk, drawn, maps, settings, weights))
+        pictures = ((drawn[i], pixels) for i, pixels in _pictures(desk, drawn, maps, settings, weights, keep))
         yield from behind(in_chunks(pictures, settings.decode_batch), write, _BEHIND)
 
     def write(batch: Sequence[tuple[Variant, NDArray[np.uint8]]]) -> dict[Variant, PaintedRow]:
@@ -155,6 +159,7 @@ def _pictures(
     maps: Mapping[Source, Maps],
     settings: PaintSettings,
     weights: Sequence[float] | None,
+    keep: Keep | None,
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Positions and pictures of variants as they finish; hints are embedded once per source, texts once per caption."""
     if not variants:
@@ -168,11 +173,13 @@ def _pictures(
             plans = desk.models.paint_plans(*size)
             scale = control_scale(plans, settings.control_scale, weights)
             for some in in_chunks(same, plans.hint.batch):
-                hints = embed_maps(plans, [maps[source] for source, _ in some], weights)
-                for (_, group), hint in zip(some, hints, strict=True):
+                sources = [source for source, _ in some]
+                hints = embed_maps(plans, [maps[source] for source in sources], weights)
+                kept = keep(sources) if keep is not None else [None] * len(sources)
+                for (_, group), hint, region in zip(some, hints, kept, strict=True):
                     for variant in group:
                         text = texts.take(variant.edited_caption)
-                        yield PaintJob(variant.key, text, hint, plans, control_scale=scale)
+                        yield PaintJob(variant.key, text, hint, plans, control_scale=scale, kept=region)
 
     yield from paint(jobs(), negative, settings)
 
@@ -208,7 +215,8 @@ class PaintJob:
     """One variant to paint: its key, its text states [T, D], and its source's hint embedding [D, h, w].
 
     `plans` are those of its picture's size, and text and hint lie where they take them; `steps` differs from the
-    settings' where a variant wants its own number, `control_scale` where the denoiser has several ControlNets.
+    settings' where a variant wants its own number, `control_scale` where the denoiser has several ControlNets. `kept`
+    is what the variant keeps of its source.
     """
 
     key: str
@@ -217,6 +225,7 @@ class PaintJob:
     plans: PaintPlans
     steps: int | None = None
     control_scale: float | tuple[float, ...] | None = None
+    kept: Kept | None = None
 
 
 def paint(jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings) -> Iterator[tuple[int, NDArray[np.uint8]]]:
@@ -254,7 +263,8 @@ def paint(jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings) -> I
 
 def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings) -> Job[DenoiserRow, Any, Any]:
     """One variant's way from noise to latents [C, h, w]; each row is a group of its own."""
-    variant = job.plans.begin(_noise(job, "noise"), sampler)
+    noise, kept = _noise(job, "noise"), job.kept
+    variant = job.plans.begin(noise, sampler)
     scale = settings.control_scale if job.control_scale is None else job.control_scale
     for i, timestep in enumerate(sampler.timesteps.tolist()):
         guided = settings.guidance.guides(i, len(sampler.timesteps))
@@ -264,6 +274,8 @@ def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSett
         # Keyed by the step, so that an interrupted or reordered run draws the same.
         fresh = _noise(job, f"lcm {i}") if sampler.adds_noise(i) else None
         variant.step(i, [output for (output,) in outputs], settings.guidance.scale if guided else None, fresh)
+        if kept is not None and kept.settings.holds(i, len(sampler.timesteps)):
+            variant.blend(sampler.noised(i + 1, kept.latents, noise), kept.share)
     return variant.latents
 
 

@@ -55,7 +55,7 @@ def load_vae(training: Training) -> AutoencoderTiny:
 
 
 def pack_vae(training: Training, weights: Path) -> None:
-    """vae_decoder.xml, vae_encoder.xml (which only the report uses) and latent.json."""
+    """vae_decoder.xml, vae_encoder.xml and latent.json."""
     model = load_vae(training)
     vae.polish(training.work, model, training.world, training.workers)
     pixels = {"pixel_values": torch.randn(2, 3, 128, 192)}

@@ -34,6 +34,7 @@ from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.pipeline import Pipeline
 from counterfactory.engine.runtime.plans import Shapes
 from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings, paint
+from counterfactory.engine.stages.protect import Kept, ProtectSettings
 
 pytest.importorskip("triton", reason="triton is not installed: painting on a device goes unchecked")
 
@@ -228,6 +229,28 @@ def painted(
             yield PaintJob(order.key, texts[order.text], own.embed_hints(order.edges[None])[0], own, order.steps)
 
     return dict(paint(jobs(), put(text_states(99)), settings))
+
+
+def test_a_protected_region_is_the_hosts_bit_for_bit(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some variants keep a part of their source, others nothing; the last step's blend comes before the decode."""
+    device, rng = opened(graphs, monkeypatch, 1), np.random.default_rng(3)
+    regions = {size: rng.random((2, *latents_of(size)), np.float32) for size in SIZES}
+
+    def pictures(plans: Mapping[tuple[int, int], PaintPlans], put: Callable[[Floats], Any]) -> dict[int, Image]:
+        def jobs() -> Iterable[PaintJob]:
+            for place, order in enumerate(orders()):
+                size = (order.edges.shape[0], order.edges.shape[1])
+                (hint,), (latents, share) = plans[size].embed_hints(order.edges[None]), regions[size]
+                settings = ProtectSettings(("1",), 0.0, 1.0 if place % 2 else 0.6)
+                kept = Kept(latents, share[0], settings) if place != 2 else None
+                yield PaintJob(order.key, put(text_states(order.text)), hint, plans[size], order.steps, kept=kept)
+
+        return dict(paint(jobs(), put(text_states(99)), settings_of(UNIPC, 4.0, 0.5)))
+
+    found = pictures(device.plans, putting(device.line))
+    host = {size: host_plans(graphs, size) for size in SIZES}
+    for place, picture in pictures(host, lambda array: array).items():
+        np.testing.assert_array_equal(found[place], picture)
 
 
 def putting(line: Pipeline) -> Callable[[Floats], Any]:
