@@ -27,7 +27,8 @@ from counterfactory.engine.pocket.wide.sampling import sample_scene
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.hints import HintSettings
-from counterfactory.engine.suite import Suite
+from counterfactory.engine.stages.protect import ProtectSettings
+from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.suite.run_record import RunSummary
 from counterfactory.export.graphs.tracing import to_ir
 
@@ -133,6 +134,26 @@ def test_plans_and_estimates_know_the_encoders(quick: Profile) -> None:
     assert all(plan.cost.bytes > 0 for plan in found.plans if plan.cost.name.startswith("hint"))
 
 
+def test_a_protected_class_keeps_its_pixels_and_a_run_with_it_paints_anew(
+    quick: Profile, root: Path, tmp_path: Path
+) -> None:
+    masks = {path.stem: np.asarray(Image.open(path)) for path in (root / "masks").iterdir()}
+    number = int(np.bincount(np.stack(list(masks.values())).ravel()).argmax())  # the commonest class of both
+    apart = []
+    for protect in (None, ProtectSettings((str(number),), 0.0, 1.0)):
+        report, _ = travel(replace(quick, protect=protect), root, tmp_path / "suite")
+        assert painted(report) >= 2
+        assert {use.plan for use in report.plans if use.rows} >= ({"vae_encoder"} if protect else set())
+        rows = [row for row in read_metadata(tmp_path / "suite") if row.kind != "original"]
+        for row in rows:
+            picture, original = (
+                np.asarray(Image.open(tmp_path / "suite" / name), np.float64) for name in (row.file_name, row.original)
+            )
+            apart.append(np.abs(picture - original)[masks[row.source] == number].mean())
+    half = len(apart) // 2
+    assert all(held < 0.75 * free for free, held in zip(apart[:half], apart[half:], strict=True)), apart
+
+
 def test_generate_says_what_a_hint_lacks_before_there_is_a_suite(
     models: Path, root: Path, tmp_path: Path, capsys: Any
 ) -> None:
@@ -145,4 +166,6 @@ def test_generate_says_what_a_hint_lacks_before_there_is_a_suite(
     asked = ["generate", str(root), "--out", str(out), *task, "--profile"]
     assert main([*asked, str(tmp_path / "depth.toml")]) == 2
     assert '[[hints]] kind = "depth" needs a depth map (--depth DIR, or a network: [depth])' in capsys.readouterr().err
+    assert main([*asked, str(tmp_path / "plain.toml"), "--protect", "5,car"]) == 2
+    assert "[protect] names the class 'car', which the data set does not have" in capsys.readouterr().err
     assert not out.exists()
