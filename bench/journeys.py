@@ -30,6 +30,7 @@ from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite import rewrite
 from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.variant import Variant
+from counterfactory.export.pocket.int8 import master_of
 
 Image = NDArray[np.uint8]
 
@@ -129,11 +130,6 @@ def fully_guided(profile: Profile) -> Profile:
     """The profile with every step guided, as diffusers' pipelines do it."""
     guidance = replace(profile.paint.guidance, start=0.0, stop=1.0)
     return replace(profile, paint=replace(profile.paint, guidance=guidance))
-
-
-def master_of(denoiser: str) -> str:
-    """The plan that a denoiser's plan in int8 was made of; another plan's own name."""
-    return denoiser.removesuffix("_int8")
 
 
 def unquantised(profile: Profile) -> Profile:

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 
 import torch
 from diffusers import AutoencoderKL, AutoencoderTiny, ControlNetModel, UNet2DConditionModel
-from journeys import master_of
 from measure import with_masters
 from tokenizers import Tokenizer
 from transformers import Blip2ForConditionalGeneration, CLIPModel
@@ -27,6 +26,7 @@ from counterfactory.engine.language.request import Llm
 from counterfactory.engine.language.request import Request as Question
 from counterfactory.export.graphs.hub import locate
 from counterfactory.export.pocket import llama
+from counterfactory.export.pocket.int8 import master_of
 from counterfactory.export.pocket.restore import (
     restore_blip2,
     restore_clip,

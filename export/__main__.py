@@ -91,6 +91,7 @@ def _add_pocket(commands: Any) -> None:
     parser.add_argument(
         "--begin", type=Path, metavar="DIR", help="packed models of the streets (of --gather) to begin trainings with"
     )
+    parser.add_argument("--rows", type=int, default=2, help="rows a variant of the denoiser that distil makes")
     parser.add_argument("--workers", type=int, default=0, help="processes that draw scenes beside the training")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of torch")
     parser.set_defaults(run=_pocket)
@@ -108,7 +109,7 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     if asked.gather:
         gather(asked.gather)
         return 0
-    training = Training(asked.work, world_named(asked.world), asked.workers, asked.begin)
+    training = Training(asked.work, world_named(asked.world), asked.workers, asked.begin, asked.rows)
     if training.world is not STREETS and not asked.weights:
         raise CounterfactoryError(
             f"this checkout's models are of the world {STREETS.name}; say with --weights where those of "

@@ -87,6 +87,10 @@ class ScenePool:
                 self.truth[slot] = self.world.truth(self.scenes[slot], drawing)
         return changed
 
+    def number(self, slot: int) -> int:
+        """Which item of the stream a slot holds."""
+        return int(self._held[slot])
+
     def _order(self, items: Iterable[int]) -> None:
         """Have the workers draw these items and those of the next steps."""
         if not self.workers:

@@ -227,8 +227,8 @@ class LatentPool:
         return torch.cat([edges, nearness, classes], 1).float() / 255 * kept[:, :, None, None]
 
     @torch.no_grad()
-    def advance(self, step: int) -> None:
-        """Bring the pool to the state of `step`."""
+    def advance(self, step: int) -> list[int]:
+        """Bring the pool to the state of `step`; returns the slots that changed."""
         changed = self.scenes.advance(step)
         for start in range(0, len(changed), 64):
             index = changed[start : start + 64]
@@ -241,6 +241,7 @@ class LatentPool:
                 for m in self.scenes.masks[index]
             ]
             self.weights[index] = torch.from_numpy(np.stack(weights)[:, None])
+        return changed
 
 
 def class_costs(world: World) -> NDArray[np.float32]:

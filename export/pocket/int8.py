@@ -1,4 +1,4 @@
-"""The pocket denoiser with 8-bit integers, calibrated on what it meets while the engine paints rendered scenes."""
+"""The pocket's denoisers with 8-bit integers, calibrated on what they meet while the engine paints rendered scenes."""
 
 from __future__ import annotations
 
@@ -11,28 +11,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, painting_as_teacher
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.session import Session, Signature
 from counterfactory.engine.stages.edges import edge_maps
-from counterfactory.engine.stages.paint import PaintJob, paint
+from counterfactory.engine.stages.paint import PaintJob, PaintSettings, paint
 
 from ..graphs.quantise import Feeds, quantise
 from .data import TRAIN
 from .worlds import STREETS, World
 
 
-def pack_int8(weights: Path, calibration_runs: int = 64, world: World = STREETS) -> None:
-    """Write denoiser_int8.xml and .bin beside denoiser.xml in `weights`.
+def full_profile(weights: Path) -> Profile:
+    """The profile "pocket" over the models in `weights`, with full sampling: its teacher's, where it has one."""
+    return replace(painting_as_teacher(load_profile("pocket")), models=ModelPaths(str(weights)))
 
-    Calibrated on what the denoiser meets while the engine paints `calibration_runs` rendered scenes of the training's
-    stream, each in another appearance, as the profile "pocket" says.
+
+def pack_int8(weights: Path, settings: PaintSettings, calibration_runs: int = 64, world: World = STREETS) -> None:
+    """Write the int8 form (NAME_int8.xml and .bin) of the denoiser that `settings` name beside NAME.xml in `weights`.
+
+    Calibrated on what it meets while the engine paints `calibration_runs` rendered scenes of the training's stream,
+    each in another appearance, by these settings.
     """
-    profile = replace(load_profile("pocket"), models=ModelPaths(str(weights)))
-    quantise(weights / "denoiser.xml", painting_feeds(profile, calibration_runs, world), weights / "denoiser_int8.xml")
+    name = master_of(settings.denoiser)
+    profile = replace(full_profile(weights), paint=settings)
+    quantise(weights / f"{name}.xml", painting_feeds(profile, calibration_runs, world), weights / f"{name}_int8.xml")
+
+
+def master_of(denoiser: str) -> str:
+    """The plan that a denoiser's plan in int8 is made of; another plan's own name."""
+    return denoiser.removesuffix("_int8")
 
 
 @dataclass(frozen=True)
@@ -54,19 +65,20 @@ class _Recorder:
 
 
 def painting_feeds(profile: Profile, pictures: int, world: World = STREETS) -> list[Feeds]:
-    """Every batch that the plan "denoiser" is fed while the engine paints `pictures` rendered scenes by `profile`.
+    """Every batch that the profile's denoiser is fed while the engine paints `pictures` rendered scenes by `profile`.
 
     All steps are in it, and rows with the caption and without as far as the profile guides. Networks run in float32,
     so that other machines see the same within its rounding.
     """
-    profile = replace(profile, paint=replace(profile.paint, denoiser="denoiser", streams=1))
+    name = master_of(profile.paint.denoiser)
+    profile = replace(profile, paint=replace(profile.paint, denoiser=name, streams=1))
     settings, side, folder = profile.paint, profile.image.short_side, profile.models.path
     exact = replace(profile, runtime=replace(profile.runtime, precision="f32"))
     models = Opened(library_of(exact), Meter(lambda _: None))
     plans = models.paint_plans(side, side)
     size = plans.latent_shape[1:]
     sizes = {"latents": size, "hint_embedding": size}
-    recorder = _Recorder(open_session(folder / "denoiser.xml", batch=settings.batch, precision="f32", sizes=sizes))
+    recorder = _Recorder(open_session(folder / f"{name}.xml", batch=settings.batch, precision="f32", sizes=sizes))
     plans = replace(plans, denoiser=Batched(recorder))
     images, captions = zip(*(_restyled(i, world) for i in range(pictures)), strict=True)
     hints = plans.embed_hints(edge_maps(np.stack(images), profile.edges))

@@ -6,8 +6,8 @@ Beside them goes `parameters.json`, by which restore.py makes the torch modules 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +18,10 @@ from transformers import CLIPModel
 
 from ..graphs import modules
 from ..graphs.tracing import to_ir
-from . import blip2, clip, denoiser, judges, llama, vae
+from . import blip2, clip, denoiser, distil, judges, llama, vae
 from .data import TRAIN, ScenePool, as_pixels
-from .int8 import pack_int8
+from .int8 import full_profile, pack_int8
+from .lessons import Lessons, Teacher
 from .parameters import record
 from .restore import restore_blip2, restore_clip, restore_denoiser, restore_llm, restore_vae
 from .worlds import STREETS, World
@@ -33,13 +34,15 @@ _PICTURE = {0: "batch", 2: "height", 3: "width"}
 @dataclass(frozen=True)
 class Training:
     """The folder of training states, the world to train in, and how many processes draw it; `begin` is a folder of
-    packed models of the streets, with whose weights trainings begin.
+    packed models of the streets, with whose weights trainings begin. `rows` is how many rows a variant the distilled
+    denoiser is to take.
     """
 
     work: Path
     world: World = STREETS
     workers: int = 0
     begin: Path | None = None
+    rows: int = 2
 
 
 def load_vae(training: Training) -> AutoencoderTiny:
@@ -104,25 +107,47 @@ def pack_denoiser(training: Training, weights: Path) -> None:
     for file, encoder in encoders.items():
         hint = {"hint": torch.rand(2, encoder.conv_in.in_channels, 128, 192)}
         to_ir(encoder, hint, ["hint_embedding"], weights / file, {"hint": _PICTURE})
-    width = encoders["hint.xml"].conv_out.out_channels
-    inputs = {
-        "latents": torch.randn(2, trained.unet.config.in_channels, 32, 48),
+    fused = modules.FusedDenoiser(trained.unet, trained.controlnet)
+    _export_denoiser(fused, clip.TOKENS[training.world.name], weights / "denoiser.xml")
+    record("denoiser", parameters, weights, (*encoders, "denoiser.xml"))
+
+
+def _export_denoiser(fused: modules.FusedDenoiser, tokens: int, path: Path) -> None:
+    channels, width = fused.unet.config.in_channels, fused.unet.config.block_out_channels[0]
+    inputs: Mapping[str, torch.Tensor] = {
+        "latents": torch.randn(2, channels, 32, 48),
         "timestep": torch.tensor([3, 700]),
-        "text": torch.randn(
-            2, int(model.config.text_config.max_position_embeddings), trained.unet.config.cross_attention_dim
-        ),
+        "text": torch.randn(2, tokens, fused.unet.config.cross_attention_dim),
         "hint_embedding": torch.randn(2, width, 32, 48),
         "control_scale": torch.ones(2),
     }
     axes = {name: _PICTURE if name in ("latents", "hint_embedding") else _ROWS for name in inputs}
-    fused = modules.FusedDenoiser(trained.unet, trained.controlnet)
-    to_ir(fused, inputs, ["prediction"], weights / "denoiser.xml", axes)
-    record("denoiser", parameters, weights, (*encoders, "denoiser.xml"))
+    to_ir(fused, inputs, ["prediction"], path, axes)
 
 
 def pack_denoiser_int8(training: Training, weights: Path) -> None:
     """denoiser_int8.xml: the packed denoiser in 8 bits, calibrated by painting with the packed networks."""
-    pack_int8(weights, world=training.world)
+    pack_int8(weights, full_profile(weights).paint, world=training.world)
+
+
+def pack_distil(training: Training, weights: Path) -> None:
+    """denoiser_few.xml and denoiser_few_int8.xml: the packed denoiser distilled from full sampling to a few rows a
+    variant. Its hints are embedded by the teacher's hint.xml.
+    """
+    world, profile = training.world, full_profile(weights)
+    runtime = replace(profile.runtime, threads=torch.get_num_threads())
+    master = replace(profile, runtime=runtime, paint=replace(profile.paint, denoiser="denoiser"))
+    few = distil.student_paint(master.paint, training.rows)
+    kept = distil.kept_steps(master.paint, few)
+    student, vae_model = restore_denoiser(weights, world), restore_vae(weights)
+    embed = restore_denoiser(weights, world).controlnet.controlnet_cond_embedding
+    teacher = Teacher.of(master, embed)
+    lessons = Lessons(teacher, world, vae_model, kept, distil.POOL, distil.FRESH, training.workers)
+    trained = distil.distil(training.work, student, vae_model, lessons, few, distil.RECIPES[world.name])
+    parameters = dict(trained.named_parameters())
+    _export_denoiser(trained, clip.TOKENS[world.name], weights / f"{distil.STUDENT}.xml")
+    record(distil.STUDENT, parameters, weights, (f"{distil.STUDENT}.xml",))
+    pack_int8(weights, few, calibration_runs=256, world=world)
 
 
 def pack_blip2(training: Training, weights: Path) -> None:
@@ -166,6 +191,7 @@ STEPS: dict[str, Step] = {
     "clip": pack_clip,
     "denoiser": pack_denoiser,
     "denoiser_int8": pack_denoiser_int8,
+    "distil": pack_distil,
     "blip2": pack_blip2,
     "llm": pack_llm,
     "judges": pack_judges,

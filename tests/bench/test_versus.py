@@ -11,10 +11,11 @@ import peer_networks
 import pytest
 import run
 import versus
-from journeys import Bench, in_f32, master_of, unquantised
+from journeys import Bench, in_f32, unquantised
 from measure import Ratio, Spent
 
 from counterfactory.engine.config.profile import Profile, load_profile, painting_as_teacher
+from counterfactory.export.pocket.int8 import master_of
 
 # Seconds per accepted variant of a peer, by its steps.
 PEER_S = {2: 3.0, 8: 12.0}

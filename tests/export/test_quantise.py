@@ -382,5 +382,5 @@ def test_the_embedded_denoiser_is_packed_in_int8(packed_models: Path, tmp_path: 
     shutil.copytree(packed_models, tmp_path / "weights")
     for suffix in (".xml", ".bin"):
         (tmp_path / "weights" / "denoiser_int8").with_suffix(suffix).unlink()
-    pack_int8(tmp_path / "weights", 2)
+    pack_int8(tmp_path / "weights", load_profile("pocket").paint, 2)
     assert 1e-3 < off_by(tmp_path / "weights") < 0.15
