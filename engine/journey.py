@@ -32,11 +32,12 @@ from .meter.meter import Meter, Progress
 from .meter.metrics_file import MetricsFile
 from .models.library import Library
 from .models.opened import Opened
+from .models.referee import open_referee
 from .recipes import STAGES, outcome_key
 from .schedule.overlap import ahead
 from .sources.pictures import Pictures
 from .sources.source import Problem, Source
-from .stages import caption, check, hints, original, paint, protect, rewrite
+from .stages import caption, check, hints, original, paint, protect, referees, rewrite, round_trip
 from .stages.classes import Classes
 from .stages.desk import Desk
 from .stages.rewrite import Rewritten
@@ -174,7 +175,8 @@ class Journey:
         """Take every shard to its outcome, and the suite to its table."""
         tally = Tally(desk.sources, sum(source.known_world is False for shard in shards for source in shard))
         palettes = [palette.key for palette in hints.palettes_of(self.profile.hints)]
-        decided_by = (self.profile.decisive, world_of(self.profile), *palettes)
+        looking = [referee.digest() for referee in self.profile.referees or ()]
+        decided_by = (self.profile.decisive, world_of(self.profile), *palettes, *looking)
         outcomes = Outcomes(desk.suite, outcome_key(decided_by, self.settings, desk.classes.names, desk.recipes.makers))
         for shard in _read(desk.meter, ahead(shards, lambda some: self.look(desk, outcomes, some), depth=1)):
             outcome = _pass(desk, shard) or self.step(desk, outcomes, shard)
@@ -203,8 +205,23 @@ class Journey:
         keep = None if profile.protect is None else partial(protect.keep, desk, pictures, profile.protect)
         painted = paint.run(desk, rewritten.variants, maps, profile.paint, weights, keep)
         scores = check.run(desk, painted, pictures, profile.check)
-        table = picture_rows(profile, captions, originals, painted, scores, rewritten.scores)
+        beside = self._look_again(desk, painted, rewritten)
+        table = picture_rows(profile, captions, originals, painted, scores, beside)
         return self._settle(outcomes, shard, rewritten, table, _files(originals, painted, table))
+
+    def _look_again(
+        self, desk: Desk, painted: Mapping[Variant, PaintedRow], rewritten: Rewritten
+    ) -> Mapping[Variant, Mapping[str, float]]:
+        """Scores beside the check stage's own: of texts, of the captioner, and of referees, as the profile asks."""
+        found: dict[Variant, dict[str, float]] = {v: dict(rewritten.scores.get(v, {})) for v in painted}
+        if self.profile.check.recaption:
+            for variant, said in round_trip.run(desk, painted, self.profile.caption).items():
+                found[variant] |= said
+        if self.profile.referees:
+            opener = partial(open_referee, runtime=self.profile.runtime)
+            for variant, seen in referees.run(desk, painted, self.profile.referees, opener).items():
+                found[variant] |= seen
+        return found
 
     def _rewrite(self, desk: Desk, captions: Mapping[Source, str]) -> Rewritten:
         """What captions become, in a run and in a plan of it alike."""

@@ -13,6 +13,7 @@ so this page decides what a changed setting costs.
     picture         variant, [image], [edges], [[hints]], [protect] if any, [paint], [text] edge detector, painter
     scores          picture bytes, source, [image], captions, edits, [text], [check], classes,
                     bytes of the source's variants before                                      CLIP
+    sight           picture bytes, source, [image], [[referees]]                               a referee
     outcome         profile and its world, settings, all of the above                          everything
 
 "By" is a stage's maker: the bytes of its networks, the arithmetic they run in, the releases of the libraries that
@@ -120,6 +121,10 @@ class Recipes:
         made_by = (self.makers["edges"], self.makers["paint"])
         beside = [part for part in (self.hints, self.protect) if part is not None]
         return content_key("paint", variant_key, self.image, self.edges, self.paint, self.text, made_by, *beside)
+
+    def sight_key(self, picture_sha256: str, source_key: str, referee: str) -> str:
+        """Names what a referee, by its digest, says of a picture beside its source's label, mask and boxes."""
+        return content_key("sight", picture_sha256, source_key, self.image, referee)
 
     def scores_key(
         self, picture_sha256: str, source_key: str, texts: object, labels: object, earlier: Sequence[str]

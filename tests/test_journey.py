@@ -25,9 +25,10 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.journey import Journey, JourneySettings, Progress, RunSummary
 from counterfactory.engine.judging.recheck import recheck
 from counterfactory.engine.language.chat import prompts_of
+from counterfactory.engine.models.referee import RefereeSettings
 from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.world import CLASSES, sample_scene
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.suite import Suite, read_metadata, read_run
@@ -225,11 +226,16 @@ def test_edited_captions_are_scored_as_texts_and_thresholds_on_them_hold_later_t
     streets: Path, quick: Profile, tmp_path: Path
 ) -> None:
     sources, path = find_sources(streets)[0][:1], tmp_path / "s"
-    read = replace(quick, rewrite=replace(quick.rewrite, perplexity=True))
+    segmenter = RefereeSettings("masks", "counterfactory.engine.pocket.judges:segment_streets", 4, CLASSES)
+    looked_at = replace(quick, check=replace(quick.check, recaption=True), referees=(segmenter,))
+    read = replace(looked_at, rewrite=replace(quick.rewrite, perplexity=True))
     assert travel(read, SETTINGS, sources, path).variants == SETTINGS.variants
     scores = {row.kind: row.scores.keys() & {"perplexity", "perplexity_ratio"} for row in read_metadata(path)}
     assert scores == {"original": set(), "control": set(), "variant": {"perplexity", "perplexity_ratio"}}
-    strict = replace(quick.check, max_perplexity=1.0)
+    variants = [row for row in read_metadata(path) if row.kind == "variant"]
+    for row in variants:
+        assert {"said_edits", "miou", "recall", "recall_road"} - row.scores.keys() == set()
+    strict = replace(read.check, max_perplexity=1.0)
     assert recheck(path, strict).accepted == 0
     assert all("reads badly" in (row.reason or "") for row in read_metadata(path) if row.kind == "variant")
     none = travel(replace(read, check=strict), SETTINGS, sources, path)

@@ -41,6 +41,7 @@ NAMED: dict[str, Callable[[Recipes], str]] = {
     "answer": lambda r: r.answer_key("keywords", "request"),
     "original": lambda r: r.original_key("0d"),
     "picture": lambda r: r.picture_key("0b"),
+    "sight": lambda r: r.sight_key("0c", "0d", "referee"),
     "scores": lambda r: r.scores_key("0c", "0d", ("a street", "a street at night"), None, []),
 }
 # What makes each result again when it changes, by the names of the recipes' parts.
@@ -49,6 +50,7 @@ DEPENDS = {
     "answer": {"sampling", "makers.rewrite"},
     "original": {"image"},
     "picture": {"image", "edges", "paint", "text", "makers.edges", "makers.paint", "hints", "protect"},
+    "sight": {"image"},
     "scores": {"image", "text", "check", "makers.check"},
 }
 
@@ -136,6 +138,7 @@ def test_what_names_recorded_results_stays_for_ever() -> None:
         *("check", "0c", "0d", "image", ("one", "other"), ("car",), ["0e"], "text", (8, "a {label}", 9.0)),
         "maker of check",
     )
+    assert RECIPES.sight_key("0c", "0d", "r") == content_key("sight", "0c", "0d", "image", "r")
     assert recipes.shard_key(["a"]) == content_key("shard", ["a"])
 
 

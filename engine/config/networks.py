@@ -177,6 +177,7 @@ def networks_of(profile: Profile) -> Networks:
     caption, paint, hed, exllama = profile.caption, profile.paint, profile.edges.hed, profile.llm.exllama
     # The graphs that OpenVINO takes serve any number of beams and rows.
     form = "" if profile.runtime.backend == "openvino" else caption.form
+    again = 1.0 if profile.check.recaption else 0.0
     questions, moved = _questions(profile), _moved_bytes(profile)
     asked = [question.rows for question in questions]
     return Networks(
@@ -185,14 +186,14 @@ def networks_of(profile: Profile) -> Networks:
                 "blip2_vision",
                 f"blip2_vision{form}",
                 caption.batch,
-                {"caption": Rows(per_source=_captioned(caption))},
+                {"caption": Rows(_captioned(caption), again)},
                 moved_bytes=moved["blip2_vision"],
             ),
             Network(
                 "opt_decoder",
                 f"opt_decoder{form}",
                 caption.batch * caption.rows,
-                {"caption": Rows(per_source=caption.rows * _captioned(caption))},
+                {"caption": Rows(caption.rows * _captioned(caption), caption.rows * again)},
                 files=("opt_embeddings.npy", "opt_tokenizer.json"),
                 optional_files=("opt_tokens.json",),
                 tokens=Tokens(_QUERIES, caption.decoding.max_tokens),

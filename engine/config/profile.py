@@ -15,6 +15,7 @@ from ..errors import CounterfactoryError
 from ..files.fill import fill, read_toml
 from ..language.settings import LlmSettings
 from ..models.clip import TextSettings
+from ..models.referee import RefereeSettings
 from ..runtime.manifests import exported_classes
 from ..runtime.session import RuntimeSettings
 from ..sources.pixels import ImageSettings
@@ -93,6 +94,7 @@ class Profile:
     depth: DepthSettings | None = None
     random_words: RandomWordSettings | None = None
     protect: ProtectSettings | None = None
+    referees: tuple[RefereeSettings, ...] | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -130,6 +132,15 @@ class Profile:
                 return name, "a sentence encoder measures that: it needs a table [grounding]"
             if score.startswith("perplexity") and not self.rewrite.perplexity:
                 return name, "it needs [rewrite] perplexity = true"
+        kinds = {referee.kind for referee in self.referees or ()}
+        for score, kind in (("agreement", "labels"), ("ensemble", "labels"), ("miou", "masks"), ("recall", "masks")):
+            if self.check.least(score) is not None and kind not in kinds:
+                return f"min_{score}", f'it needs [[referees]] of kind = "{kind}"'
+        if self.check.least("boxes") is not None and "boxes" not in kinds:
+            return "min_boxes", 'it needs [[referees]] of kind = "boxes"'
+        for score in ("said_label", "said_edits"):
+            if self.check.least(score) is not None and not self.check.recaption:
+                return f"min_{score}", "it needs [check] recaption = true"
         return None
 
     @property

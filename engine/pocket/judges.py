@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -74,6 +75,23 @@ class Classifier:
         """One label of `KINDS` per picture. Raises CounterfactoryError on pictures of another shape."""
         batches = self.network.run(images)
         return [KINDS[i] for _, outputs in batches for i in outputs["logits"].argmax(1).tolist()]
+
+
+def classify_streets(images: Images) -> NDArray[np.float32]:
+    """A referee of kind "labels" for `[[referees]]`: probabilities [N, K] of `KINDS` for uint8 pictures."""
+    logits = np.concatenate([outputs["logits"] for _, outputs in _open_own("classifier").run(images)])
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def segment_streets(images: Images) -> NDArray[np.uint8]:
+    """A referee of kind "masks" for `[[referees]]`: indices into `CLASSES` [N, 128, 128] for uint8 pictures."""
+    return Segmenter(_open_own("segmenter")).predict(images)
+
+
+@cache
+def _open_own(name: str) -> _Network:
+    return _Network.load(WEIGHTS / f"{name}.xml", 16, 0)
 
 
 @dataclass(frozen=True)

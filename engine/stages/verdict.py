@@ -28,7 +28,14 @@ _SCORES: Mapping[str, tuple[str, float, float]] = MappingProxyType(
         "changed": ("a share", 0, 1),
         "distinct": ("a share", 0, 1),
         "edit": ("a share", 0, 1),
+        "said_edits": ("a share", 0, 1),
         "label": ("a change of probability", -1, 1),
+        "said_label": ("a share", 0, 1),
+        "agreement": ("a share", 0, 1),
+        "ensemble": ("a share", 0, 1),
+        "boxes": ("a share", 0, 1),
+        "miou": ("a share", 0, 1),
+        "recall": ("a share", 0, 1),
         "layout": ("a share", 0, 1),
         "image_text": ("a cosine", -1, 1),
         "directional": ("a cosine", -1, 1),
@@ -46,6 +53,9 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
         "changed": "nearly the same as its source",
         "distinct": "nearly the same as another variant of its source",
         "layout": "outlines have left the mask's",
+        "miou": "what the referee sees has left the mask",
+        "recall": "a class of the mask is hardly to be seen",
+        "boxes": "boxes have lost what they show",
         "source_text": "the source does not show its caption",
         "nearer": "nearer to the caption than to the edited one",
     }
@@ -78,6 +88,7 @@ class CheckSettings(TextThresholds):
     `label_prompt` is what a class is compared by, its name in place of "{label}"; `logit_scale` what CLIP multiplies
     likenesses by before its softmax. Cosines and `min_label`, a change of probability, are -1 to 1; `min_edit`, a
     probability, and `min_layout`, a share, 0 to 1. The least of a range rejects nothing, and None asks for no score.
+    With `recaption` the captioner looks at painted pictures too (round_trip.py).
     """
 
     batch: int
@@ -96,6 +107,14 @@ class CheckSettings(TextThresholds):
     min_sharp: float | None = None
     min_changed: float | None = None
     min_distinct: float | None = None
+    min_said_edits: float | None = None
+    min_said_label: float | None = None
+    min_agreement: float | None = None
+    min_ensemble: float | None = None
+    min_boxes: float | None = None
+    min_miou: float | None = None
+    min_recall: float | None = None
+    recaption: bool | None = None
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -194,6 +213,8 @@ def _failure(row: Measured, name: str) -> str:
         _, edit = min(zip(row.edit_scores, row.edits, strict=True), key=lambda pair: pair[0])
         said = {"add": f"{edit.alternative!r} does not show", "remove": f"{edit.keyword!r} still shows"}
         return said.get(edit.kind, f"{edit.alternative!r} does not show in place of {edit.keyword!r}") + ": "
-    if name == "label":
+    if name in ("label", "said_label", "agreement", "ensemble"):
         return f"{row.label!r} may not show any more: "
+    if name == "said_edits":
+        return "the captioner does not see all that was edited: "
     return f"{_MEANINGS[name]}: " if name in _MEANINGS else ""

@@ -253,6 +253,13 @@ def test_boxes_ground_labels_and_write_captions_that_name_none_again(name: str) 
             {"max_perplexity_ratio": 2.0},
             r"\[check\] max_perplexity_ratio: it needs \[rewrite\] perplexity = true",
         ),
+        ("check", {"min_said_edits": 0.5}, r"\[check\] min_said_edits: it needs \[check\] recaption = true"),
+        ("check", {"min_said_label": 0.5}, r"\[check\] min_said_label: it needs \[check\] recaption = true"),
+        ("check", {"min_miou": 0.5}, r'\[check\] min_miou: it needs \[\[referees\]\] of kind = "masks"'),
+        ("check", {"min_recall": 0.5}, r'\[check\] min_recall: it needs \[\[referees\]\] of kind = "masks"'),
+        ("check", {"min_ensemble": 0.5}, r'\[check\] min_ensemble: it needs \[\[referees\]\] of kind = "labels"'),
+        ("check", {"min_agreement": 0.5}, r'\[check\] min_agreement: it needs \[\[referees\]\] of kind = "labels"'),
+        ("check", {"min_boxes": 0.5}, r'\[check\] min_boxes: it needs \[\[referees\]\] of kind = "boxes"'),
     ],
 )
 def test_a_threshold_that_nothing_measures_is_refused(table: str, changed: dict[str, float], message: str) -> None:
@@ -261,6 +268,25 @@ def test_a_threshold_that_nothing_measures_is_refused(table: str, changed: dict[
     found = load_profile("pocket")
     with pytest.raises(ValueError, match=message):
         replace(found, **{table: replace(getattr(found, table), **changed)})
+
+
+def test_referees_and_the_captioner_s_second_look_are_read_from_a_profile(tmp_path: Path) -> None:
+    from counterfactory.engine.config.networks import networks_of
+    from counterfactory.engine.config.profile import load_profile
+    from counterfactory.engine.models.network import Rows
+    from counterfactory.engine.models.referee import RefereeSettings
+
+    text = (Path(__file__).parents[2] / "engine/config/profiles/pocket.toml").read_text()
+    pocket = text.replace("[check] ", "[check]\nrecaption = true\nmin_said_label = 0.5\nmin_miou = 0.4 ")
+    assert "recaption" in pocket
+    (tmp_path / "mine.toml").write_text(
+        pocket + '\n[[referees]]\nkind = "masks"\nrun = "mine:look"\nbatch = 4\nclasses = ["road", "bus"]\n'
+    )
+    found = load_profile(str(tmp_path / "mine.toml"))
+    assert found.referees == (RefereeSettings("masks", "mine:look", 4, ("road", "bus")),)
+    assert found.check.strict.items() >= {"min_said_label": 0.5, "min_miou": 0.4}.items()
+    assert networks_of(found)["blip2_vision"].rows == {"caption": Rows(1.0, 1.0)}
+    assert networks_of(load_profile("pocket"))["blip2_vision"].rows == {"caption": Rows(1.0, 0.0)}
 
 
 def test_perplexity_is_the_language_model_s_on_a_cpu() -> None:
