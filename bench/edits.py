@@ -63,6 +63,11 @@ class Judged:
         """Whether the edit is of its type, as far as its words say, and nothing else changed."""
         return self.only_edit and self.edit.type in self.likely_types[:2]
 
+    @property
+    def reads_well(self) -> bool:
+        """Whether its caption reads about as well as the source's."""
+        return self.perplexity <= _MOST_SURPRISE
+
 
 def main() -> None:
     """Rewrite, judge, show, write."""
@@ -227,7 +232,7 @@ def summarise(
         "all_types_possible": _share([len(possible.get(source, ())) == len(EDIT_TYPES) for source in captions]),
         "right_type": _share([j.right_type for j in judged]),
         "only_the_edit": _share([j.only_edit for j in judged]),
-        "reads_well": _share([j.perplexity <= _MOST_SURPRISE for j in judged]),
+        "reads_well": _share([j.reads_well for j in judged]),
         "perplexity_ratio": round(float(np.median([j.perplexity for j in judged])), 3) if judged else 0.0,
     }
 
@@ -248,7 +253,7 @@ def by_type(
             "first": _share([j.likely_types[0] == type_ for j in some]),
             "first_two": _share([type_ in j.likely_types[:2] for j in some]),
             "perplexity_ratio": round(float(np.median([j.perplexity for j in some])), 3) if some else 0.0,
-            "reads_well": _share([j.perplexity <= _MOST_SURPRISE for j in some]),
+            "reads_well": _share([j.reads_well for j in some]),
         }
         for type_ in EDIT_TYPES
     }

@@ -1,6 +1,6 @@
 """`python -m counterfactory.export`: `pocket` and `world` make the embedded models, `language` measures one of them,
 `a10g` and `llm` make a GPU box's, `sentence` the encoder of `[grounding]`, `masked` the masked language model of
-`[random_words]`.
+`[random_words]`, `perturber` a language model tuned to edit.
 
 A command's modules are imported when it is asked for: `llm` runs on the box, which has none of the exporter's packages.
 """
@@ -70,6 +70,12 @@ def _add_masked(commands: Any) -> None:
     from .language import masked
 
     masked.add_command(commands)
+
+
+def _add_perturber(commands: Any) -> None:
+    from .language import perturber
+
+    perturber.add_command(commands)
 
 
 def _add_pocket(commands: Any) -> None:
@@ -158,6 +164,7 @@ _COMMANDS = {
     "llm": _add_llm,
     "sentence": _add_sentence,
     "masked": _add_masked,
+    "perturber": _add_perturber,
 }
 
 

@@ -85,7 +85,7 @@ def _propose(
     ask: Ask,
     prompts: TypedPrompts,
 ) -> dict[About, list[_Pair]]:
-    asked = [(about, type_, _request(about, type_, settings, prompts)) for about in abouts for type_ in types]
+    asked = [(about, type_, question(about, type_, settings, prompts)) for about in abouts for type_ in types]
     answers = ask_once(ask, PROPOSALS, [request for *_, request in asked if request])
     pairs: dict[About, list[_Pair]] = {about: [] for about in abouts}
     for about, type_, request in asked:
@@ -176,7 +176,7 @@ def _phrases(about: About, settings: RewriteSettings) -> list[str]:
     return phrases(about.caption, settings.max_words_keyword, (*about.keep, *picture))
 
 
-def _request(about: About, type_: EditType, settings: RewriteSettings, prompts: TypedPrompts) -> Request | None:
+def question(about: About, type_: EditType, settings: RewriteSettings, prompts: TypedPrompts) -> Request | None:
     """The question of a type; None where its edits have no place: no words to replace, none that may have others beside
     them, and nothing that can be added.
     """

@@ -18,9 +18,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from counterfactory.engine.files.writing import write_whole
 
+from ..language.answer_loss import answer_loss, encode_answers
 from ..language.llama_steps import LlamaSteps, write_llama
 from .data import TRAIN
-from .exercises import KINDS_OF_QUESTION, Exercise
+from .exercises import KINDS_OF_QUESTION
 from .languages import LANGUAGES, Language
 from .older import take_over, take_over_tokens
 from .parameters import record
@@ -99,37 +100,6 @@ def build(vocabulary: int) -> LlamaForCausalLM:
     return model
 
 
-def encode(tokenizer: Tokenizer, exercises: list[Exercise]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Exercises of one question as (head int64 [P], rows int64 [B, L], labels int64 [B, L]).
-
-    `head` is what all prompts begin with; labels are -100 outside of the answers and their end.
-    """
-    prompts = [tokenizer.encode(e.prompt.text).ids for e in exercises]
-    answers = [[*tokenizer.encode(e.answer).ids, END] for e in exercises]
-    shared = 0
-    while all(len(p) > shared + 1 and p[shared] == prompts[0][shared] for p in prompts):
-        shared += 1
-    length = max(len(p) + len(a) for p, a in zip(prompts, answers, strict=True)) - shared
-    rows = torch.full((len(exercises), length), END)
-    labels = torch.full((len(exercises), length), -100)
-    for i, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
-        tail = [*prompt[shared:], *answer]
-        rows[i, : len(tail)] = torch.tensor(tail)
-        labels[i, len(tail) - len(answer) : len(tail)] = torch.tensor(answer)
-    return torch.tensor(prompts[0][:shared]), rows, labels
-
-
-def answer_loss(model: LlamaForCausalLM, head: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Summed cross-entropy of the answers of `encode`'s rows, with `head` computed once for all of them."""
-    past = model.model(head[None], use_cache=True).past_key_values
-    past.batch_repeat_interleave(len(rows))
-    hidden = model.model(rows, past_key_values=past, use_cache=True).last_hidden_state
-    wanted = labels[:, 1:]
-    asked = wanted >= 0
-    logits = model.lm_head(hidden[:, :-1][asked])
-    return F.cross_entropy(logits.float(), wanted[asked], reduction="sum")
-
-
 def copy_loss(model: LlamaForCausalLM) -> torch.Tensor:
     """Mean cross-entropy of random tokens said a second time.
 
@@ -161,7 +131,7 @@ def train(
         total, answered = torch.zeros(()), 0
         for kind, count in _ROWS.items():
             drawn = [language.exercise(kind, TRAIN, 10_000 + step * count + i) for i in range(count)]
-            head, rows, labels = encode(tokenizer, drawn)
+            head, rows, labels = encode_answers(tokenizer, [(one.prompt.text, one.answer) for one in drawn], END)
             with torch.autocast("cpu", torch.bfloat16):
                 total = total + answer_loss(model, head, rows, labels)
             answered += int((labels >= 0).sum())

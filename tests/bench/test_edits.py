@@ -11,12 +11,14 @@ from types import SimpleNamespace
 import caption_file
 import edits
 import numpy as np
+import perturber
 import pytest
 from caption_file import Captioned, name_label, read_captions
 from edit_judges import EXAMPLES, TypeJudge, changed_words, only_changes, same_names, stems, words_of_label
 
-from counterfactory.engine.edit import EDIT_TYPES
+from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.tasks.task import builtin_task
+from counterfactory.engine.variant import Variant
 
 CAPTIONS = ("A brown dog on the grass.", "A small red kettle sits on a table.", "A strange thing.")
 LABELS = ("n02084071", "teapot, kettle", "n03255030")
@@ -162,3 +164,37 @@ def test_types_are_told_by_their_examples() -> None:
     assert [ranked[0] for ranked in judge.ranked(["at sundown", "gray"])] == ["time", "colour"]
     assert judge.held_out(1) == 1
     assert {len(some) for some in EXAMPLES.values()} == {12}
+
+
+def judged(
+    type_: str, *, kept: bool = True, only: bool = True, likely: str = "", perplexity: float = 1.0
+) -> edits.Judged:
+    edit = Edit(type_, "", "in the rain")
+    source = next(iter(caption_file.sources_of([Captioned("0", CAPTIONS[0], LABELS[0])])))
+    one = Variant("k", source, 0, CAPTIONS[0], (edit,), "edited", 0, None)
+    return edits.Judged(one, edit, kept, 0.0, only, (likely or type_, "time", "other"), perplexity)
+
+
+def test_a_tuned_model_is_held_against_the_prompted_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prompted = [judged("time", likely="light"), judged("weather", likely="light"), judged("weather", kept=False)]
+    tuned = [judged("weather"), judged("weather", only=False), judged("weather", perplexity=1.6)]
+    made = {"plain": prompted, "tuned": tuned}
+    monkeypatch.setattr(perturber, "rewritten", lambda rows, llm, *_: made[llm.name])
+    call = ["perturber.py", str(write_captions(tmp_path / "captions.jsonl")), "--encoder", "encoder", "--variants", "2"]
+    monkeypatch.setattr("sys.argv", [*call, "--llm", "plain", "--tuned", "tuned"])
+    perturber.main()
+    said = capsys.readouterr().out.splitlines()
+    found = json.loads(said[-1])
+    assert max(map(len, said[:-1])) <= 80
+    assert found["captions"] == 3
+    assert found["prompted"]["different"] == 0.5
+    assert found["prompted"]["types"] == {
+        "weather": {"edits": 2, "right": 0.0, "reads_well": 1.0},
+        "time": {"edits": 1, "right": 1.0, "reads_well": 1.0},
+        "all": {"edits": 3, "right": 0.3333, "reads_well": 1.0},
+    }
+    assert found["tuned"]["types"]["weather"] == {"edits": 3, "right": 0.6667, "reads_well": 0.6667}
+    row = next(line for line in said if line.startswith("time"))
+    assert row.split() == ["time", "1", "100.0", "%", "100.0", "%", "0", "-", "-"]

@@ -88,11 +88,16 @@ def test_apply_mends_the_sentence() -> None:
     assert [phrase_of(t) for t in ("day", "night", "at dusk")] == ["during the day", "at night", "at dusk"]
 
 
+def asked(count: int) -> list[tuple[str, str]]:
+    return [(one.prompt.text, one.answer) for one in DRAWN["alternatives"][:count]]
+
+
 def test_rows_share_their_head_and_only_answers_are_learnt(tmp_path: Path) -> None:
+    from counterfactory.export.language.answer_loss import encode_answers
     from counterfactory.export.pocket import llama
 
     tokenizer = llama.byte_tokenizer(["a prompt", '["an answer"]'], 300)
-    head, rows, labels = llama.encode(tokenizer, DRAWN["alternatives"][:5])
+    head, rows, labels = encode_answers(tokenizer, asked(5), llama.END)
     for drawn, row, wanted in zip(DRAWN["alternatives"], rows, labels, strict=False):
         text = tokenizer.decode([*head.tolist(), *row.tolist()], skip_special_tokens=True)
         assert text == drawn.prompt.text + drawn.answer
@@ -102,13 +107,14 @@ def test_rows_share_their_head_and_only_answers_are_learnt(tmp_path: Path) -> No
 
 
 def test_a_shared_head_changes_no_loss() -> None:
+    from counterfactory.export.language.answer_loss import answer_loss, encode_answers
     from counterfactory.export.pocket import llama
 
     tokenizer = llama.byte_tokenizer(["a prompt"], 280)
     model = llama.build(tokenizer.get_vocab_size())
-    head, rows, labels = llama.encode(tokenizer, DRAWN["alternatives"][:3])
+    head, rows, labels = encode_answers(tokenizer, asked(3), llama.END)
     whole = torch.cat([head.expand(3, -1), rows], 1)
     masked = torch.cat([torch.full((3, len(head)), -100), labels], 1)
     with torch.no_grad():
         expected = model(input_ids=whole, labels=masked).loss * (labels >= 0).sum()
-        assert torch.allclose(llama.answer_loss(model, head, rows, labels), expected, rtol=1e-4)
+        assert torch.allclose(answer_loss(model, head, rows, labels), expected, rtol=1e-4)

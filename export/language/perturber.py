@@ -1,0 +1,220 @@
+"""A perturber: a Llama that is tuned to edit captions type by type, by a low-rank adapter (LANCE, arXiv 2305.19164).
+
+    python -m counterfactory.export perturber SOURCE --captions captions.csv --style chatml --out FOLDER
+
+SOURCE is what `export llm` takes. The adapter (Hu et al. 2021, arXiv 2106.09685) is LANCE's: rank 8, alpha 16, dropout
+0.05, on queries, keys and values. It learns the engine's own questions about types of edits with their right answers
+(typed_pairs.py), answers alone, and is merged into the weights, so that the engine opens the result as any Llama. Some
+captions are held out, and how surprising their answers are is told by type before and after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from tokenizers import Tokenizer
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.language.chat import ChatPrompts, prompts_of
+
+from ..graphs.hub import locate
+from .answer_loss import answer_loss, encode_answers
+from .llama_source import UserLlama, read_llama
+from .llama_steps import write_llama
+from .typed_pairs import TypedExercise, exercises, menu_pairs, read_captions, read_pairs, split, street_captions
+
+_TARGETS = ("q_proj", "k_proj", "v_proj")
+_FILES = ("config.json", "tokenizer.json")
+_STREETS = 300
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a perturber is tuned; the learning rate rises over the first tenth of the steps and falls to 0."""
+
+    rank: int = 8
+    alpha: int = 16
+    dropout: float = 0.05
+    rate: float = 3e-4
+    batch: int = 8
+    epochs: float = 3.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("rank", "alpha", "batch"):
+            if getattr(self, name) < 1:
+                raise CounterfactoryError(f"--{name} must be at least 1, got {getattr(self, name)}")
+        if not 0 <= self.dropout < 1 or self.rate <= 0 or self.epochs <= 0:
+            raise CounterfactoryError(
+                "--dropout is from 0 to below 1, --rate and --epochs are above 0; got "
+                f"{self.dropout:g}, {self.rate:g} and {self.epochs:g}"
+            )
+
+
+def batches(found: Sequence[TypedExercise], recipe: Recipe) -> list[list[TypedExercise]]:
+    """The exercises of all steps: a batch is of one type, whose prompts begin alike; every epoch in another order."""
+    steps, numbers = list[list[TypedExercise]](), random.Random(recipe.seed)
+    one = list[list[TypedExercise]]()
+    while len(steps) < recipe.epochs * len(one) or not one:
+        by_type: dict[str, list[TypedExercise]] = defaultdict(list)
+        for exercise in numbers.sample(list(found), len(found)):
+            by_type[exercise.type].append(exercise)
+        one = [some[i : i + recipe.batch] for some in by_type.values() for i in range(0, len(some), recipe.batch)]
+        numbers.shuffle(one)
+        steps += one
+    return steps[: max(1, round(recipe.epochs * len(one)))]
+
+
+def tune(llama: UserLlama, found: Sequence[TypedExercise], recipe: Recipe, say: Callable[[str], None]) -> None:
+    """Tune the Llama's weights in place. Raises CounterfactoryError without exercises."""
+    if not found:
+        raise CounterfactoryError("there is nothing to learn from: no pair is held to be an answer of the engine's")
+    steps = batches(found, recipe)
+    torch.manual_seed(recipe.seed)
+    config = LoraConfig(
+        r=recipe.rank,
+        lora_alpha=recipe.alpha,
+        lora_dropout=recipe.dropout,
+        target_modules=list(_TARGETS),
+        task_type="CAUSAL_LM",
+    )
+    # peft puts its layers into the network that it is given: `llama.model` is the same with them.
+    adapted = cast(PeftModel, get_peft_model(llama.model, config))
+    parameters = [p for p in adapted.parameters() if p.requires_grad]
+    optimiser = torch.optim.AdamW(parameters, recipe.rate, weight_decay=0.0)
+    adapted.train()
+    began, losses = time.monotonic(), list[float]()
+    for step, some in enumerate(steps):
+        optimiser.param_groups[0]["lr"] = recipe.rate * _share(step, len(steps))
+        loss = _loss(llama.model, llama.tokenizer, llama.end, some)
+        optimiser.zero_grad()
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimiser.step()
+        losses.append(float(loss.detach()))
+        if (step + 1) % 10 == 0 or step + 1 == len(steps):
+            took = time.monotonic() - began
+            say(f"step {step + 1} of {len(steps)}: {sum(losses) / len(losses):.3f} nats per token, {took:.0f} s")
+            losses.clear()
+    adapted.merge_and_unload()
+    llama.model.eval()
+
+
+def _share(step: int, steps: int) -> float:
+    """How much of the learning rate a step has."""
+    return min((step + 1) / max(1, steps // 10), (steps - step) / steps)
+
+
+def _loss(model: LlamaForCausalLM, tokenizer: Tokenizer, end: int, some: Sequence[TypedExercise]) -> torch.Tensor:
+    """The mean over the tokens of answers, in nats."""
+    head, rows, labels = encode_answers(tokenizer, [(one.prompt, one.answer) for one in some], end)
+    with torch.autocast("cpu", torch.bfloat16):
+        total = answer_loss(model, head, rows, labels)
+    return total / int((labels >= 0).sum())
+
+
+@torch.no_grad()
+def surprise(llama: UserLlama, found: Sequence[TypedExercise], batch: int) -> dict[str, float]:
+    """How surprising right answers are, by type and of "all", in nats per token."""
+    llama.model.eval()
+    by_type: dict[str, list[TypedExercise]] = defaultdict(list)
+    for one in found:
+        by_type[one.type].append(one)
+    sums: dict[str, tuple[float, int]] = {}
+    for type_, some in by_type.items():
+        total, tokens = 0.0, 0
+        for i in range(0, len(some), batch):
+            asked = [(one.prompt, one.answer) for one in some[i : i + batch]]
+            head, rows, labels = encode_answers(llama.tokenizer, asked, llama.end)
+            total += float(answer_loss(llama.model, head, rows, labels))
+            tokens += int((labels >= 0).sum())
+        sums[type_] = total, tokens
+    whole = sum(total for total, _ in sums.values()), sum(tokens for _, tokens in sums.values())
+    return {type_: total / tokens for type_, (total, tokens) in (*sums.items(), ("all", whole)) if tokens}
+
+
+def write_hub(llama: UserLlama, folder: Path) -> None:
+    """Write the weights as the hub has them, for `export llm` to quantise."""
+    llama.model.save_pretrained(folder)
+    end = llama.tokenizer.id_to_token(llama.end)
+    PreTrainedTokenizerFast(tokenizer_object=llama.tokenizer, eos_token=end).save_pretrained(folder)
+
+
+def lines(before: Mapping[str, float], after: Mapping[str, float]) -> list[str]:
+    """What held-out answers cost before and after, by type."""
+    found = [f"{'held out':<12}{'before':>8}{'after':>8}   nats per token of right answers"]
+    return found + [f"{type_:<12}{before[type_]:>8.3f}{after[type_]:>8.3f}" for type_ in before]
+
+
+def add_command(commands: Any) -> None:
+    """Add `perturber` to the exporter's command line."""
+    usual = Recipe()
+    parser = commands.add_parser("perturber", help="tune a Llama to edit captions type by type, by a low-rank adapter")
+    parser.add_argument("source", help="folder of the weights, a GGUF file, or ID@COMMIT")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the tuned Llama for OpenVINO")
+    parser.add_argument("--hub", type=Path, metavar="DIR", help="its weights as the hub has them too, to be quantised")
+    made = parser.add_mutually_exclusive_group()
+    made.add_argument("--pairs", type=Path, metavar="FILE", help="typed pairs, CSV or JSONL (see typed_pairs.py)")
+    made.add_argument("--captions", type=Path, metavar="FILE", help="captions with labels, edited by our phrases")
+    made.add_argument("--streets", type=int, metavar="N", help=f"captions of N rendered streets ({_STREETS})")
+    parser.add_argument("--profile", default="lance", help="whose [rewrite] and [llm] say how is asked (%(default)s)")
+    parser.add_argument("--style", choices=("llama2", "chatml"), help="how SOURCE converses (the profile's)")
+    parser.add_argument("--each", type=int, default=2, metavar="N", help="phrases per type and caption (%(default)s)")
+    parser.add_argument("--held", type=float, default=0.2, metavar="SHARE", help="captions held out (%(default)s)")
+    parser.add_argument(
+        "--held-captions", type=Path, metavar="FILE", help="write the captions that are held out (JSONL), for a bench"
+    )
+    parser.add_argument("--report", type=Path, metavar="FILE", help="write what is printed as JSON")
+    for name, value in asdict(usual).items():
+        parser.add_argument(f"--{name}", type=type(value), default=value, help="(%(default)s)")
+    parser.set_defaults(run=run)
+
+
+def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
+    """`python -m counterfactory.export perturber`."""
+    profile = load_profile(asked.profile)
+    prompts = prompts_of(asked.style or profile.llm.style)
+    if not isinstance(prompts, ChatPrompts):
+        raise CounterfactoryError(f"profile {profile.name} asks no language model that converses: name --style")
+    recipe = Recipe(**{name: getattr(asked, name) for name in asdict(Recipe())})
+    if asked.pairs:
+        pairs = read_pairs(asked.pairs)
+    else:
+        captions = read_captions(asked.captions) if asked.captions else street_captions(asked.streets or _STREETS)
+        pairs = menu_pairs(captions, profile.rewrite.types, asked.each)
+    found, left = exercises(pairs, profile.rewrite, prompts)
+    learnt, held = split(found, asked.held)
+    say(f"{len(pairs)} pairs: {len(learnt)} exercises to learn from, {len(held)} held out, {left} pairs left out")
+    if asked.held_captions:
+        abouts = dict.fromkeys(one.about for one in held)
+        text = "".join(json.dumps(asdict(about), ensure_ascii=False) + "\n" for about in abouts)
+        asked.held_captions.write_text(text, encoding="utf-8")
+    llama = read_llama(locate(asked.source, _FILES))
+    before = surprise(llama, held, recipe.batch)
+    tune(llama, learnt, recipe, say)
+    after = surprise(llama, held, recipe.batch)
+    for line in lines(before, after):
+        say(line)
+    try:
+        write_llama(llama.model, llama.tokenizer, llama.end, asked.out)
+    except ValueError as error:
+        raise CounterfactoryError(f"{asked.source} cannot be exported: {error}") from error
+    if asked.hub:
+        write_hub(llama, asked.hub)
+    if asked.report:
+        told = {"before": before, "after": after, "learnt": len(learnt), "held": len(held), "recipe": asdict(recipe)}
+        asked.report.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    say(f'{asked.out} holds the tuned model; say [llm] backend = "openvino" and model = "{asked.out}"')
+    return 0
