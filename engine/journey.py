@@ -37,7 +37,7 @@ from .recipes import STAGES, outcome_key
 from .schedule.overlap import ahead
 from .sources.pictures import Pictures
 from .sources.source import Problem, Source
-from .stages import caption, check, hints, original, paint, protect, referees, rewrite, round_trip
+from .stages import caption, check, hints, invert, original, paint, protect, referees, rewrite, round_trip
 from .stages.classes import Classes
 from .stages.desk import Desk
 from .stages.rewrite import Rewritten
@@ -199,15 +199,24 @@ class Journey:
         captions = caption.run(desk, shard.sources, pictures, profile.caption, self.settings.task)
         originals = original.run(desk, captions, pictures)
         rewritten = self._rewrite(desk, captions)
-        unpainted = paint.unpainted_sources(desk, rewritten.variants)
-        maps = hints.run(desk, captions, unpainted, pictures, profile.edges, profile.hints)
-        weights = None if profile.hints is None else [hint.weight for hint in profile.hints]
-        keep = None if profile.protect is None else partial(protect.keep, desk, pictures, profile.protect)
-        painted = paint.run(desk, rewritten.variants, maps, profile.paint, weights, keep)
+        painted = self._make_pictures(desk, captions, rewritten.variants, pictures)
         scores = check.run(desk, painted, pictures, profile.check)
         beside = self._look_again(desk, painted, rewritten)
         table = picture_rows(profile, captions, originals, painted, scores, beside)
         return self._settle(outcomes, shard, rewritten, table, _files(originals, painted, table))
+
+    def _make_pictures(
+        self, desk: Desk, captions: Mapping[Source, str], variants: Sequence[Variant], pictures: Pictures
+    ) -> dict[Variant, PaintedRow]:
+        """The variants' pictures, by the profile's editor: sources inverted and edited, or painted over their maps."""
+        profile = self.profile
+        unpainted = paint.unpainted_sources(desk, variants) if profile.invert is None else []
+        maps = hints.run(desk, captions, unpainted, pictures, profile.edges, profile.hints)
+        keep = None if profile.protect is None else partial(protect.keep, desk, pictures, profile.protect)
+        if profile.invert is not None:
+            return invert.run(desk, variants, pictures, profile.paint, profile.invert, keep)
+        weights = None if profile.hints is None else [hint.weight for hint in profile.hints]
+        return paint.run(desk, variants, maps, profile.paint, weights, keep)
 
     def _look_again(
         self, desk: Desk, painted: Mapping[Variant, PaintedRow], rewritten: Rewritten

@@ -10,7 +10,8 @@ so this page decides what a changed setting costs.
     choice          source, task, seed                                                         the rules
     variant         source, caption, edits, edited caption, seed
     original        source, [image]
-    picture         variant, [image], [edges], [[hints]], [protect] if any, [paint], [text] edge detector, painter
+    picture         variant, [image], [edges], [paint], [text]; [[hints]], [protect], [invert]
+                    where there are any                                                        edge detector, painter
     scores          picture bytes, source, [image], captions, edits, [text], [check], classes,
                     bytes of the source's variants before                                      CLIP
     sight           picture bytes, source, [image], [[referees]]                               a referee
@@ -87,7 +88,7 @@ class Recipes:
 
     Settings are plain data (see `content_key`); `sampling` is how the language model chooses tokens, `check` what
     decides scores. `hints` is None where pictures follow the edges alone, `protect` where they keep nothing of
-    their sources.
+    their sources, `invert` where they are painted anew.
     """
 
     image: object
@@ -100,6 +101,7 @@ class Recipes:
     makers: Mapping[Stage, str]
     hints: object = None
     protect: object = None
+    invert: object = None
 
     def caption_key(self, image_sha256: str, named_prefix: str | None = None) -> str:
         """Names the caption of an image, and the random numbers that sample it; `named_prefix` is what it goes on
@@ -119,7 +121,7 @@ class Recipes:
     def picture_key(self, variant_key: str) -> str:
         """Names a variant's picture."""
         made_by = (self.makers["edges"], self.makers["paint"])
-        beside = [part for part in (self.hints, self.protect) if part is not None]
+        beside = [part for part in (self.hints, self.protect, self.invert) if part is not None]
         return content_key("paint", variant_key, self.image, self.edges, self.paint, self.text, made_by, *beside)
 
     def sight_key(self, picture_sha256: str, source_key: str, referee: str) -> str:

@@ -134,6 +134,8 @@ def test_what_names_recorded_results_stays_for_ever() -> None:
     assert replace(RECIPES, hints="h", protect="p").picture_key("0b") == content_key(
         "paint", "0b", "image", "edges", "paint", "text", made_by, "h", "p"
     )
+    inverted = replace(RECIPES, invert="how")
+    assert inverted.picture_key("0b") == content_key("paint", "0b", "image", "edges", "paint", "text", made_by, "how")
     assert RECIPES.scores_key("0c", "0d", ("one", "other"), ("car",), ["0e"]) == content_key(
         *("check", "0c", "0d", "image", ("one", "other"), ("car",), ["0e"], "text", (8, "a {label}", 9.0)),
         "maker of check",

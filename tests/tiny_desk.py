@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from tiny_networks import TOKENS, WIDTH, TinyPainter
+from tiny_networks import TOKENS, WIDTH, TinyPainter, tiny_editor, tiny_tokenizer
 
 from counterfactory.engine.language.request import Request, Usage
 from counterfactory.engine.meter.meter import Meter, Progress
 from counterfactory.engine.models.decoding import DecodingSettings
 from counterfactory.engine.models.denoiser import PaintPlans
+from counterfactory.engine.models.editor import EditorPlans
 from counterfactory.engine.recipes import STAGES, Recipes
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.pictures import Pictures
@@ -31,7 +32,7 @@ from counterfactory.engine.variant import Variant
 Floats = NDArray[np.float32]
 Pixels = NDArray[np.uint8]
 
-TEXT_BATCH, IMAGE_BATCH = 3, 2
+TEXT_BATCH, IMAGE_BATCH, EDIT_BATCH = 3, 2, 5
 IMAGE = ImageSettings(short_side=32, multiple=16, max_long_side=48)
 SIZES = ((32, 32), (32, 48), (96, 64))  # height, width of the sources, in turn; the last is painted at 48 x 32
 
@@ -70,6 +71,7 @@ class Networks:
     room: int = 1000  # characters of a caption that the text encoder reads
     usage: Usage = field(default_factory=lambda: Usage(0, 0))
     _plans: dict[tuple[int, int], PaintPlans] = field(default_factory=dict)
+    _editors: dict[tuple[int, int], EditorPlans] = field(default_factory=dict)
 
     def enter(self, stage: str) -> None:
         self.entered.append(stage)
@@ -85,7 +87,11 @@ class Networks:
 
         self.opened.append("clip_text")
         plan = SimpleNamespace(batch=TEXT_BATCH)
-        return SimpleNamespace(plan=plan, encode=encode, encode_states=lambda captions: list(encode(captions)[0]))
+
+        def states(captions: Sequence[str]) -> list[Floats]:
+            return list(encode(captions)[0])
+
+        return SimpleNamespace(plan=plan, encode=encode, encode_states=states, tokenizer=tiny_tokenizer())
 
     def caption_room(self) -> Callable[[str], int]:
         return lambda caption: min(len(caption), self.room)
@@ -173,6 +179,12 @@ class Networks:
         if (height, width) not in self._plans:
             self._plans[height, width] = self.painter.plans(height, width, batch=3, streams=1, decode_batch=2)
         return self._plans[height, width]
+
+    def editor_plans(self, height: int, width: int) -> EditorPlans:
+        self.opened.append(f"edit {height} {width}")
+        if (height, width) not in self._editors:
+            self._editors[height, width] = tiny_editor(height, width, batch=EDIT_BATCH, picture_batch=2)
+        return self._editors[height, width]
 
 
 @dataclass

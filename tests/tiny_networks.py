@@ -9,12 +9,19 @@ from typing import Any
 import numpy as np
 import torch
 from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from tokenizers.processors import TemplateProcessing
 from torch import nn
 
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import PaintPlans
+from counterfactory.engine.models.editor import EditorPlans
+from counterfactory.engine.models.encoder import LatentEncoder
 from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.export.graphs import modules
+from counterfactory.export.graphs.editing import EditingDenoiser
 
 TOKENS, WIDTH, FACTOR = 7, 24, 2  # text states are [TOKENS, WIDTH]; a picture has FACTOR times its latents' sides
 
@@ -84,7 +91,8 @@ class TorchSession:
         self.signature.check(type(self.module).__name__, feeds)
         with torch.no_grad():
             out = self.module(*(torch.from_numpy(np.array(feeds[port.name])) for port in self.signature.inputs))
-        return {self.signature.outputs[0].name: out.numpy()}
+        outs = out if isinstance(out, tuple) else (out,)
+        return {port.name: found.numpy() for port, found in zip(self.signature.outputs, outs, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -124,6 +132,47 @@ class TinyPainter:
             plan(modules.VaeDecoder(self.vae), "pixel_values", floats("latents", decode_batch, 4, h, w)),
             (4, h, w),
         )
+
+
+def tiny_editor(height: int, width: int, *, batch: int, picture_batch: int) -> EditorPlans:
+    """The engine's plans for editing pictures of a size, over the modules that are exported."""
+    h, w, vae = height // FACTOR, width // FACTOR, tiny_painter().vae
+
+    def plan(module: nn.Module, inputs: Mapping[str, tuple[int, ...]], *outputs: str) -> Batched:
+        kinds = {"timestep": "int64", "source_rows": "int64", "self_rows": "int64"}
+        taken = tuple(Port(name, shape, kinds.get(name, "float32")) for name, shape in inputs.items())
+        given = tuple(Port(name, (taken[0].shape[0],), "float32") for name in outputs)
+        return Batched(TorchSession(module.eval(), Signature(taken, given)))
+
+    rows = {
+        "latents": (batch, 4, h, w),
+        "timestep": (batch,),
+        "text": (batch, TOKENS, WIDTH),
+        "source_rows": (batch,),
+        "self_rows": (batch,),
+        "cross_map": (batch, TOKENS, TOKENS),
+        "cross_own": (batch, TOKENS),
+        "words": (batch, TOKENS),
+    }
+    return EditorPlans(
+        LatentEncoder(plan(modules.VaeEncoder(vae), {"pixel_values": (picture_batch, 3, height, width)}, "latents")),
+        plan(EditingDenoiser(tiny_denoiser()[0]), rows, "prediction", "attention"),
+        plan(modules.VaeDecoder(vae), {"latents": (picture_batch, 4, h, w)}, "pixel_values"),
+        (4, h, w),
+    )
+
+
+def tiny_tokenizer() -> Tokenizer:
+    """Reads the words of tiny captions, each a token, between a beginning and an end, padded to TOKENS."""
+    words = ["<start>", "<end>", "<other>", "caption", "edited", "more", *"0123456789"]
+    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<other>"))
+    tokenizer.pre_tokenizer = WhitespaceSplit()
+    tokenizer.post_processor = TemplateProcessing(
+        single="<start> $A <end>", special_tokens=[("<start>", 0), ("<end>", 1)]
+    )
+    tokenizer.enable_truncation(TOKENS)
+    tokenizer.enable_padding(length=TOKENS, pad_id=1, pad_token="<end>")
+    return tokenizer
 
 
 def tiny_painter() -> TinyPainter:

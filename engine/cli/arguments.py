@@ -110,9 +110,8 @@ def _add_edits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--edits",
         type=_span,
-        default=(1, 3),
         metavar="N|A..B",
-        help="edits per variant (1..3): half have the fewest, which shows an edit alone, the others mix more",
+        help="edits per variant (the profile's, or 1..3): half have the fewest, to show an edit alone, others mix more",
     )
     parser.add_argument(
         "--interventions", type=Path, metavar="FILE", help="the only edits allowed, such as 'time: night'"

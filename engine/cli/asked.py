@@ -25,6 +25,8 @@ from ..tasks.task import builtin_task
 from ..tasks.user_task import UserTask, load_task
 from .terminal import Terminal
 
+# Edits of a variant, the least and the most, where neither the command nor the profile says.
+_EDITS = (1, 3)
 # What a built-in task's model is judged by: what it is called, and whether a source lacks it.
 _TRUTHS: Mapping[str, tuple[str, Callable[[Source], bool]]] = MappingProxyType(
     {
@@ -111,7 +113,7 @@ def settings_of(args: Namespace, profile: Profile, found: DataSet) -> JourneySet
         task=asked.task,
         variants=args.variants,
         controls=args.controls,
-        edits=args.edits,
+        edits=args.edits or profile.rewrite.edits or _EDITS,
         seed=args.seed,
         interventions=interventions,
         allow_ungrounded=args.allow_ungrounded,

@@ -9,7 +9,7 @@ hashes, estimates, examines or exports networks goes through this table.
     hed                              picture to edges, where a network finds them
     depth                            picture to depth, where a network finds it
     hint  denoiser  vae_decoder      edges and text to picture; hint_1, ... for further hints
-    vae_encoder                      picture to latents, where variants keep a part of their source
+    vae_encoder                      picture to latents, where sources are inverted, or variants keep a part of theirs
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from ..language.settings import PAGE
 from ..models.device_painting import kept_bytes
 from ..models.library import Library
 from ..models.network import Network, Networks, Question, Rows, Tokens
+from ..recipes import Stage
 from ..runtime.blob_cache import find_blob_cache
 from ..stages.caption import CaptionSettings
+from .painters import hint_network, painters_of
 from .profile import Profile
 
 # BLIP-2's queries, which its decoder reads before it writes.
@@ -48,6 +50,8 @@ _PROMPT, _RESERVED = 290, 192
 _HINT_CHANNELS, _LATENT_CHANNELS, _LATENT_SIDE, _TEXT = 320, 4, 8, 77 * 768
 # Timesteps, weights and addresses of an evaluation where painting stays on the device, at most.
 _PARCEL = 512
+# How the tokens of two captions of CLIP's are aligned.
+_ALIGNMENT = 77 * 77 + 2 * 77
 _SENTENCE = 2 * 2 * 64 + 384
 _MASKED = 2 * 2 * 64 + 2 + 30522
 _VISION, _OPT_WIDTH, _OPT_WORDS, _CLIP_IMAGE = 3 * 364**2, 4096, 50272, 3 * 224**2
@@ -100,7 +104,9 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
         "clip_image": _CLIP_IMAGE,
     }
     values |= {name: channels * pixels + hint for name, channels in maps.items()}
-    if profile.runtime.backend == "tensorrt":  # painting stays on the device
+    if profile.invert is not None:  # nothing of it stays on the device
+        values["denoiser"] = _TEXT + 2 * latents + _ALIGNMENT
+    elif profile.runtime.backend == "tensorrt":  # painting stays on the device
         sampler, rows = profile.paint.sampler, profile.paint.rows_per_variant
         drawn = sampler.steps if sampler.kind == "lcm" else 1
         values |= {
@@ -112,24 +118,11 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
     return {name: round(4 * count) for name, count in values.items()}
 
 
-def hint_plans(profile: Profile) -> dict[str, str]:
-    """The plans that embed the maps of a profile's hints, by network: "hint", "hint_1", ... as the exporter counts
-    ControlNets; those of weight 0 are left out.
-    """
-    if profile.hints is None:
-        return {"hint": "hint"}
-    return {_hint(i): hint.plan for i, hint in enumerate(profile.hints) if hint.weight}
-
-
-def _hint(number: int) -> str:
-    return f"hint_{number}" if number else "hint"
-
-
 def _map_channels(profile: Profile) -> dict[str, int]:
     """The channels of each hint's maps, by the network that embeds them."""
     if profile.hints is None:
         return {"hint": 1}
-    return {_hint(i): 3 if c.kind == "segmentation" else 1 for i, c in enumerate(profile.hints) if c.weight}
+    return {hint_network(i): 3 if c.kind == "segmentation" else 1 for i, c in enumerate(profile.hints) if c.weight}
 
 
 def _embeddings(profile: Profile) -> int:
@@ -139,7 +132,7 @@ def _embeddings(profile: Profile) -> int:
 
 def _kept_bytes(profile: Profile) -> int:
     """What painting keeps on a GPU beside its plans, where it stays there: arrays of one size do not serve another."""
-    if profile.runtime.backend != "tensorrt":
+    if profile.runtime.backend != "tensorrt" or profile.invert is not None:
         return 0
     return sum(_kept_at(profile, height * width) for height, width in profile.image.sizes)
 
@@ -174,11 +167,15 @@ def _cached_tokens(caption: CaptionSettings) -> int:
 
 def networks_of(profile: Profile) -> Networks:
     """The networks that a profile's suites need."""
-    caption, paint, hed, exllama = profile.caption, profile.paint, profile.edges.hed, profile.llm.exllama
+    caption, hed, exllama = profile.caption, profile.edges.hed, profile.llm.exllama
     # The graphs that OpenVINO takes serve any number of beams and rows.
     form = "" if profile.runtime.backend == "openvino" else caption.form
     again = 1.0 if profile.check.recaption else 0.0
     questions, moved = _questions(profile), _moved_bytes(profile)
+    looked: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=1)}
+    read = Rows(per_variant=1)
+    if profile.invert is not None:  # an editor reads both captions, and looks for the best of its pictures
+        read, looked["paint"] = Rows(per_source=2, per_variant=2), Rows(1, len(profile.invert.fractions))
     asked = [question.rows for question in questions]
     return Networks(
         (
@@ -241,7 +238,7 @@ def networks_of(profile: Profile) -> Networks:
                 "clip_text",
                 profile.text.batch,
                 # Checks compare with both captions, and with an edited one of several edits without each of them.
-                {"paint": Rows(per_variant=1), "check": Rows(per_source=1, per_variant=2)},
+                {"paint": read, "check": Rows(per_source=1, per_variant=2)},
                 files=("clip_tokenizer.json",),
                 moved_bytes=moved["clip_text"],
             ),
@@ -273,55 +270,12 @@ def networks_of(profile: Profile) -> Networks:
                     ),
                 )
             ),
-            *(
-                Network(
-                    name,
-                    plan,
-                    paint.decode_batch if profile.runtime.on_gpu else 1,
-                    {"paint": Rows(per_source=1)},
-                    {"hint": "picture"},
-                    moved_bytes=moved[name],
-                )
-                for name, plan in hint_plans(profile).items()
-            ),
-            Network(
-                "denoiser",
-                paint.denoiser,
-                paint.batch,
-                {"paint": Rows(per_variant=paint.rows_per_variant)},
-                {"latents": "latents", "hint_embedding": "latents"},
-                paint.streams,
-                moved_bytes=moved["denoiser"],
-                kept_bytes=_kept_bytes(profile),
-            ),
-            *(
-                ()
-                if profile.protect is None
-                else (
-                    Network(
-                        "vae_encoder",
-                        "vae_encoder",
-                        paint.decode_batch,
-                        {"paint": Rows(per_source=1)},
-                        {"pixel_values": "picture"},
-                        moved_bytes=moved["vae_encoder"],
-                    ),
-                )
-            ),
-            Network(
-                "vae_decoder",
-                "vae_decoder",
-                paint.decode_batch,
-                {"paint": Rows(per_variant=1)},
-                {"latents": "latents"},
-                files=("latent.json",),
-                moved_bytes=moved["vae_decoder"],
-            ),
+            *painters_of(profile, moved, _kept_bytes(profile)),
             Network(
                 "clip_image",
                 "clip_image",
                 profile.check.batch,
-                {"check": Rows(per_source=1, per_variant=1)},
+                looked,
                 moved_bytes=moved["clip_image"],
             ),
         )

@@ -23,10 +23,12 @@ from ..stages.caption import CaptionSettings
 from ..stages.draft import RewriteSettings
 from ..stages.edges import DetectorSettings
 from ..stages.hints import DepthSettings, HintSettings, check_hints
+from ..stages.invert import require_invertible
 from ..stages.paint import PaintSettings
 from ..stages.pointing import GroundingSettings
 from ..stages.protect import ProtectSettings
 from ..stages.random_words import RandomWordSettings
+from ..stages.sweep import InvertSettings
 from ..stages.verdict import CheckSettings
 from .device import DeviceSettings, PlanFacts, load_facts
 from .weights import WeightSettings
@@ -71,7 +73,8 @@ class Profile:
     painting the denoiser was distilled from, None where it was not: what such a profile is compared with, and nothing
     that a suite is made of. `hints` are what keeps a picture's layout, in the denoiser's order, None for the edges
     alone; with `depth` a network finds depth. With `random_words` a masked language model edits captions in place of
-    the language model (LANCE-R). `protect` is what variants keep of their sources, None for nothing.
+    the language model (LANCE-R). `protect` is what variants keep of their sources, None for nothing. With `invert`
+    sources are inverted and edited, without it their captions are painted anew.
     """
 
     name: str
@@ -95,6 +98,7 @@ class Profile:
     random_words: RandomWordSettings | None = None
     protect: ProtectSettings | None = None
     referees: tuple[RefereeSettings, ...] | None = None
+    invert: InvertSettings | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -115,6 +119,10 @@ class Profile:
             raise ValueError(f"[check] {unscored[0]}: {unscored[1]}")
         if self.hints is not None or self.depth is not None:
             check_hints(self.hints or (), self.depth)
+        if self.invert is not None:
+            require_invertible(self.paint, self.invert)
+            if self.hints is not None or self.depth is not None:
+                raise ValueError("[invert] follows the source itself: leave out [[hints]] and [depth]")
         if self.paint.streams > 1 and self.runtime.backend != "openvino":
             raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
         if self.runtime.backend == "tensorrt" and not self.image.sizes:

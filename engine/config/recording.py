@@ -40,6 +40,7 @@ def recipes_of(profile: Profile, library: Library) -> Recipes:
         makers={stage: library.digest(stage) for stage in STAGES},
         hints=_hints(profile),
         protect=profile.protect,
+        invert=profile.invert,
     )
 
 

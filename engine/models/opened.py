@@ -31,6 +31,7 @@ from .clip import ClipImage, ClipText, read_chars
 from .denoiser import PaintPlans
 from .depth import DepthEstimator
 from .device_painting import DevicePaintPlans
+from .editor import EditorPlans
 from .encoder import LatentEncoder
 from .hed import Hed
 from .library import Library
@@ -123,7 +124,7 @@ class Opened:
         return self._once(("depth",), lambda: DepthEstimator(self._open("depth", size)), size)
 
     def vae_encoder(self, height: int, width: int) -> LatentEncoder:
-        """The encoder of pictures of a size in pixels, which a profile with [protect] has."""
+        """The encoder of pictures of a size in pixels, which a profile with [invert] or [protect] has."""
         size = (height, width)
         return self._once(("vae_encoder",), lambda: LatentEncoder(self._open("vae_encoder", size)), size)
 
@@ -136,6 +137,12 @@ class Opened:
         """The painter's plans for pictures of a size in pixels."""
         size = (height, width)
         return self._once((*self._hints, "denoiser", "vae_decoder"), lambda: self._open_paint_plans(size), size)
+
+    def editor_plans(self, height: int, width: int) -> EditorPlans:
+        """The plans that invert and edit pictures of a size in pixels, which a profile with [invert] has."""
+        size = (height, width)
+        networks = ("vae_encoder", "denoiser", "vae_decoder")
+        return self._once(networks, lambda: self._open_editor_plans(size), size)
 
     def _once(self, networks: tuple[str, ...], opener: Callable[[], _Model], size: _Size | None = None) -> _Model:
         if (networks, size) not in self._models:
@@ -194,6 +201,11 @@ class Opened:
             return PaintPlans(hint, denoiser, decoder, shape, other_hints=tuple(others))
         kernels = self._paint_kernels(line)
         return DevicePaintPlans(hint, denoiser, decoder, shape, line, kernels, other_hints=tuple(others))
+
+    def _open_editor_plans(self, size: _Size) -> EditorPlans:
+        channels, factor = self._library.latents()
+        editor, decoder = (self._open(name, size) for name in ("denoiser", "vae_decoder"))
+        return EditorPlans(self.vae_encoder(*size), editor, decoder, (channels, size[0] // factor, size[1] // factor))
 
     def _line(self) -> Pipeline | None:
         """What painting's models hand their work on in, where their plans are queued."""

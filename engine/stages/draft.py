@@ -25,7 +25,7 @@ class RewriteSettings:
     `verbatim` holds the model to the caption's own words wherever no edit touches them, by grammar; without it the
     model writes the whole caption anew. With `menus` it proposes nothing in its own words: it chooses among phrases of
     ours, which are put into the caption by rule (tasks/menus.py). `perplexity` has the model read edited captions, as a
-    score (text_filters.py).
+    score (text_filters.py). `edits` are the least and the most of a variant where nobody asks for others.
     """
 
     types: tuple[str, ...]
@@ -36,6 +36,7 @@ class RewriteSettings:
     verbatim: bool
     menus: bool = False
     perplexity: bool = False
+    edits: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         unknown = [type_ for type_ in self.types if type_ not in EDIT_TYPES]
@@ -44,6 +45,8 @@ class RewriteSettings:
         for name in ("max_keywords", "max_alternatives", "max_words_keyword", "max_chars_caption"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, found {getattr(self, name)}")
+        if self.edits is not None and not 1 <= self.edits[0] <= self.edits[1]:
+            raise ValueError(f"edits are the least, from 1, and the most of a variant, found {list(self.edits)}")
 
 
 @dataclass

@@ -128,13 +128,28 @@ def run(
     `weights` are those of the maps, None where edges alone are followed; `keep` says what of their sources variants
     keep. A variant that has neither picture nor maps is left out.
     """
+
+    def draw(todo: list[Variant]) -> Iterator[tuple[Variant, NDArray[np.uint8]]]:
+        # Pictures of one size share plans and batches.
+        drawn = sorted((v for v in todo if v.source in maps), key=lambda v: _size(maps[v.source]))
+        return ((drawn[i], pixels) for i, pixels in _pictures(desk, drawn, maps, settings, weights, keep))
+
+    return record(desk, variants, draw, settings.decode_batch)
+
+
+def record(
+    desk: Desk,
+    variants: Sequence[Variant],
+    draw: Callable[[list[Variant]], Iterator[tuple[Variant, NDArray[np.uint8]]]],
+    at_once: int,
+) -> dict[Variant, PaintedRow]:
+    """The suite's rows of the variants' pictures: those on record, and those that `draw` yields, uint8 RGB [H, W, 3],
+    which are written `at_once` at a time, beside what draws.
+    """
     keys = _keys(desk, variants)
 
     def make(todo: list[Variant]) -> Generator[dict[Variant, PaintedRow], None, None]:
-        # Pictures of one size share plans and batches.
-        drawn = sorted((v for v in todo if v.source in maps), key=lambda v: _size(maps[v.source]))
-        pictures = ((drawn[i], pixels) for i, pixels in _pictures(desk, drawn, maps, settings, weights, keep))
-        yield from behind(in_chunks(pictures, settings.decode_batch), write, _BEHIND)
+        yield from behind(in_chunks(draw(todo), at_once), write, _BEHIND)
 
     def write(batch: Sequence[tuple[Variant, NDArray[np.uint8]]]) -> dict[Variant, PaintedRow]:
         rows = desk.suite.write_images("paint", [_painted(variant, keys[variant], pixels) for variant, pixels in batch])

@@ -138,6 +138,19 @@ class EditingDenoiser(nn.Module):
         return predicted, shown.reshape(shown.shape[0], height, width)
 
 
+def follow_inputs(rows: int, tokens: int) -> dict[str, torch.Tensor]:
+    """Inputs of rows that follow the first of them, by name and in order: one of them its self-attention too."""
+    drawn = torch.Generator().manual_seed(rows)
+    cross_map = torch.rand((rows, tokens, tokens), generator=drawn) / tokens
+    return {
+        "source_rows": torch.zeros(rows, dtype=torch.int64),
+        "self_rows": torch.arange(rows) * (torch.arange(rows) != 1),
+        "cross_map": cross_map,
+        "cross_own": torch.rand((rows, tokens), generator=drawn),
+        "words": torch.rand((rows, tokens), generator=drawn),
+    }
+
+
 def _level(name: str, last: int) -> int:
     """How often latents were halved before the layer of that name."""
     found = re.match(r"(down_blocks|up_blocks)\.(\d+)\.", name)

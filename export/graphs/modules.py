@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import torch
-from diffusers import AutoencoderTiny, ControlNetModel, UNet2DConditionModel
+from diffusers import AutoencoderKL, AutoencoderTiny, ControlNetModel, UNet2DConditionModel
 from torch import nn
 from torch.nn import functional as F
 from transformers import Blip2ForConditionalGeneration, CLIPModel, OPTForCausalLM
@@ -121,14 +121,16 @@ class Normalised(nn.Module):
 class VaeEncoder(nn.Module):
     """pixel_values [B, 3, H, W] in -1..1 to latents [B, C, h, w], scaled as the denoiser knows them."""
 
-    def __init__(self, vae: AutoencoderTiny) -> None:
+    def __init__(self, vae: AutoencoderTiny | AutoencoderKL) -> None:
         super().__init__()
         self.vae = vae
 
     def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
-        latents = self.vae.encode(pixel_values, return_dict=False)[0] * self.vae.config.scaling_factor
-        assert isinstance(latents, torch.Tensor)
-        return latents
+        encoded = self.vae.encode(pixel_values, return_dict=False)[0]
+        # The middle of what a variational one answers: a source has one inversion, not many.
+        latents = encoded if isinstance(encoded, torch.Tensor) else encoded.mode()
+        scaled: torch.Tensor = latents * self.vae.config.scaling_factor
+        return scaled
 
 
 class VaeDecoder(nn.Module):

@@ -29,6 +29,18 @@ SENSITIVE = r"(^|\.)(conv_in|conv_out|time_embedding\.\w+|time_emb_proj)\.weight
 _RESHAPING = frozenset({"Convert", "Reshape", "Transpose", "Multiply", "FakeQuantize"})
 
 
+def compress(model_path: Path, out_path: Path) -> None:
+    """Write the network `model_path` to `out_path` (.xml beside .bin) with its weights in 8 bits, by output channel.
+
+    Half of the bytes; nothing is calibrated, and all is computed in the precision that a session is asked for.
+    """
+    nncf = _quiet_nncf()
+    with signal_stack_kept():
+        compressed = nncf.compress_weights(open_core().read_model(model_path), mode=nncf.CompressWeightsMode.INT8_SYM)
+    out_path.parent.mkdir(parents=True, exist_ok=True)
+    ov.save_model(compressed, out_path, compress_to_fp16=True)
+
+
 def quantise(
     model_path: Path,
     calibration: Iterable[Feeds],
@@ -44,11 +56,7 @@ def quantise(
     layer's bias by the mean error that rounding its weights makes on the calibration. The same inputs give the same
     network again. Raises ValueError without calibration, and for inputs that are not the network's.
     """
-    # NNCF reports its use over the network unless this is set before it is imported.
-    os.environ.setdefault("NNCF_CI", "1")
-    import nncf
-
-    nncf.set_log_level(logging.ERROR)  # else a line for every layer
+    nncf = _quiet_nncf()
     feeds = [dict(one) for one in calibration]
     model = open_core().read_model(model_path)
     _check(model_path.name, model, feeds)
@@ -64,6 +72,15 @@ def quantise(
         )
     out_path.parent.mkdir(parents=True, exist_ok=True)
     ov.save_model(quantised, out_path, compress_to_fp16=True)
+
+
+def _quiet_nncf() -> Any:
+    # NNCF reports its use over the network unless this is set before it is imported.
+    os.environ.setdefault("NNCF_CI", "1")
+    import nncf
+
+    nncf.set_log_level(logging.ERROR)  # else a line for every layer
+    return nncf
 
 
 def _check(name: str, model: Any, feeds: Sequence[Feeds]) -> None:

@@ -46,6 +46,7 @@ def judge_variants(
     first: int = 0,
     stream: int = HELD_OUT,
     world: World = STREETS,
+    edits: tuple[int, int] = (1, 2),
 ) -> list[Judged]:
     """Run the journey on held-out scenes, from `first` of a stream on, and let the referee look at every variant.
 
@@ -58,7 +59,7 @@ def judge_variants(
         cv2.imwrite(str(folder / f"street/images/{i:04d}.png"), cv2.cvtColor(drawing.picture, cv2.COLOR_RGB2BGR))
         cv2.imwrite(str(folder / f"street/masks/{i:04d}.png"), drawing.mask)
     found, _ = find_sources(folder / "street")
-    settings = JourneySettings(street_task("segmentation", world.name), variants, 0, (1, 2), seed=0)
+    settings = JourneySettings(street_task("segmentation", world.name), variants, 0, edits, seed=0)
     with Suite.open(folder / "suite") as suite:
         Journey(profile, settings).run(found, suite)
     return judge_rows(folder / "suite", referee, truth, world)

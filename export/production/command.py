@@ -42,17 +42,20 @@ _USUAL = Asked()
 
 def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
     """What builds each network, by name, in the order of a picture's journey; HED where it has weights, the sentence
-    encoder where the profile grounds by it.
+    encoder where the profile grounds by it. With [invert] an editor stands in the denoiser's place and there are no
+    hints; with that or [protect] there is an encoder of pictures.
     """
-    sources = request.sources
+    sources, inverts = request.sources, "hint" not in request.batches
     hints = len(sources.controlnets) if sources else request.controls
+    names = [] if inverts else [f"hint_{i}" if i else "hint" for i in range(max(hints, 1))]
     return {
         "blip2_vision": partial(blip2.vision_graph, request),
         "opt_decoder": partial(blip2.decoder_graph, request),
         **({"sentence": partial(sentence.graph, request)} if "sentence" in request.batches else {}),
         "clip_text": partial(clip.text_graph, request),
-        **{f"hint_{i}" if i else "hint": partial(denoiser.hint_graph, request, i) for i in range(max(hints, 1))},
-        "denoiser": partial(denoiser.denoiser_graph, request),
+        **{name: partial(denoiser.hint_graph, request, i) for i, name in enumerate(names)},
+        **({"vae_encoder": partial(vae.encoder_graph, request)} if "vae_encoder" in request.batches else {}),
+        "denoiser": partial(denoiser.editor_graph if inverts else denoiser.denoiser_graph, request),
         "vae_decoder": partial(vae.decoder_graph, request),
         "clip_image": partial(clip.image_graph, request),
         **({"hed": partial(hed.graph, request)} if sources is None or sources.hed else {}),
@@ -233,6 +236,10 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
     request, out, library = _request(asked, profile), _folder(asked, profile), asked.library.replace("-", "_")
     if asked.plans:
         require_compiler(library)
+    if asked.int8 and profile.invert is not None:
+        raise CounterfactoryError(
+            f"--int8 is calibrated by painting over hints, and profile {profile.name} inverts: leave it out"
+        )
     islands, workspace = _islands(asked.islands), Workspace(profile, out)
     faults = export_all(
         request,

@@ -16,6 +16,7 @@ from torch import nn
 from counterfactory.engine.errors import CounterfactoryError
 
 from ..graphs import modules
+from ..graphs.editing import EditingDenoiser, follow_inputs
 from ..graphs.hub import locate
 from .clip import SMALL as SMALL_CLIP
 from .clip import text_width
@@ -162,6 +163,19 @@ def denoiser_graph(request: Request) -> Graph:
     sizes = [(height // factor, width // factor) for height, width in request.pictures]
     plan = static(request.batch("denoiser"), inputs, ["latents", "hint_embedding"], sizes)
     return Graph("denoiser", modules.FusedDenoiser(unet, *controlnets), inputs, ("prediction",), axes, plan)
+
+
+def editor_graph(request: Request) -> Graph:
+    """The UNet alone, with rows that may follow others; see EditingDenoiser."""
+    unet, factor = build_unet(request), SMALL_FACTOR if request.small else FACTOR
+    example = (request.example[0] // factor, request.example[1] // factor)
+    given = example_inputs(2, example, small=request.small, config=unet.config)
+    plain = {name: given[name] for name in ("latents", "timestep", "text")}
+    inputs = {**plain, **follow_inputs(2, plain["text"].shape[1])}
+    axes = {name: PICTURE if name == "latents" else ROWS for name in inputs}
+    sizes = [(height // factor, width // factor) for height, width in request.pictures]
+    plan = static(request.batch("denoiser"), inputs, ["latents"], sizes)
+    return Graph("denoiser", EditingDenoiser(unet), inputs, ("prediction", "attention"), axes, plan)
 
 
 def _check_suits(unet: UNet2DConditionModel, controlnet: ControlNetModel, source: str) -> None:

@@ -138,11 +138,13 @@ def _step(graph: Graph, request: Request) -> _Tensors:
     images, captions = _pictures(graph, "latents", denoiser.FACTOR)
     schedule = DDPMScheduler(beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear")
     noise, timestep = graph.inputs["latents"], graph.inputs["timestep"]
-    return {
+    found = {
         "latents": schedule.add_noise(_encoded(request, images), noise, timestep),
         "text": text_states(request, captions),
-        "hint_embedding": hint_embeddings(request, edges_of(images)),
     }
+    if "hint_embedding" in graph.inputs:
+        found["hint_embedding"] = hint_embeddings(request, edges_of(images))
+    return found
 
 
 def _continued(graph: Graph, request: Request) -> _Tensors:
@@ -190,4 +192,5 @@ _MAKERS: Mapping[str, Callable[[Graph, Request], _Tensors]] = {
     "sentence": _compared,
     "denoiser": _step,
     "vae_decoder": _latents,
+    "vae_encoder": _seen,
 }

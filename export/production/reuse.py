@@ -35,12 +35,13 @@ _SOURCES = {
     "hint": ("controlnets",),
     "denoiser": ("diffusion", "controlnets", "loras", "clip"),
     "vae_decoder": ("diffusion", "tiny_vae"),
+    "vae_encoder": ("diffusion", "tiny_vae"),
     "hed": ("hed",),
     "sentence": ("sentence",),
 }
 _OF_REQUEST = ("small", "seed", "captioner", "caption_side", "controls", "tiny_vae", "hint_channels")
 _OF_PICTURES = ("sizes",)
-_PAINT = ("hint", "denoiser", "vae_decoder", "hed")
+_PAINT = ("hint", "denoiser", "vae_decoder", "vae_encoder", "hed")
 _OF_DECODER = ("prompt_tokens", "caption_tokens", "beams")
 
 
@@ -61,6 +62,7 @@ def made_of(network: str, request: Request, asked: Asked) -> dict[str, Any] | No
         "precision": asked.precision,
         "islands": asked.islands,
         "int8": asked.int8 and network == "denoiser",
+        **({"edits": True} if network == "denoiser" and "hint" not in request.batches else {}),
         "versions": {library: version(library) for library in LIBRARIES},
     }
     plain: dict[str, Any] = json.loads(json.dumps(found))

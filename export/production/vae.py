@@ -1,4 +1,4 @@
-"""Decoders of latents: Stable Diffusion 1.x's autoencoder (Rombach et al. 2022) and the tiny one (TAESD)."""
+"""Pictures to latents and back: Stable Diffusion 1.x's autoencoder (Rombach et al. 2022) and the tiny one (TAESD)."""
 
 from __future__ import annotations
 
@@ -85,6 +85,16 @@ def decoder_graph(request: Request) -> Graph:
     autoencoder.encoder = nn.Identity()  # half of the weights, which nothing here uses
     module = modules.VaeDecoder(autoencoder)
     return Graph("vae_decoder", module, inputs, ("pixel_values",), {"latents": PICTURE}, plan)
+
+
+def encoder_graph(request: Request) -> Graph:
+    """pixel_values [B, 3, H, W] in -1..1 to latents [B, 4, h, w], scaled as the denoiser knows them."""
+    inputs = {"pixel_values": normal(request.seed, 2, 3, *request.example)}
+    plan = static(request.batch("vae_encoder"), inputs, ["pixel_values"], request.pictures)
+    autoencoder = build(request)
+    autoencoder.decoder = nn.Identity()  # half of the weights, which nothing here uses
+    module = modules.VaeEncoder(autoencoder)
+    return Graph("vae_encoder", module, inputs, ("latents",), {"pixel_values": PICTURE}, plan)
 
 
 def write_latent(request: Request, folder: Path) -> None:

@@ -111,3 +111,12 @@ def test_models_of_the_wider_world_are_told_its_classes(asked: list[JourneySetti
     options = ["--profile", str(tmp_path / "wide.toml"), "--task", "segmentation", "--anything"]
     main(["generate", str(root), "--out", str(tmp_path / "suite"), *options])
     assert asked[0].task == street_task("segmentation", "wide") != street_task("segmentation")
+
+
+def test_a_profile_says_how_many_edits_a_variant_has_unless_the_command_does(
+    asked: list[JourneySettings], tmp_path: Path
+) -> None:
+    root = pictures(tmp_path / "set", "bus")
+    for options in (["--profile", "lance"], ["--profile", "a10g"], ["--profile", "lance", "--edits", "2..4"]):
+        main(["generate", str(root), "--out", str(tmp_path / "suite"), "--anything", *options])
+    assert [settings.edits for settings in asked] == [(1, 1), (1, 3), (2, 4)]

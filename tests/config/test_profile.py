@@ -342,3 +342,48 @@ def test_random_words_are_a_network_of_the_cpu_and_no_question() -> None:
     assert "masked" not in networks_of(pocket)
     with pytest.raises(ValueError, match=r'\[random_words\] needs \[runtime\] backend = "openvino", got "tensorrt"'):
         replace(load_profile("lance"), random_words=random)
+
+
+def test_the_profile_that_inverts_has_an_editor_in_the_painter_s_place() -> None:
+    from counterfactory.engine.config.networks import networks_of
+    from counterfactory.engine.config.profile import load_profile
+    from counterfactory.engine.stages.invert import rows_per_source, rows_per_variant
+
+    lance, pocket = load_profile("pocket-lance"), load_profile("pocket")
+    assert lance.invert is not None
+    assert (lance.rewrite.edits, load_profile("lance").rewrite.edits, pocket.rewrite.edits) == ((1, 1), (1, 1), None)
+    found, painter = networks_of(lance), networks_of(pocket)
+    plans = [network.plan for network in found if "paint" in network.rows]
+    assert plans == ["clip_text", "editor", "vae_encoder", "vae_decoder", "clip_image"]
+    tried = len(lance.invert.fractions)
+    rows = {
+        name: (found[name].rows["paint"].per_source, found[name].rows["paint"].per_variant)
+        for name in ("clip_text", "vae_encoder", "denoiser", "vae_decoder", "clip_image")
+    }
+    assert rows == {
+        "clip_text": (2, 2),
+        "vae_encoder": (1, 0),
+        "denoiser": (rows_per_source(lance.paint, lance.invert), rows_per_variant(lance.paint, lance.invert)),
+        "vae_decoder": (0, tried),
+        "clip_image": (1, tried),
+    }
+    assert found["vae_encoder"].sizes == {"pixel_values": "picture"}
+    assert found["denoiser"].sizes == {"latents": "latents"}
+    assert [network.plan for network in painter if "paint" in network.rows] == [
+        "clip_text",
+        "hint",
+        "denoiser_int8",
+        "vae_decoder",
+    ]
+    with pytest.raises(ValueError, match=r'\[invert\] goes with kind = "ddim"'):
+        replace(lance, paint=replace(lance.paint, sampler=pocket.paint.sampler))
+
+
+@pytest.mark.parametrize("edits", [(0, 1), (2, 1)])
+def test_edits_of_a_variant_are_a_span_from_one(edits: tuple[int, int]) -> None:
+    from counterfactory.engine.config.profile import load_profile
+
+    rewrite = load_profile("pocket").rewrite
+    assert replace(rewrite, edits=(1, 1)).edits == (1, 1)
+    with pytest.raises(ValueError, match=r"edits are the least, from 1, and the most of a variant, found \["):
+        replace(rewrite, edits=edits)

@@ -1,0 +1,87 @@
+"""The editing denoiser as the engine uses it: the encoder of pictures, the step whose rows follow others, the decoder.
+
+Rows of one group share a batch, so a row names the one that it follows by how far before it that stands. What a row
+takes over is in its numbers alone (models/alignment.py); export/graphs/editing.py says what the graph does with them.
+A plan has one shape: pictures of another size need plans of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from counterfactory.kernels.pixels import to_pictures
+
+from ..runtime.session import Array
+from .batching import Batched
+from .encoder import LatentEncoder
+
+Floats = NDArray[np.float32]
+Pictures = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class EditorRow:
+    """One row: latents [C, h, w], a timestep, text states [T, D].
+
+    It follows the row `follows` places before it, 0 for none: its cross-attention is that row's @ `cross_map` [T, T]
+    and its own * `cross_own` [T], and with `takes_self` its self-attention is that row's. `words` [T] weighs the tokens
+    whose attention is shown.
+    """
+
+    latents: Floats
+    timestep: int
+    text: Floats
+    cross_map: Floats
+    cross_own: Floats
+    words: Floats
+    follows: int = 0
+    takes_self: bool = False
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What a row came to: the model's output [C, h, w], and the attention of its words [h / 4, w / 4]."""
+
+    output: Floats
+    attention: Floats
+
+
+@dataclass(frozen=True)
+class EditorPlans:
+    """The plans of one picture size. `latent_shape` is [C, h, w]."""
+
+    encoder: LatentEncoder
+    editor: Batched
+    decoder: Batched
+    latent_shape: tuple[int, int, int]
+
+    def evaluate(self, rows: Sequence[EditorRow]) -> list[Evaluated]:
+        """One batch of rows, whole groups of them. Raises ValueError for more rows than the plan takes, and for a row
+        that follows one outside of the batch.
+        """
+        if len(rows) > self.editor.batch:
+            raise ValueError(f"the editor's plan takes {self.editor.batch} rows, got {len(rows)}")
+        sources = [place - row.follows for place, row in enumerate(rows)]
+        if min(sources) < 0:
+            raise ValueError("a row follows one that is not in its batch: rows of a group go together")
+        own = range(len(rows))
+        feeds: dict[str, Array] = {
+            "latents": np.stack([row.latents for row in rows]),
+            "timestep": np.array([row.timestep for row in rows], np.int64),
+            "text": np.stack([row.text for row in rows]),
+            "source_rows": np.array(sources, np.int64),
+            "self_rows": np.array([sources[at] if rows[at].takes_self else at for at in own], np.int64),
+            "cross_map": np.stack([row.cross_map for row in rows]),
+            "cross_own": np.stack([row.cross_own for row in rows]),
+            "words": np.stack([row.words for row in rows]),
+        }
+        out = self.editor.run(feeds)
+        return [Evaluated(*both) for both in zip(out["prediction"], out["attention"], strict=True)]
+
+    def decode(self, latents: Floats) -> list[Pictures]:
+        """Pictures, uint8 RGB [H, W, 3], of scaled latents [N, C, h, w]."""
+        return to_pictures(self.decoder.run({"latents": latents})["pixel_values"])

@@ -1,0 +1,174 @@
+"""Edits pictures instead of painting them anew: the source is inverted, its caption edited, everything else kept.
+
+LANCE's editor (Prabhu et al. 2023, arXiv 2305.19164) without its optimisation. A source is encoded and taken back to
+noise once (models/inversion.py). From there each variant is denoised beside it, taking over the source's attention
+where captions agree (prompt-to-prompt), and what the two rows differ by is all that changes. A guided step leads away
+from the source's caption instead of an empty one (negative-prompt inversion, Miyake et al. 2023, arXiv 2305.16807), so
+that guidance pushes in the direction of the edit and leaves the source alone.
+
+How long self-attention is taken over decides between likeness and edit: of several pictures (stages/sweep.py) the one
+that moved most in the captions' direction is kept, of about equals the one nearest to the source. A control is the
+source encoded and decoded: what the editor does to a picture whose caption nobody changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..models.clip import ClipImage, ClipText
+from ..models.sampler import Sampler
+from ..schedule.evaluations import run_jobs
+from ..schedule.overlap import in_chunks
+from ..sources.pictures import Pictures
+from ..sources.source import Source
+from ..suite import PaintedRow
+from ..variant import Variant
+from .desk import Desk
+from .paint import Keep, PaintSettings, record
+from .scores import score
+from .sweep import EditJob, Editor, InvertSettings, Swept, edit_source
+from .text_states import TextStates
+
+Pixels = NDArray[np.uint8]
+
+# Directions that differ by less are about equal.
+_ALIKE = 0.01
+
+
+def require_invertible(paint: PaintSettings, settings: InvertSettings) -> None:
+    """Raise ValueError for settings of painting that an inversion has no use for, or no room in."""
+    if paint.sampler.kind != "ddim":
+        kind = paint.sampler.kind
+        raise ValueError(f'[invert] goes with kind = "ddim" in [paint.sampler], got "{kind}": only its steps go back')
+    if paint.streams != 1:
+        raise ValueError(f"[invert] goes with streams = 1 in [paint], got {paint.streams}: rows share batches")
+    if paint.control_scale or paint.negative_prompt:
+        raise ValueError(
+            "[invert] follows the source instead of its edges and guides away from its caption: control_scale = 0 and "
+            f'negative_prompt = "" in [paint], got {paint.control_scale:g} and "{paint.negative_prompt}"'
+        )
+    if paint.batch < 1 + len(settings.fractions):
+        raise ValueError(
+            f"[invert] tries {len(settings.fractions)} fractions beside the source in one batch: [paint] batch of at "
+            f"least {1 + len(settings.fractions)}, got {paint.batch}"
+        )
+
+
+def rows_per_source(paint: PaintSettings, settings: InvertSettings) -> int:
+    """Evaluations that the inversion of a source costs."""
+    return len(settings.edited(paint.sampler.steps)) * (1 + settings.rounds)
+
+
+def rows_per_variant(paint: PaintSettings, settings: InvertSettings) -> int:
+    """Evaluations that a variant costs, with the source's row beside it."""
+    steps = paint.sampler.steps
+    parted = ((len(settings.parted(i, steps)), paint.guidance.guides(i, steps)) for i in settings.edited(steps))
+    return sum(1 + rows * (1 + guided) for rows, guided in parted)
+
+
+def run(
+    desk: Desk,
+    variants: Sequence[Variant],
+    pictures: Pictures,
+    paint: PaintSettings,
+    settings: InvertSettings,
+    keep: Keep | None = None,
+) -> dict[Variant, PaintedRow]:
+    """The suite's rows of the variants' pictures, edited where they are not on record; `keep` says what of their
+    sources variants keep. A variant whose source cannot be read is left out.
+    """
+
+    def draw(todo: list[Variant]) -> Iterator[tuple[Variant, Pixels]]:
+        images = pictures.of(variant.source for variant in todo)
+        # Pictures of one size share plans and batches.
+        shown = sorted((v for v in todo if v.source.key in images), key=lambda v: images[v.source.key].shape)
+        for _, same in groupby(shown, key=lambda v: images[v.source.key].shape):
+            yield from choose(desk, edit(desk, list(same), images, paint, settings, keep), images)
+
+    return record(desk, variants, draw, paint.decode_batch)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A variant's picture, uint8 RGB [H, W, 3], with self-attention taken over on a share of the steps."""
+
+    variant: Variant
+    fraction: float
+    pixels: Pixels
+
+
+def edit(
+    desk: Desk,
+    variants: Sequence[Variant],
+    images: Mapping[str, Pixels],
+    paint: PaintSettings,
+    settings: InvertSettings,
+    keep: Keep | None = None,
+) -> Iterator[Candidate]:
+    """All candidates of variants whose sources have one size, a variant's together; `images` by the sources' keys."""
+    height, width, _ = images[variants[0].source.key].shape
+    text, plans = desk.models.clip_text(), desk.models.editor_plans(height, width)
+    editor = Editor(Sampler(paint.sampler), paint.guidance, settings, text.tokenizer)
+    groups = dict[Source, list[Variant]]()
+    for variant in variants:
+        groups.setdefault(variant.source, []).append(variant)
+    states = TextStates(text, [caption for group in groups.values() for caption in _captions(group)])
+
+    def jobs() -> Iterator[EditJob]:
+        for some in in_chunks(groups.items(), plans.encoder.plan.batch):
+            sources = [source for source, _ in some]
+            latents = plans.encoder.encode(np.stack([images[source.key] for source in sources]))
+            kept = keep(sources) if keep is not None else [None] * len(sources)
+            for (_, group), clean, region in zip(some, latents, kept, strict=True):
+                yield edit_source(editor, clean, group, {c: states.take(c) for c in _captions(group)}, region)
+
+    def swept() -> Iterator[Swept]:
+        for _, found in run_jobs(jobs(), plans.evaluate, paint.batch):
+            yield from found
+
+    for some in in_chunks(swept(), plans.decoder.batch):
+        shown = plans.decode(np.stack([latents for _, _, latents in some]))
+        for (variant, fraction, _), pixels in zip(some, shown, strict=True):
+            yield Candidate(variant, fraction, pixels)
+
+
+def _captions(variants: Sequence[Variant]) -> list[str]:
+    """The captions of a source's variants, each once."""
+    return list(dict.fromkeys(c for variant in variants for c in (variant.caption, variant.edited_caption)))
+
+
+def choose(
+    desk: Desk, candidates: Iterable[Candidate], images: Mapping[str, Pixels]
+) -> Iterator[tuple[Variant, Pixels]]:
+    """Of each variant's candidates the one that moved most in its captions' direction."""
+    looked = _looked(candidates, images, desk.models.clip_image(), desk.models.clip_text())
+    for variant, group in groupby(looked, key=lambda one: one[0].variant):
+        yield variant, best(list(group), images[variant.source.key]).pixels
+
+
+def _looked(
+    candidates: Iterable[Candidate], images: Mapping[str, Pixels], image: ClipImage, text: ClipText
+) -> Iterator[tuple[Candidate, float]]:
+    """Candidates with how far they moved in their captions' direction, a batch at a time."""
+    for some in in_chunks(candidates, image.plan.batch):
+        keys, captions = list(dict.fromkeys(c.variant.source.key for c in some)), _captions([c.variant for c in some])
+        sources = dict(zip(keys, image.encode([images[key] for key in keys]), strict=True))
+        texts = dict(zip(captions, text.encode(captions)[1], strict=True))
+        for one, seen in zip(some, image.encode([one.pixels for one in some]), strict=True):
+            variant = one.variant
+            before, after = texts[variant.caption], texts[variant.edited_caption]
+            yield one, score(sources[variant.source.key], before, seen, after)["directional"]
+
+
+def best(candidates: Sequence[tuple[Candidate, float]], source: Pixels) -> Candidate:
+    """The candidate with the greatest number, and of those with about as great ones the nearest to the source's pixels
+    [H, W, 3].
+    """
+    most = max(direction for _, direction in candidates)
+    alike = [candidate for candidate, direction in candidates if direction > most - _ALIKE]
+    return min(alike, key=lambda candidate: float(np.square(candidate.pixels.astype(np.float32) - source).mean()))

@@ -1,0 +1,88 @@
+"""Rows of the editor become a batch: whom each follows, and each array under its input's name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from counterfactory.engine.models.batching import Batched
+from counterfactory.engine.models.editor import EditorPlans, EditorRow
+from counterfactory.engine.models.encoder import LatentEncoder
+from counterfactory.engine.runtime.session import Array
+
+LATENT, TOKENS, WIDTH = (2, 3, 4), 5, 6
+
+
+class Recording:
+    """A network that keeps what it was given and answers with numbers that tell the rows apart."""
+
+    def __init__(self, batch: int = 4) -> None:
+        self.batch, self.given = batch, list[dict[str, Array]]()
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        self.given.append(dict(feeds))
+        if list(feeds) == ["latents"]:
+            return {"pixel_values": feeds["latents"] / 100}
+        return {"prediction": feeds["latents"] * 2, "attention": feeds["words"] + 7}
+
+
+def plans(network: Recording) -> EditorPlans:
+    batched = cast(Batched, network)
+    return EditorPlans(LatentEncoder(batched), batched, batched, LATENT)
+
+
+def row(number: int, follows: int = 0, takes_self: bool = False) -> EditorRow:
+    def full(base: int, *shape: int) -> Any:
+        return np.full(shape, base + number, np.float32)
+
+    return EditorRow(
+        latents=full(0, *LATENT),
+        timestep=10 * number,
+        text=full(100, TOKENS, WIDTH),
+        cross_map=full(200, TOKENS, TOKENS),
+        cross_own=full(300, TOKENS),
+        words=full(400, TOKENS),
+        follows=follows,
+        takes_self=takes_self,
+    )
+
+
+def test_each_input_holds_the_rows_in_order_and_whom_they_follow() -> None:
+    network = Recording()
+    rows = [row(1), row(2, follows=1, takes_self=True), row(3, follows=2), row(4)]
+    found = plans(network).evaluate(rows)
+    (fed,) = network.given
+    assert {name: (array.dtype, array.shape) for name, array in fed.items()} == {
+        "latents": (np.float32, (4, *LATENT)),
+        "timestep": (np.int64, (4,)),
+        "text": (np.float32, (4, TOKENS, WIDTH)),
+        "source_rows": (np.int64, (4,)),
+        "self_rows": (np.int64, (4,)),
+        "cross_map": (np.float32, (4, TOKENS, TOKENS)),
+        "cross_own": (np.float32, (4, TOKENS)),
+        "words": (np.float32, (4, TOKENS)),
+    }
+    assert fed["source_rows"].tolist() == [0, 0, 0, 3]
+    assert fed["self_rows"].tolist() == [0, 0, 2, 3]
+    assert fed["timestep"].tolist() == [10, 20, 30, 40]
+    for place, one in enumerate(found):
+        for base, name in enumerate(("latents", "text", "cross_map", "cross_own", "words")):
+            assert (fed[name][place] == 100 * base + place + 1).all(), name
+        assert (one.output == 2 * (place + 1)).all()
+        assert (one.attention == 408 + place).all()
+
+
+def test_rows_that_do_not_go_together_are_refused() -> None:
+    with pytest.raises(ValueError, match="the editor's plan takes 4 rows, got 5"):
+        plans(Recording()).evaluate([row(i) for i in range(5)])
+    with pytest.raises(ValueError, match="a row follows one that is not in its batch"):
+        plans(Recording()).evaluate([row(1), row(2, follows=2)])
+
+
+def test_latents_become_pictures() -> None:
+    (shown,) = plans(Recording()).decode(np.full((1, 3, 2, 2), 100, np.float32))
+    assert (shown.dtype, shown.shape) == (np.uint8, (2, 2, 3))
+    assert (shown == 255).all()

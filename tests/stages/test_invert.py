@@ -1,0 +1,331 @@
+"""The editor that inverts, against an obvious one: two rows at a time, each share of the steps by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from diffusers import DDIMScheduler
+from tiny_desk import EDIT_BATCH, TinyRun, numbers, tiny_run, tiny_sources
+from tiny_networks import TOKENS, tiny_denoiser, tiny_editor, tiny_tokenizer
+
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.models.alignment import align, read_tokens
+from counterfactory.engine.models.editor import EditorPlans
+from counterfactory.engine.models.sampler import SamplerSettings
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages.invert import (
+    Candidate,
+    best,
+    edit,
+    require_invertible,
+    rows_per_source,
+    rows_per_variant,
+    run,
+)
+from counterfactory.engine.stages.paint import GuidanceSettings, Keep, PaintSettings
+from counterfactory.engine.stages.protect import Kept, ProtectSettings
+from counterfactory.engine.stages.scores import score
+from counterfactory.engine.stages.sweep import InvertSettings, end_of, words_mask
+from counterfactory.engine.variant import Variant
+from counterfactory.export.graphs.editing import EditingDenoiser
+
+# Ten steps, lest a share end where another does; guided on some of them.
+PAINT = PaintSettings(
+    SamplerSettings("ddim", 10, "v_prediction", "trailing", True),
+    GuidanceSettings(2.5, 0.2, 0.6),
+    denoiser="editor",
+    control_scale=0.0,
+    negative_prompt="",
+    batch=EDIT_BATCH,
+    streams=1,
+    decode_batch=2,
+)
+INVERT = InvertSettings(
+    start=0.1,
+    rounds=0,
+    fractions=(0.3, 0.75),
+    cross_fraction=0.8,
+    word_weight=2.0,
+    local_types=("colour",),
+    local_threshold=0.4,
+)
+
+
+def variant_of(source: Source, number: int, edited: str, type_: str = "weather") -> Variant:
+    caption = f"caption {len(source.name)}"
+    edits = () if edited == caption else (Edit(type_, "caption", "edited"),)
+    kind: Any = "variant" if edits else "control"
+    return Variant(f"{number:064x}", source, number, caption, edits, edited, 0, None, kind)
+
+
+def variants_of(sources: Sequence[Source]) -> list[Variant]:
+    """Of each source in turn: one by replacement, one by refinement that is local, a control."""
+    return [
+        variant_of(source, 10 * place + number, edited, type_)
+        for number, (edited, type_) in enumerate(
+            (("edited 1", "weather"), ("caption 2 more 3", "colour"), ("caption 1", "weather"))
+        )
+        for place, source in enumerate(sources)
+    ]
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> list[Source]:
+    return tiny_sources(tmp_path / "sources", 4)
+
+
+class Slow:
+    """DDIM by diffusers, the graph's module two rows at a time."""
+
+    def __init__(self, paint: PaintSettings, invert: InvertSettings) -> None:
+        self.paint, self.invert = paint, invert
+        self.unet = EditingDenoiser(tiny_denoiser()[0]).eval()
+        self.ddim = DDIMScheduler(
+            beta_start=0.00085,
+            beta_end=0.012,
+            beta_schedule="scaled_linear",
+            prediction_type="v_prediction",
+            timestep_spacing="trailing",
+            rescale_betas_zero_snr=True,
+            clip_sample=False,
+        )
+        self.ddim.set_timesteps(paint.sampler.steps)
+        self.steps = self.ddim.timesteps
+
+    def two(self, source: Any, edited: Any, t: Any, texts: Any, takes_self: bool, follow: Any) -> tuple[Any, Any]:
+        """Outputs and attention of a source's row and of one that follows it."""
+        words = torch.from_numpy(np.stack([follow.gone, follow.new]).astype(np.float32))
+        cross_map, cross_own = np.zeros((2, TOKENS, TOKENS), np.float32), np.ones((2, TOKENS), np.float32)
+        cross_map[1], cross_own[1] = follow.cross_map, follow.cross_own
+        rows = [torch.tensor([0, 0]), torch.tensor([0, 0 if takes_self else 1])]
+        with torch.no_grad():
+            out: tuple[Any, Any] = self.unet(
+                torch.stack([source, edited]),
+                torch.stack([t, t]),
+                texts,
+                *rows,
+                torch.from_numpy(cross_map),
+                torch.from_numpy(cross_own),
+                words,
+            )
+        return out
+
+    def alone(self, latents: Any, t: Any, text: Any) -> Any:
+        one = align(*[read_tokens(tiny_tokenizer(), "")] * 2)
+        nobody = replace(one, cross_map=0 * one.cross_map, cross_own=0 * one.cross_own + 1)
+        return self.two(latents, latents, t, torch.stack([text, text]), False, nobody)[0][1]
+
+    def back(self, clean: Any, text: Any) -> list[Any]:
+        """The latents before each step: where a step by the output at its end would have begun."""
+        record = [clean]
+        for t in reversed(self.steps[1:]):
+            before = record[0]
+            for _ in range(1 + self.invert.rounds):
+                output = self.alone(before, t, text)
+                whole = [self.ddim.step(output, t, one).prev_sample for one in (before, 0 * before)]
+                kept = ((whole[0] - whole[1]) / before).median()  # a step is a weighted sum
+                before = (record[0] - whole[1]) / kept
+            record.insert(0, before)
+        return record
+
+    def edit(self, plans: EditorPlans, picture: Any, variant: Variant, fraction: float) -> Any:
+        before, after = (torch.from_numpy(numbers(c, TOKENS, 24)) for c in (variant.caption, variant.edited_caption))
+        tokens = (read_tokens(tiny_tokenizer(), c) for c in (variant.caption, variant.edited_caption))
+        follow = align(*tokens).reweighted(self.invert.word_weight)
+        nobody = replace(follow, cross_map=0 * follow.cross_map, cross_own=0 * follow.cross_own + 1)
+        record = self.back(torch.from_numpy(plans.encoder.encode(picture[None]))[0], before)
+        edited, gone, new, count = record[0], 0.0, 0.0, len(self.steps)
+        record.insert(0, None)  # nothing is asked at the first of ten steps
+        for i, t in list(enumerate(self.steps))[1:]:
+            how = follow if i < self.invert.cross_fraction * count else nobody
+            outputs, attention = self.two(record[i], edited, t, torch.stack([before, after]), i < fraction * count, how)
+            output = outputs[1]
+            if self.paint.guidance.start <= i / count < self.paint.guidance.stop:
+                away = self.alone(edited, t, before)
+                output = away + self.paint.guidance.scale * (output - away)
+            missed = record[i + 1] - self.ddim.step(outputs[0], t, record[i]).prev_sample
+            edited = self.ddim.step(output, t, edited).prev_sample + missed
+            gone, new = gone + attention[0], new + attention[1]
+            if variant.edits[0].type in self.invert.local_types:
+                masks = [words_mask(m.numpy(), edited.shape[1:], self.invert.local_threshold) for m in (gone, new)]
+                edited = torch.where(torch.from_numpy(masks[0] | masks[1]), edited, record[i + 1])
+        return plans.decode(edited[None].numpy())[0]
+
+
+def edited(desk: TinyRun, variants: list[Variant], paint: PaintSettings, invert: InvertSettings) -> list[Candidate]:
+    images = desk.pictures.of(variant.source for variant in variants)
+    return list(edit(desk.desk, variants, images, paint, invert))
+
+
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_pictures_are_edited_as_one_by_one(sources: list[Source], tmp_path: Path, rounds: int) -> None:
+    invert, some = replace(INVERT, rounds=rounds), [sources[0], sources[3]][: 2 - rounds]  # of one size
+    variants = variants_of(some)
+    with tiny_run(tmp_path / "suite", sources) as desk:
+        found = edited(desk, variants, PAINT, invert)
+        pictures = desk.pictures.of(some)
+    slow, plans = Slow(PAINT, invert), tiny_editor(32, 32, batch=2, picture_batch=1)
+    assert Counter(one.variant for one in found) == {v: 2 if v.edits else 1 for v in variants}
+    moved = set()
+    for one in found:
+        picture = pictures[one.variant.source.key]
+        if one.variant.kind == "control":
+            wanted = plans.decode(plans.encoder.encode(picture[None]))[0]
+        else:
+            wanted = slow.edit(plans, picture, one.variant, one.fraction)
+            moved.add(one.pixels.tobytes())
+        difference = np.abs(one.pixels.astype(int) - wanted)
+        assert difference.max() <= 2, (one.variant.edited_caption, one.fraction)
+        assert wanted.std() > 20
+    assert len(moved) == 4 * len(some), "shares and captions make different pictures"
+
+
+def test_what_is_protected_is_the_source_for_as_long(sources: list[Source], tmp_path: Path) -> None:
+    *variants, control = variants_of(sources[:1])
+
+    def kept(share: float, until: float) -> Keep:
+        part = Kept(np.zeros(0), np.full((16, 16), share, np.float32), ProtectSettings(("road",), 0.0, until))
+        return lambda some: [part] * len(some)
+
+    with tiny_run(tmp_path / "suite", sources) as desk:
+        images = desk.pictures.of(sources[:1])
+
+        def shown(keep: Keep | None, asked: list[Variant] = variants) -> list[bytes]:
+            return [one.pixels.tobytes() for one in edit(desk.desk, asked, images, PAINT, INVERT, keep)]
+
+        free, (source,) = shown(None), shown(None, [control])
+        assert shown(kept(0.0, 1.0)) == free
+        assert shown(kept(1.0, 1.0)) == [source] * 4
+        for other in (kept(0.5, 1.0), kept(1.0, 0.5)):
+            assert not {*shown(other)} & {source, *free}
+
+
+def test_evaluations_are_as_many_as_are_said(sources: list[Source], tmp_path: Path) -> None:
+    with tiny_run(tmp_path / "suite", sources) as desk:
+        counted = list[int]()
+        really = EditorPlans.evaluate
+
+        def evaluate(self: EditorPlans, rows: Any) -> Any:
+            counted.append(len(rows))
+            return really(self, rows)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(EditorPlans, "evaluate", evaluate)
+            edited(desk, variants_of(sources[:1]), PAINT, INVERT)
+    # Nine back; forth the source's row, one edit on two steps, two on seven; four steps guided, one of them with one
+    # edit.
+    assert rows_per_source(PAINT, INVERT) == 9
+    assert rows_per_variant(PAINT, INVERT) == 9 + 2 + 2 * 7 + 1 + 2 * 3
+    assert sum(counted) == 9 + 2 * 32
+    assert max(counted) <= EDIT_BATCH
+    assert rows_per_source(PAINT, replace(INVERT, rounds=2)) == 27
+    assert rows_per_source(PAINT, replace(INVERT, start=0.0)) == 10
+
+
+def test_shares_part_where_the_first_of_them_ends() -> None:
+    settings = replace(INVERT, fractions=(0.0, 0.3, 0.75, 1.0))
+    assert [end_of(share, 10) for share in settings.fractions] == [0, 3, 8, 10]
+    assert settings.parted(0, 10) == [0, None]
+    assert settings.parted(2, 10) == [0, None]
+    assert settings.parted(3, 10) == [0, 3, None]
+    assert settings.parted(8, 10) == [0, 3, 8, None]
+
+
+def test_the_best_pictures_are_kept_once_with_their_masks(sources: list[Source], tmp_path: Path) -> None:
+    variants = variants_of(sources)
+    with tiny_run(tmp_path / "suite", sources, variants=len(variants)) as first:
+        found = run(first.desk, variants, first.pictures, PAINT, INVERT)
+        assert list(found) == variants
+        assert first.made("paint") == len(variants)
+        pictures = first.pictures.of(sources)
+        again = edited(first, [v for v in variants if v.source is sources[1]], PAINT, INVERT)
+        image, text = first.networks.clip_image(), first.networks.clip_text()
+        for variant in (v for v in variants if v.source is sources[1]):
+            own = [one for one in again if one.variant is variant]
+            (seen,) = image.encode([pictures[sources[1].key]])
+            _, (before, after) = text.encode([variant.caption, variant.edited_caption])
+            told = [(one, score(seen, before, image.encode([one.pixels])[0], after)["directional"]) for one in own]
+            kept = first.desk.suite.load_image(found[variant])
+            np.testing.assert_array_equal(kept, best(told, pictures[sources[1].key]).pixels)
+            assert found[variant].mask is not None
+        sizes = {name for name in first.networks.opened if name.startswith("edit")}
+        assert sizes == {"edit 32 32", "edit 32 48", "edit 48 32"}
+    with tiny_run(tmp_path / "suite", sources, variants=len(variants)) as second:
+        assert run(second.desk, variants, second.pictures, PAINT, INVERT) == found
+        assert (second.networks.opened, second.made("paint")) == ([], 0)
+        assert second.done("paint") == (len(variants), len(variants))
+    sources[2].path.unlink()
+    with tiny_run(tmp_path / "other", sources) as third:
+        left = run(third.desk, variants, third.pictures, PAINT, INVERT)
+        assert list(left) == [v for v in variants if v.source is not sources[2]]
+        assert {v: row.image.sha256 for v, row in left.items()} == {v: found[v].image.sha256 for v in left}
+
+
+def test_the_direction_decides_and_among_equals_the_source() -> None:
+    def candidate(level: int) -> Candidate:
+        return Candidate(None, 0.5, np.full((2, 2, 3), level, np.uint8))  # type: ignore[arg-type]
+
+    source = np.full((2, 2, 3), 100, np.uint8)
+    far, near, other = candidate(200), candidate(90), candidate(100)
+    assert best([(far, 0.3), (near, 0.2), (other, 0.1)], source) is far
+    assert best([(far, 0.3), (near, 0.2901), (other, 0.28)], source) is near
+    assert best([(other, 0.28), (far, 0.3), (near, 0.29)], source) is far
+
+
+def test_words_are_where_they_or_their_neighbours_are_looked_at() -> None:
+    attention = np.zeros((4, 6), np.float32)
+    attention[0, 0], attention[3, 5], attention[0, 5] = 1.0, 0.5, 0.4
+    found = words_mask(attention, (8, 12), 0.4)
+    assert (found.dtype, found.shape) == (np.bool_, (8, 12))
+    wanted = np.zeros((4, 6), np.bool_)
+    wanted[:2, :2] = wanted[2:, 4:] = True  # 0.4 is not more than 0.4 of the greatest
+    np.testing.assert_array_equal(found, wanted.repeat(2, 0).repeat(2, 1))
+    assert not words_mask(0 * attention, (8, 12), 0.4).any()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"start": -0.1}, "start is a share of the steps, 0 or more and less than 1, got -0.1"),
+        ({"start": 1.0}, "0 or more and less than 1, got 1.0"),
+        ({"rounds": -1}, "rounds is 0 or more, got -1"),
+        ({"fractions": ()}, r"in ascending order, got \(\)"),
+        ({"fractions": (0.6, 0.4)}, r"in ascending order, got \(0.6, 0.4\)"),
+        ({"fractions": (0.4, 0.4)}, "different shares of the steps"),
+        ({"fractions": (0.4, 1.1)}, r"fractions and cross_fraction are 0 to 1, got \(0.4, 1.1\) and 0.8"),
+        ({"cross_fraction": -0.1}, "0 to 1"),
+        ({"word_weight": 0.0}, "word_weight is more than 0, got 0.0"),
+        ({"local_threshold": 0.0}, "local_threshold is between 0 and 1, got 0.0"),
+        ({"local_threshold": 1.0}, "local_threshold is between 0 and 1, got 1.0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], message: str) -> None:
+    assert replace(INVERT, fractions=(0.0, 1.0), cross_fraction=0.0, rounds=0).rounds == 0
+    with pytest.raises(ValueError, match=message):
+        replace(INVERT, **changed)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"sampler": SamplerSettings("unipc", 8, "v_prediction", "trailing", True)},
+            r'goes with kind = "ddim" in \[paint.sampler\], got "unipc": only its steps go back',
+        ),
+        ({"streams": 2}, r"goes with streams = 1 in \[paint\], got 2: rows share batches"),
+        ({"control_scale": 1.5}, 'got 1.5 and ""'),
+        ({"negative_prompt": "blurred"}, 'got 0 and "blurred"'),
+        ({"batch": 2}, "tries 2 fractions beside the source in one batch: .* batch of at least 3, got 2"),
+    ],
+)
+def test_painting_that_cannot_be_inverted_is_refused(changed: dict[str, Any], message: str) -> None:
+    require_invertible(replace(PAINT, batch=3), INVERT)
+    with pytest.raises(ValueError, match=message):
+        require_invertible(replace(PAINT, **changed), INVERT)
