@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
+from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.judges import Referee
@@ -28,18 +28,17 @@ from counterfactory.engine.stages.caption import caption_images
 from counterfactory.kernels.pixels import to_pictures
 
 from .captioned import caption_figures, open_autoencoder, psnr
-from .clip import TOKENS
 from .counterfacts import COUNTERFACTS
 from .curves import draw_curves, read_logs
 from .data import JUDGED
 from .gate import SCENES as GATE_SCENES
 from .gate import gate_section, measure_gate
 from .judged import Judged, held_out, judge_variants
-from .languages import LANGUAGES
 from .likeness import describe_extractor, likeness_figures, scaled
 from .observed import Observed, painted_figures
 from .page import write_page
 from .pairs import Pair, draw_pairs, observe_pairs, paint_pairs
+from .profiles import profile_of
 from .referee import referee_figures
 from .sheet import draw_sheet
 from .worlds import STREETS, WIDE, World
@@ -75,7 +74,7 @@ class Instruments:
 
 @dataclass(frozen=True)
 class Subject:
-    """The models to measure: those of the folder `weights`, of a world, by the profile "pocket", on so many scenes.
+    """The models to measure: those of the folder `weights`, of a world, by its profile, on so many scenes.
 
     Suites that are painted for the report stay in `work`, and are gone on from.
     """
@@ -87,13 +86,8 @@ class Subject:
 
     @property
     def profile(self) -> Profile:
-        """The profile with these models; the wide world's captions are longer, and have more to change."""
-        profile = replace(load_profile("pocket"), models=ModelPaths(str(self.weights)))
-        if self.world is STREETS:
-            return profile
-        decoding = replace(profile.caption.decoding, max_tokens=TOKENS[self.world.name])
-        rewrite = LANGUAGES[self.world.name].settings
-        return replace(profile, caption=replace(profile.caption, decoding=decoding), rewrite=rewrite)
+        """The profile with these models."""
+        return profile_of(self.world, self.weights)
 
     @property
     def writes(self) -> bool:
