@@ -33,7 +33,7 @@ from .keys import content_key
 Stage = Literal["caption", "rewrite", "edges", "paint", "check"]
 
 # The form of a shard's rows on record; another one is raised when rows say more, and rows are then derived anew.
-ROW_FORM = 3
+ROW_FORM = 4
 
 STAGES: tuple[Stage, ...] = ("caption", "rewrite", "edges", "paint", "check")
 
@@ -62,13 +62,23 @@ def choice_key(source_key: str, task: object, seed: int) -> str:
     return content_key("rewrite", source_key, task, seed)
 
 
-def variant_key(source_key: str, caption: str, edits: object, edited_caption: str, seed: int, repeat: int = 0) -> str:
+def variant_key(
+    source_key: str,
+    caption: str,
+    edits: object,
+    edited_caption: str,
+    seed: int,
+    repeat: int = 0,
+    level: tuple[int, int] | None = None,
+) -> str:
     """Names a variant, and the noise that it is painted from; a control has its number in place of edits.
 
     A variant's index is left out: the same edits of the same source make the same picture, whichever variant they are,
-    unless they are made again: `repeat` is 1 for the second time, and gives it noise of its own.
+    unless they are made again: `repeat` is 1 for the second time, and gives it noise of its own. `level`, of how many,
+    is given below the last: a variant at its last level is the one without levels.
     """
-    again = (repeat,) if repeat else ()
+    again: tuple[object, ...] = (repeat,) if repeat else ()
+    again += () if level is None else (level,)
     return content_key("variant", source_key, caption, edits, edited_caption, seed, *again)
 
 

@@ -25,6 +25,8 @@ class Variant:
     task's rules; such a variant is recorded and never painted. `key` names it by content. `protected` are the words of
     the source's caption that no edit may touch, since they name what it is labelled with.
     `repeat` counts the source's variants with the same edits before it: from 1 on it differs from them in its noise.
+    Of `levels` at which the same edits are painted, from faint to full, it is number `level`; `series` is the key of
+    that at the last level where it is another one.
     """
 
     key: str
@@ -38,3 +40,11 @@ class Variant:
     kind: Literal["control", "variant"] = "variant"
     protected: tuple[str, ...] = ()
     repeat: int = 0
+    level: int = 1
+    levels: int = 1
+    series: str | None = None
+
+    @property
+    def noise_key(self) -> str:
+        """What its noise is drawn by: the same at all levels of the same edits, so that nothing else differs."""
+        return self.series or self.key

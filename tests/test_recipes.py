@@ -111,6 +111,10 @@ def test_what_names_the_noise_stays_for_ever() -> None:
     assert recipes.variant_key("s", "a foggy street", edits, "a rainy street", 3, 2) == content_key(
         "variant", "s", "a foggy street", edits, "a rainy street", 3, 2
     )
+    for repeat, again in ((0, ()), (2, (2,))):
+        assert recipes.variant_key("s", "a foggy street", edits, "a rainy street", 3, repeat, (1, 5)) == content_key(
+            "variant", "s", "a foggy street", edits, "a rainy street", 3, *again, (1, 5)
+        )
     assert recipes.choice_key("s", "task", 3) == content_key("rewrite", "s", "task", 3)
 
 

@@ -114,6 +114,13 @@ def _add_edits(parser: argparse.ArgumentParser) -> None:
         help="edits per variant (the profile's, or 1..3): half have the fewest, to show an edit alone, others mix more",
     )
     parser.add_argument(
+        "--levels",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="paint the same edits at N levels, from faint to full, as variants of their own (%(default)s)",
+    )
+    parser.add_argument(
         "--interventions", type=Path, metavar="FILE", help="the only edits allowed, such as 'time: night'"
     )
     parser.add_argument(

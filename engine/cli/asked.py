@@ -120,6 +120,7 @@ def settings_of(args: Namespace, profile: Profile, found: DataSet) -> JourneySet
         anything=args.anything,
         avoid=(*SUBJECTIVE, *args.avoid),
         types=types,
+        levels=args.levels,
     )
 
 

@@ -31,6 +31,7 @@ def lines(plan: Plan) -> Iterator[str]:
         yield from _wrapped("protected", ", ".join(variants[0].protected if variants else ()) or "nothing")
         for variant in variants:
             again = f", again ({variant.repeat})" if variant.repeat else ""
+            again += f", level {variant.level} of {variant.levels}" if variant.levels > 1 else ""
             yield from _wrapped(f"variant {variant.index}", "; ".join(map(describe, variant.edits)) + again)
             yield from _wrapped(
                 "", variant.edited_caption if variant.dropped is None else f"dropped: {variant.dropped}"
@@ -79,6 +80,8 @@ def _variant(variant: Variant) -> dict[str, Any]:
     return {
         "number": variant.index,
         "repeat": variant.repeat,
+        "level": variant.level,
+        "levels": variant.levels,
         "edits": [
             {"type": edit.type, "kind": edit.kind, "keyword": edit.keyword, "alternative": edit.alternative}
             for edit in variant.edits

@@ -98,6 +98,8 @@ def picture_rows(
                 edit_scores=of_it.edits,
                 number=variant.index,
                 repeat=variant.repeat,
+                level=variant.level,
+                levels=variant.levels,
                 painting=Painting(
                     variant.seed, profile.paint.sampler.steps, guidance.scale, guidance.start, guidance.stop
                 ),

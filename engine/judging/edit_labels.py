@@ -96,7 +96,7 @@ def suite_edits(rows: Sequence[PictureRow], thresholds: TextThresholds) -> list[
     return [
         _row(i, row.key, row.source, row.label, row, row.scores, thresholds)
         for row in rows
-        if row.kind == "variant" and not row.repeat
+        if row.kind == "variant" and not row.repeat and row.level == 1
         for i in range(len(row.edits))
     ]
 
@@ -109,7 +109,7 @@ def planned_edits(
     for variant in variants:
         own, source = scores.get(variant, {}), variant.source
         broken = variant.dropped is not None and text_failure(own, thresholds) is None
-        if variant.kind == "variant" and not variant.repeat and not broken:
+        if variant.kind == "variant" and not variant.repeat and variant.level == 1 and not broken:
             found += [
                 _row(i, variant.key, source.name, source.label, variant, own, thresholds)
                 for i in range(len(variant.edits))

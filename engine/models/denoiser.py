@@ -113,6 +113,10 @@ class PaintPlans:
         """One hint's embeddings [D, h, w], on the host."""
         return list(encoder.run({"hint": hints_of(maps, encoder.signature.inputs[0].shape[1])})["hint_embedding"])
 
+    def put_text(self, states: Floats) -> Any:
+        """Text states [T, D] of the host, where rows take them."""
+        return states
+
     def begin(self, noise: Floats, sampler: Sampler) -> Denoising:
         """A variant's way from standard normal noise [C, h, w] by a sampler's steps."""
         return _OnHost(noise * np.float32(sampler.initial_scale), sampler)

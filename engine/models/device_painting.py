@@ -121,6 +121,11 @@ class DevicePaintPlans(PaintPlans):
                 found += [self.pipeline.keep(embedded.row(at)) for at in range(len(some))]
         return found
 
+    def put_text(self, states: Floats) -> Any:
+        """Text states [T, D] of the host, on the device."""
+        with self.pipeline.parcel([states]) as (sent,):
+            return self.pipeline.keep(sent)
+
     def begin(self, noise: Floats, sampler: Sampler) -> Denoising:
         """A variant's way from standard normal noise [C, h, w], which goes up with the next parcel."""
         arrays = self.pipeline.take((1 + HISTORY, *self.latent_shape), np.float32)

@@ -42,6 +42,7 @@ class Frame:
     scores: Mapping[str, float] = field(default_factory=dict)
     answer: Answer | None = None
     edit_scores: tuple[float, ...] = ()
+    level: str = ""
 
     @property
     def changes(self) -> tuple[tuple[Edit, float | None], ...]:
@@ -152,6 +153,7 @@ def _frame(row: PictureRow, suite: Path, answers: Mapping[str, Answer]) -> Frame
         scores=row.scores,
         edit_scores=row.edit_scores,
         answer=answers.get(row.file_name),
+        level=f"level {row.level} of {row.levels}" if row.levels > 1 else "",
     )
 
 

@@ -32,6 +32,7 @@ from ..variant import Variant
 from .desk import Desk, Find
 from .hints import Maps
 from .protect import Kept
+from .severity import between, text_share
 from .text_states import TextStates
 
 Floats = NDArray[np.float32]
@@ -179,7 +180,10 @@ def _pictures(
     """Positions and pictures of variants as they finish; hints are embedded once per source, texts once per caption."""
     if not variants:
         return
-    texts = TextStates(desk.models.clip_text(), [v.edited_caption for v in variants])
+    text = desk.models.clip_text()
+    texts = TextStates(text, [v.edited_caption for v in variants if v.level == v.levels])
+    ends = [caption for v in variants if v.level < v.levels for caption in (v.caption, v.edited_caption)]
+    graded = TextStates(text, ends, on_host=True)
     (negative,) = desk.models.clip_text().encode_states([settings.negative_prompt])
 
     def jobs() -> Iterator[PaintJob]:
@@ -193,10 +197,18 @@ def _pictures(
                 kept = keep(sources) if keep is not None else [None] * len(sources)
                 for (_, group), hint, region in zip(some, hints, kept, strict=True):
                     for variant in group:
-                        text = texts.take(variant.edited_caption)
-                        yield PaintJob(variant.key, text, hint, plans, control_scale=scale, kept=region)
+                        if variant.level == variant.levels:
+                            states = texts.take(variant.edited_caption)
+                        else:
+                            states = plans.put_text(_graded_states(variant, graded))
+                        yield PaintJob(variant.noise_key, states, hint, plans, control_scale=scale, kept=region)
 
     yield from paint(jobs(), negative, settings)
+
+
+def _graded_states(variant: Variant, texts: TextStates) -> Floats:
+    plain, edited = texts.take(variant.caption), texts.take(variant.edited_caption)
+    return between(plain, edited, text_share(variant.level, variant.levels))
 
 
 def embed_maps(plans: PaintPlans, maps: Sequence[Maps], weights: Sequence[float] | None) -> Sequence[Any]:
@@ -227,7 +239,7 @@ def _painted(variant: Variant, key: str, pixels: NDArray[np.uint8]) -> Painted:
 
 @dataclass(frozen=True)
 class PaintJob:
-    """One variant to paint: its key, its text states [T, D], and its source's hint embedding [D, h, w].
+    """One variant to paint: the key of its noise, its text states [T, D], and its source's hint embedding [D, h, w].
 
     `plans` are those of its picture's size, and text and hint lie where they take them; `steps` differs from the
     settings' where a variant wants its own number, `control_scale` where the denoiser has several ControlNets. `kept`

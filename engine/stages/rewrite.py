@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -187,7 +187,7 @@ def rewrite(
 
 def _chosen(draft: Draft, wanted: JourneySettings) -> list[tuple[Edit, ...]]:
     key = choice_key(draft.source.key, wanted.task, wanted.seed)
-    chosen = choose_edits(draft.choices, wanted.variants, wanted.edits, key)
+    chosen = choose_edits(draft.choices, wanted.sets, wanted.edits, key)
     if not chosen and not draft.problem:
         low, high = wanted.edits
         draft.problem = draft.unread or f"its caption allows no set of {low} to {high} edits: {draft.caption!r}"
@@ -234,7 +234,7 @@ def _written(
         written = filters.drop_failing(written)
     rewritten = []
     for draft, made in zip(drafts, written, strict=True):
-        variants = [*made, *_repeats(made, wanted.variants)]
+        variants = list(at_levels([*made, *_repeats(made, wanted.sets)], wanted))
         painted = any(variant.dropped is None for variant in variants)
         controls = [_control(draft, i, wanted.seed) for i in range(wanted.controls if painted else 0)]
         short = None if painted else next((f"no edited caption could be used: {v.dropped}" for v in made), None)
@@ -263,6 +263,21 @@ def _repeats(made: Sequence[Variant], wanted: int) -> list[Variant]:
         found.append(_again(one, index, times[one.edits]))
         times[one.edits] += 1
     return found
+
+
+def at_levels(variants: Sequence[Variant], wanted: JourneySettings) -> Iterator[Variant]:
+    """Each variant at all levels, from the faintest, as far as variants are wanted; one that is dropped once."""
+    levels = wanted.levels
+    for variant in variants:
+        for level in range(1, levels + 1 if variant.dropped is None else 2):
+            index = variant.index * levels + level - 1
+            if index >= wanted.variants:
+                break
+            made = replace(variant, index=index, level=level, levels=levels, series=variant.key)
+            if level < levels and variant.dropped is None:
+                of = (variant.source.key, variant.caption, variant.edits, variant.edited_caption, variant.seed)
+                made = replace(made, key=variant_key(*of, variant.repeat, (level, levels)))
+            yield made if levels > 1 else variant
 
 
 def _again(variant: Variant, index: int, repeat: int) -> Variant:

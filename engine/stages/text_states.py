@@ -13,16 +13,19 @@ from ..models.clip import ClipText
 
 
 class TextStates:
-    """Takes the captions that will be asked for, one for each use, in about that order."""
+    """Takes the captions that will be asked for, one for each use, in about that order. Their states lie where the
+    denoiser takes them, or `on_host`.
+    """
 
-    def __init__(self, text: ClipText, captions: Sequence[str]) -> None:
-        self._text = text
+    def __init__(self, text: ClipText, captions: Sequence[str], *, on_host: bool = False) -> None:
+        self._batch = text.plan.batch
+        self._encode = (lambda some: list(text.encode(some)[0])) if on_host else text.encode_states
         self._uses = Counter(captions)
         self._line = list(dict.fromkeys(captions))
         self._states: dict[str, Any] = {}
 
     def take(self, caption: str) -> Any:
-        """States [T, D] of a caption, where the denoiser takes them, for one of its uses.
+        """States [T, D] of a caption, for one of its uses.
 
         A batch of captions is encoded when one is missing.
         Raises KeyError for a caption that has no use left.
@@ -30,9 +33,8 @@ class TextStates:
         if not self._uses[caption]:
             raise KeyError(caption)
         while caption not in self._states:
-            batch = self._text.plan.batch
-            part, self._line = self._line[:batch], self._line[batch:]
-            self._states.update(zip(part, self._text.encode_states(part), strict=True))
+            part, self._line = self._line[: self._batch], self._line[self._batch :]
+            self._states.update(zip(part, self._encode(part), strict=True))
         states = self._states[caption]
         self._uses[caption] -= 1
         if not self._uses[caption]:

@@ -44,6 +44,8 @@ _BEFORE_SCORES = (
     ("edit_types", pa.list_(pa.string())),
     ("number", pa.int64()),
     ("repeat", pa.int64()),
+    ("level", pa.int64()),
+    ("levels", pa.int64()),
     ("seed", pa.int64()),
     ("steps", pa.int64()),
     ("guidance_scale", pa.float64()),

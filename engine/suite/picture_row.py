@@ -59,7 +59,7 @@ class PictureRow:
     of the source's caption that no edit may touch, since they name what it is labelled with; none where nothing does.
     `boxes` are in the picture's pixels. `known_world` is False where the source is outside of what the models know:
     then the row is meaningless. `repeat` is how many variants of the source with the same edits came before: they
-    differ in their noise.
+    differ in their noise. Of `levels` at which the same edits are painted, from faint to full, it is number `level`.
     """
 
     file_name: str
@@ -84,6 +84,8 @@ class PictureRow:
     boxes: tuple[Box, ...] = ()
     known_world: bool = True
     repeat: int = 0
+    level: int = 1
+    levels: int = 1
     edit_scores: tuple[float, ...] = ()
 
     @property
@@ -129,6 +131,8 @@ class PictureRow:
             "edit_types": list(self.edit_types),
             "number": self.number,
             "repeat": self.repeat,
+            "level": self.level,
+            "levels": self.levels,
             **painting,
             "scores": dict(self.scores) or None,  # a table's struct of no fields is null
             "verdict": str(self.verdict),
@@ -166,6 +170,8 @@ class PictureRow:
             edits=tuple(Edit(edit.text("type"), edit.text("keyword"), edit.text("alternative")) for edit in edits),
             number=row.whole("number"),
             repeat=row.whole("repeat"),
+            level=row.whole("level"),
+            levels=row.whole("levels"),
             painting=_painting(row),
             scores={} if scores is None else scores.numbers(),
             reason=row.text_or_none("reason"),

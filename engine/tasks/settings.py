@@ -18,6 +18,8 @@ SUBJECTIVE = tuple(
         "adorable gorgeous charming good bad great perfect interesting boring majestic",
     )
 )
+# Beyond it neighbours cannot be told apart.
+_MOST_LEVELS = 9
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class JourneySettings:
 
     A source whose caption does not name what it is labelled with has no variants unless `allow_ungrounded`.
     No edit brings a word of `avoid`. `types` are the user's own, beside the profile's.
+
+    With `levels` above 1 a set of edits is painted so many times, from faint to full.
 
     Half of a source's variants have the least number of edits, so that an edit's effect is seen alone. With `anything`
     sources outside of what the models know are taken too, and every result says so.
@@ -42,13 +46,21 @@ class JourneySettings:
     anything: bool = False
     avoid: tuple[str, ...] = SUBJECTIVE
     types: tuple[EditType, ...] = ()
+    levels: int = 1
 
     def __post_init__(self) -> None:
         if self.variants < 1:
             raise CounterfactoryError(f"--variants must be at least 1, got {self.variants}")
         if self.controls < 0:
             raise CounterfactoryError(f"--controls must be 0 (none) or more, got {self.controls}")
+        if not 1 <= self.levels <= _MOST_LEVELS:
+            raise CounterfactoryError(f"--levels is 1 (edits in full alone) to {_MOST_LEVELS}, got {self.levels}")
         if not 1 <= self.edits[0] <= self.edits[1]:
             raise CounterfactoryError(
                 f"--edits must be a number or a range such as 1..3, got {self.edits[0]}..{self.edits[1]}"
             )
+
+    @property
+    def sets(self) -> int:
+        """Different sets of edits that a source's variants take, each painted at all levels."""
+        return -(-self.variants // self.levels)

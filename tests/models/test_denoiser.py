@@ -8,11 +8,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans
+from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans, blended
 from counterfactory.engine.models.hints import hints_of
-from counterfactory.engine.models.sampler import Sampler
-from counterfactory.engine.runtime.session import Array
+from counterfactory.engine.models.sampler import Sampler, SamplerSettings
+from counterfactory.engine.runtime.session import Array, Port, Signature
 
 LATENT = (2, 3, 4)
 
@@ -137,3 +138,60 @@ def test_noise_is_scaled_as_the_sampler_begins_and_guidance_takes_both_outputs()
     assert [(i, history) for i, history, _ in steps.asked] == [(0, "start"), (1, "after 0")]
     assert steps.asked[0][2] is None
     assert steps.asked[1][2] is noise
+
+
+def test_a_blend_is_exact_at_its_ends() -> None:
+    latents, source = np.full((2, 1, 3), 1e8, np.float32), np.full((2, 1, 3), 0.1, np.float32)
+    found = blended(latents, source, np.array([[0, 0.25, 1]], np.float32))
+    assert found.dtype == np.float32
+    assert found[:, 0].tolist() == [[1e8, 7.5e7, float(np.float32(0.1))]] * 2
+
+
+def test_a_variant_is_blended_where_it_stands() -> None:
+    painter = plans(Recording())
+    denoising = painter.begin(
+        np.ones(LATENT, np.float32), Sampler(SamplerSettings("ddim", 2, "epsilon", "leading", False))
+    )
+    share = np.zeros(LATENT[1:], np.float32)
+    share[0] = 1
+    denoising.blend(np.full(LATENT, 7, np.float32), share)
+    assert np.asarray(denoising.latents)[0, :, 0].tolist() == [7, 1, 1]
+    states = np.zeros((2, 3), np.float32)
+    assert painter.put_text(states) is states
+
+
+class Encoder(Recording):
+    """A hint encoder of `channels`, or a denoiser for hint embeddings of some shape."""
+
+    def __init__(self, *shape: int, name: str = "hint") -> None:
+        super().__init__()
+        self.signature = Signature((Port(name, shape, "float32"),), ())
+
+
+def test_hints_are_joined_as_the_denoiser_takes_them() -> None:
+    """Each encoder has its own maps; of hints that are added, a map of zeros alone was not given."""
+    grey, colours = Encoder(1, 1, 2, 2), Encoder(1, 3, 2, 2)
+    edges = np.array([[[0, 255], [0, 0]], [[0, 0], [0, 0]]], np.uint8)
+    classes = np.full((2, 2, 2, 3), 51, np.uint8)
+    together, apart = (Encoder(*shape, name="hint_embedding") for shape in ((4, 1, 2, 2), (4, 2, 1, 2, 2)))
+
+    def painter(denoiser: Recording) -> PaintPlans:
+        batched = [cast(Batched, one) for one in (grey, denoiser, denoiser)]
+        return PaintPlans(*batched, LATENT, other_hints=(cast(Batched, grey),))
+
+    near = np.full((2, 2, 2), 13107, np.uint16)
+    assert not painter(together).hints_apart
+    first, second = painter(together).embed_several([edges, near], [0.5, 2.0])
+    np.testing.assert_allclose(first, 0.5 * (edges[:1] / 255 + 1) + 2 * (0.2 + 1), rtol=1e-6)
+    np.testing.assert_allclose(second, np.full((1, 2, 2), 2 * 1.2), rtol=1e-6)
+    assert painter(apart).hints_apart
+    first, second = painter(apart).embed_several([edges, near], [0.5, 2.0])
+    np.testing.assert_allclose(second, [np.ones((1, 2, 2)), np.full((1, 2, 2), 1.2)], rtol=1e-6)
+    (first, _) = painter(apart).embed_several([None, edges], [0.0, 2.0])
+    np.testing.assert_allclose(first, [np.zeros((1, 2, 2)), edges[:1] / 255 + 1], rtol=1e-6)
+    with pytest.raises(CounterfactoryError, match="has 2 ControlNets, and the profile names 1 hint:"):
+        painter(apart).embed_several([edges], [1.0])
+    only = PaintPlans(cast(Batched, colours), cast(Batched, together), cast(Batched, together), LATENT)
+    only.embed_several([edges], [1.0])
+    only.embed_several([classes], [1.0])
+    assert [fed["hint"].shape for fed in colours.given] == [(2, 3, 2, 2)] * 2

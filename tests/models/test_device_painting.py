@@ -236,7 +236,9 @@ def test_a_protected_region_is_the_hosts_bit_for_bit(graphs: Path, monkeypatch: 
     device, rng = opened(graphs, monkeypatch, 1), np.random.default_rng(3)
     regions = {size: rng.random((2, *latents_of(size)), np.float32) for size in SIZES}
 
-    def pictures(plans: Mapping[tuple[int, int], PaintPlans], put: Callable[[Floats], Any]) -> dict[int, Image]:
+    def pictures(plans: Mapping[tuple[int, int], PaintPlans]) -> dict[int, Image]:
+        put = plans[SIZES[0]].put_text
+
         def jobs() -> Iterable[PaintJob]:
             for place, order in enumerate(orders()):
                 size = (order.edges.shape[0], order.edges.shape[1])
@@ -247,9 +249,9 @@ def test_a_protected_region_is_the_hosts_bit_for_bit(graphs: Path, monkeypatch: 
 
         return dict(paint(jobs(), put(text_states(99)), settings_of(UNIPC, 4.0, 0.5)))
 
-    found = pictures(device.plans, putting(device.line))
+    found = pictures(device.plans)
     host = {size: host_plans(graphs, size) for size in SIZES}
-    for place, picture in pictures(host, lambda array: array).items():
+    for place, picture in pictures(host).items():
         np.testing.assert_array_equal(found[place], picture)
 
 

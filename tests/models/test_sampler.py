@@ -414,3 +414,26 @@ def test_samplers_of_equal_settings_are_equal() -> None:
     assert hash(Sampler(way)) == hash(Sampler(way))
     assert Sampler(way).start == ()
     assert Sampler(way).initial_scale == 1.0
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        SamplerSettings("ddim", 4, "epsilon", "leading", False),
+        SamplerSettings("unipc", 3, "v_prediction", "trailing", True),
+    ],
+)
+def test_noised_latents_are_at_the_level_where_a_step_begins(way: Any) -> None:
+    sampler = Sampler(way)
+    scheduler = DDIMScheduler(
+        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", rescale_betas_zero_snr=way.zero_snr
+    )
+    clean, noise = np.random.default_rng(0).standard_normal((2, 1, 4, 8, 8)).astype(np.float32)
+    for i, t in enumerate(sampler.timesteps.tolist()):
+        wanted = scheduler.add_noise(torch.from_numpy(clean), torch.from_numpy(noise), torch.tensor([t])).numpy()
+        found = sampler.noised(i, clean, noise)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(
+            found, wanted, atol=1.5e-3 if way.kind == "unipc" else 1e-5
+        )  # a little signal at its end
+    np.testing.assert_array_equal(sampler.noised(way.steps, clean, noise), clean)

@@ -82,6 +82,13 @@ def test_a_figure_says_all_that_it_is_found_by(picture: Path, tmp_path: Path) ->
     assert "edit-weather -1.00" in page.text
 
 
+def test_levels_of_an_edit_are_told(made_suite: MadeSuite, tmp_path: Path) -> None:
+    rows = [replace(row, level=row.number + 1, levels=2) if row.kind == "variant" else row for row in made_suite.rows]
+    told = report_on(made_suite, rows, tmp_path / "graded").text
+    assert told.count("level 1 of 2") == told.count("level 2 of 2") == len(made_suite.street.names)
+    assert "level 1 of" not in report_on(made_suite, made_suite.rows, tmp_path / "plain").text
+
+
 def test_words_that_came_or_went_are_shown_as_such(picture: Path, tmp_path: Path) -> None:
     edits = (Edit("object", "", "a dog"), Edit("object", "a bus", ""), NIGHT)
     page = page_of(tmp_path, strip(frame(picture, edits=edits, edit_scores=(0.25, 0.5, 0.125))))

@@ -14,16 +14,15 @@ import torch
 from diffusers import DDIMScheduler
 from numpy.typing import NDArray
 from PIL import Image
-from test_paint import CASES, CONTROL_SCALE, DDIM, NEGATIVE, UNIPC, assert_same_picture, noise_of, orders, settings_of
+from test_paint import CASES, CONTROL_SCALE, DDIM, NEGATIVE, assert_same_picture, noise_of, orders, settings_of
 from tiny_desk import image_name, numbers, tiny_run, tiny_sources
 from tiny_networks import TinyPainter, tiny_painter
 
 from counterfactory.engine.config.networks import networks_of
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.models.denoiser import PaintPlans, blended
+from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.encoder import LatentEncoder
-from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source, load_mask
 from counterfactory.engine.stages import protect
@@ -109,30 +108,6 @@ def test_what_is_held_to_the_end_is_the_source_and_what_is_not_kept_is_untouched
     np.testing.assert_array_equal(painted(plans, whole, CASES[case]), decoded)
     nothing = kept(1.0, np.zeros((16, 16), np.float32))
     np.testing.assert_array_equal(painted(plans, nothing, CASES[case]), painted(plans, None, CASES[case]))
-
-
-def test_a_blend_is_exact_at_its_ends() -> None:
-    latents, source = np.full((2, 1, 3), 1e8, np.float32), np.full((2, 1, 3), 0.1, np.float32)
-    found = blended(latents, source, np.array([[0, 0.25, 1]], np.float32))
-    assert found.dtype == np.float32
-    assert found[:, 0].tolist() == [[1e8, 7.5e7, float(np.float32(0.1))]] * 2
-
-
-@pytest.mark.parametrize("way", [DDIM, UNIPC])
-def test_noised_latents_are_at_the_level_where_a_step_begins(way: Any) -> None:
-    sampler = Sampler(way)
-    scheduler = DDIMScheduler(
-        beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", rescale_betas_zero_snr=way.zero_snr
-    )
-    clean, noise = np.random.default_rng(0).standard_normal((2, 1, 4, 8, 8)).astype(np.float32)
-    for i, t in enumerate(sampler.timesteps.tolist()):
-        wanted = scheduler.add_noise(torch.from_numpy(clean), torch.from_numpy(noise), torch.tensor([t])).numpy()
-        found = sampler.noised(i, clean, noise)
-        assert found.dtype == np.float32
-        np.testing.assert_allclose(
-            found, wanted, atol=1.5e-3 if way.kind == "unipc" else 1e-5
-        )  # a little signal at its end
-    np.testing.assert_array_equal(sampler.noised(way.steps, clean, noise), clean)
 
 
 # Which pixels.

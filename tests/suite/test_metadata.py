@@ -43,6 +43,8 @@ CONTRACT = [
     "edit_types",
     "number",
     "repeat",
+    "level",
+    "levels",
     "seed",
     "steps",
     "guidance_scale",

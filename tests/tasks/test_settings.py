@@ -25,3 +25,13 @@ def test_variants_controls_and_edits_that_cannot_be_are_refused() -> None:
             CounterfactoryError, match=rf"^--edits must be a number or a range such as 1\.\.3, got {low}\.\.{high}$"
         ):
             replace(SETTINGS, edits=(low, high))
+
+
+def test_levels_share_the_variants_among_them_and_can_be_told_apart() -> None:
+    assert SETTINGS.levels == 1
+    found = [replace(SETTINGS, variants=variants, levels=5).sets for variants in (1, 5, 6, 10)]
+    assert found == [1, 1, 2, 2]
+    assert replace(SETTINGS, levels=9).levels == 9
+    for levels in (0, 10):
+        with pytest.raises(CounterfactoryError, match=rf"^--levels is 1 \(edits in full alone\) to 9, got {levels}$"):
+            replace(SETTINGS, levels=levels)
