@@ -73,8 +73,12 @@ def _questions(profile: Profile) -> tuple[Question, ...]:
 def _compared(profile: Profile) -> Rows:
     """Texts of the sentence encoder, at most: a label, what is taken to name it, and the caption; of each variant the
     edited caption, an edit's words and those in their place; of one that is written anew what it says beside its edits.
+    Where edits are held to their words before they are chosen, the words of all.
     """
-    return Rows(per_source=3, per_variant=3 + (not profile.rewrite.verbatim))
+    check, rewriting = profile.check, profile.rewrite
+    chosen = check.max_text_label is not None or check.max_text_replaced is not None
+    edits = len(rewriting.types) * rewriting.max_alternatives if chosen else 0
+    return Rows(per_source=3 + 2 * edits, per_variant=3 + (not rewriting.verbatim))
 
 
 def _rows_at_once(profile: Profile) -> int:

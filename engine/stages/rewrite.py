@@ -164,9 +164,9 @@ def rewrite(
 ) -> list[SourceVariants]:
     """The variants of each source, in order; they depend on no other source. `prompts` puts the questions; `pointed`
     are words of captions that name their source's label although no table knows it; `room` says how many characters of
-    a caption the painter reads; `meaning` holds rewritten captions to what they say beside their edits, and `filters`
-    drops those whose texts fail. `find` gives drafts their choices in place of the language model; captions are then
-    written by rule.
+    a caption the painter reads; `meaning` holds rewritten captions to what they say beside their edits; `filters` keeps
+    edits whose words fail from being chosen, and drops captions that fail. `find` gives drafts their choices in place
+    of the language model; captions are then written by rule.
     """
     drafts = [
         draft_of(source, clean_text(text), wanted.task, pointed.get(source))
@@ -180,6 +180,8 @@ def rewrite(
         proposals.find_choices(drafts, settings, wanted, ask, prompts)
     else:
         keywords.find_choices(drafts, settings, wanted, ask, prompts)
+    if filters is not None:
+        filters.keep_passing(drafts)
     chosen = [_chosen(draft, wanted) for draft in drafts]
     writer = None if find is not None or settings.menus else prompts
     return _written(drafts, chosen, settings, wanted, ask, writer, room, meaning, filters)

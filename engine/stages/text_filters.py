@@ -18,14 +18,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 from ..edit import Edit
+from ..tasks.choose import Choice
 from ..tasks.difference import compare
 from ..tasks.names import short_name
 from ..variant import Variant
 from .desk import Desk
+from .draft import Draft
 from .meaning import Pair
 
+T = TypeVar("T")
 TEXT_SCORES = ("text_label", "text_replaced", "text_caption", "perplexity", "perplexity_ratio")
 # By the end that is failed: scores that are too high, then those that are too low.
 _HIGH = {
@@ -113,11 +117,7 @@ class TextFilter:
         some = [variant for variant in variants if variant.edits and variant.edited_caption]
         found: dict[Variant, dict[str, float]] = {variant: {} for variant in some}
         if self.similarities is not None and some:
-            pairs = {variant: _pairs(variant) for variant in some}
-            asked = dict.fromkeys(pair for sets in pairs.values() for some in sets.values() for pair in some)
-            cosines = self.similarities(list(asked))
-            for variant, sets in pairs.items():
-                found[variant] |= {name: _round(max(cosines[p] for p in some)) for name, some in sets.items() if some}
+            found = _largest({variant: _pairs(variant) for variant in some}, self.similarities)
         if self.perplexities is not None and some:
             read = self.perplexities(list(dict.fromkeys(t for v in some for t in (v.caption, v.edited_caption))))
             for variant in some:
@@ -127,6 +127,36 @@ class TextFilter:
                     "perplexity_ratio": _round(own / read[variant.caption]),
                 }
         return found
+
+    def keep_passing(self, drafts: Sequence[Draft]) -> None:
+        """Takes the edits whose words fail from drafts, so that others are chosen; a draft with none left says why."""
+        limits = (self.thresholds.max_text_label, self.thresholds.max_text_replaced)
+        if self.similarities is None or limits == (None, None):
+            return
+        labelled = {
+            (draft.source.label, Edit(choice.type, choice.keyword, alternative))
+            for draft in drafts
+            for choice in draft.choices
+            for alternative in choice.alternatives
+        }
+        pairs = {both: _edit_pairs([both[1]], both[0]) for both in sorted(labelled, key=repr)}
+        scores = _largest(pairs, self.similarities) if pairs else {}
+        for draft in drafts:
+            kept, reason = list[Choice](), ""
+            for choice in draft.choices:
+                passing = []
+                for alternative in choice.alternatives:
+                    edit = Edit(choice.type, choice.keyword, alternative)
+                    failure = text_failure(scores[draft.source.label, edit], self.thresholds)
+                    if failure is None:
+                        passing.append(alternative)
+                    else:
+                        reason = reason or failure[1]
+                if passing:
+                    kept.append(replace(choice, alternatives=tuple(passing)))
+            if draft.choices and not kept:
+                draft.unread = f"none of its edits passes the text filters; of the first {reason}"
+            draft.choices = kept
 
     def drop_failing(self, made: Sequence[Sequence[Variant]]) -> list[list[Variant]]:
         """The variants of each source; those that fail are dropped with the reason."""
@@ -146,13 +176,29 @@ def changed_words(edit: Edit) -> Pair:
 
 
 def _pairs(variant: Variant) -> dict[str, list[Pair]]:
-    """What is compared for each score."""
-    changed, label = [changed_words(edit) for edit in variant.edits], variant.source.label
-    name = "" if label is None else short_name(label)
+    """What is compared for each score of a variant."""
+    own = _edit_pairs(variant.edits, variant.source.label)
+    return {**own, "text_caption": [(variant.caption, variant.edited_caption)]}
+
+
+def _edit_pairs(edits: Sequence[Edit], label: str | None) -> dict[str, list[Pair]]:
+    """What is compared for the scores of edits."""
+    changed, name = [changed_words(edit) for edit in edits], "" if label is None else short_name(label)
     return {
         "text_label": [(name, words) for both in changed for words in both if name and words],
         "text_replaced": [both for both in changed if all(both)],
-        "text_caption": [(variant.caption, variant.edited_caption)],
+    }
+
+
+def _largest(
+    pairs: Mapping[T, Mapping[str, Sequence[Pair]]], similarities: Callable[[Sequence[Pair]], Mapping[Pair, float]]
+) -> dict[T, dict[str, float]]:
+    """The largest cosine of each item's pairs by the score's name; scores without pairs are left out."""
+    asked = dict.fromkeys(pair for sets in pairs.values() for some in sets.values() for pair in some)
+    cosines = similarities(list(asked))
+    return {
+        item: {name: _round(max(cosines[pair] for pair in some)) for name, some in sets.items() if some}
+        for item, sets in pairs.items()
     }
 
 

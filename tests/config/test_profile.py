@@ -310,6 +310,21 @@ def test_lance_filters_texts_as_the_paper_does_and_others_reject_nothing() -> No
     assert load_profile("a10g").check.text_thresholds() == load_profile("pocket").check.text_thresholds() == []
 
 
+def test_words_of_all_edits_are_compared_where_they_are_chosen_by_it() -> None:
+    from counterfactory.engine.config.networks import networks_of
+    from counterfactory.engine.config.profile import load_profile
+
+    lance = load_profile("lance")
+    for changed, texts in (
+        ({}, 51),
+        ({"max_text_label": None}, 51),
+        ({"max_text_label": None, "max_text_replaced": None}, 3),
+    ):
+        one = replace(lance, check=replace(lance.check, **changed))
+        rows = networks_of(one)["sentence"].rows["rewrite"]
+        assert (rows.per_source, rows.per_variant) == (texts, 3)
+
+
 def test_a_teacher_is_who_a_student_is_compared_with_and_no_part_of_a_suite(tmp_path: Path) -> None:
     from counterfactory.engine.config.profile import load_profile, painting_as_teacher
     from counterfactory.engine.estimate.measured import profile_key

@@ -16,7 +16,7 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.language.chat import ChatPrompts, chatml
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages import rewrite
-from counterfactory.engine.stages.draft import RewriteSettings
+from counterfactory.engine.stages.draft import Draft, RewriteSettings, draft_of
 from counterfactory.engine.stages.meaning import Pair
 from counterfactory.engine.stages.pointing import GroundingSettings
 from counterfactory.engine.stages.text_filters import (
@@ -27,6 +27,7 @@ from counterfactory.engine.stages.text_filters import (
     text_failure,
 )
 from counterfactory.engine.stages.verdict import CheckSettings, failing, verdict
+from counterfactory.engine.tasks.choose import Choice
 from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.variant import Variant
@@ -159,6 +160,43 @@ def test_thresholds_may_be_at_the_ends_of_their_ranges() -> None:
     replace(CHECK, **dict.fromkeys(ends, -1.0))
 
 
+def drafted(*choices: Choice, label: str | None = "dog") -> Draft:
+    draft = draft_of(replace(SOURCE, label=label), CAPTION, builtin_task("classification", ["dog", "bus"]), None)
+    draft.choices = list(choices)
+    return draft
+
+
+def test_edits_whose_words_fail_are_no_choice_and_a_draft_without_any_says_why() -> None:
+    cosines = Cosines(red=0.1, blue=0.9, green=0.2, wet=0.5, in_snow=0.51, grass=0.3)
+    filters = TextFilter(TextThresholds(max_text_label=0.5, max_text_replaced=0.5), cosines, None)
+    colour, weather = Choice("colour", "red", ("blue", "green"), 3), Choice("weather", "", ("in snow",))
+    wet = Choice("background", "grass", ("wet",), 1)
+    some, none, bare, empty = drafted(colour, weather, wet), drafted(weather), drafted(weather, label=None), drafted()
+    drafts = [some, none, bare, empty]
+    filters.keep_passing(drafts)
+    assert some.choices == [replace(colour, alternatives=("green",)), wet], "0.5 is not above 0.5"
+    assert some.unread is None
+    assert none.choices == []
+    reason = "an edit's words mean nearly what the label says: text_label 0.510 is above 0.500"
+    assert none.unread == f"none of its edits passes the text filters; of the first {reason}"
+    assert (bare.choices, bare.unread) == ([weather], None), "nothing is compared with a label that there is not"
+    assert (empty.choices, empty.unread) == ([], None)
+    assert len(cosines.asked) == 1
+    assert len(set(cosines.asked[0])) == len(cosines.asked[0])
+
+
+@pytest.mark.parametrize("thresholds", [TextThresholds(), TextThresholds(max_text_caption=-1.0, max_perplexity=1.0)])
+def test_words_are_compared_before_the_choice_only_where_they_are_held_to_something(thresholds: TextThresholds) -> None:
+    draft, cosines = drafted(Choice("colour", "red", ("blue",))), Cosines(blue=1.0)
+    TextFilter(thresholds, cosines, None).keep_passing([draft])
+    TextFilter(TextThresholds(max_text_label=-1.0), None, None).keep_passing([draft])
+    assert (len(draft.choices), cosines.asked) == (1, [])
+    TextFilter(TextThresholds(max_text_label=0.9), cosines, None).keep_passing([draft])
+    assert draft.choices == []
+    TextFilter(TextThresholds(max_text_replaced=0.9), cosines, None).keep_passing([])
+    assert len(cosines.asked) == 1, "nothing is asked about nothing"
+
+
 PROMPTS = ChatPrompts(chatml)
 WANTED = JourneySettings(builtin_task("classification", ["dog", "bus"]), 2, 0, (1, 1), 0)
 HELD = RewriteSettings(("colour",), 2, 2, 2, 100, verbatim=True, perplexity=True)
@@ -183,10 +221,10 @@ def test_what_fails_is_not_painted_another_edit_stands_in_and_scores_are_on_reco
     for time in ("first", "again"):
         with tiny_run(tmp_path / "suite", list(captions)) as run:
             run.networks.meanings, run.networks.answers, run.networks.surprise = MEANINGS, ANSWERS, READS
-            strict = TextThresholds(max_text_replaced=0.7)
+            strict = TextThresholds(max_text_caption=0.7)
             found = rewrite.run(run.desk, captions, HELD, WANTED, PROMPTS, grounding, strict)
             (dropped,) = found.dropped
-            reason = "an edit's words mean nearly what they replace: text_replaced 0.800 is above 0.700"
+            reason = "the edited caption means nearly what the caption does: text_caption 0.800 is above 0.700"
             assert (dropped.edited_caption, dropped.dropped) == ("a green dog on grass", reason)
             assert [(v.edited_caption, v.repeat) for v in found.variants] == [
                 ("a blue dog on grass", 0),
@@ -203,6 +241,9 @@ def test_what_fails_is_not_painted_another_edit_stands_in_and_scores_are_on_reco
                         "perplexity_ratio": round(math.e, 6),
                     }
                 )
+            words = TextThresholds(max_text_replaced=0.7)
+            chosen = rewrite.run(run.desk, captions, HELD, WANTED, PROMPTS, grounding, words)
+            assert (chosen.variants, chosen.dropped) == (found.variants, ()), "what fails by its words is not chosen"
             loose = rewrite.run(run.desk, captions, HELD, WANTED, PROMPTS, grounding, TextThresholds())
             assert loose.dropped == ()
             assert len(run.networks.calls.get("sentence", [])) == len(run.networks.calls.get("reads", []))
