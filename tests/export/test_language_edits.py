@@ -65,9 +65,9 @@ class RightAnswers:
 
 
 def test_right_answers_succeed_but_for_what_the_engine_cannot_tell_apart() -> None:
-    figures = measure_edits(RightAnswers(), WIDE, 16)
+    figures = measure_edits(RightAnswers(), WIDE, 12)
     assert set(figures["edit_success"]) == set(figures["edits_asked"]) >= {"weather", "colour", "domain", "camera"}
-    assert sum(figures["edits_asked"].values()) > 80
+    assert sum(figures["edits_asked"].values()) > 60
     assert 0.93 < figures["edit_success_all"] <= 1
     assert figures["variants_made"] > 0.93
     for shares in figures["edit_success"].values():

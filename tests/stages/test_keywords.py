@@ -214,6 +214,11 @@ def test_a_model_that_only_replaces_is_not_asked_for_additions() -> None:
     (found,) = rewrite([source("bus/1")], ["a red bus"], SETTINGS, wanted_of(2, (1, 1)), ask)
     assert {v.edits for v in found.variants} == {(Edit("colour", "red", "blue"),)}
     assert len(ask.asked["alternatives"]) == 1
+    # Nor is it given phrases: it was taught to find the small words itself.
+    ask = Scripted(keywords=['[["time","at night"]]'], alternatives=['["sunset"]'], rewrite=['"a bus at sunset"'])
+    wanted = wanted_of(1, (1, 1), interventions=Interventions((("time", ("sunset",)),)))
+    rewrite([source("bus/1")], ["a bus at night"], SETTINGS, wanted, ask)
+    assert [request.grammar for request in ask.asked["alternatives"]] == [values_grammar(("sunset",))]
 
 
 def test_a_caption_without_keywords_can_be_added_to() -> None:
@@ -230,7 +235,7 @@ def test_a_caption_without_keywords_can_be_added_to() -> None:
 
 def test_a_user_s_values_are_added_where_a_model_that_adds_finds_silence() -> None:
     values = Interventions(
-        (("domain", ("sketch",)), ("time", ("night",)), ("weather", ("rainy", "in the rain", "fog")))
+        (("domain", ("sketch",)), ("time", ("night",)), ("weather", ("rainy", "in the rain", "fog", "rain")))
     )
     caption = "a bus in the fog"
     ask = Scripted(
