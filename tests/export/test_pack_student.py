@@ -140,7 +140,8 @@ def test_an_untrained_student_is_its_teacher_packed_anew(
     }
     wanted = found["denoiser"]
     assert wanted.std() > 0.1
-    np.testing.assert_allclose(found["denoiser_few"], wanted, atol=1e-3 * np.abs(wanted).max())
+    few = found["denoiser_few"]  # its weights are rounded to fp16 a second time
+    np.testing.assert_allclose(few, wanted, atol=5e-3 * np.abs(wanted).max())
     error = np.sqrt(np.mean((found["denoiser_few_int8"] - wanted) ** 2) / np.mean(wanted**2))
     assert 1e-3 < error < 0.3
     model = restore_denoiser(weights, STREETS, distil.STUDENT)
@@ -150,9 +151,9 @@ def test_an_untrained_student_is_its_teacher_packed_anew(
         known = restore_denoiser(weights).controlnet.controlnet_cond_embedding(hint)
         assert torch.equal(embedded, known)
         again = FusedDenoiser(model.unet, model.controlnet)(*map(torch.from_numpy, feeds.values()))
-    np.testing.assert_allclose(again.numpy(), wanted, atol=1e-3 * np.abs(wanted).max())
+    np.testing.assert_allclose(again.numpy(), few, atol=5e-3 * np.abs(wanted).max())
     profile = load_profile("pocket")
-    few = replace(distil.student_paint(profile.paint, 2), denoiser=f"{distil.STUDENT}_int8")
-    profile = replace(profile, paint=few, models=ModelPaths(str(weights)))
+    paint = replace(distil.student_paint(profile.paint, 2), denoiser=f"{distil.STUDENT}_int8")
+    profile = replace(profile, paint=paint, models=ModelPaths(str(weights)))
     plans = Opened(library_of(profile), Meter(lambda _: None)).paint_plans(128, 128)
     assert plans.latent_shape == (4, 32, 32)
