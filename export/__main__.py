@@ -1,6 +1,6 @@
-"""`python -m counterfactory.export`: `pocket` and `world` make the embedded models, `language` measures one of them,
-`a10g` and `llm` make a GPU box's, `sentence` the encoder of `[grounding]`, `masked` the masked language model of
-`[random_words]`, `perturber` a language model tuned to edit.
+"""`python -m counterfactory.export`: `pocket` and `world` make the embedded models, `language` measures one of them and
+`validity` the checks, `a10g` and `llm` make a GPU box's, `sentence` the encoder of `[grounding]`, `masked` the masked
+language model of `[random_words]`, `perturber` a language model tuned to edit.
 
 A command's modules are imported when it is asked for: `llm` runs on the box, which has none of the exporter's packages.
 """
@@ -143,6 +143,12 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     return 0
 
 
+def _add_validity(commands: Any) -> None:
+    from .pocket import validity
+
+    validity.add_command(commands, _DOCS)
+
+
 def _add_language(commands: Any) -> None:
     from .pocket import edits
 
@@ -157,6 +163,7 @@ def _add_world(commands: Any) -> None:
 
 _COMMANDS = {
     "pocket": _add_pocket,
+    "validity": _add_validity,
     "language": _add_language,
     "world": _add_world,
     "a10g": _add_a10g,

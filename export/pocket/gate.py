@@ -91,6 +91,15 @@ def cases_of(
     profile: Profile, folder: Path, referee: Referee, count: int, stream: int, first: int, world: World
 ) -> list[Case]:
     """The variants of `count` scenes of a stream from `first` on, under the demo's settings."""
+    return [_case(one) for one in judge_demo(profile, folder, referee, count, stream, first, world)]
+
+
+def judge_demo(
+    profile: Profile, folder: Path, referee: Referee, count: int, stream: int, first: int, world: World
+) -> list[Judged]:
+    """What the referee sees in a suite of `count` scenes of a stream from `first` on, made under the demo's settings in
+    `folder`/suite. What an earlier call left there is gone on from.
+    """
     truth = dict(enumerate(held_out(count, first, stream, world), first))
     for number, (scene, drawing) in truth.items():
         for kind, array in (("images", drawing.picture), ("masks", drawing.mask)):
@@ -101,13 +110,24 @@ def cases_of(
     settings = JourneySettings(street_task("classification", world.name), _VARIANTS, controls=1, edits=(1, 3), seed=0)
     with Suite.open(folder / "suite") as suite:
         Journey(profile, settings).run(found, suite)
-    return [_case(one) for one in judge_rows(folder / "suite", referee, truth, world)]
+    return judge_rows(folder / "suite", referee, truth, world)
+
+
+def label_kept(one: Judged) -> bool:
+    """Whether the nearest vehicle is still of the label's kind."""
+    return bool(one.finding.object(one.drawing.objects == 1)["kind"] == one.row.label)
+
+
+def layout_kept(one: Judged) -> bool:
+    """Whether the referee's mask agrees with the source's."""
+    mask, classes = one.drawing.mask, len(one.finding.vocabulary.classes)
+    by_class = iou(confusion_matrix(mask, one.finding.mask, classes))
+    large = np.bincount(mask.ravel(), minlength=classes) > _MIN_PIXELS
+    return bool(by_class[large].mean() > _LAYOUT_IOU)
 
 
 def _case(one: Judged) -> Case:
-    row, mask, classes = one.row, one.drawing.mask, len(one.finding.vocabulary.classes)
-    by_class = iou(confusion_matrix(mask, one.finding.mask, classes))
-    large = np.bincount(mask.ravel(), minlength=classes) > _MIN_PIXELS
+    row = one.row
     return Case(
         accepted=row.accepted,
         edits=tuple(
@@ -115,9 +135,9 @@ def _case(one: Judged) -> Case:
             for i, (edit, score) in enumerate(zip(row.edits, row.edit_scores, strict=True))
         ),
         label=row.scores["label"],
-        label_kept=one.finding.object(one.drawing.objects == 1)["kind"] == row.label,
+        label_kept=label_kept(one),
         layout=row.scores["layout"],
-        layout_kept=bool(by_class[large].mean() > _LAYOUT_IOU),
+        layout_kept=layout_kept(one),
     )
 
 
@@ -127,7 +147,7 @@ def choose(cases: Sequence[Case], logit_scale: float) -> dict[str, float]:
     The scale is the one by which edits' scores are likeliest as probabilities that the referee sees the edit.
     """
     right, kept = [case.edit for case in cases if case.right], [case.layout for case in cases if case.layout_kept]
-    area = _area([case.label for case in cases], [case.label_kept for case in cases])
+    area = area_under([case.label for case in cases], [case.label_kept for case in cases])
     label = _strictest([case.label for case in cases if case.label_kept], np.arange(-1, 1, 0.05), _KEEP_RIGHT)
     return {
         "logit_scale": _likeliest_scale(cases, logit_scale),
@@ -159,11 +179,11 @@ def gate_figures(cases: Sequence[Case]) -> dict[str, Any]:
     accepted, right = (np.array([getattr(case, name) for case in cases], bool) for name in ("accepted", "right"))
     return {
         "gate_variants": len(cases),
-        "gate_base_rate": _mean(right),
-        "gate_accepted": _mean(accepted),
-        "gate_precision": _mean(right[accepted]),
-        "gate_recall": _mean(accepted[right]),
-        "gate_rejected_right": _mean(right[~accepted]),
+        "gate_base_rate": mean_or_none(right),
+        "gate_accepted": mean_or_none(accepted),
+        "gate_precision": mean_or_none(right[accepted]),
+        "gate_recall": mean_or_none(accepted[right]),
+        "gate_rejected_right": mean_or_none(right[~accepted]),
         "gate_edits": {type_: _edits(cases, type_) for type_ in _types(cases)},
         "gate_label": _telling(cases, lambda case: case.label, lambda case: case.label_kept),
         "gate_layout": _telling(cases, lambda case: case.layout, lambda case: case.layout_kept),
@@ -249,29 +269,33 @@ def _edits(cases: Sequence[Case], type_: str) -> dict[str, Any]:
     return {
         "edits": len(of_type),
         "judged": len(judged),
-        "seen": _mean(seen),
-        "accepted_seen": _mean(seen[~rejected]),
-        "area": _area(scores, seen),
+        "seen": mean_or_none(seen),
+        "accepted_seen": mean_or_none(seen[~rejected]),
+        "area": area_under(scores, seen),
         "roc": [
-            {"min_edit": t, "unseen_rejected": _mean(scores[~seen] < t), "seen_rejected": _mean(scores[seen] < t)}
+            {
+                "min_edit": t,
+                "unseen_rejected": mean_or_none(scores[~seen] < t),
+                "seen_rejected": mean_or_none(scores[seen] < t),
+            }
             for t in (0.45, 0.5, 0.53, 0.56, 0.6, 0.65, 0.7)
         ],
-        "unseen_rejected": _mean(rejected[~seen]),
-        "seen_rejected": _mean(rejected[seen]),
-        "rejected": _mean(np.array([not accepted for accepted, *_ in of_type])),
+        "unseen_rejected": mean_or_none(rejected[~seen]),
+        "seen_rejected": mean_or_none(rejected[seen]),
+        "rejected": mean_or_none(np.array([not accepted for accepted, *_ in of_type])),
     }
 
 
 def _telling(cases: Sequence[Case], score: Callable[[Case], float], truth: Callable[[Case], bool]) -> dict[str, Any]:
     kept = [truth(case) for case in cases]
-    return {"kept": _mean(np.array(kept)), "area": _area([score(case) for case in cases], kept)}
+    return {"kept": mean_or_none(np.array(kept)), "area": area_under([score(case) for case in cases], kept)}
 
 
-def _mean(values: NDArray[Any]) -> float | None:
+def mean_or_none(values: NDArray[Any]) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
-def _area(scores: Sequence[float] | NDArray[np.float64], truth: Sequence[bool] | NDArray[np.bool_]) -> float:
+def area_under(scores: Sequence[float] | NDArray[np.float64], truth: Sequence[bool] | NDArray[np.bool_]) -> float:
     """The area under the ROC curve: how often one that is true scores above one that is not; 0.5 without both."""
     scores, held = np.asarray(scores), np.asarray(truth, bool)
     if held.all() or not held.any():
