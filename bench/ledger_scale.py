@@ -125,7 +125,7 @@ class Made:
             number=variant % VARIANTS_PER_SOURCE,
             painting=Painting(0, 12, 2.0, 0.0, 0.5),
             scores=self.scores(variant),
-            reason=None if variant % 20 else "image_text 0.120 is below 0.150",
+            reason=None if variant % 20 else "unlike its caption: image_text 0.120 is below 0.150",
             origin=Origin(f"{self.name(source)}.jpg", self.key("digest", source), 128, 128, (0.0, 0.0, 128.0, 128.0)),
             source_key=self.key("source", source),
             key=self.key("variant", variant),

@@ -203,7 +203,7 @@ def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
                         painting=Painting(0, 20, 5.0, 0.0, 1.0),
                         scores={"image_text": 0.9 - 0.1 * made, "directional": 0.5, "image_image": 0.5, "edit": 0.75},
                         edit_scores=(0.75,),
-                        reason="image_text 0.400 is below 0.450" if made == 5 else None,
+                        reason="unlike its caption: image_text 0.400 is below 0.450" if made == 5 else None,
                         key=key,
                         **common,
                     )

@@ -278,6 +278,9 @@ def _add_report(parsers: _Commands[argparse.ArgumentParser]) -> None:
     )
     _add_classes(parser)
     parser.add_argument("--profile", help="name or .toml file: whose edges to show (the suite's own)")
+    parser.add_argument(
+        "--valid", type=Path, metavar="FILE", help="which variants are valid, for the curves of thresholds: as in check"
+    )
     parser.add_argument("--no-edges", action="store_true", help="show no edges, which the suite does not hold")
     parser.add_argument("--limit", type=_positive, default=200, metavar="N", help="sources on the page (%(default)s)")
     parser.set_defaults(run=commands.report)

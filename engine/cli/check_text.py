@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..report.curves import Curve
 from ..report.table import Table
 from .run_text import percent
 
@@ -66,3 +67,14 @@ def sweep_lines(found: Sweep) -> list[str]:
     return [
         f"of {found.variants} variants, {found.judged} judged, {base} of them valid; the other thresholds as they are"
     ]
+
+
+def curve_of(found: Sweep) -> Curve:
+    """A sweep as the page draws it; the current threshold is marked."""
+    lines: list[tuple[str, tuple[float | None, ...]]] = [
+        ("accepted", tuple(point.accepted / found.variants for point in found.points))
+    ]
+    if found.judged:
+        lines.append(("valid of them", tuple(point.precision for point in found.points)))
+        lines.append(("of all valid", tuple(point.recall for point in found.points)))
+    return Curve(found.threshold, tuple(point.limit for point in found.points), tuple(lines), found.current)

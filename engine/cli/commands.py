@@ -21,6 +21,7 @@ from ..files.writing import write_whole
 from ..judging.edit_labels import planned_edits, require_new, write_edits
 from ..judging.recheck import recheck, set_thresholds, threshold_named
 from ..judging.sweep import load_valid, sweep
+from ..report.curves import Curve
 from ..report.edit_table import spread_data
 from ..report.notes import suite_notes
 from ..report.table import Table
@@ -34,7 +35,7 @@ from ..suite.verdicts import read_verdicts
 from ..tasks.doubts import doubts
 from ..tasks.spread import spread_of
 from .asked import require_truths, settings_of, usable_sources
-from .check_text import changes_table, recheck_lines, sweep_lines, sweep_table
+from .check_text import changes_table, curve_of, recheck_lines, sweep_lines, sweep_table
 from .effects_text import evaluation_tables, finding_line, headline, note_lines
 from .plan_text import show_spread
 from .run_text import (
@@ -278,7 +279,7 @@ def report(args: Namespace, terminal: Terminal) -> int:
     rows = read_metadata(args.suite)
     answers: dict[str, Answer] = {}
     classes = _legend(args, rows, terminal)
-    text = describe_suite(rows, classes=classes)
+    text = replace(describe_suite(rows, classes=classes), curves=_curves(args))
     if args.predictions is not None:
         judged = judge(args.predictions, args.classes, args.suite, rows, terminal)
         if judged.answers is not None:
@@ -307,6 +308,21 @@ def report(args: Namespace, terminal: Terminal) -> int:
     terminal.say(f"contact sheet  {files.sheet}")
     terminal.finish({"page": str(files.page), "sheet": str(files.sheet)})
     return 0
+
+
+def _curves(args: Namespace) -> tuple[Curve, ...]:
+    """What each threshold of the suite would let pass; none where its record does not say by which it is judged."""
+    try:
+        settings = recorded_check(args.suite)
+    except CounterfactoryError:
+        if args.valid is not None:
+            raise
+        return ()
+    scored = read_verdicts(args.suite).rows
+    valid = load_valid(args.valid, scored) if args.valid is not None else None
+    there = {score for row in scored for score in row.scores}
+    names = [name for name in settings.strict if name.partition("_")[2] in there]
+    return tuple(curve_of(sweep(scored, settings, name, valid)) for name in names)
 
 
 def _legend(args: Namespace, rows: Sequence[PictureRow], terminal: Terminal) -> list[str]:

@@ -30,6 +30,7 @@ from ..report.folder import write_report
 from ..report.notes import suite_notes
 from ..report.outlines import edge_detector
 from ..report.page import ReportText
+from ..report.reason_table import reason_table
 from ..report.table import Table
 from ..runtime.blob_cache import find_blob_cache
 from ..sources.data_set import find_sources
@@ -94,7 +95,8 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
         terminal.say(line)
     terminal.say(count_line(report))
     terminal.say("time       " + ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts.items()))
-    for table in tables:
+    rejected = reason_table(rows)
+    for table in (*tables, *([rejected] if rejected else [])):
         terminal.show(table)
     for note in (*notes, *note_lines(results.classifier)):
         terminal.say(note)

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from ..edit import Edit
+from ..stages.verdict import failed_check
 from ..suite import PictureRow
 from ..suite.names import safe_name
 
@@ -49,6 +50,11 @@ class Frame:
         """Its edits, each with its score, None where there is none."""
         scores = self.edit_scores or (None,) * len(self.edits)
         return tuple(zip(self.edits, scores, strict=True))
+
+    @property
+    def failed(self) -> str:
+        """The name of the check that it was rejected for, "" where it was accepted."""
+        return failed_check(self.reason) if self.reason else ""
 
     @property
     def types(self) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from .edit_table import edit_table, skew_notes
 from .notes import suite_notes
 from .outlines import EdgeDetector
 from .page import ReportText, write_page
+from .reason_table import reason_table
 from .sheet import write_sheet
 from .table import Table
 
@@ -96,7 +97,8 @@ def write_report(
     write_sheet(pick_evenly(album, SHEET_ROWS), files.sheet, text.title, text.subtitle, text.notes)
     left_out = _left_out(rows, len(whole), len(album), bool(answers or text.tables))
     edits = spread_of(edit for row in rows if row.kind == "variant" and row.accepted for edit in row.edits)
-    tables = (*text.tables, edit_table(edits)) if edits else text.tables
+    rejected = reason_table(rows)
+    tables = (*text.tables, *([rejected] if rejected else []), *([edit_table(edits)] if edits else []))
     write_page(album, files.page, replace(text, tables=tables, remarks=(*text.remarks, *skew_notes(edits), *left_out)))
     return files
 

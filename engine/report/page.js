@@ -18,6 +18,7 @@ function fits(frame, want) {
     && (!want.value || frame.values.includes(want.value))
     && (!want.class || frame.strip.label === want.class)
     && (!want.verdict || frame.verdict === want.verdict)
+    && (!want.failed || frame.failed === want.failed)
     && (!want.answer || frame.answer === want.answer)
     && (!want.text || want.text.toLowerCase().split(/\s+/).every(word => frame.words.includes(word)));
 }

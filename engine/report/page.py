@@ -20,15 +20,18 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from ..edit import EDIT_TYPES
 from ..files.writing import write_whole
+from ..stages.verdict import check_meaning
 from .album import Strip
 from .coloured_masks import class_colour
+from .curves import Curve
 from .table import Table
 
 
 @dataclass(frozen=True)
 class ReportText:
     """What a report says beside its pictures: `notes` before all else, `figures` as (name, value) shown large, tables,
-    and `remarks` on what they compare; `classes` are the names of masks' numbers 0, 1, .... All is plain text.
+    and `remarks` on what they compare; `classes` are the names of masks' numbers 0, 1, .... All is plain text. `curves`
+    show what thresholds would let pass.
     """
 
     title: str
@@ -39,6 +42,7 @@ class ReportText:
     notes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    curves: tuple[Curve, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,11 +104,15 @@ def _lists(album: Sequence[Strip]) -> list[_Filter]:
     frames = [frame for strip in album for frame in strip.frames]
     classes = sorted({strip.label for strip in album if strip.label is not None})
     values = sorted({value for frame in frames for value in frame.values})
+    checks = sorted({check for frame in frames if (check := frame.failed)})
     filters = []
     if len(classes) > 1:
         filters.append(_Filter("Class", "class", _same(classes)))
     if len(values) > 1:
         filters.append(_Filter("Edit value", "value", _same(values)))
+    if len(checks) > 1:
+        meant = tuple((check, check_meaning(check) or check) for check in checks)
+        filters.append(_Filter("Rejected, as", "failed", meant))
     orders = [("wrong", "wrong first")] if any(frame.answer for frame in frames) else []
     orders += [("source", "by source")]
     names = sorted({name for frame in frames for name in frame.scores})

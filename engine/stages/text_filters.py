@@ -88,6 +88,11 @@ def text_failure(scores: Mapping[str, float], thresholds: TextThresholds) -> tup
     return None
 
 
+def text_meaning(name: str) -> str | None:
+    """What it means that a score fails, in words; None for a name that is no text's score."""
+    return _HIGH.get(name)
+
+
 def _end(thresholds: TextThresholds, end: str, name: str) -> float | None:
     value: float | None = getattr(thresholds, f"{end}_{name}", None)
     return value

@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self
 from ..edit import Edit
 from ..tasks.names import LABEL
 from ..variant import Kind
-from .text_filters import TextThresholds, text_failure
+from .text_filters import TextThresholds, text_failure, text_meaning
 
 # What each score of a picture is, its least and its most; a threshold of the least rejects nothing. What can be named
 # best comes first: the first score below its threshold is the reason.
@@ -44,7 +44,7 @@ _SCORES: Mapping[str, tuple[str, float, float]] = MappingProxyType(
         "nearer": ("a difference of cosines", -2, 2),
     }
 )
-# What it means that a score is too low, where that can be said in words.
+# What it means that a score is too low, in words.
 _MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "spread": "hardly anything but one grey level",
@@ -52,10 +52,19 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
         "sharp": "blurred against its source",
         "changed": "nearly the same as its source",
         "distinct": "nearly the same as another variant of its source",
-        "layout": "outlines have left the mask's",
+        "edit": "an edit does not show",
+        "said_edits": "the captioner does not see all that was edited",
+        "label": "the label may not show any more",
+        "said_label": "the captioner does not see the label any more",
+        "agreement": "the classifiers do not agree on the label",
+        "ensemble": "the classifiers doubt the label",
+        "boxes": "boxes have lost what they show",
         "miou": "what the referee sees has left the mask",
         "recall": "a class of the mask is hardly to be seen",
-        "boxes": "boxes have lost what they show",
+        "layout": "outlines have left the mask's",
+        "image_text": "unlike its caption",
+        "directional": "changed otherwise than its caption",
+        "image_image": "unlike its source",
         "source_text": "the source does not show its caption",
         "nearer": "nearer to the caption than to the edited one",
     }
@@ -198,6 +207,11 @@ def failed_check(reason: str) -> str:
     return found.group(1) if found else reason
 
 
+def check_meaning(name: str) -> str | None:
+    """What it means that a score fails, in words; None for a name that is no score's."""
+    return _MEANINGS.get(name) or text_meaning(name)
+
+
 def _held_to(scores: Mapping[str, float], kind: Kind) -> list[str]:
     """The scores that a picture's verdict needs."""
     if kind == "original":
@@ -215,6 +229,4 @@ def _failure(row: Measured, name: str) -> str:
         return said.get(edit.kind, f"{edit.alternative!r} does not show in place of {edit.keyword!r}") + ": "
     if name in ("label", "said_label", "agreement", "ensemble"):
         return f"{row.label!r} may not show any more: "
-    if name == "said_edits":
-        return "the captioner does not see all that was edited: "
-    return f"{_MEANINGS[name]}: " if name in _MEANINGS else ""
+    return f"{_MEANINGS[name]}: "

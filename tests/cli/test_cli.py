@@ -273,60 +273,6 @@ def test_a_suite_without_its_record_needs_a_profile(
         assert run(capsys, "check", made_suite.path, "--profile", "pocket")[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("check.edit", "a key and a number are needed, such as check.edit=0.5, got 'check.edit'"),
-        ("=0.5", "a key and a number are needed"),
-        ("check.edit=nan", "a key and a number are needed"),
-        ("check.edit=much", "a key and a number are needed"),
-        ("check.edit=2", "[check] min_edit is a share, 0 to 1, got 2.0"),
-        ("check.edits=0.5", "'check.edits' is no threshold of a profile; did you mean 'check.min_edit'?"),
-    ],
-)
-def test_check_refuses_what_is_no_threshold(
-    setting: str, message: str, made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, _, err = run(capsys, "check", made_suite.path, f"--set={setting}")
-    assert status == 2
-    assert message in " ".join(err.split())
-
-
-def test_check_says_what_other_thresholds_change(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
-    settings = ("--set", "check.image_text=0.65", "--set", "check.min_edit=0")
-    lines = [line.rstrip() for line in run(capsys, "check", made_suite.path, *settings)[1].splitlines()]
-    by = "min_image_text 0.65, min_directional 0, min_layout 0.5"
-    assert lines[0] == f"3 of 6 variants accepted (before: 5; 2 turned), by {by}"
-    assert lines[2:4] == ["Variants by reason", "rejected for  before  now  newly rejected  accepted again"]
-    assert lines[5] == "image_text         1    3               2               0"
-    assert run(capsys, "check", made_suite.path)[1].startswith("3 of 6 variants accepted (before: 3; none turned), by")
-
-
-def test_a_sweep_shows_thresholds_and_writes_nothing(
-    made_suite: MadeSuite, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    table = (made_suite.path / "metadata.parquet").read_bytes()
-    run_json = (made_suite.path / "run.json").read_bytes()
-    status, out, _ = run(capsys, "check", made_suite.path, "--sweep", "check.image_text")
-    assert status == 0
-    assert any(line.split()[:4] == ["0.450", "now", "5", "83.3"] for line in out.splitlines()), out
-    assert "of 6 variants; the other thresholds as they are." in out
-    variants = [row for row in made_suite.rows if row.kind == "variant"]
-    judged = "".join(f"{row.file_name},{'yes' if i % 2 else 'no'}\n" for i, row in enumerate(variants))
-    (tmp_path / "valid.csv").write_text("image,valid\n" + judged)
-    options = ("--sweep", "check.image_text", "--valid", tmp_path / "valid.csv")
-    out = run(capsys, "check", made_suite.path, *options)[1]
-    assert any(line.split()[:8] == ["0.450", "now", "5", "83.3", "%", "40.0", "%", "66.7"] for line in out.splitlines())
-    assert "6 judged, 50.0 % of them valid" in " ".join(out.split())
-    assert all(len(line) <= 80 for line in out.splitlines() if "%" in line)
-    found = json.loads(run(capsys, "check", made_suite.path, *options, "--json")[1])
-    assert (found["threshold"], found["current"], found["variants"], found["valid"]) == ("min_image_text", 0.45, 6, 3)
-    assert (made_suite.path / "metadata.parquet").read_bytes() == table
-    assert (made_suite.path / "run.json").read_bytes() == run_json
-    status, _, err = run(capsys, "check", made_suite.path, "--valid", tmp_path / "valid.csv")
-    assert (status, "for --sweep: give that as well" in " ".join(err.split())) == (2, True)
-
-
 def test_thresholds_of_edits_are_replayed_and_the_reason_names_the_edit(
     made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,7 +35,7 @@ def test_verdicts_follow_from_the_scores(made_suite: MadeSuite) -> None:
     rows = read_metadata(made_suite.path)
     for row in (row for row in rows if row.kind == "variant"):
         text = row.scores["image_text"]
-        assert row.reason == (None if text >= 0.65 else f"image_text {text:.3f} is below 0.650")
+        assert row.reason == (None if text >= 0.65 else f"unlike its caption: image_text {text:.3f} is below 0.650")
     assert [replace(row, reason=None) for row in rows] == [replace(row, reason=None) for row in before]
     record = read_run(made_suite.path)
     assert record is not None

@@ -105,7 +105,8 @@ def test_words_that_came_or_went_are_shown_as_such(picture: Path, tmp_path: Path
 def test_the_script_finds_what_it_asks_for(picture: Path, tmp_path: Path) -> None:
     """Every id, class and name in the script is on the page, so that neither is renamed alone."""
     answered = frame(picture, answer=Answer("car", False), scores={"x": 0.5})
-    album = strip(answered, frame(picture, accepted=False), mask=picture, control=frame(picture), edges=picture)
+    failed = [frame(picture, accepted=False, reason=f"{name} 0.1 is below 0.2") for name in ("edit", "layout")]
+    album = strip(answered, *failed, mask=picture, control=frame(picture), edges=picture)
     album = replace(album, answer=Answer("bus", True))
     page = page_of(tmp_path, album, strip(frame(picture, edits=(NIGHT,)), label="car"))
     script = files("counterfactory.engine.report").joinpath("page.js").read_text(encoding="utf-8")
@@ -138,6 +139,17 @@ def test_lists_offer_what_differs_and_every_score_for_the_order(picture: Path, t
         "value": ["time: at night", "weather: foggy"],
         "sort": ["wrong", "source", "score:image", "score:image_text"],
     }
+
+
+def test_rejected_variants_can_be_chosen_by_what_failed(picture: Path, tmp_path: Path) -> None:
+    low = [frame(picture, accepted=False, reason=f"so: {name} 0.1 is below 0.2") for name in ("layout", "edit", "edit")]
+    page = page_of(tmp_path, strip(*low, frame(picture, scores={"edit": 0.5, "layout": 0.1})))
+    assert options(page)["failed"] == ["edit", "layout"]
+    assert "an edit does not show" in page.text
+    assert [figure["data-failed"] for figure in page.all("figure")] == ["layout", "edit", "edit", ""]
+    assert "failed" not in options(page_of(tmp_path, strip(*low[1:]))), "one check is no choice"
+    marked = page_of(tmp_path, strip(replace(low[0], scores={"edit": 0.5, "layout": 0.1})))
+    assert [span.get("class") for span in marked.all("span") if "class" in span][-1:] == ["bad"]
 
 
 def test_strips_are_as_wide_as_the_longest(picture: Path, tmp_path: Path) -> None:

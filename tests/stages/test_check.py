@@ -9,7 +9,14 @@ import pytest
 from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.stages.verdict import CheckSettings, failed_check, failing, verdict
+from counterfactory.engine.stages.verdict import (
+    CheckSettings,
+    check_meaning,
+    failed_check,
+    failing,
+    threshold_names,
+    verdict,
+)
 
 SETTINGS = CheckSettings(
     batch=4,
@@ -44,10 +51,10 @@ def test_scores_that_reach_their_minima_pass() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("image_text", 0.249999, "image_text 0.250 is below 0.250"),
-        ("image_text", 0.1, "image_text 0.100 is below 0.250"),
-        ("directional", -0.500001, "directional -0.500 is below -0.500"),
-        ("image_image", 0.49, "image_image 0.490 is below 0.500"),
+        ("image_text", 0.249999, "unlike its caption: image_text 0.250 is below 0.250"),
+        ("image_text", 0.1, "unlike its caption: image_text 0.100 is below 0.250"),
+        ("directional", -0.500001, "changed otherwise than its caption: directional -0.500 is below -0.500"),
+        ("image_image", 0.49, "unlike its source: image_image 0.490 is below 0.500"),
         ("edit", 0.59, "'snowy' does not show in place of 'dry': edit 0.590 is below 0.600"),
         ("label", -0.26, "'bus' may not show any more: label -0.260 is below -0.250"),
         ("layout", 0.74, "outlines have left the mask's: layout 0.740 is below 0.750"),
@@ -97,6 +104,15 @@ def test_reasons_name_the_check() -> None:
     assert failed_check(reason or "") == "edit"
     assert failed_check("reads badly: perplexity 30.5 is above 20.000") == "perplexity"
     assert failed_check("somebody's own words") == "somebody's own words"
+
+
+def test_every_check_says_in_words_what_failed() -> None:
+    names = [name.partition("_")[2] for name in threshold_names()]
+    meanings = {name: check_meaning(name) for name in names}
+    assert len(set(meanings.values())) == len(set(names)), "each its own"
+    assert meanings["edit"] == "an edit does not show"
+    assert meanings["perplexity"] == "the edited caption reads badly"
+    assert check_meaning("somebody's") is None
 
 
 def test_the_edit_that_shows_least_is_named() -> None:

@@ -1,0 +1,61 @@
+"""Curves of thresholds for the page: how much each would let pass, and how much of that is valid where that is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_WIDTH, _HEIGHT, _LEFT, _TOP = 240, 96, 34, 8
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The shares `lines`, by name, of what each of the limits lets pass; a share is None of nothing. `current` is the
+    limit that holds, None where there is none. Raises ValueError for lines of another length.
+    """
+
+    name: str
+    limits: tuple[float, ...]
+    lines: tuple[tuple[str, tuple[float | None, ...]], ...]
+    current: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, shares in self.lines:
+            if len(shares) != len(self.limits):
+                raise ValueError(f"curve {self.name!r} has {len(self.limits)} limits, got {len(shares)} of {name!r}")
+
+    @property
+    def width(self) -> int:
+        """Of the drawing in pixels."""
+        return _WIDTH + _LEFT + 8
+
+    @property
+    def height(self) -> int:
+        """Of the drawing in pixels."""
+        return _HEIGHT + _TOP + 18
+
+    @property
+    def paths(self) -> tuple[tuple[str, str], ...]:
+        """The lines by name, as points of a polyline."""
+        return tuple((name, self._points(shares)) for name, shares in self.lines)
+
+    @property
+    def mark(self) -> float | None:
+        """Where the current limit lies across the drawing."""
+        return None if self.current is None else self._x(self.current)
+
+    @property
+    def frame(self) -> tuple[int, int, int, int]:
+        """Left, top, width and height of the plot in the drawing."""
+        return _LEFT, _TOP, _WIDTH, _HEIGHT
+
+    def _points(self, shares: Sequence[float | None]) -> str:
+        pairs = zip(self.limits, shares, strict=True)
+        return " ".join(f"{self._x(limit)},{self._y(share)}" for limit, share in pairs if share is not None)
+
+    def _x(self, limit: float) -> float:
+        low, high = min(self.limits), max(self.limits)
+        return round(_LEFT + _WIDTH * (limit - low) / (high - low if high > low else 1.0), 1)
+
+    def _y(self, share: float) -> float:
+        return round(_TOP + _HEIGHT * (1 - share), 1)
