@@ -32,7 +32,7 @@ from ..variant import Variant
 from .desk import Desk, Find
 from .hints import Maps
 from .protect import Kept
-from .severity import between, text_share
+from .severity import text_of
 from .text_states import TextStates
 
 Floats = NDArray[np.float32]
@@ -207,8 +207,7 @@ def _pictures(
 
 
 def _graded_states(variant: Variant, texts: TextStates) -> Floats:
-    plain, edited = texts.take(variant.caption), texts.take(variant.edited_caption)
-    return between(plain, edited, text_share(variant.level, variant.levels))
+    return text_of(variant, texts.take(variant.caption), texts.take(variant.edited_caption))
 
 
 def embed_maps(plans: PaintPlans, maps: Sequence[Maps], weights: Sequence[float] | None) -> Sequence[Any]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from ..variant import Variant
+
 Floats = NDArray[np.float32]
 
 # The share of the edited caption's states below which the pocket's pictures show nothing of it (bench/severity.py).
@@ -23,3 +25,10 @@ def text_share(level: int, levels: int) -> float:
 def between(plain: Floats, edited: Floats, share: float) -> Floats:
     """Text states [T, D] on the straight line from a caption's to an edited one's."""
     return plain + np.float32(share) * (edited - plain)
+
+
+def text_of(variant: Variant, plain: Floats, edited: Floats) -> Floats:
+    """What a variant is made by, of the states of its source's caption and of its edited one."""
+    return (
+        edited if variant.level == variant.levels else between(plain, edited, text_share(variant.level, variant.levels))
+    )

@@ -25,6 +25,7 @@ from ..schedule.evaluations import Job
 from ..variant import Variant
 from .paint import GuidanceSettings
 from .protect import Kept
+from .severity import text_of
 
 Floats = NDArray[np.float32]
 # Latents [C, h, w] of a variant by the share of the steps on which self-attention was taken over.
@@ -154,7 +155,8 @@ class _Sweep:
         before, after = (read_tokens(editor.tokenizer, caption) for caption in captions)
         self._editor, self._path, self._variant, self._kept = editor, path, variant, kept
         self._alignment = align(before, after).reweighted(editor.settings.word_weight)
-        self._caption, self._text = (states[caption] for caption in captions)
+        self._caption, edited = (states[caption] for caption in captions)
+        self._text = text_of(variant, self._caption, edited)
         self._local = all(edit.type in editor.settings.local_types for edit in variant.edits)
         # By the step at which self-attention was no longer taken over, None where it still is.
         first = editor.settings.edited(self._steps).start

@@ -137,6 +137,7 @@ class Slow:
 
     def edit(self, plans: EditorPlans, picture: Any, variant: Variant, fraction: float) -> Any:
         before, after = (torch.from_numpy(numbers(c, TOKENS, 24)) for c in (variant.caption, variant.edited_caption))
+        after = before + (0.4 + 0.6 * variant.level / variant.levels) * (after - before)
         tokens = (read_tokens(tiny_tokenizer(), c) for c in (variant.caption, variant.edited_caption))
         follow = align(*tokens).reweighted(self.invert.word_weight)
         nobody = replace(follow, cross_map=0 * follow.cross_map, cross_own=0 * follow.cross_own + 1)
@@ -168,6 +169,7 @@ def edited(desk: TinyRun, variants: list[Variant], paint: PaintSettings, invert:
 def test_pictures_are_edited_as_one_by_one(sources: list[Source], tmp_path: Path, rounds: int) -> None:
     invert, some = replace(INVERT, rounds=rounds), [sources[0], sources[3]][: 2 - rounds]  # of one size
     variants = variants_of(some)
+    variants[0] = replace(variants[0], level=1, levels=1 + rounds)  # once in full, once faintly
     with tiny_run(tmp_path / "suite", sources) as desk:
         found = edited(desk, variants, PAINT, invert)
         pictures = desk.pictures.of(some)
