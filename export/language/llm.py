@@ -129,7 +129,7 @@ class Conversion:
             raise CounterfactoryError(
                 "\n".join(["nothing was quantised:", *(f"- {x}" for x in lacking), self.advice()])
             )
-        fetched = replace(self, source=str(locate(self.source, _FILES, optional=_OPTIONAL)))
+        fetched = replace(self, source=str(fetch_llama(self.source)))
         self.work.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(fetched.command, check=False)
         if done.returncode:
@@ -158,6 +158,11 @@ class Conversion:
         )
 
 
+def fetch_llama(source: str) -> Path:
+    """The folder or file of a language model, fetched from the hub if need be. Raises as `locate` does."""
+    return locate(source, _FILES, optional=_OPTIONAL)
+
+
 def write_for_cpu(source: str, target: Path) -> str:
     """Write a Llama (a GGUF file, a folder, or ID@COMMIT of the hub) to `target`, for `[llm] backend = "openvino"`.
 
@@ -167,7 +172,7 @@ def write_for_cpu(source: str, target: Path) -> str:
     from .llama_source import read_llama
     from .llama_steps import write_llama
 
-    llama = read_llama(locate(source, _FILES, optional=_OPTIONAL))
+    llama = read_llama(fetch_llama(source))
     try:
         write_llama(llama.model, llama.tokenizer, llama.end, target)
     except ValueError as error:

@@ -29,14 +29,13 @@ from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.chat import ChatPrompts, prompts_of
 
-from ..graphs.hub import locate
 from .answer_loss import answer_loss, encode_answers
 from .llama_source import UserLlama, read_llama
 from .llama_steps import write_llama
+from .llm import fetch_llama
 from .typed_pairs import TypedExercise, exercises, menu_pairs, read_captions, read_pairs, split, street_captions
 
 _TARGETS = ("q_proj", "k_proj", "v_proj")
-_FILES = ("config.json", "tokenizer.json")
 _STREETS = 300
 
 
@@ -201,7 +200,7 @@ def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
         abouts = dict.fromkeys(one.about for one in held)
         text = "".join(json.dumps(asdict(about), ensure_ascii=False) + "\n" for about in abouts)
         asked.held_captions.write_text(text, encoding="utf-8")
-    llama = read_llama(locate(asked.source, _FILES))
+    llama = read_llama(fetch_llama(asked.source))
     before = surprise(llama, held, recipe.batch)
     tune(llama, learnt, recipe, say)
     after = surprise(llama, held, recipe.batch)
