@@ -3,9 +3,9 @@
 Held-out scenes of the streets go through the journey twice, by the profiles `pocket-lance` and `pocket`, with the same
 captions and the same single edits. The referee says whether an edit is seen. Where the truth, the scene rendered anew
 after its edit, equals the source, a picture should equal it too: that is told in dB, of one profile above the other.
-Sources decoded as they were encoded are what controls are: their PSNR, and how often the models under test answer as
-before. Then pictures are inverted and edited by turns with the engine and with diffusers (null-text inversion and
-prompt-to-prompt, the same networks, steps and shares of them), and timed.
+Controls, and sources that were only encoded and decoded, are held against the sources: PSNR, and how often the models
+under test answer as before. Then pictures are inverted and edited by turns with the engine and with diffusers
+(null-text inversion and prompt-to-prompt, the same networks, steps and shares of them), and timed.
 
 The figures go to docs/lance.json with --write.
 """
@@ -42,7 +42,7 @@ from counterfactory.engine.schedule.evaluations import run_jobs
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.desk import Desk
-from counterfactory.engine.stages.invert import choose, edit
+from counterfactory.engine.stages.invert import choose, edit, restore_detail
 from counterfactory.engine.stages.sweep import invert_source
 from counterfactory.engine.variant import Variant
 from counterfactory.export.pocket.judged import Judged, held_out, judge_variants
@@ -112,24 +112,32 @@ def quality(lance: Profile, pocket: Profile, asked: argparse.Namespace) -> dict[
 
 
 def reconstruction(profile: Profile, models: Opened, count: int) -> dict[str, float]:
-    """Sources encoded and decoded: how near they are, and whether the models under test answer as before."""
+    """Controls, and sources that were only encoded and decoded: how near they are to the sources, and how often the
+    models under test answer as before.
+    """
+    assert profile.invert is not None
+    levels = profile.invert.detail_levels
     pictures = np.stack([drawing.picture for _, drawing in held_out(count)])
     plans = models.editor_plans(*pictures.shape[1:3])
     latents = plans.encoder.encode(pictures)
     shown = np.concatenate([np.stack(plans.decode(latents[i : i + 8])) for i in range(0, count, 8)])
-    weights = profile.models.path
-    kinds, masks = Classifier.load(weights), Segmenter.load(weights)
-    alike = np.mean([a == b for a, b in zip(kinds.predict(pictures), kinds.predict(shown), strict=True)])
-    pixels = (masks.predict(pictures) == masks.predict(shown)).mean()
-    found = float(np.mean([psnr(a, b) for a, b in zip(pictures, shown, strict=True)]))
-    print(
-        f"reconstruction {found:.2f} dB; the classifier agrees on {alike:.1%}, the segmenter on {pixels:.1%} of pixels"
-    )
-    return {
-        "reconstruction_psnr_db": found,
-        "prediction_agreement": float(alike),
-        "segmentation_agreement": float(pixels),
-    }
+    controls = shown
+    if levels:
+        pairs = zip(shown, pictures, strict=True)
+        controls = np.stack([restore_detail(one, one, picture, levels) for one, picture in pairs])
+    kinds, masks = (judge.load(profile.models.path) for judge in (Classifier, Segmenter))
+    answers, maps = kinds.predict(pictures), masks.predict(pictures)
+    found: dict[str, float] = {}
+    for name, some in (("", controls), ("autoencoder_", shown)):
+        found |= {
+            f"{name}reconstruction_psnr_db": float(np.mean([psnr(a, b) for a, b in zip(pictures, some, strict=True)])),
+            f"{name}prediction_agreement": float(
+                np.mean([a == b for a, b in zip(answers, kinds.predict(some), strict=True)])
+            ),
+            f"{name}segmentation_agreement": float((maps == masks.predict(some)).mean()),
+        }
+    print(found)
+    return found
 
 
 def cases(count: int, each: int) -> list[tuple[Pixels, str, list[str]]]:

@@ -28,7 +28,9 @@ def painters_of(profile: Profile, moved: Mapping[str, int], kept_bytes: int) -> 
     network that cross a GPU's bus, `kept_bytes` what painting keeps there.
     """
     paint, invert = profile.paint, profile.invert
-    pictures = Rows(per_variant=1 if invert is None else len(invert.fractions))
+    pictures = Rows(per_variant=1)
+    if invert is not None:  # of a source, to know what decoding loses
+        pictures = Rows(per_source=float(invert.detail_levels > 0), per_variant=len(invert.fractions))
     before, encoders = tuple[Network, ...](), tuple[Network, ...]()
     conditions: dict[str, Follows] = {}
     if invert is None:

@@ -7,8 +7,9 @@ from the source's caption instead of an empty one (negative-prompt inversion, Mi
 that guidance pushes in the direction of the edit and leaves the source alone.
 
 How long self-attention is taken over decides between likeness and edit: of several pictures (stages/sweep.py) the one
-that moved most in the captions' direction is kept, of about equals the one nearest to the source. A control is the
-source encoded and decoded: what the editor does to a picture whose caption nobody changed.
+that moved most in the captions' direction is kept, of about equals the one nearest to the source. What encoding and
+decoding lose of the source is given back where an edit moved nothing. A control goes the same way: it is what the
+editor does to a picture whose caption nobody changed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -119,10 +121,14 @@ def edit(
         groups.setdefault(variant.source, []).append(variant)
     states = TextStates(text, [caption for group in groups.values() for caption in _captions(group)])
 
+    decoded = dict[str, Pixels]()  # of sources whose candidates are still to come
+
     def jobs() -> Iterator[EditJob]:
         for some in in_chunks(groups.items(), plans.encoder.plan.batch):
             sources = [source for source, _ in some]
             latents = plans.encoder.encode(np.stack([images[source.key] for source in sources]))
+            if settings.detail_levels:
+                decoded.update(zip((source.key for source in sources), plans.decode(latents), strict=True))
             kept = keep(sources) if keep is not None else [None] * len(sources)
             for (_, group), clean, region in zip(some, latents, kept, strict=True):
                 yield edit_source(editor, clean, group, {c: states.take(c) for c in _captions(group)}, region)
@@ -131,10 +137,28 @@ def edit(
         for _, found in run_jobs(jobs(), plans.evaluate, paint.batch):
             yield from found
 
+    current: str | None = None
     for some in in_chunks(swept(), plans.decoder.batch):
         shown = plans.decode(np.stack([latents for _, _, latents in some]))
         for (variant, fraction, _), pixels in zip(some, shown, strict=True):
+            key = variant.source.key
+            if current is not None and current != key:  # a source's candidates come one after the other
+                decoded.pop(current, None)
+            current = key
+            if settings.detail_levels:
+                pixels = restore_detail(pixels, decoded[key], images[key], settings.detail_levels)
             yield Candidate(variant, fraction, pixels)
+
+
+def restore_detail(edited: Pixels, decoded: Pixels, source: Pixels, levels: float) -> Pixels:
+    """An edited picture with what the autoencoder lost of its source, uint8 RGB [H, W, 3] all of them: the whole of it
+    where the picture is the `decoded` source, nothing within two pixels of where it is `levels` grey levels from it.
+    """
+    moved = np.abs(edited.astype(np.float32) - decoded).max(axis=2)
+    widest = cv2.dilate(moved, np.ones((5, 5), np.uint8))
+    share = np.clip(1 - widest / np.float32(levels), 0, 1)[..., None]
+    found = edited + share * (source.astype(np.float32) - decoded)
+    return np.clip(np.rint(found), 0, 255).astype(np.uint8)
 
 
 def _captions(variants: Sequence[Variant]) -> list[str]:

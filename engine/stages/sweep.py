@@ -41,7 +41,8 @@ class InvertSettings:
     stays where it is. `rounds` of the inversion follow its first. `fractions` are the shares of the steps, each of them
     tried, on which the source's self-attention is taken over, `cross_fraction` that of its cross-attention. What an
     edit brought is looked at `word_weight` times as much. Edits of `local_types` alone stay where the attention to
-    their words is more than `local_threshold` of its greatest.
+    their words is more than `local_threshold` of its greatest. What the autoencoder loses is given back where a picture
+    moved by less than `detail_levels` grey levels, 0: nowhere.
     """
 
     start: float
@@ -51,6 +52,7 @@ class InvertSettings:
     word_weight: float
     local_types: tuple[str, ...]
     local_threshold: float
+    detail_levels: float
 
     def __post_init__(self) -> None:
         if self.rounds < 0:
@@ -65,6 +67,8 @@ class InvertSettings:
             raise ValueError(f"word_weight is more than 0, got {self.word_weight}")
         if not 0 < self.local_threshold < 1:
             raise ValueError(f"local_threshold is between 0 and 1, got {self.local_threshold}")
+        if not 0 <= self.detail_levels <= 255:
+            raise ValueError(f"detail_levels are 0 to 255, got {self.detail_levels}")
 
     def edited(self, steps: int) -> range:
         """The steps that edits take."""

@@ -25,6 +25,7 @@ from counterfactory.engine.stages.invert import (
     best,
     edit,
     require_invertible,
+    restore_detail,
     rows_per_source,
     rows_per_variant,
     run,
@@ -55,6 +56,7 @@ INVERT = InvertSettings(
     word_weight=2.0,
     local_types=("colour",),
     local_threshold=0.4,
+    detail_levels=0.0,
 )
 
 
@@ -270,6 +272,35 @@ def test_the_best_pictures_are_kept_once_with_their_masks(sources: list[Source],
         assert {v: row.image.sha256 for v, row in left.items()} == {v: found[v].image.sha256 for v in left}
 
 
+def test_what_the_autoencoder_loses_is_given_back_where_nothing_moved() -> None:
+    rng = np.random.default_rng(4)
+    source, decoded = (rng.integers(60, 190, (9, 12, 3)).astype(np.uint8) for _ in range(2))
+    assert np.array_equal(restore_detail(decoded, decoded, source, 10.0), source)
+    edited = decoded.copy()
+    edited[4, 5, 1] += 10
+    found = restore_detail(edited, decoded, source, 10.0)
+    near = np.zeros((9, 12), np.bool_)
+    near[2:7, 3:8] = True
+    assert np.array_equal(found[near], edited[near])
+    assert np.array_equal(found[~near], source[~near])
+    half = restore_detail(edited, decoded, source, 20.0)[near]
+    wanted = edited[near] + (source[near].astype(np.float32) - decoded[near]) / 2
+    assert np.abs(half - wanted).max() <= 0.5
+    white = np.full((9, 12, 3), 255, np.uint8)
+    assert restore_detail(edited, decoded, white, 10.0).dtype == np.uint8
+    assert (restore_detail(white, white - 9, white, 10.0)[0, 0] == 255).all()
+
+
+def test_a_control_with_its_detail_is_the_source(sources: list[Source], tmp_path: Path) -> None:
+    variants, exact = variants_of(sources), replace(INVERT, detail_levels=8.0)
+    controls = [v for v in variants if v.kind == "control"]
+    with tiny_run(tmp_path / "suite", sources) as desk:
+        found = run(desk.desk, controls, desk.pictures, PAINT, exact)
+        images = desk.pictures.of(sources)
+        for variant, row in found.items():
+            np.testing.assert_array_equal(desk.desk.suite.load_image(row), images[variant.source.key])
+
+
 def test_the_direction_decides_and_among_equals_the_source() -> None:
     def candidate(level: int) -> Candidate:
         return Candidate(None, 0.5, np.full((2, 2, 3), level, np.uint8))  # type: ignore[arg-type]
@@ -306,6 +337,8 @@ def test_words_are_where_they_or_their_neighbours_are_looked_at() -> None:
         ({"word_weight": 0.0}, "word_weight is more than 0, got 0.0"),
         ({"local_threshold": 0.0}, "local_threshold is between 0 and 1, got 0.0"),
         ({"local_threshold": 1.0}, "local_threshold is between 0 and 1, got 1.0"),
+        ({"detail_levels": -1.0}, "detail_levels are 0 to 255, got -1.0"),
+        ({"detail_levels": 256.0}, "detail_levels are 0 to 255, got 256.0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], message: str) -> None:
