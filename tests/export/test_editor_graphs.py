@@ -1,0 +1,74 @@
+"""What a box's export makes for a profile that inverts: an editor and an encoder of pictures, and no hints."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+import pytest
+import torch
+
+from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.export.graphs.parity import assert_parity
+from counterfactory.export.production import command, denoiser, reuse, vae
+from counterfactory.export.production.artefact import Asked
+from counterfactory.export.production.graph import Request, batches_of, names_of
+
+
+def inverting() -> Profile:
+    """LANCE's profile with its editor."""
+    lance, invert = load_profile("lance"), load_profile("pocket-lance").invert
+    assert invert is not None
+    return replace(lance, paint=replace(lance.paint, denoiser="editor", control_scale=0.0), invert=invert)
+
+
+def request(profile: Profile) -> Request:
+    return Request(small=True, batches=batches_of(profile), names=names_of(profile), paint=profile.paint)
+
+
+def test_an_editor_stands_in_the_denoiser_s_place() -> None:
+    painted, edited = request(load_profile("lance")), request(inverting())
+    others = set(command.graphs_of(painted)) & set(command.graphs_of(edited))
+    assert set(command.graphs_of(painted)) - others == {"hint"}
+    assert set(command.graphs_of(edited)) - others == {"vae_encoder"}
+    assert (painted.plan("denoiser"), edited.plan("denoiser")) == ("denoiser", "editor")
+    graph = command.graphs_of(edited)["denoiser"]()
+    assert list(graph.inputs)[:3] == ["latents", "timestep", "text"]
+    assert "hint_embedding" not in graph.inputs
+    assert graph.outputs == ("prediction", "attention")
+    assert [set(plan) for plan in graph.plan] == [set(graph.inputs)] * len(edited.pictures)
+    with torch.no_grad():
+        prediction, attention = graph.module(*graph.inputs.values())
+        # Rows that follow nobody are the UNet's alone.
+        nobody = {"self_rows": torch.arange(2), "cross_map": 0 * graph.inputs["cross_map"]}
+        nobody["cross_own"] = torch.ones_like(graph.inputs["cross_own"])
+        inputs = {**graph.inputs, **nobody}
+        plain, _ = graph.module(*inputs.values())
+        unet = denoiser.build_unet(edited)
+        wanted = unet(*(inputs[name] for name in ("latents", "timestep", "text")), return_dict=False)[0]
+    assert_parity(plain, wanted, "f32")
+    assert prediction.shape == wanted.shape
+    assert attention.shape[0] == 2
+    made = [reuse.made_of("denoiser", one, Asked()) for one in (painted, edited)]
+    assert made[0] != made[1]
+
+
+def test_pictures_become_the_latents_that_the_autoencoder_means() -> None:
+    edited = request(inverting())
+    graph = vae.encoder_graph(edited)
+    autoencoder = vae.build(edited)
+    with torch.no_grad():
+        found = graph.module(*graph.inputs.values())
+        wanted = autoencoder.encode(graph.inputs["pixel_values"]).latent_dist.mode() * autoencoder.config.scaling_factor
+    assert_parity(found, wanted, "f32")
+    assert [set(plan) for plan in graph.plan] == [{"pixel_values"}] * len(edited.pictures)
+
+
+def test_int8_of_an_editor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "load_profile", lambda name: inverting())
+    parser = argparse.ArgumentParser()
+    command.add_command(parser.add_subparsers())
+    asked = parser.parse_args(["a10g", "--random", "--small", "--int8", "--out", "nowhere"])
+    with pytest.raises(CounterfactoryError, match="--int8 is calibrated by painting over hints, and profile lance inv"):
+        command.run(asked)
