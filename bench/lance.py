@@ -134,7 +134,7 @@ def reconstruction(profile: Profile, models: Opened, count: int) -> dict[str, fl
             f"{name}prediction_agreement": float(
                 np.mean([a == b for a, b in zip(answers, kinds.predict(some), strict=True)])
             ),
-            f"{name}segmentation_agreement": float((maps == masks.predict(some)).mean()),
+            f"{name}segmentation_agreement": float(np.mean(maps == masks.predict(some))),
         }
     print(found)
     return found

@@ -158,7 +158,8 @@ def restore_detail(edited: Pixels, decoded: Pixels, source: Pixels, levels: floa
     widest = cv2.dilate(moved, np.ones((5, 5), np.uint8))
     share = np.clip(1 - widest / np.float32(levels), 0, 1)[..., None]
     found = edited + share * (source.astype(np.float32) - decoded)
-    return np.clip(np.rint(found), 0, 255).astype(np.uint8)
+    rounded: Pixels = np.clip(np.rint(found), 0, 255).astype(np.uint8)
+    return rounded
 
 
 def _captions(variants: Sequence[Variant]) -> list[str]:
