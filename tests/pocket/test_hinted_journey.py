@@ -110,6 +110,7 @@ def test_every_hint_paints_another_picture_and_none_is_painted_twice(
     assert min(files.items())[1] == found["classes"]
 
 
+@pytest.mark.slow
 def test_a_source_s_other_depth_or_palette_paints_it_again(quick: Profile, root: Path, tmp_path: Path) -> None:
     palette = tmp_path / "palette.toml"
     text = (Path(profile_module.__file__).parents[1] / "sources" / "palettes" / "wide.toml").read_text()
@@ -134,6 +135,7 @@ def test_plans_and_estimates_know_the_encoders(quick: Profile) -> None:
     assert all(plan.cost.bytes > 0 for plan in found.plans if plan.cost.name.startswith("hint"))
 
 
+@pytest.mark.slow
 def test_a_protected_class_keeps_its_pixels_and_a_run_with_it_paints_anew(
     quick: Profile, root: Path, tmp_path: Path
 ) -> None:
