@@ -224,7 +224,7 @@ def main() -> None:
     parser.add_argument("--sources", type=int, default=150, help="scenes that are edited and judged")
     parser.add_argument("--variants", type=int, default=3, help="edits of each")
     parser.add_argument("--reconstructed", type=int, default=400, help="scenes that are encoded and decoded")
-    parser.add_argument("--timed", type=int, default=4, help="scenes that both sides edit")
+    parser.add_argument("--timed", type=int, default=8, help="scenes that both sides edit: a full batch going back")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--reduced", action="store_true", help="time once, on a machine that need not be idle")
     parser.add_argument("--write", action="store_true", help="keep the figures in docs/lance.json")
