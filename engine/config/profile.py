@@ -119,6 +119,8 @@ class Profile:
             raise ValueError(f"[check] {unscored[0]}: {unscored[1]}")
         if self.hints is not None or self.depth is not None:
             check_hints(self.hints or (), self.depth)
+            if self.invert is not None:
+                raise ValueError("[invert] follows the source itself and no hints: take [[hints]] and [depth] out")
         if self.invert is not None:
             require_invertible(self.paint, self.invert)
             if self.hints is not None or self.depth is not None:
