@@ -19,6 +19,7 @@ from counterfactory.engine.pocket.wide.scene import (
     CLASSES,
     DOMAINS,
     MATERIALS,
+    PALETTE,
     PERSON_KINDS,
     POSES,
     SIZE,
@@ -33,6 +34,7 @@ from counterfactory.engine.pocket.wide.scene import (
     Scene,
     Vehicle,
 )
+from counterfactory.engine.sources.palette import load_palette
 
 APPEARANCE = {
     "weather": WEATHERS,
@@ -304,3 +306,11 @@ def test_houses_and_trees_are_seen_where_the_scene_has_them(scenes: list[Scene],
     left = render(replace(street, right=False)).mask == CLASSES.index("building")
     assert left[:, :50].any()
     assert not left[:, 100:].any()
+
+
+def test_a_denoiser_is_taught_the_colours_that_masks_are_painted_in() -> None:
+    mask = render(sample_scene(np.random.default_rng(5))).mask
+    assert np.array_equal(load_palette("wide").paint(mask, None), np.array(PALETTE, np.uint8)[mask])
+    palette = load_palette("wide")
+    assert palette.order == CLASSES
+    assert [palette.colours[name] for name in CLASSES] == list(PALETTE)
