@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
-from ..runtime.openvino import open_session
 from ..runtime.session import RuntimeSettings, Session
 
 Pixels = NDArray[np.uint8]
@@ -97,6 +96,8 @@ def open_referee(settings: RefereeSettings, runtime: RuntimeSettings) -> Sight:
             f'referee {settings.run} is a graph, which [runtime] backend = "openvino" opens, found '
             f'"{runtime.backend}": name a function that runs it, such as "my_module:look"'
         )
+    from ..runtime.openvino import open_session  # profiles hold the settings, and --help does not wait for a runtime
+
     session = open_session(settings._file(), batch=settings.batch, precision="f32", threads=runtime.threads)
     return _checked(settings, lambda images: _look(session, settings, images))
 
