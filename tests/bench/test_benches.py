@@ -16,6 +16,7 @@ SHARED = {
         "edit_judges",
         "journeys",
         "judging",
+        "lance_peer",
         "measure",
         "peer_networks",
         "reference",
