@@ -497,8 +497,8 @@ def _put_in(stack: ExitStack, driver: Memory, library: SizedLibrary, llm: SizedL
 
     def rewritten(desk: Any, *arguments: Any) -> Any:
         """The pocket model cannot converse and points at nothing; the encoder has a batch of texts all the same."""
-        *others, grounding = arguments
-        made = rewrite_run(desk, *others, None)
+        *others, grounding, thresholds, random = arguments
+        made = rewrite_run(desk, *others, None, thresholds, random)
         with desk.meter.stage("rewrite"):
             desk.models.sentence().encode(["a bus"] * grounding.batch)
         return made

@@ -159,11 +159,12 @@ def test_a_plan_is_what_a_run_then_paints(
 
 
 def test_a_run_and_a_plan_ground_labels_as_the_profile_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    profile: Any = SimpleNamespace(llm=SimpleNamespace(style="chatml"), rewrite="bounds", grounding="how")
+    tables = {"rewrite": "bounds", "grounding": "how", "check": "thresholds", "random_words": "random"}
+    profile: Any = SimpleNamespace(llm=SimpleNamespace(style="chatml"), **tables)
     desk: Any = "desk"
     monkeypatch.setattr("counterfactory.engine.journey.rewrite.run", lambda *given: given)
     given: Any = Journey(profile, SETTINGS)._rewrite(desk, {})
-    assert given == ("desk", {}, "bounds", SETTINGS, prompts_of("chatml"), "how")
+    assert given == ("desk", {}, "bounds", SETTINGS, prompts_of("chatml"), "how", "thresholds", "random")
 
 
 @pytest.mark.parametrize(("shard", "backward"), [(1, False), (4, False), (100, True)])

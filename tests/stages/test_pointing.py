@@ -159,8 +159,9 @@ def test_a_profile_with_grounding_has_the_network_and_a_model_that_converses() -
     network = networks_of(own)["sentence"]
     assert (network.batch, network.files) == (8, ("sentence_tokenizer.json",))
     assert "sentence" not in networks_of(pocket)
-    # A label and what names it; where captions are written anew they are compared as well.
-    assert network.rows == {"rewrite": Rows(per_source=2)}
+    # A label, what names it and the caption; of a variant its caption and an edit's words, old and new. Where captions
+    # are written anew, what they say beside their edits as well.
+    assert network.rows == {"rewrite": Rows(per_source=3, per_variant=3)}
     free = replace(own, rewrite=replace(own.rewrite, verbatim=False))
-    assert networks_of(free)["sentence"].rows == {"rewrite": Rows(per_source=3, per_variant=1)}
+    assert networks_of(free)["sentence"].rows == {"rewrite": Rows(per_source=3, per_variant=4)}
     assert isinstance(prompts_of("chatml"), ChatPrompts)
