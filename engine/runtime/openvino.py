@@ -110,6 +110,31 @@ def _widen_weights_of_constants(model: ov.Model) -> None:
             node.output(0).replace(ov.op.Constant(source.get_data(dtype=np.float32)).output(0))
 
 
+def _widen_weights_of_8_bits(model: ov.Model) -> None:
+    """Give 8-bit weights of convolutions as f32 where the activations that they meet are not quantised.
+
+    The CPU plugin multiplies 8-bit matrices as they are, but has no such convolution for other activations: it would
+    widen the weights by operations of its own, which are the fault above again.
+    """
+    for node in model.get_ordered_ops():
+        if "Convolution" not in node.get_type_name():
+            continue
+        scaled, entering = _stored(node.input_value(1).get_node()), node.input_value(0).get_node()
+        if scaled.get_type_name() != "Multiply" or entering.get_type_name() == "FakeQuantize":
+            continue
+        convert, scale = (scaled.input_value(i).get_node() for i in (0, 1))
+        if convert.get_type_name() == "Convert" and not convert.get_input_element_type(0).is_real():
+            parts = [convert.input_value(0).get_node(), _stored(scale)]
+            if all(part.get_type_name() == "Constant" for part in parts):
+                weights, factor = (part.get_data(dtype=np.float32) for part in parts)
+                node.input(1).replace_source_output(ov.op.Constant(weights * factor).output(0))
+
+
+def _stored(node: Any) -> Any:
+    """What a conversion to another type reads; any other node itself."""
+    return node.input_value(0).get_node() if node.get_type_name() == "Convert" else node
+
+
 def _fold_half_products(model: ov.Model) -> None:
     """Replace what is computed from constants by products in half precision with its values.
 
@@ -151,6 +176,7 @@ def _prepared(core: ov.Core, path: Path, batch: int, sizes: Mapping[str, tuple[i
         reason = str(error).strip().splitlines()[-1]
         raise CounterfactoryError(f"model file {path} cannot be loaded at batch {batch}, {sizes}: {reason}") from error
     _widen_weights_of_constants(model)
+    _widen_weights_of_8_bits(model)
     _fold_half_products(model)
     return model
 
