@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import product
 
 from ..edit import Edit
-from ..language.phrases import Mention, find_mentions
+from ..language.phrases import Mention, find_mentions, phrase_class
+from .additions import apply_by_rule
 from .difference import Change, Word, compare, words_of
+from .writing import agree, write_by_rule
 
 # Small words that follow from their neighbours.
 AGREEING = frozenset(re.findall("[a-z]+", "a an the at in on by during is are was were"))
@@ -34,6 +37,38 @@ def misplaced(caption: str, edited: str, edits: Sequence[Edit]) -> str | None:
             if word.same not in brought:
                 return word.text
     return None
+
+
+def written_by_rule(caption: str, edited: str, edits: Sequence[Edit]) -> bool:
+    """Whether an edited caption has the words that rules make of the caption and the edits, and so nothing else.
+
+    Then no comparison word by word is needed, which cannot tell whose a word is that an edit shares with its
+    neighbours: "after dark by the sea" with "by day" in it is "by day by the sea", where "by" seems to have stayed and
+    "day by" to be new behind it. Words of a keyword that an alternative leaves out may stand beside it: "red car" with
+    "blue" is "blue car".
+    """
+    replaced, said = [edit for edit in edits if edit.kind == "replace"], plain_words(edited)
+    for forms in product(*(_forms(edit) for edit in replaced)):
+        changes = [(edit.keyword, form) for edit, form in zip(replaced, forms, strict=True)]
+        try:
+            made = apply_by_rule(write_by_rule(caption, changes), edits)
+        except ValueError:  # words of one edit are another's, whom none of them can be told from
+            return False
+        if plain_words(made) == said:
+            return True
+    return False
+
+
+def _forms(edit: Edit) -> tuple[str, ...]:
+    """What may stand in the place of the keyword: the alternative, and where it is bare that with the noun behind it or
+    the small word before it that the keyword has.
+    """
+    words, new = edit.keyword.split(" "), edit.alternative
+    if len(words) == 1 or phrase_class(new) != "bare":
+        return (new,)
+    if phrase_class(edit.keyword) == "bare":
+        return (new,) if words[-1].casefold() in _said(edit) else (new, f"{new} {words[-1]}")
+    return new, f"{agree(f'{words[0]} ', new)}{new}"
 
 
 def set_back(caption: str, edited: str, edits: Sequence[Edit]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ..edit import Edit
 from ..language.phrases import Mention, find_mentions, goes_on, phrase_class
 from ..language.questions import clean_text
-from .beside import AGREEING, misplaced
+from .beside import AGREEING, misplaced, written_by_rule
 from .difference import WORD, Change, Difference, compare, words_of
 from .mentions import broken_word, forms, normalise, quantities
 from .nouns import load_nouns
@@ -159,7 +159,7 @@ def check_edited_caption(caption: str, edited: str, edits: Sequence[Edit], keep:
 
     Compared word by word (tasks/difference.py): words that no edit changes stay, but for small ones that agree with
     others (a, an, in, on, is, are); what an edit replaces is gone wherever the caption says it of the same thing; and
-    what it says instead is there, and nothing else, nor elsewhere.
+    what it says instead is there, and nothing else, nor elsewhere. A caption that is what rules write is in order.
     """
     if (word := broken_word(caption, edited, keep)) is not None:
         return f"the edited caption changes {word!r}, which may not change"
@@ -171,6 +171,12 @@ def check_edited_caption(caption: str, edited: str, edits: Sequence[Edit], keep:
         missing = [word.text for word in words_of(edit.alternative) if word.same not in said]
         if missing:
             return f"the edited caption lacks {missing[0]!r} of the edit {_shown(edit)}"
+    wrong = _what_else(caption, edited, edits, found)
+    return None if wrong is not None and written_by_rule(caption, edited, edits) else wrong
+
+
+def _what_else(caption: str, edited: str, edits: Sequence[Edit], found: Difference) -> str | None:
+    """What an edited caption seems to change beside its edits, word by word, or to leave of what they replace."""
     new = {word.same for edit in edits for word in words_of(edit.alternative)} | AGREEING
     for added in found.added:
         if added.same not in new:

@@ -173,7 +173,7 @@ class Writer:
             case, changes = self._changes()
             after = apply(case.caption, changes)
             if check_edited_caption(case.caption, after, [Edit(*change) for change in changes], case.protected) is None:
-                break  # it cannot tell whose words are whose where edits with the same small words are neighbours
+                break  # a user may keep "traffic", which says "traffic sign" of another thing
         prompt = _PROMPTS.rewrite(case.task, case.keep, case.caption, [(old, new) for _, old, new in changes])
         return Exercise(prompt, write_answer(after), case, tuple(changes))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.tasks.beside import misplaced, plain_words, set_back
+from counterfactory.engine.tasks.beside import misplaced, plain_words, set_back, written_by_rule
 from counterfactory.engine.tasks.words import check_edited_caption
 
 RED, BENCH = Edit("colour", "red", "blue"), "two men on a red bench"
@@ -88,3 +88,52 @@ def test_words_are_compared_without_marks_and_capitals() -> None:
     assert plain_words("A dog\u2019s (old) Ball-game, 2.") == "a dog's old ball-game 2"
     with pytest.raises(ValueError, match="does not stand in"):
         set_back("a dog", "a cat", [RED])
+
+
+COAST = "a photo of a blue van on a street that runs straight after dark by the sea. a man in red is on the sidewalk."
+STRAIGHT = edit("that runs straight", "that bends to the right")
+
+
+@pytest.mark.parametrize(
+    ("edits", "edited"),
+    [
+        # Neighbours and edits share small words: "by", "the", "a".
+        ([edit("after dark", "by day")], COAST.replace("after dark", "by day")),
+        ([edit("by the sea", "in the dark wood")], COAST.replace("by the sea", "in the dark wood")),
+        (
+            [STRAIGHT, edit("by the sea", "in a forest")],
+            COAST.replace("runs straight", "bends to the right").replace("by the sea", "in a forest"),
+        ),
+        # The noun or the small word of a keyword stays beside its alternative.
+        ([edit("blue van", "dark blue")], COAST.replace("blue", "dark blue")),
+        (
+            [edit("in red", "white"), STRAIGHT],
+            COAST.replace("in red", "in white").replace("runs straight", "bends to the right"),
+        ),
+        (
+            [edit("a photo", "etching"), edit("after dark", "by day")],
+            COAST.replace("a photo", "an etching").replace("after dark", "by day"),
+        ),
+        # What is added and removed goes where rules put it, capitals and marks aside.
+        (
+            [edit("after dark", "by day"), edit("", "a sketch of")],
+            "A sketch of " + COAST.replace("after dark", "by day"),
+        ),
+        ([edit("after dark", "by day"), edit("by the sea", "")], COAST.replace("after dark by the sea", "by day")),
+    ],
+)
+def test_what_rules_write_is_in_order_whatever_words_are_shared(edits: list[Edit], edited: str) -> None:
+    assert written_by_rule(COAST, edited, edits)
+    assert check_edited_caption(COAST, edited, edits, ("van", "street")) is None
+    for wrong in (f"{edited} quite", edited.replace("sidewalk", "bench"), edited.replace("van", "car")):
+        assert not written_by_rule(COAST, wrong, edits)
+        assert check_edited_caption(COAST, wrong, edits, ()) is not None
+
+
+def test_rules_bring_no_other_words_than_a_keyword_s_own() -> None:
+    day = edit("after dark", "by day")
+    assert not written_by_rule(COAST, COAST.replace("after dark", "by day dark"), [day])
+    assert not written_by_rule("a red car", "a blue red car", [edit("red car", "blue")])
+    assert not written_by_rule("a red car", "a blue car car", [edit("red car", "blue car")])
+    assert not written_by_rule("a car in red", "a car the white", [edit("in red", "white")])
+    assert not written_by_rule("a red car", "a blue car", [edit("grey", "blue")]), "no such words"
