@@ -27,6 +27,8 @@ from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.files.writing import replacing
+from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import ChatPrompts, prompts_of
 
 from .answer_loss import answer_loss, encode_answers
@@ -76,12 +78,20 @@ def batches(found: Sequence[TypedExercise], recipe: Recipe) -> list[list[TypedEx
     return steps[: max(1, round(recipe.epochs * len(one)))]
 
 
-def tune(llama: UserLlama, found: Sequence[TypedExercise], recipe: Recipe, say: Callable[[str], None]) -> None:
-    """Tune the Llama's weights in place. Raises CounterfactoryError without exercises."""
+def tune(
+    llama: UserLlama,
+    found: Sequence[TypedExercise],
+    recipe: Recipe,
+    say: Callable[[str], None],
+    state: Path | None = None,
+) -> None:
+    """Tune the Llama's weights in place; with `state`, a file that is written every few steps, an interrupted run goes
+    on as if it had not been. Raises CounterfactoryError without exercises, and for the state of another run.
+    """
     if not found:
         raise CounterfactoryError("there is nothing to learn from: no pair is held to be an answer of the engine's")
     steps = batches(found, recipe)
-    torch.manual_seed(recipe.seed)
+    torch.manual_seed(recipe.seed)  # of the adapter's first numbers
     config = LoraConfig(
         r=recipe.rank,
         lora_alpha=recipe.alpha,
@@ -94,8 +104,11 @@ def tune(llama: UserLlama, found: Sequence[TypedExercise], recipe: Recipe, say: 
     parameters = [p for p in adapted.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(parameters, recipe.rate, weight_decay=0.0)
     adapted.train()
+    run = content_key(json.dumps([asdict(recipe), [(one.prompt, one.answer) for one in found]]))
+    start = _resume(state, run, parameters, optimiser) if state is not None and state.is_file() else 0
     began, losses = time.monotonic(), list[float]()
-    for step, some in enumerate(steps):
+    for step, some in enumerate(steps[start:], start):
+        torch.manual_seed(recipe.seed * 1_000_003 + step)  # of dropout
         optimiser.param_groups[0]["lr"] = recipe.rate * _share(step, len(steps))
         loss = _loss(llama.model, llama.tokenizer, llama.end, some)
         optimiser.zero_grad()
@@ -107,8 +120,24 @@ def tune(llama: UserLlama, found: Sequence[TypedExercise], recipe: Recipe, say: 
             took = time.monotonic() - began
             say(f"step {step + 1} of {len(steps)}: {sum(losses) / len(losses):.3f} nats per token, {took:.0f} s")
             losses.clear()
+            if state is not None:
+                kept = {"run": run, "step": step + 1, "adapter": parameters, "optimiser": optimiser.state_dict()}
+                with replacing(state) as file:
+                    torch.save(kept, file)
     adapted.merge_and_unload()
     llama.model.eval()
+
+
+@torch.no_grad()
+def _resume(state: Path, run: str, parameters: Sequence[torch.Tensor], optimiser: torch.optim.Optimizer) -> int:
+    """Load what an interrupted run had learnt and give the steps that it had done."""
+    kept = torch.load(state, weights_only=True)
+    if kept["run"] != run:
+        raise CounterfactoryError(f"{state} is of a run with another recipe or other pairs; remove it, or name another")
+    for parameter, value in zip(parameters, kept["adapter"], strict=True):
+        parameter.copy_(value)
+    optimiser.load_state_dict(kept["optimiser"])
+    return int(kept["step"])
 
 
 def _share(step: int, steps: int) -> float:
@@ -175,6 +204,7 @@ def add_command(commands: Any) -> None:
     parser.add_argument(
         "--held-captions", type=Path, metavar="FILE", help="write the captions that are held out (JSONL), for a bench"
     )
+    parser.add_argument("--state", type=Path, metavar="FILE", help="kept every 10 steps; an interrupted run goes on")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write what is printed as JSON")
     for name, value in asdict(usual).items():
         parser.add_argument(f"--{name}", type=type(value), default=value, help="(%(default)s)")
@@ -202,7 +232,7 @@ def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
         asked.held_captions.write_text(text, encoding="utf-8")
     llama = read_llama(fetch_llama(asked.source))
     before = surprise(llama, held, recipe.batch)
-    tune(llama, learnt, recipe, say)
+    tune(llama, learnt, recipe, say, asked.state)
     after = surprise(llama, held, recipe.batch)
     for line in lines(before, after):
         say(line)

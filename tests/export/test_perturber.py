@@ -136,6 +136,28 @@ def test_only_queries_keys_and_values_change_and_right_answers_surprise_less() -
     assert said[-1].startswith("step 15 of 15: ")
 
 
+def test_an_interrupted_run_goes_on_as_if_it_had_not_been(tmp_path: Path) -> None:
+    found, recipe, state = drawn(8, ("weather",)), Recipe(rate=2e-2, batch=2, epochs=5.0), tmp_path / "state.pt"
+
+    def stop(line: str) -> None:
+        if line.startswith("step 20 "):
+            raise KeyboardInterrupt
+
+    whole, parts = tiny_llama(), tiny_llama()
+    tune(whole, found, recipe, print)
+    with pytest.raises(KeyboardInterrupt):
+        tune(parts, found, recipe, stop, state)
+    said, parts = list[str](), tiny_llama()
+    tune(parts, found, recipe, said.append, state)
+    assert [line.split(":")[0] for line in said] == ["step 20 of 20"], "the state was kept after step 10"
+    for name, value in whole.model.state_dict().items():
+        torch.testing.assert_close(parts.model.state_dict()[name], value)
+    with pytest.raises(CounterfactoryError, match="is of a run with another recipe or other pairs"):
+        tune(tiny_llama(), found[1:], recipe, print, state)
+    with pytest.raises(CounterfactoryError, match="is of a run with another recipe or other pairs"):
+        tune(tiny_llama(), found, Recipe(rate=1e-2, batch=2, epochs=5.0), print, state)
+
+
 def test_surprise_is_the_mean_over_tokens_however_batches_are_cut() -> None:
     llama, found = tiny_llama(), drawn(3)
     whole = surprise(llama, found, 8)
