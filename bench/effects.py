@@ -2,7 +2,7 @@
 painter itself makes an effect other than it is.
 
 Scenes of the street world go through the pocket profile. The demo's classifier is asked about the suite, and about the
-same variants *rendered*: the scene with the weather, time, colours and walls of the edited caption. Effects of both
+same variants *rendered*: the scene after the edits as far as its world knows them. Effects of both
 stand side by side with their difference by type, which is the painter's own. Then suites of `--resample` sources are
 drawn from all sources `--draws` times, and counted is how often their intervals hold what all sources show: for the
 classifier, and for one with two faults built in (it errs in fog) and one that colours do not touch.
@@ -17,7 +17,7 @@ import argparse
 import json
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +33,13 @@ from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.judging.effects import Answered, Effect, find_effects
 from counterfactory.engine.keys import generator
-from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.pocket.judges import Classifier
-from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.world import Scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import PictureRow, Suite, read_metadata
+from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 
 DOCS = Path(__file__).parents[1] / "docs"
 # How often the built-in models err by themselves, and how much oftener in fog the one that has that fault.
@@ -112,28 +111,14 @@ def _asked(rows: Sequence[PictureRow], suite: Path) -> Outcomes:
 
     return Outcomes(
         painted=right(lambda row: np.asarray(Image.open(suite / row.file_name).convert("RGB"))),
-        rendered=right(lambda row: render(_scene_of(row))[0]),
+        rendered=right(lambda row: EMBEDDED.draw(rendered_scene(row)).picture),
     )
 
 
-def _scene_of(row: PictureRow) -> Scene:
-    return rendered_scene(demo_scene(int(row.source[-4:])), row.caption, row.edited_caption)
-
-
-def rendered_scene(scene: Scene, caption: str, edited: str) -> Scene:
-    """The scene with the weather, time, walls and colours in which the edited caption differs; the rest stays."""
-    before, after = read_facts(caption), read_facts(edited)
-    vehicles = list(scene.vehicles)
-    if len(before.vehicles) == len(after.vehicles) == len(vehicles):
-        for i, (old, new) in enumerate(zip(before.vehicles, after.vehicles, strict=True)):
-            if old != new:
-                vehicles[i] = replace(vehicles[i], colour=new[0])
-    changed = {
-        name: new
-        for name in ("weather", "time", "material")
-        if (new := getattr(after, name)) is not None and new != getattr(before, name)
-    }
-    return replace(scene, vehicles=tuple(vehicles), **changed)
+def rendered_scene(row: PictureRow) -> Any:
+    """The scene of a row's source with the edits that its world knows; the rest stays."""
+    scene, facts = demo_scene(int(row.source[-4:])), COUNTERFACTS[EMBEDDED.name]
+    return facts.apply_all(scene, [change for edit in row.edits for change in facts.read(scene, row.caption, edit)])
 
 
 def _answered(rows: Sequence[PictureRow], outcomes: NDArray[np.float64]) -> list[Answered]:

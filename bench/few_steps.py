@@ -29,6 +29,7 @@ from counterfactory.engine.config.profile import Profile, load_profile, painting
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.judges import Referee
+from counterfactory.engine.pocket.worlds import WORLDS, world_named
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.distil import STUDENT, student_paint
@@ -36,7 +37,6 @@ from counterfactory.export.pocket.int8 import full_profile
 from counterfactory.export.pocket.likeness import describe_extractor, scaled, sharpness
 from counterfactory.export.pocket.observed import Observed, edit_shares, layout_kept
 from counterfactory.export.pocket.pairs import Pair, draw_pairs, observe_pairs, paint_pairs
-from counterfactory.export.pocket.worlds import WORLDS, world_named
 
 Floats = NDArray[np.float64]
 Chosen = NDArray[np.bool_]

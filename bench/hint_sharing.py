@@ -18,8 +18,7 @@ from streets import set_up
 
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.paint import paint
 
@@ -43,7 +42,7 @@ def main() -> None:
     asked = parser.parse_args()
     profile = load_profile("pocket")
     easel = set_up(profile, asked.sources, asked.variants)
-    images = np.stack([render(sample_scene(np.random.default_rng((55, i))))[0] for i in range(asked.sources)])
+    images = np.stack([EMBEDDED.draw(EMBEDDED.scene(55, i)).picture for i in range(asked.sources)])
     kept: dict[str, dict[int, NDArray[np.uint8]]] = {}
 
     def each_time() -> None:

@@ -29,7 +29,7 @@ from counterfactory.engine.estimate.estimate import cpu_precision
 from counterfactory.engine.estimate.formulas import known_facts
 from counterfactory.engine.estimate.peak import measure_peak
 from counterfactory.engine.pocket.judges import Referee
-from counterfactory.engine.pocket.world import SIZE
+from counterfactory.engine.pocket.worlds import SIZE
 from counterfactory.engine.stages.paint import paint
 from counterfactory.export.pocket.judged import Judged, judge_variants
 

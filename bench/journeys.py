@@ -23,8 +23,7 @@ from counterfactory.engine.journey import Journey, JourneySettings, RunSummary
 from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.opening import open_llm
 from counterfactory.engine.language.request import Request
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite import rewrite
@@ -88,10 +87,10 @@ class Work:
 def render_sources(folder: Path, count: int) -> list[Source]:
     """Street scenes as class folders, found as the command line finds them."""
     for i in range(count):
-        scene = sample_scene(np.random.default_rng((56, i)))
+        scene = EMBEDDED.scene(56, i)
         path = folder / scene.label / f"{i:04d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        cv2.imwrite(str(path), cv2.cvtColor(render(scene)[0], cv2.COLOR_RGB2BGR))
+        cv2.imwrite(str(path), cv2.cvtColor(EMBEDDED.draw(scene).picture, cv2.COLOR_RGB2BGR))
     return find_sources(folder)[0]
 
 

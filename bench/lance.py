@@ -35,9 +35,8 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.inversion import Path as Trajectory
 from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.models.sampler import Sampler
-from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.judges import Classifier, Referee, Segmenter
-from counterfactory.engine.pocket.world import COLOURS, TIMES, WEATHERS
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.schedule.evaluations import run_jobs
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source
@@ -145,12 +144,15 @@ def cases(count: int, each: int) -> list[tuple[Pixels, str, list[str]]]:
     found = []
     for number, (scene, drawing) in enumerate(held_out(count)):
         nearest = scene.vehicles[0]
-        others: list[Any] = [replace(scene, weather=w) for w in WEATHERS if w != scene.weather]
-        others += [replace(scene, time=t) for t in TIMES if t != scene.time]
-        colours = [c for c in COLOURS if c != nearest.colour]
+        others: list[Any] = [replace(scene, weather=w) for w in EMBEDDED.words["weather"] if w != scene.weather]
+        others += [replace(scene, time=t) for t in EMBEDDED.words["time"] if t != scene.time]
+        colours = [c for c in EMBEDDED.object_words["colour"] if c != nearest.colour]
         others += [replace(scene, vehicles=(replace(nearest, colour=c), *scene.vehicles[1:])) for c in colours]
         picked = np.random.default_rng((3, number)).permutation(len(others))[:each]
-        said = [describe(one, np.random.default_rng((4, number))) for one in (scene, *(others[i] for i in picked))]
+        said = [
+            EMBEDDED.describe(one, np.random.default_rng((4, number)), True)
+            for one in (scene, *(others[i] for i in picked))
+        ]
         found.append((drawing.picture, said[0], said[1:]))
     return found
 

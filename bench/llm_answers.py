@@ -34,8 +34,7 @@ from counterfactory.engine.language.questions import (
 )
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.language.settings import LLAMA_GRAPH
-from counterfactory.engine.pocket.captions import describe
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.draft import RewriteSettings
@@ -67,9 +66,9 @@ def captions(count: int) -> list[tuple[str, str]]:
     made = []
     for i in range(count):
         rng = np.random.default_rng((59, i))
-        scene = sample_scene(rng)
+        scene = EMBEDDED.sample(rng)
         caption, label = photographs[i // 2 % len(photographs)]
-        made.append((describe(scene, rng), scene.label) if i % 2 else (str(caption), str(label)))
+        made.append((EMBEDDED.describe(scene, rng, True), scene.label) if i % 2 else (str(caption), str(label)))
     return made
 
 

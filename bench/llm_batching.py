@@ -22,9 +22,8 @@ from counterfactory.engine.language.grammar import Grammar, keywords_grammar
 from counterfactory.engine.language.opening import open_llm
 from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.language.request import Llm, Request
-from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.tasks.words import spans
 
 
@@ -48,8 +47,8 @@ def questions(first: int, count: int) -> list[Request]:
     requests = []
     for i in range(first, first + count):
         rng = np.random.default_rng((57, i))
-        scene = sample_scene(rng)
-        caption = describe(scene, rng)
+        scene = EMBEDDED.sample(rng)
+        caption = EMBEDDED.describe(scene, rng, True)
         keep = task.protected(scene.label)
         grammar = keywords_grammar(
             STREET_TYPES, spans(caption, profile.rewrite.max_words_keyword, keep), profile.rewrite.max_keywords

@@ -19,15 +19,13 @@ import tempfile
 from pathlib import Path
 
 import cv2
-import numpy as np
 from measure import figures_of, finish
 
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.meter.energy import peak_memory_bytes
-from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import Suite
 
@@ -38,10 +36,10 @@ BAR = 1.1
 def draw(streets: Path, count: int) -> None:
     """Render scenes into class folders."""
     for i in range(count):
-        scene = sample_scene(np.random.default_rng((56, i)))
+        scene = EMBEDDED.scene(56, i)
         path = streets / scene.label / f"{i:05d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        cv2.imwrite(str(path), cv2.cvtColor(render(scene)[0], cv2.COLOR_RGB2BGR))
+        cv2.imwrite(str(path), cv2.cvtColor(EMBEDDED.draw(scene).picture, cv2.COLOR_RGB2BGR))
 
 
 def one_run(streets: Path, count: int) -> None:

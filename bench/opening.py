@@ -34,7 +34,7 @@ from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.judges import Classifier, Segmenter
-from counterfactory.engine.pocket.world import SIZE
+from counterfactory.engine.pocket.worlds import SIZE
 from counterfactory.engine.recipes import STAGES
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.runtime.opening import open_plan

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.journey import Journey, JourneySettings
-from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import Suite, read_metadata
@@ -73,10 +72,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for i in range(asked.sources):
-            scene = sample_scene(np.random.default_rng((55, i)))
+            scene = EMBEDDED.scene(55, i)
             path = root / "streets" / scene.label / f"{i:04d}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
-            cv2.imwrite(str(path), cv2.cvtColor(render(scene)[0], cv2.COLOR_RGB2BGR))
+            cv2.imwrite(str(path), cv2.cvtColor(EMBEDDED.draw(scene).picture, cv2.COLOR_RGB2BGR))
         streets = root / "streets"
         base = digests(make(profile, streets, root / "base"))
         equal = {"repeated": digests(make(profile, streets, root / "again")) == base}

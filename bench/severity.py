@@ -22,14 +22,12 @@ from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.opened import Opened
-from counterfactory.engine.pocket.captions import describe
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import SIZE, WEATHERS
+from counterfactory.engine.pocket.worlds import EMBEDDED, SIZE
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.paint import PaintJob, paint
 from counterfactory.engine.stages.severity import between, text_share
-from counterfactory.export.pocket.data import HELD_OUT, scene
+from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.packed import MASTERS
 
 AXES = ("rainy", "snowy", "foggy")
@@ -43,12 +41,13 @@ def series(asked: argparse.Namespace) -> tuple[list[str], NDArray[np.uint8]]:
     plans, text = models.paint_plans(SIZE, SIZE), models.clip_text()
     jobs, weathers = list[PaintJob](), []
     for number in range(asked.scenes):
-        street = replace(scene(HELD_OUT, number), weather="clear", time="day")
-        (hint,) = plans.embed_hints(edge_maps(render(street)[0][None], profile.edges))
+        street = replace(EMBEDDED.scene(HELD_OUT, number), weather="clear", time="day")
+        (hint,) = plans.embed_hints(edge_maps(EMBEDDED.draw(street).picture[None], profile.edges))
         for weather in AXES:
             # The same generator finds the same words for both.
             captions = [
-                describe(replace(street, weather=shown), np.random.default_rng(number)) for shown in ("clear", weather)
+                EMBEDDED.describe(replace(street, weather=shown), np.random.default_rng(number), True)
+                for shown in ("clear", weather)
             ]
             plain, edited = text.encode(captions)[0]
             weathers.append(weather)
@@ -75,7 +74,7 @@ def sureness(weathers: Sequence[str], pictures: NDArray[np.uint8], referee: Path
         values = shown.transpose(0, 3, 1, 2) / np.float32(127.5) - 1
         logits = session.run({"pixel_values": np.ascontiguousarray(values, np.float32)})["weather"]
         shares = np.exp(logits - logits.max(1, keepdims=True))
-        found.append((shares / shares.sum(1, keepdims=True))[:, WEATHERS.index(weather)])
+        found.append((shares / shares.sum(1, keepdims=True))[:, EMBEDDED.words["weather"].index(weather)])
     return np.asarray(found, np.float64)
 
 

@@ -15,9 +15,7 @@ from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.opened import Opened
-from counterfactory.engine.pocket.captions import describe
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import restyle, sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.paint import PaintJob
 
@@ -27,10 +25,10 @@ _STREAM = 55
 def render_streets(folder: Path, count: int) -> Path:
     """`count` scenes as an image folder, a class folder each kind of vehicle."""
     for i in range(count):
-        scene = sample_scene(np.random.default_rng((_STREAM, i)))
+        scene = EMBEDDED.scene(_STREAM, i)
         path = folder / scene.label / f"{i:04d}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        cv2.imwrite(str(path), cv2.cvtColor(render(scene)[0], cv2.COLOR_RGB2BGR))
+        cv2.imwrite(str(path), cv2.cvtColor(EMBEDDED.draw(scene).picture, cv2.COLOR_RGB2BGR))
     return folder
 
 
@@ -52,14 +50,14 @@ def set_up(profile: Profile, sources: int, variants: int) -> Easel:
     jobs: list[PaintJob] = []
     edges: list[NDArray[np.uint8]] = []
     for i in range(sources):
-        scene = sample_scene(np.random.default_rng((_STREAM, i)))
-        image, _ = render(scene)
+        scene = EMBEDDED.scene(_STREAM, i)
+        image, _ = EMBEDDED.draw(scene).pair
         plans = models.paint_plans(*image.shape[:2])
         edges.append(edge_maps(image[None], profile.edges)[0])
         hint = plans.embed_hints(edges[-1][None])[0]
         for v in range(variants):
             rng = np.random.default_rng((_STREAM, i, v))
-            states, _ = models.clip_text().encode([describe(restyle(scene, rng), rng)])
+            states, _ = models.clip_text().encode([EMBEDDED.describe(EMBEDDED.restyle(scene, rng), rng, True)])
             jobs.append(PaintJob(content_key("bench", i, v), states[0], hint, plans))
     negative = models.clip_text().encode([profile.paint.negative_prompt])[0][0]
     return Easel(jobs, negative, np.stack(edges), models, meter)

@@ -106,10 +106,11 @@ def _add_pocket(commands: Any) -> None:
 def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     import torch
 
+    from counterfactory.engine.pocket.worlds import STREETS, world_named
+
     from .pocket.pack import STEPS, Training
     from .pocket.packed import gather, put_back
     from .pocket.report import SCENES, Subject, write_report
-    from .pocket.worlds import STREETS, world_named
 
     torch.set_num_threads(asked.threads)
     if asked.gather:

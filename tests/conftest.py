@@ -18,8 +18,7 @@ from stand_in_cuda import OPENED
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.models import opened
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import restyle, sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before any test imports OpenVINO
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.runtime.opening import plan_file
@@ -134,9 +133,9 @@ def street(tmp_path: Path) -> Street:
     """Three scenes as image and mask pairs."""
     names = []
     for index in range(3):
-        scene = sample_scene(np.random.default_rng((1, index)))
+        scene = EMBEDDED.scene(1, index)
         names.append(f"{scene.label}/{index:04d}")
-        for kind, array in zip(("images", "masks"), render(scene), strict=True):
+        for kind, array in zip(("images", "masks"), EMBEDDED.draw(scene).pair, strict=True):
             path = tmp_path / "street" / kind / f"{names[-1]}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(array).save(path)
@@ -156,12 +155,12 @@ def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
     rows: list[PictureRow] = []
     with Suite.open(tmp_path / "suite") as suite:
         for number, name in enumerate(street.names):
-            scene = sample_scene(np.random.default_rng((1, int(name[-4:]))))
+            scene = EMBEDDED.sample(np.random.default_rng((1, int(name[-4:]))))
 
             def keep(key: str, pictures: tuple[Any, Any], top: Top, name: str = name) -> PaintedRow:
                 return suite.write_images(top, [Painted(key, name, *pictures, top)])[key]
 
-            original = keep(f"{number:016x}" + "f" * 48, render(scene), "originals")
+            original = keep(f"{number:016x}" + "f" * 48, EMBEDDED.draw(scene).pair, "originals")
             common: dict[str, Any] = {
                 "source": name,
                 "label": scene.label,
@@ -190,7 +189,9 @@ def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
             for variant in range(2):
                 made = 2 * number + variant
                 key = f"{made:016x}" + "0" * 48
-                painted = keep(key, render(restyle(scene, np.random.default_rng((variant, made)))), "images")
+                painted = keep(
+                    key, EMBEDDED.draw(EMBEDDED.restyle(scene, np.random.default_rng((variant, made)))).pair, "images"
+                )
                 rows.append(
                     PictureRow(
                         file_name=painted.image.path,

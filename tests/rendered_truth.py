@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from counterfactory.engine.pocket.judges import Finding
-from counterfactory.export.pocket.worlds import NOTHING, Drawing, World
+from counterfactory.engine.pocket.worlds import NOTHING, Drawing, World
 
 
 def true_finding(world: World, scene: Any, drawing: Drawing) -> Finding:

@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 
 from counterfactory.engine.edit import EDIT_TYPES
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.suite import read_metadata
 
 ROOT = Path(__file__).parents[1]
@@ -29,10 +28,10 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = sample_scene(np.random.default_rng(1))
+    scene = EMBEDDED.sample(np.random.default_rng(1))
     photo = tmp_path / "photos" / scene.label / "0001.png"
     photo.parent.mkdir(parents=True)
-    Image.fromarray(render(scene)[0]).save(photo)
+    Image.fromarray(EMBEDDED.draw(scene).picture).save(photo)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
     opening, making = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python")

@@ -26,8 +26,7 @@ from counterfactory.engine.cli import doctor
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.cli.gpus import Gpu
 from counterfactory.engine.config.profile import load_profile
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.export import __main__ as exporter
 from counterfactory.export.production import command as production
 from counterfactory.export.production.artefact import Asked
@@ -82,9 +81,9 @@ def run_export(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
 
 def photographs(folder: Path) -> None:
     """imagenet/ with one rendered scene, and labels.csv."""
-    scene = sample_scene(np.random.default_rng(1))
+    scene = EMBEDDED.sample(np.random.default_rng(1))
     (folder / "imagenet").mkdir()
-    Image.fromarray(render(scene)[0]).save(folder / "imagenet" / "0001.png")
+    Image.fromarray(EMBEDDED.draw(scene).picture).save(folder / "imagenet" / "0001.png")
     (folder / "labels.csv").write_text(f"image,label\n0001.png,{scene.label}\n")
 
 

@@ -26,9 +26,8 @@ from counterfactory.engine.journey import Journey, JourneySettings, Progress, Ru
 from counterfactory.engine.judging.recheck import recheck
 from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.models.referee import RefereeSettings
-from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.world import CLASSES, sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.suite import Suite, read_metadata, read_run
@@ -45,7 +44,7 @@ def streets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six scenes with masks, two of them wider than high."""
     root = tmp_path_factory.mktemp("streets")
     for index in range(6):
-        image, mask = render(sample_scene(np.random.default_rng((77, index))))
+        image, mask = EMBEDDED.draw(EMBEDDED.scene(77, index)).pair
         if index % 3 == 2:
             image, mask = np.tile(image, (1, 2, 1))[:, :192], np.tile(mask, (1, 2))[:, :192]
         for kind, array in (("images", image), ("masks", mask)):
@@ -227,7 +226,7 @@ def test_edited_captions_are_scored_as_texts_and_thresholds_on_them_hold_later_t
     streets: Path, quick: Profile, tmp_path: Path
 ) -> None:
     sources, path = find_sources(streets)[0][:1], tmp_path / "s"
-    segmenter = RefereeSettings("masks", "counterfactory.engine.pocket.judges:segment_streets", 4, CLASSES)
+    segmenter = RefereeSettings("masks", "counterfactory.engine.pocket.judges:segment_streets", 4, EMBEDDED.classes)
     looked_at = replace(quick, check=replace(quick.check, recaption=True), referees=(segmenter,))
     read = replace(looked_at, rewrite=replace(quick.rewrite, perplexity=True))
     assert travel(read, SETTINGS, sources, path).variants == SETTINGS.variants

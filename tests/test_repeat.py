@@ -14,8 +14,7 @@ import openvino as ov
 import pytest
 import torch
 
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.runtime.openvino import OpenVinoSession, Precision, open_session, resolve_precision
 from counterfactory.engine.runtime.session import Array, Port
 from counterfactory.export.graphs import modules
@@ -98,7 +97,7 @@ def test_every_embedded_plan_repeats_itself(plan: str, precision: Precision) -> 
 def streets(seed: int) -> Array:
     """float32 [BATCH, 3, SIDE, SIDE] in -1..1."""
     random = np.random.default_rng(seed)
-    images = [render(sample_scene(random))[0] for _ in range(BATCH)]
+    images = [EMBEDDED.draw(EMBEDDED.sample(random)).picture for _ in range(BATCH)]
     return np.asarray(np.stack(images).transpose(0, 3, 1, 2) / 127.5 - 1, np.float32)
 
 

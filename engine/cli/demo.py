@@ -22,9 +22,8 @@ from ..judging.confusion import confusion_matrix
 from ..judging.evaluate import evaluate_labels, evaluate_masks
 from ..judging.evaluation import Evaluation
 from ..pocket.judges import Classifier, Segmenter
-from ..pocket.render import render
 from ..pocket.tasks import street_task
-from ..pocket.world import CLASSES, Scene, sample_scene
+from ..pocket.worlds import EMBEDDED
 from ..report.album import Answer, add_scores, mark_answers
 from ..report.folder import write_report
 from ..report.notes import suite_notes
@@ -40,7 +39,6 @@ from .run_text import as_data, cost_line, count_line, duration, figure, time_lin
 from .terminal import Terminal
 
 STREAM = 901
-_FAIR = ("clear", "cloudy")
 
 Images = NDArray[np.uint8]
 
@@ -135,22 +133,22 @@ def _text(
         ),
         tables=tables,
         notes=notes,
-        classes=CLASSES,
+        classes=EMBEDDED.classes,
         remarks=tuple(note_lines(results.classifier)),
     )
 
 
-def demo_scene(index: int) -> Scene:
+def demo_scene(index: int) -> Any:
     """Scene number `index` of the demo: two of three are fair days, the others as the world draws them."""
-    scene = sample_scene(np.random.default_rng((STREAM, index)))
-    return scene if index % 3 == 2 else replace(scene, weather=_FAIR[index // 3 % 2], time="day")
+    scene = EMBEDDED.scene(STREAM, index)
+    return scene if index % 3 == 2 else EMBEDDED.fair(scene, index // 3)
 
 
 def write_sources(folder: Path, count: int) -> None:
     """Render `count` scenes into `folder`/images/<kind>/NNNN.png and `folder`/masks/<kind>/NNNN.png."""
     for index in range(count):
         scene = demo_scene(index)
-        for kind, array in zip(("images", "masks"), render(scene), strict=True):
+        for kind, array in zip(("images", "masks"), EMBEDDED.draw(scene).pair, strict=True):
             path = folder / kind / scene.label / f"{index:04d}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(array).save(path)
@@ -164,10 +162,10 @@ def ask_models(rows: Sequence[PictureRow], suite: Path, classifier: Classifier, 
     counts = [_counts(truth, mask) for truth, mask in zip(truths, masks, strict=True)]
     return ModelResults(
         classifier=evaluate_labels(rows, answers),
-        segmenter=evaluate_masks(rows, counts, CLASSES),
+        segmenter=evaluate_masks(rows, counts, EMBEDDED.classes),
         answers=mark_answers(rows, answers),
     )
 
 
 def _counts(truth: NDArray[Any], predicted: NDArray[Any]) -> NDArray[np.int64]:
-    return confusion_matrix(truth, predicted, len(CLASSES))
+    return confusion_matrix(truth, predicted, len(EMBEDDED.classes))

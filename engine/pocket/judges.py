@@ -8,10 +8,9 @@ of day. None of them takes part in making a suite.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +18,9 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from ..runtime.blob_cache import BlobCache
 from ..runtime.openvino import OpenVinoSession, open_session
-from .render import render
-from .world import CLASSES, COLOURS, KINDS, SIZE, TIMES, WEATHERS, Scene, vehicle_box
+from .worlds import EMBEDDED, SIZE, Vocabulary
 
 WEIGHTS = Path(__file__).parent / "weights"
-_VEHICLE = CLASSES.index("vehicle")
 
 Images = NDArray[np.uint8]
 
@@ -72,20 +69,20 @@ class Classifier:
         return cls(_Network.load(weights / "classifier.xml", batch, threads, blobs))
 
     def predict(self, images: Images) -> list[str]:
-        """One label of `KINDS` per picture. Raises CounterfactoryError on pictures of another shape."""
+        """One label of `EMBEDDED.kinds` per picture. Raises CounterfactoryError on pictures of another shape."""
         batches = self.network.run(images)
-        return [KINDS[i] for _, outputs in batches for i in outputs["logits"].argmax(1).tolist()]
+        return [EMBEDDED.kinds[i] for _, outputs in batches for i in outputs["logits"].argmax(1).tolist()]
 
 
 def classify_streets(images: Images) -> NDArray[np.float32]:
-    """A referee of kind "labels" for `[[referees]]`: probabilities [N, K] of `KINDS` for uint8 pictures."""
+    """A referee of kind "labels" for `[[referees]]`: probabilities [N, K] of `EMBEDDED.kinds` for uint8 pictures."""
     logits = np.concatenate([outputs["logits"] for _, outputs in _open_own("classifier").run(images)])
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def segment_streets(images: Images) -> NDArray[np.uint8]:
-    """A referee of kind "masks" for `[[referees]]`: indices into `CLASSES` [N, 128, 128] for uint8 pictures."""
+    """A referee of kind "masks" for `[[referees]]`: [N, 128, 128] of indices into `EMBEDDED.classes` for pictures."""
     return Segmenter(_open_own("segmenter")).predict(images)
 
 
@@ -111,31 +108,15 @@ class Segmenter:
         return cls(_Network.load(weights / "segmenter.xml", batch, threads, blobs))
 
     def predict(self, images: Images) -> NDArray[np.uint8]:
-        """Masks [N, 128, 128] of indices into `CLASSES`. Raises CounterfactoryError on pictures of another shape."""
+        """Masks [N, 128, 128] of indices into `EMBEDDED.classes`.
+
+        Raises CounterfactoryError on pictures of another shape.
+        """
         masks = np.zeros(images.shape[:3], np.uint8)
         for first, outputs in self.network.run(images):
             part = outputs["mask_logits"].argmax(1)
             masks[first : first + len(part)] = part
         return masks
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """What a referee tells apart: `classes` of pixels, and the values of each attribute of scenes and of objects.
-
-    Its network's outputs have the attributes' names; the index of a value is that of its logit.
-    """
-
-    classes: tuple[str, ...]
-    scene: Mapping[str, tuple[str, ...]]
-    objects: Mapping[str, tuple[str, ...]]
-
-
-STREET_VOCABULARY = Vocabulary(
-    CLASSES,
-    MappingProxyType({"weather": WEATHERS, "time": TIMES}),
-    MappingProxyType({"colour": COLOURS, "kind": KINDS}),
-)
 
 
 @dataclass(frozen=True)
@@ -177,7 +158,7 @@ class Referee:
 
     @classmethod
     def load(
-        cls, weights: Path, vocabulary: Vocabulary = STREET_VOCABULARY, *, batch: int = 16, threads: int = 0
+        cls, weights: Path, vocabulary: Vocabulary = EMBEDDED.vocabulary, *, batch: int = 16, threads: int = 0
     ) -> Referee:
         """Load from a folder of masters (export/pocket/weights of a checkout); `threads` 0 uses all cores.
 
@@ -208,28 +189,3 @@ class Referee:
                 for i in range(len(best["mask_logits"]))
             ]
         return findings
-
-
-def vehicle_map(scene: Scene, mask: NDArray[np.uint8]) -> NDArray[np.int8]:
-    """The vehicle that each pixel shows: index into `scene.vehicles`, -1 where there is none, int8 [128, 128].
-
-    `mask` is the scene's rendered mask. The result is exact: vehicles whose boxes touch are separated by rendering
-    each alone.
-    """
-    boxes = [vehicle_box(scene, vehicle) for vehicle in scene.vehicles]
-    found, free = np.full(mask.shape, -1, np.int8), mask == _VEHICLE
-    slack = 2 / SIZE  # outlines are rounded to pixels of the canvas
-    for i, box in enumerate(boxes):  # nearest first: pixels of a nearer vehicle are no longer free
-        columns = slice(max(0, int((box.x0 - slack) * SIZE)), int((box.x1 + slack) * SIZE) + 1)
-        rows = slice(max(0, int((box.y0 - slack) * SIZE)), int((box.y1 + slack) * SIZE) + 1)
-        mine = np.zeros_like(free)
-        mine[rows, columns] = free[rows, columns]
-        others = [other for j, other in enumerate(boxes) if j != i]
-        if any(
-            min(box.x1, o.x1) + 2 * slack > max(box.x0, o.x0) and min(box.y1, o.y1) + 2 * slack > max(box.y0, o.y0)
-            for o in others
-        ):
-            mine &= render(replace(scene, vehicles=(scene.vehicles[i],), pedestrians=()))[1] == _VEHICLE
-        found[mine] = i
-        free &= ~mine
-    return found

@@ -8,7 +8,7 @@ layout seed, never from its weather, time or colours.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import cv2
 import numpy as np
@@ -279,3 +279,28 @@ def render(scene: Scene) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     _apply_air(canvas, scene, air)
     picture = cv2.resize(canvas.rgb.clip(0, 255), (SIZE, SIZE), interpolation=cv2.INTER_AREA)
     return picture.round().astype(np.uint8), np.ascontiguousarray(canvas.mask[::_SCALE, ::_SCALE])
+
+
+def vehicle_map(scene: Scene, mask: NDArray[np.uint8]) -> NDArray[np.int8]:
+    """The vehicle that each pixel shows: index into `scene.vehicles`, -1 where there is none, int8 [128, 128].
+
+    `mask` is the scene's rendered mask. The result is exact: vehicles whose boxes touch are separated by rendering
+    each alone.
+    """
+    boxes = [vehicle_box(scene, vehicle) for vehicle in scene.vehicles]
+    found, free = np.full(mask.shape, -1, np.int8), mask == _VEHICLE
+    slack = 2 / SIZE  # outlines are rounded to pixels of the canvas
+    for i, box in enumerate(boxes):  # nearest first: pixels of a nearer vehicle are no longer free
+        columns = slice(max(0, int((box.x0 - slack) * SIZE)), int((box.x1 + slack) * SIZE) + 1)
+        rows = slice(max(0, int((box.y0 - slack) * SIZE)), int((box.y1 + slack) * SIZE) + 1)
+        mine = np.zeros_like(free)
+        mine[rows, columns] = free[rows, columns]
+        others = [other for j, other in enumerate(boxes) if j != i]
+        if any(
+            min(box.x1, o.x1) + 2 * slack > max(box.x0, o.x0) and min(box.y1, o.y1) + 2 * slack > max(box.y0, o.y0)
+            for o in others
+        ):
+            mine &= render(replace(scene, vehicles=(scene.vehicles[i],), pedestrians=()))[1] == _VEHICLE
+        found[mine] = i
+        free &= ~mine
+    return found

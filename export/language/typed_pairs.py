@@ -21,8 +21,7 @@ from counterfactory.engine.keys import content_key, generator
 from counterfactory.engine.language.chat import ChatPrompts
 from counterfactory.engine.language.edit_types import BUILT_IN
 from counterfactory.engine.language.questions import write_answer
-from counterfactory.engine.pocket.captions import describe
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.stages.draft import RewriteSettings
 from counterfactory.engine.stages.proposals import About, question
 from counterfactory.engine.tasks.grounding import protect
@@ -110,8 +109,8 @@ def street_captions(count: int) -> list[Captioned]:
     found = []
     for index in range(count):
         rng = np.random.default_rng((_STREAM, index))
-        scene = sample_scene(rng)
-        found.append(Captioned(describe(scene, rng), scene.label))
+        scene = EMBEDDED.sample(rng)
+        found.append(Captioned(EMBEDDED.describe(scene, rng, True), scene.label))
     return found
 
 

@@ -17,11 +17,12 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import Blip2Config, Blip2ForConditionalGeneration
 
+from counterfactory.engine.pocket.worlds import EMBEDDED, NOTHING, World
+
 from .clip import TOKENS
 from .data import TRAIN, ScenePool, as_pixels
 from .older import take_over, take_over_tokens
 from .training import Recipe, fit
-from .worlds import NOTHING, STREETS, World
 
 RECIPES = {
     "streets": Recipe(steps=5200, lr=1.2e-3, seed=41, weight_decay=0.02, ema=0.995),
@@ -35,7 +36,7 @@ BOS, PAD, EOS, IMAGE = range(4)
 _GRID = 128 // PATCH
 
 
-def build_tokenizer(world: World = STREETS) -> Tokenizer:
+def build_tokenizer(world: World = EMBEDDED) -> Tokenizer:
     """A byte-level BPE in OPT's form, from the world's captions."""
     rng = np.random.default_rng(_SEED)
     captions = [world.describe(world.scene(TRAIN, i), rng, True) for i in range(1500)]
@@ -50,7 +51,7 @@ def build_tokenizer(world: World = STREETS) -> Tokenizer:
     return tokenizer
 
 
-def build(vocabulary: int, world: World = STREETS) -> Blip2ForConditionalGeneration:
+def build(vocabulary: int, world: World = EMBEDDED) -> Blip2ForConditionalGeneration:
     """The model with seeded initial weights."""
     torch.manual_seed(_SEED)
     size = {"hidden_size": 192, "num_attention_heads": 6}
@@ -131,7 +132,7 @@ def patch_truth(world: World, mask: NDArray[np.uint8], objects: NDArray[np.int8]
 
 def train(
     work: Path,
-    world: World = STREETS,
+    world: World = EMBEDDED,
     workers: int = 0,
     older: tuple[Blip2ForConditionalGeneration, Tokenizer] | None = None,
 ) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:

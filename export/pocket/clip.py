@@ -15,10 +15,11 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from torch.nn import functional as F
 from transformers import CLIPConfig, CLIPModel
 
+from counterfactory.engine.pocket.worlds import EMBEDDED, World
+
 from .data import TRAIN, ScenePool, as_pixels
 from .older import take_over, take_over_tokens
 from .training import Recipe, fit
-from .worlds import STREETS, World
 
 RECIPES = {
     "streets": Recipe(steps=600, lr=1.5e-3, seed=21, weight_decay=0.02, ema=0.99),
@@ -31,7 +32,7 @@ _PAIRS = 40
 _START, _END = "<|startoftext|>", "<|endoftext|>"
 
 
-def build_tokenizer(world: World = STREETS) -> Tokenizer:
+def build_tokenizer(world: World = EMBEDDED) -> Tokenizer:
     """A byte-level BPE in CLIP's form (lower case, end-of-word marks), from the world's captions."""
     rng = np.random.default_rng(_SEED)
     captions = [world.describe(world.scene(TRAIN, i), rng, False) for i in range(1500)]
@@ -93,7 +94,7 @@ def _kept_tokenizer(path: Path, world: World) -> Tokenizer:
 
 
 def train(
-    work: Path, world: World = STREETS, workers: int = 0, older: tuple[CLIPModel, Tokenizer] | None = None
+    work: Path, world: World = EMBEDDED, workers: int = 0, older: tuple[CLIPModel, Tokenizer] | None = None
 ) -> tuple[CLIPModel, Tokenizer]:
     """Train, or load the finished training, from `work`; a training begins with the weights of `older`, if any."""
     recipe = RECIPES[world.name]

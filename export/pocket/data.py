@@ -16,20 +16,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from counterfactory.engine.pocket.world import Scene, sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED, Drawing, World, drawn
 
 from .training import slots
-from .worlds import STREETS, Drawing, World, drawn
 
 # Settings are chosen on HELD_OUT; the report's figures are of JUDGED, by which nothing is chosen.
 TRAIN, HELD_OUT, DEMO, JUDGED = 1, 900, 901, 920
 # Workers draw so many steps ahead.
 _AHEAD = 8
-
-
-def scene(stream: int, index: int) -> Scene:
-    """Scene number `index` of a stream of the embedded models' world."""
-    return sample_scene(np.random.default_rng((stream, index)))
 
 
 def as_pixels(images: NDArray[np.uint8]) -> torch.Tensor:
@@ -51,7 +45,7 @@ class ScenePool:
     size: int
     fresh: int
     styles: int = 1
-    world: World = STREETS
+    world: World = EMBEDDED
     workers: int = 0
     with_truth: bool = False
 

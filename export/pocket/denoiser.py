@@ -22,6 +22,7 @@ from tokenizers import Tokenizer
 from torch import nn
 from transformers import CLIPModel
 
+from counterfactory.engine.pocket.worlds import EMBEDDED, STREETS, World
 from counterfactory.kernels.edges import EdgeSettings, canny_edges
 
 from .clip import encode
@@ -30,7 +31,6 @@ from .data import TRAIN, ScenePool, as_pixels
 from .older import take_over
 from .training import Recipe, compiled, fit
 from .vae import LATENT_CHANNELS
-from .worlds import STREETS, World
 
 RECIPES = {
     "streets": Recipe(steps=6000, lr=1.2e-3, seed=31, ema=0.998, save_every=100),
@@ -137,7 +137,7 @@ class Denoiser(nn.Module):
         return predicted
 
 
-def build(world: World = STREETS) -> Denoiser:
+def build(world: World = EMBEDDED) -> Denoiser:
     """The networks with seeded initial weights; those of the wide world read the text at 16 x 16 as well, and follow
     all of CONTROLS.
     """
@@ -284,7 +284,7 @@ def train(
     vae: AutoencoderTiny,
     clip: CLIPModel,
     tokenizer: Tokenizer,
-    world: World = STREETS,
+    world: World = EMBEDDED,
     workers: int = 0,
     older: Denoiser | None = None,
 ) -> Denoiser:

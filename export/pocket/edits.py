@@ -24,6 +24,7 @@ from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.language.request import Llm
 from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.pocket.worlds import world_named
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite import rewrite
 from counterfactory.engine.tasks.additions import apply_by_rule
@@ -34,7 +35,6 @@ from .answers import language_scores
 from .data import HELD_OUT
 from .languages import LANGUAGES, Language, Row
 from .packed import RUNTIME
-from .worlds import world_named
 
 _SEED = 31
 _VARIANTS, _EDITS = 4, (1, 2)

@@ -24,13 +24,13 @@ from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.judging.confusion import confusion_matrix, iou
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.pocket.worlds import EMBEDDED, STREETS, World
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.stages.verdict import CheckSettings
 from counterfactory.engine.suite import Suite
 
 from .data import HELD_OUT, JUDGED
 from .judged import Judged, held_out, judge_rows
-from .worlds import STREETS, World
 
 # Streams and numbers of scenes: those that choose never judge, and are not among those of the report's other figures.
 _CHOOSING, _JUDGING = (HELD_OUT, 2000), (JUDGED, 3000)
@@ -73,7 +73,7 @@ class Case:
 
 
 def measure_gate(
-    profile: Profile, folder: Path, referee: Referee, scenes: int = SCENES, world: World = STREETS
+    profile: Profile, folder: Path, referee: Referee, scenes: int = SCENES, world: World = EMBEDDED
 ) -> dict[str, Any]:
     """The figures of the report: thresholds as the choosing scenes have them, and what the profile's do on others.
 
@@ -196,7 +196,7 @@ def _types(cases: Sequence[Case]) -> list[str]:
     return [name for name in EDIT_TYPES if name in there]
 
 
-def gate_section(figures: Mapping[str, Any], check: CheckSettings, world: World = STREETS) -> str:
+def gate_section(figures: Mapping[str, Any], check: CheckSettings, world: World = EMBEDDED) -> str:
     """The part of the report's page on the checks, of `measure_gate`'s figures."""
     of = figures["gate_edits"]
     colour, label, layout = of.get("colour", _edits([], "colour")), figures["gate_label"], figures["gate_layout"]

@@ -15,6 +15,7 @@ from counterfactory.engine.config.profile import ModelPaths, Profile, load_profi
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.pocket.worlds import EMBEDDED, World
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.session import Session, Signature
 from counterfactory.engine.stages.edges import edge_maps
@@ -22,7 +23,6 @@ from counterfactory.engine.stages.paint import PaintJob, PaintSettings, paint
 
 from ..graphs.quantise import Feeds, quantise
 from .data import TRAIN
-from .worlds import STREETS, World
 
 
 def full_profile(weights: Path) -> Profile:
@@ -30,7 +30,7 @@ def full_profile(weights: Path) -> Profile:
     return replace(painting_as_teacher(load_profile("pocket")), models=ModelPaths(str(weights)))
 
 
-def pack_int8(weights: Path, settings: PaintSettings, calibration_runs: int = 64, world: World = STREETS) -> None:
+def pack_int8(weights: Path, settings: PaintSettings, calibration_runs: int = 64, world: World = EMBEDDED) -> None:
     """Write the int8 form (NAME_int8.xml and .bin) of the denoiser that `settings` name beside NAME.xml in `weights`.
 
     Calibrated on what it meets while the engine paints `calibration_runs` rendered scenes of the training's stream,
@@ -64,7 +64,7 @@ class _Recorder:
         return self.session.run(feeds, hold)
 
 
-def painting_feeds(profile: Profile, pictures: int, world: World = STREETS) -> list[Feeds]:
+def painting_feeds(profile: Profile, pictures: int, world: World = EMBEDDED) -> list[Feeds]:
     """Every batch that the profile's denoiser is fed while the engine paints `pictures` rendered scenes by `profile`.
 
     All steps are in it, and rows with the caption and without as far as the profile guides. Networks run in float32,
@@ -89,7 +89,7 @@ def painting_feeds(profile: Profile, pictures: int, world: World = STREETS) -> l
     return recorder.feeds
 
 
-def _restyled(index: int, world: World = STREETS) -> tuple[NDArray[np.uint8], str]:
+def _restyled(index: int, world: World = EMBEDDED) -> tuple[NDArray[np.uint8], str]:
     """A rendered scene, and what its caption would say of it in another appearance."""
     random = np.random.default_rng((TRAIN, index))
     source = world.scene(TRAIN, index)

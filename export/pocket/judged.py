@@ -15,13 +15,13 @@ from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.pocket.worlds import EMBEDDED, Drawing, World
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import PictureRow, Suite, read_metadata
 
 from .counterfacts import COUNTERFACTS
 from .data import HELD_OUT
 from .observed import Observed
-from .worlds import STREETS, Drawing, World
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Judged(Observed):
     row: PictureRow
 
 
-def held_out(count: int, first: int = 0, stream: int = HELD_OUT, world: World = STREETS) -> list[tuple[Any, Drawing]]:
+def held_out(count: int, first: int = 0, stream: int = HELD_OUT, world: World = EMBEDDED) -> list[tuple[Any, Drawing]]:
     """Scenes that no training saw, from number `first` of a stream on, and their drawings."""
     scenes = [world.scene(stream, i) for i in range(first, first + count)]
     return [(scene, world.draw(scene)) for scene in scenes]
@@ -45,7 +45,7 @@ def judge_variants(
     variants: int,
     first: int = 0,
     stream: int = HELD_OUT,
-    world: World = STREETS,
+    world: World = EMBEDDED,
     edits: tuple[int, int] = (1, 2),
 ) -> list[Judged]:
     """Run the journey on held-out scenes, from `first` of a stream on, and let the referee look at every variant.
@@ -66,7 +66,7 @@ def judge_variants(
 
 
 def judge_rows(
-    suite: Path, referee: Referee, truth: Mapping[int, tuple[Any, Drawing]], world: World = STREETS
+    suite: Path, referee: Referee, truth: Mapping[int, tuple[Any, Drawing]], world: World = EMBEDDED
 ) -> list[Judged]:
     """What the referee sees in a suite's variants; `truth` has scenes and drawings by the number in a source's name."""
     rows = [row for row in read_metadata(suite) if row.kind == "variant"]

@@ -6,9 +6,8 @@ models make of rain, snow, fog and night is what a counterfactual suite brings t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,18 +15,16 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F
 
-from counterfactory.engine.pocket.world import SIZE
+from counterfactory.engine.pocket.worlds import EMBEDDED, SIZE, World
 
 from ..graphs.tracing import to_ir
 from .convnets import Block, DenseHead, Trunk, channels_last
 from .data import TRAIN, as_pixels
 from .referee import outputs_of, train_referee
 from .training import Recipe, batches, fit
-from .worlds import STREETS, World
 
 CLASSIFIER_RECIPE = Recipe(steps=450, lr=2e-3, seed=42, warmup=50, save_every=75)
 SEGMENTER_RECIPE = Recipe(steps=400, lr=4e-3, seed=43, warmup=50, save_every=50)
-_FAIR_WEATHERS = ("clear", "cloudy")
 _FAIR_SCENES = 1500
 _SEGMENTER_WIDTHS = (20, 36, 56, 80)
 
@@ -74,33 +71,27 @@ class FairWeather:
     labels: NDArray[np.int64]
 
 
-def fair(scene: Any, index: int) -> Any:
-    """The scene on a fair day: clear for even numbers, cloudy for odd ones; where there are domains, a photograph."""
-    photo = {"domain": "photo"} if hasattr(scene, "domain") else {}
-    return replace(scene, weather=_FAIR_WEATHERS[index % 2], time="day", **photo)
-
-
 def fair_weather(world: World, stream: int, count: int) -> FairWeather:
     """The first `count` scenes of a stream, on fair days."""
-    scenes = [fair(world.scene(stream, i), i) for i in range(count)]
+    scenes = [world.fair(world.scene(stream, i), i) for i in range(count)]
     drawings = [world.draw(s) for s in scenes]
-    labels = np.array([world.object_words["kind"].index(s.label) for s in scenes], np.int64)
+    labels = np.array([world.kinds.index(s.label) for s in scenes], np.int64)
     return FairWeather(np.stack([d.picture for d in drawings]), np.stack([d.mask for d in drawings]), labels)
 
 
-def build_classifier(world: World = STREETS) -> ClassifierNet:
+def build_classifier(world: World = EMBEDDED) -> ClassifierNet:
     """The careless classifier with seeded initial weights."""
     torch.manual_seed(CLASSIFIER_RECIPE.seed)
-    return ClassifierNet(len(world.object_words["kind"]))
+    return ClassifierNet(len(world.kinds))
 
 
-def build_segmenter(world: World = STREETS) -> SegmenterNet:
+def build_segmenter(world: World = EMBEDDED) -> SegmenterNet:
     """The careless segmenter with seeded initial weights."""
     torch.manual_seed(SEGMENTER_RECIPE.seed)
     return SegmenterNet(len(world.classes))
 
 
-def train_classifier(work: Path, world: World = STREETS) -> ClassifierNet:
+def train_classifier(work: Path, world: World = EMBEDDED) -> ClassifierNet:
     """Train, or load the finished training, from `work`."""
     net = build_classifier(world)
     channels_last(net)
@@ -122,7 +113,7 @@ def train_classifier(work: Path, world: World = STREETS) -> ClassifierNet:
     return trained
 
 
-def train_segmenter(work: Path, world: World = STREETS) -> SegmenterNet:
+def train_segmenter(work: Path, world: World = EMBEDDED) -> SegmenterNet:
     """Train, or load the finished training, from `work`."""
     net = build_segmenter(world)
     channels_last(net)
@@ -145,7 +136,7 @@ def train_segmenter(work: Path, world: World = STREETS) -> SegmenterNet:
     return trained
 
 
-def export_judges(work: Path, weights: Path, world: World = STREETS, workers: int = 0) -> None:
+def export_judges(work: Path, weights: Path, world: World = EMBEDDED, workers: int = 0) -> None:
     """Write classifier, segmenter and referee as OpenVINO IR to the folder `weights`, training what is not trained."""
     inputs = {"pixel_values": torch.zeros(2, 3, SIZE, SIZE)}
     to_ir(train_classifier(work, world), inputs, ("logits",), weights / "classifier.xml")

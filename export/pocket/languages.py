@@ -12,11 +12,11 @@ from counterfactory.engine.language.chat import Style
 from counterfactory.engine.pocket import captions, world
 from counterfactory.engine.pocket.wide import facts, words
 from counterfactory.engine.pocket.wide.scene import COLOURS
+from counterfactory.engine.pocket.worlds import STREETS, WIDE, World
 from counterfactory.engine.stages.draft import RewriteSettings
 
 from . import questions, wide_questions
 from .exercises import Exercise
-from .worlds import STREETS, WIDE, World
 
 Row = tuple[str | None, ...]
 _STREET_SETTINGS = RewriteSettings(

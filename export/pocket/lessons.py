@@ -22,11 +22,11 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.denoiser import Denoising, PaintPlans
 from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.pocket.worlds import World
 from counterfactory.engine.stages.paint import PaintJob, PaintSettings, paint
 
 from .data import ScenePool
 from .denoiser import LatentPool
-from .worlds import World
 
 Floats = NDArray[np.float32]
 # Of scenes that neither a training nor a report sees.

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from counterfactory.engine.files.writing import write_whole
+from counterfactory.engine.pocket.worlds import EMBEDDED, World
 
 from ..language.answer_loss import answer_loss, encode_answers
 from ..language.llama_steps import LlamaSteps, write_llama
@@ -26,7 +27,6 @@ from .languages import LANGUAGES, Language
 from .older import take_over, take_over_tokens
 from .parameters import record
 from .training import Recipe, fit
-from .worlds import STREETS, World
 
 RECIPES = {
     "streets": Recipe(steps=2500, lr=3e-3, seed=17, weight_decay=1e-2, warmup=80, ema=0.99, save_every=50),
@@ -114,7 +114,7 @@ def copy_loss(model: LlamaForCausalLM) -> torch.Tensor:
 
 
 def train(
-    work: Path, world: World = STREETS, older: tuple[LlamaForCausalLM, Tokenizer] | None = None
+    work: Path, world: World = EMBEDDED, older: tuple[LlamaForCausalLM, Tokenizer] | None = None
 ) -> tuple[LlamaForCausalLM, Tokenizer]:
     """Train on a world's exercises, or load the finished training, from `work`; a training begins with the weights of
     `older`, if any.

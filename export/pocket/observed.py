@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from counterfactory.engine.judging.confusion import confusion_matrix, iou
 from counterfactory.engine.pocket.judges import Finding, Referee
+from counterfactory.engine.pocket.worlds import Drawing
 
 from .changes import Change, is_seen
-from .worlds import Drawing
 
 # The figures of changes, by the names of these. Kinds and sizes of vehicles, kinds and poses of people are subjects.
 _SUCCESS = {

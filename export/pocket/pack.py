@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 from transformers import CLIPModel
 
 from counterfactory.engine.language.tokenizer import load_tokenizer
+from counterfactory.engine.pocket.worlds import EMBEDDED, World
 
 from ..graphs import modules
 from ..graphs.editing import EditingDenoiser, follow_inputs
@@ -29,7 +30,6 @@ from .int8 import full_profile, pack_int8
 from .lessons import Lessons, Teacher
 from .parameters import record
 from .restore import restore_blip2, restore_clip, restore_denoiser, restore_llm, restore_vae
-from .worlds import STREETS, World
 
 Step = Callable[["Training", Path], object]
 _ROWS = {0: "batch"}
@@ -44,7 +44,7 @@ class Training:
     """
 
     work: Path
-    world: World = STREETS
+    world: World = EMBEDDED
     workers: int = 0
     begin: Path | None = None
     rows: int = 2

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .worlds import STREETS, World
+from counterfactory.engine.pocket.worlds import STREETS, World
 
 Figures = Mapping[str, Any]
 

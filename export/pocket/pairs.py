@@ -19,12 +19,12 @@ from counterfactory.engine.keys import content_key
 from counterfactory.engine.models.clip import ClipText
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.pocket.judges import Referee
+from counterfactory.engine.pocket.worlds import Drawing, World
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.paint import PaintJob, paint
 
 from .changes import Change, Counterfacts
 from .observed import Observed
-from .worlds import Drawing, World
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
+from counterfactory.engine.pocket.worlds import STREETS, World
 
 from .clip import TOKENS
 from .languages import LANGUAGES
-from .worlds import STREETS, World
 
 
 def profile_of(world: World, weights: Path) -> Profile:

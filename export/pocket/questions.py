@@ -18,9 +18,9 @@ from counterfactory.engine.language.grammar import NOTHING
 from counterfactory.engine.language.questions import PlainPrompts, write_answer
 from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS
+from counterfactory.engine.pocket.world import COLOURS, KINDS, MATERIALS, TIMES, WEATHERS, Scene
+from counterfactory.engine.pocket.worlds import STREETS
 
-from .data import scene
 from .exercises import KINDS_OF_QUESTION, Draws, Exercise, Situation
 
 _PROMPTS = PlainPrompts()
@@ -144,7 +144,7 @@ class Writer:
     def __init__(self, rng: np.random.Generator, stream: int, index: int) -> None:
         self._rng = rng
         self._draw = Draws(rng)
-        self._scene = scene(stream, index)
+        self._scene: Scene = STREETS.scene(stream, index)
 
     def _caption(self) -> str:
         caption = describe(self._scene, self._rng)

@@ -19,11 +19,11 @@ from torch.nn import functional as F
 
 from counterfactory.engine.judging.confusion import confusion_matrix, iou, mean_iou
 from counterfactory.engine.pocket.judges import Finding, Referee
+from counterfactory.engine.pocket.worlds import EMBEDDED, NOTHING, Drawing, World
 
 from .convnets import DenseHead, ObjectHead, Trunk, channels_last
 from .data import TRAIN, ScenePool, as_pixels
 from .training import Recipe, batches, fit
-from .worlds import NOTHING, STREETS, Drawing, World
 
 RECIPES = {
     "streets": Recipe(steps=1500, lr=3e-3, seed=41, weight_decay=1e-2, save_every=100),
@@ -63,7 +63,7 @@ def outputs_of(world: World) -> tuple[str, ...]:
     return ("mask_logits", *world.words, *world.object_words)
 
 
-def build_referee(world: World = STREETS) -> RefereeNet:
+def build_referee(world: World = EMBEDDED) -> RefereeNet:
     """The referee with seeded initial weights."""
     torch.manual_seed(_SEED)
     return RefereeNet(world)
@@ -89,7 +89,7 @@ def spoil(pixels: torch.Tensor) -> torch.Tensor:
     return (pixels + 0.05 * torch.rand(count, 1, 1, 1) * torch.randn_like(pixels)).clamp(-1, 1)
 
 
-def train_referee(work: Path, world: World = STREETS, workers: int = 0) -> RefereeNet:
+def train_referee(work: Path, world: World = EMBEDDED, workers: int = 0) -> RefereeNet:
     """Train, or load the finished training, from `work`."""
     recipe, net = RECIPES[world.name], build_referee(world)
     channels_last(net)

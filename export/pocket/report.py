@@ -24,6 +24,7 @@ from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.judges import Referee
+from counterfactory.engine.pocket.worlds import STREETS, WIDE, World
 from counterfactory.engine.stages.caption import caption_images
 from counterfactory.kernels.pixels import to_pictures
 
@@ -41,7 +42,6 @@ from .pairs import Pair, draw_pairs, observe_pairs, paint_pairs
 from .profiles import profile_of
 from .referee import referee_figures
 from .sheet import draw_sheet
-from .worlds import STREETS, WIDE, World
 
 SCENES = 300
 # Of a scene, in suites and of pairs, which are of more kinds.

@@ -16,11 +16,11 @@ from tokenizers import Tokenizer
 from transformers import Blip2ForConditionalGeneration, CLIPModel, LlamaForCausalLM
 
 from counterfactory.engine.language.tokenizer import load_tokenizer
+from counterfactory.engine.pocket.worlds import EMBEDDED, World
 
 from ..graphs.modules import FusedDenoiser
 from . import blip2, clip, denoiser, llama, vae
 from .parameters import config_of, restore_into
-from .worlds import STREETS, World
 
 
 def restore_vae(weights: Path) -> AutoencoderTiny:
@@ -41,7 +41,7 @@ def restore_clip(weights: Path) -> tuple[CLIPModel, Tokenizer]:
     return model.eval(), tokenizer
 
 
-def restore_denoiser(weights: Path, world: World = STREETS, plan: str = "denoiser") -> denoiser.Denoiser:
+def restore_denoiser(weights: Path, world: World = EMBEDDED, plan: str = "denoiser") -> denoiser.Denoiser:
     """UNet and ControlNet of a plan, the latter with its hint encoders, of a world. A student that was distilled from
     "denoiser" has the hint encoders of that.
     """
@@ -56,7 +56,7 @@ def restore_denoiser(weights: Path, world: World = STREETS, plan: str = "denoise
     return model.eval()
 
 
-def restore_blip2(weights: Path, world: World = STREETS) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
+def restore_blip2(weights: Path, world: World = EMBEDDED) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
     """The captioner."""
     tokenizer = load_tokenizer(weights / "opt_tokenizer.json")
     model = blip2.build(tokenizer.get_vocab_size(), world)

@@ -13,10 +13,11 @@ import torch
 from diffusers import AutoencoderTiny
 from torch.nn import functional as F
 
+from counterfactory.engine.pocket.worlds import EMBEDDED, World
+
 from .data import HELD_OUT, TRAIN, ScenePool, as_pixels
 from .older import take_over
 from .training import Recipe, batches, fit
-from .worlds import STREETS, World
 
 RECIPES = {
     "streets": Recipe(steps=1400, lr=2e-3, seed=11, weight_decay=1e-4, ema=0.995),
@@ -50,7 +51,7 @@ def _gradients(image: torch.Tensor) -> torch.Tensor:
 
 
 def train(
-    work: Path, world: World = STREETS, workers: int = 0, older: AutoencoderTiny | None = None
+    work: Path, world: World = EMBEDDED, workers: int = 0, older: AutoencoderTiny | None = None
 ) -> AutoencoderTiny:
     """Train, or load the finished training, from `work`; a training begins with the weights of `older`, if any."""
     recipe = RECIPES[world.name]
@@ -72,7 +73,7 @@ def train(
     return trained
 
 
-def polish(work: Path, vae: AutoencoderTiny, world: World = STREETS, workers: int = 0) -> None:
+def polish(work: Path, vae: AutoencoderTiny, world: World = EMBEDDED, workers: int = 0) -> None:
     """Train the decoder of a trained autoencoder on, or load what that came to, where its world has a recipe for it."""
     recipe = POLISH.get(world.name)
     if recipe is None:

@@ -26,6 +26,7 @@ from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.pocket.judges import Referee
+from counterfactory.engine.pocket.worlds import World, world_named
 from counterfactory.engine.stages.verdict import CheckSettings, failing, threshold_names
 from counterfactory.engine.suite import PictureRow, read_run
 
@@ -35,7 +36,6 @@ from .judged import Judged
 from .packed import gather
 from .report import Subject
 from .validity_page import draw_curve, validity_page
-from .worlds import World, world_named
 
 SCENES = 150
 # Streams and numbers of scenes: those that choose never judge, and no other figure is of either.

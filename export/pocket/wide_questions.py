@@ -30,6 +30,7 @@ from counterfactory.engine.pocket.wide.scene import (
     Scene,
 )
 from counterfactory.engine.pocket.wide.words import Phrases
+from counterfactory.engine.pocket.worlds import WIDE
 from counterfactory.engine.stages.draft import RewriteSettings
 from counterfactory.engine.tasks.additions import phrase_of
 from counterfactory.engine.tasks.grounding import protect
@@ -39,7 +40,6 @@ from counterfactory.engine.tasks.writing import write_by_rule
 
 from .exercises import KINDS_OF_QUESTION, Draws, Exercise, Situation
 from .wide_spans import WIDE_TYPES, Span, additions, others, read_spans, value_of
-from .worlds import WIDE
 
 # What a profile of the wider world needs: its captions have phrases of six words, and more to change.
 SETTINGS = RewriteSettings(

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.config.worlds import world_file
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.sources.source import ImageSettings
 from counterfactory.engine.sources.world import TRAITS, Trait, World, traits_of
 
@@ -41,7 +40,7 @@ Traits = NDArray[np.float64]
 
 def streets(stream: int, count: int) -> list[Picture]:
     """The first scenes of a stream, as the renderer draws them."""
-    return [render(sample_scene(np.random.default_rng((stream, index))))[0] for index in range(count)]
+    return [EMBEDDED.draw(EMBEDDED.scene(stream, index)).picture for index in range(count)]
 
 
 def measured(pictures: Sequence[Picture], size: ImageSettings) -> Traits:

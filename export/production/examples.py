@@ -16,9 +16,7 @@ import torch
 from diffusers import AutoencoderTiny, DDPMScheduler
 from tokenizers import Tokenizer
 
-from counterfactory.engine.pocket.captions import describe
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import restyle, sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.runtime.session import Array
 from counterfactory.kernels.canny import CannySettings, canny
 
@@ -35,13 +33,15 @@ _Tensors = dict[str, torch.Tensor]
 
 def streets(count: int, size: tuple[int, int]) -> tuple[Array, list[str]]:
     """Rendered scenes, uint8 [N, H, W, 3], and captions of the same layouts under other weather and light."""
-    scenes = [sample_scene(np.random.default_rng((_SEED, i))) for i in range(count)]
+    scenes = [EMBEDDED.scene(_SEED, i) for i in range(count)]
     captions = []
     for i, scene in enumerate(scenes):
         random = np.random.default_rng((_SEED, i, 1))
-        captions.append(describe(restyle(scene, random), random))
+        captions.append(EMBEDDED.describe(EMBEDDED.restyle(scene, random), random, True))
     height, width = size
-    images = [cv2.resize(render(scene)[0], (width, height), interpolation=cv2.INTER_CUBIC) for scene in scenes]
+    images = [
+        cv2.resize(EMBEDDED.draw(scene).picture, (width, height), interpolation=cv2.INTER_CUBIC) for scene in scenes
+    ]
     return np.stack(images), captions
 
 

@@ -19,7 +19,7 @@ from counterfactory.engine.cli import commands
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.journey import Journey
-from counterfactory.engine.pocket.world import CLASSES
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.suite import RunRecord, Suite, read_metadata, read_run
 from counterfactory.engine.suite.session import SessionRecord
@@ -375,12 +375,12 @@ def test_evaluate_takes_a_folder_of_masks(
         Image.fromarray(mask if row.kind == "original" else np.zeros_like(mask)).save(
             tmp_path / "masks" / row.file_name
         )
-    (tmp_path / "names.txt").write_text("\n".join(CLASSES))
+    (tmp_path / "names.txt").write_text("\n".join(EMBEDDED.classes))
     asked = ("--predictions", tmp_path / "masks", "--classes", tmp_path / "names.txt", "--max-drop", "weather=5")
     status, out, _ = run(capsys, "evaluate", made_suite.path, *asked, "--json")
     found = json.loads(out)
     assert status == 3, "a segmenter that sees sky alone has certainly lost more than 5 points"
-    assert (found["measure"], found["classes"]) == ("miou", list(CLASSES))
+    assert (found["measure"], found["classes"]) == ("miou", list(EMBEDDED.classes))
     assert found["originals"]["score"]["value"] == 1
     assert found["effects"]["by_type"][0]["value"] < -0.5
     assert run(capsys, "report", made_suite.path, *asked[:4], "--no-edges")[0] == 0

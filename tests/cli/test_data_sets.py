@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.sources.boxes import Box
 from counterfactory.engine.suite import PictureRow, read_metadata, read_run
 
@@ -23,7 +22,7 @@ SIDE = 128
 def street(path: Path, seed: int) -> None:
     """A rendered street, which the pocket's models know, also as a JPEG of high quality."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(render(sample_scene(np.random.default_rng(seed)))[0]).save(path, quality=95)
+    Image.fromarray(EMBEDDED.draw(EMBEDDED.sample(np.random.default_rng(seed))).picture).save(path, quality=95)
 
 
 def halves(path: Path, upper: Any, lower: Any) -> None:

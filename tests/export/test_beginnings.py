@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models
 from torch import nn
 
 from counterfactory.engine.models.denoiser import hints_of
+from counterfactory.engine.pocket.worlds import STREETS, WIDE, World
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.export.graphs.tracing import to_ir
 from counterfactory.export.pocket import denoiser, vae
@@ -19,7 +20,6 @@ from counterfactory.export.pocket.data import TRAIN, ScenePool
 from counterfactory.export.pocket.denoiser import CONTROLS, Hints, LatentPool, hint_encoders
 from counterfactory.export.pocket.older import take_over, take_over_tokens
 from counterfactory.export.pocket.training import Recipe
-from counterfactory.export.pocket.worlds import STREETS, WIDE, World
 
 
 def test_what_two_networks_share_is_taken_over() -> None:

@@ -10,13 +10,12 @@ import pytest
 from rendered_truth import true_finding
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.pocket.judges import STREET_VOCABULARY
 from counterfactory.engine.pocket.wide.facts import facts_of
 from counterfactory.engine.pocket.wide.scene import CLASSES, Person, Scene, Thing, Vehicle
+from counterfactory.engine.pocket.worlds import STREETS, WIDE, World
 from counterfactory.export.pocket.changes import THING_PIXELS, Change, is_seen
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.pairs import Pair, draw_pairs
-from counterfactory.export.pocket.worlds import STREETS, WIDE, World
 
 STREAM = 77  # of no training and no judge
 MOVING = ("object", "kind", "size", "person", "pose")
@@ -242,7 +241,7 @@ def test_facts_of_captions_are_checked_one_by_one(world: World, caption: str, wr
 
 
 def test_worlds_say_what_their_referees_tell_apart() -> None:
-    assert STREETS.vocabulary == STREET_VOCABULARY
+    assert STREETS.vocabulary.scene["weather"] == ("clear", "cloudy", "foggy", "rainy", "snowy")
     assert WIDE.vocabulary.scene["background"] == ("city", "forest", "mountains", "coast")
     assert "van" in WIDE.vocabulary.objects["kind"]
     assert "traffic light" in WIDE.vocabulary.classes

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.pocket.worlds import WIDE
 from counterfactory.export.pocket import gate
 from counterfactory.export.pocket.gate import Case, choose, gate_figures, gate_section
-from counterfactory.export.pocket.worlds import WIDE
 
 GOOD = Case(True, (("colour", 0.9, True),), 0.0, True, 0.9, True)
 CASES = [

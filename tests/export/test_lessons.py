@@ -17,11 +17,11 @@ from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.keys import generator
 from counterfactory.engine.models.denoiser import DenoiserRow
 from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.engine.stages.paint import GuidanceSettings, PaintSettings
 from counterfactory.export.graphs.modules import HintEncoder
 from counterfactory.export.pocket import vae
 from counterfactory.export.pocket.lessons import STREAM, Lessons, Teacher
-from counterfactory.export.pocket.worlds import STREETS
 
 SIDE = 32  # pixels of the tiny plans, whose latents have 16
 Floats = NDArray[np.float32]

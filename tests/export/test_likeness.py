@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rendered_truth import true_finding
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.export.pocket import likeness
 from counterfactory.export.pocket.changes import Change
 from counterfactory.export.pocket.likeness import (
@@ -23,7 +24,6 @@ from counterfactory.export.pocket.likeness import (
     sharpness,
 )
 from counterfactory.export.pocket.observed import Observed
-from counterfactory.export.pocket.worlds import STREETS
 
 Features = NDArray[np.float64]
 

@@ -12,7 +12,6 @@ pytest.importorskip("torch", reason="no torch: the pocket language model's train
 
 import torch
 
-from counterfactory.engine.pocket.captions import read_facts
 from counterfactory.engine.tasks.mentions import broken_word
 from counterfactory.export.pocket.answers import built_in, request_of, same_facts
 from counterfactory.export.pocket.data import HELD_OUT
@@ -62,7 +61,7 @@ def test_alternatives_are_others_or_the_users() -> None:
 def test_rewriting_makes_the_changes_and_no_other() -> None:
     seen = 0
     for drawn in DRAWN["rewrite"]:
-        before, after = read_facts(drawn.case.caption), read_facts(json.loads(drawn.answer))
+        before, after = STREET_LANGUAGE.read(drawn.case.caption), STREET_LANGUAGE.read(json.loads(drawn.answer))
         assert re.search(r"\ba [aeiou]|\ban [^aeiou]", drawn.answer) is None, drawn.answer
         if not built_in(STREET_LANGUAGE, drawn):
             continue

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from rendered_truth import TrueReferee, true_finding
 
+from counterfactory.engine.pocket.worlds import STREETS, WIDE, Drawing, World
 from counterfactory.export.pocket.changes import Change
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.observed import (
@@ -24,7 +25,6 @@ from counterfactory.export.pocket.observed import (
 )
 from counterfactory.export.pocket.pairs import draw_pairs, observe_pairs
 from counterfactory.export.pocket.sheet import draw_sheet
-from counterfactory.export.pocket.worlds import STREETS, WIDE, Drawing, World
 
 STREAM = 79
 

@@ -16,13 +16,13 @@ from counterfactory.engine.config.profile import ModelPaths, Profile, load_profi
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.pocket.worlds import STREETS, WIDE
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.export import __main__ as command
 from counterfactory.export.graphs.modules import FusedDenoiser
 from counterfactory.export.pocket import distil, int8, pack
 from counterfactory.export.pocket.restore import restore_denoiser
 from counterfactory.export.pocket.training import Recipe
-from counterfactory.export.pocket.worlds import STREETS, WIDE
 
 SIZES = {"latents": (32, 32), "hint_embedding": (32, 32)}
 

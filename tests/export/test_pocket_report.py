@@ -20,6 +20,7 @@ from counterfactory.engine.config.profile import ModelPaths, load_profile
 from counterfactory.engine.pocket.judges import Referee, _Network
 from counterfactory.engine.pocket.wide.captions import describe
 from counterfactory.engine.pocket.wide.facts import facts_of
+from counterfactory.engine.pocket.worlds import STREETS, WIDE, World
 from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.export.__main__ import main
 from counterfactory.export.pocket import report
@@ -32,7 +33,6 @@ from counterfactory.export.pocket.pairs import draw_pairs, paint_pairs
 from counterfactory.export.pocket.referee import build_referee, outputs_of
 from counterfactory.export.pocket.report import Instruments, Subject, write_report
 from counterfactory.export.pocket.world import FIT, JUDGE
-from counterfactory.export.pocket.worlds import STREETS, WIDE, World
 
 SCENES = 4
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from counterfactory.engine.pocket.worlds import WIDE
 from counterfactory.export.__main__ import main
 from counterfactory.export.graphs.tracing import to_ir
 from counterfactory.export.pocket.packed import gather
 from counterfactory.export.pocket.page import BARS
 from counterfactory.export.pocket.referee import build_referee, outputs_of
-from counterfactory.export.pocket.worlds import WIDE
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from counterfactory.engine.config.profile import ModelPaths, load_profile
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.wide.captions import describe
 from counterfactory.engine.pocket.wide.facts import facts_of
+from counterfactory.engine.pocket.worlds import STREETS, WIDE
 from counterfactory.engine.tasks.additions import apply_by_rule
 from counterfactory.engine.tasks.words import spans
 from counterfactory.export.pocket import blip2, clip
@@ -23,7 +24,6 @@ from counterfactory.export.pocket.languages import LANGUAGES
 from counterfactory.export.pocket.profiles import profile_of
 from counterfactory.export.pocket.wide_questions import exercise
 from counterfactory.export.pocket.wide_spans import WIDE_TYPES, additions, read_spans
-from counterfactory.export.pocket.worlds import STREETS, WIDE
 
 
 def longest() -> list[str]:

@@ -22,12 +22,12 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.opened import Opened
-from counterfactory.engine.pocket.captions import describe
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.runtime.openvino import open_core, open_session
 from counterfactory.engine.runtime.session import Array
 from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.quantise import quantise
-from counterfactory.export.pocket.data import TRAIN, scene
+from counterfactory.export.pocket.data import TRAIN
 from counterfactory.export.pocket.int8 import pack_int8, painting_feeds
 from counterfactory.export.production.denoiser import fill_zero_convolutions
 
@@ -281,7 +281,7 @@ def test_calibration_paints_another_appearance() -> None:
     from counterfactory.export.pocket.int8 import _restyled
 
     captions = [_restyled(i)[1] for i in range(6)]
-    own = [describe(scene(TRAIN, i), np.random.default_rng((TRAIN, i))) for i in range(6)]
+    own = [EMBEDDED.describe(EMBEDDED.scene(TRAIN, i), np.random.default_rng((TRAIN, i)), True) for i in range(6)]
     assert all(a != b for a, b in zip(captions, own, strict=True))
 
 

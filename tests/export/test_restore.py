@@ -17,8 +17,7 @@ from hypothesis.extra import numpy as arrays
 from torch import nn
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.session import Array
 from counterfactory.export.graphs import modules
@@ -55,7 +54,7 @@ def assert_near(found: torch.Tensor, reference: Array) -> None:
 @pytest.fixture(scope="module")
 def picture() -> Array:
     """A street, float32 [1, 3, 128, 128] in -1..1: noise would leave most of a network idle."""
-    image, _ = render(sample_scene(np.random.default_rng(8)))
+    image, _ = EMBEDDED.draw(EMBEDDED.sample(np.random.default_rng(8))).pair
     return np.asarray(image.transpose(2, 0, 1)[None] / 127.5 - 1, np.float32)
 
 

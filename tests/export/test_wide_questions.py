@@ -21,6 +21,7 @@ from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.wide import scene as wide
 from counterfactory.engine.pocket.wide.facts import read_facts
+from counterfactory.engine.pocket.worlds import STREETS, WIDE
 from counterfactory.engine.tasks.additions import apply_by_rule
 from counterfactory.engine.tasks.mentions import broken_word
 from counterfactory.engine.tasks.words import check_edited_caption, drop_overlapping
@@ -31,7 +32,6 @@ from counterfactory.export.pocket.exercises import KINDS_OF_QUESTION, Exercise
 from counterfactory.export.pocket.languages import LANGUAGES, Language
 from counterfactory.export.pocket.wide_questions import apply, changeable, exercise, silent
 from counterfactory.export.pocket.wide_spans import WIDE_TYPES, additions, edited, others, read_spans, value_of
-from counterfactory.export.pocket.worlds import STREETS, WIDE
 
 WIDE_LANGUAGE = LANGUAGES["wide"]
 DRAWN = {kind: [exercise(kind, HELD_OUT, i) for i in range(60)] for kind in KINDS_OF_QUESTION}

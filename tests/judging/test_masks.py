@@ -14,7 +14,7 @@ from PIL import Image
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.confusion import confusion_matrix
 from counterfactory.engine.judging.masks import compare_masks
-from counterfactory.engine.pocket.world import CLASSES
+from counterfactory.engine.pocket.worlds import EMBEDDED
 
 
 @pytest.fixture
@@ -29,13 +29,13 @@ def answers(made_suite: MadeSuite, tmp_path: Path) -> Path:
 
 
 def test_masks_are_compared_with_those_that_were_carried_over(made_suite: MadeSuite, answers: Path) -> None:
-    counts, classes = compare_masks(answers, made_suite.path, made_suite.rows, CLASSES)
-    assert classes == CLASSES
+    counts, classes = compare_masks(answers, made_suite.path, made_suite.rows, EMBEDDED.classes)
+    assert classes == EMBEDDED.classes
     for row, found in zip(made_suite.rows, counts, strict=True):
         truth = np.asarray(Image.open(made_suite.path / str(row.mask)))
         given = np.asarray(Image.open(answers / row.file_name))
         assert found is not None
-        np.testing.assert_array_equal(found, confusion_matrix(truth, given, len(CLASSES)))
+        np.testing.assert_array_equal(found, confusion_matrix(truth, given, len(EMBEDDED.classes)))
         assert found[1, 2] == (truth == 1).sum()
 
 

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import CLASSES, Scene, sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.kernels.edges import EdgeSettings, canny_edges
 
 Pixels = NDArray[np.uint8]
@@ -32,13 +31,13 @@ AGREEMENT = {
 }
 
 
-def scenes(count: int) -> list[Scene]:
+def scenes(count: int) -> list[Any]:
     rng = np.random.default_rng(20)
-    return [sample_scene(rng) for _ in range(count)]
+    return [EMBEDDED.sample(rng) for _ in range(count)]
 
 
-def pictures(layouts: list[Scene], weather: str, time: str) -> Pixels:
-    return np.stack([render(replace(scene, weather=weather, time=time))[0] for scene in layouts])
+def pictures(layouts: list[Any], weather: str, time: str) -> Pixels:
+    return np.stack([EMBEDDED.draw(replace(scene, weather=weather, time=time)).picture for scene in layouts])
 
 
 def near(edges: Pixels) -> NDArray[np.bool_]:
@@ -62,35 +61,35 @@ def outlines(mask: Pixels) -> Pixels:
 
 
 @pytest.fixture(scope="module")
-def layouts() -> list[Scene]:
+def layouts() -> list[Any]:
     return scenes(24)
 
 
 @pytest.fixture(scope="module")
-def clear(layouts: list[Scene]) -> Pixels:
+def clear(layouts: list[Any]) -> Pixels:
     return canny_edges(pictures(layouts, "clear", "day"), DEFAULT)
 
 
 @pytest.mark.parametrize(("weather", "time"), list(AGREEMENT))
-def test_one_layout_has_one_map_in_any_weather(layouts: list[Scene], clear: Pixels, weather: str, time: str) -> None:
+def test_one_layout_has_one_map_in_any_weather(layouts: list[Any], clear: Pixels, weather: str, time: str) -> None:
     edges = canny_edges(pictures(layouts, weather, time), DEFAULT)
     assert agreement(clear, edges) > AGREEMENT[weather, time]
 
 
 @pytest.mark.parametrize("weather", ["clear", "foggy", "rainy", "snowy"])
 @pytest.mark.parametrize("time", ["day", "sunset", "night"])
-def test_vehicles_and_people_keep_their_outlines(layouts: list[Scene], weather: str, time: str) -> None:
+def test_vehicles_and_people_keep_their_outlines(layouts: list[Any], weather: str, time: str) -> None:
     edges = near(canny_edges(pictures(layouts, weather, time), DEFAULT))
-    vehicle = CLASSES.index("vehicle")
-    things = [render(scene)[1] for scene in layouts]
+    vehicle = EMBEDDED.classes.index("vehicle")
+    things = [EMBEDDED.draw(scene).mask for scene in layouts]
     true = np.stack([outlines(np.where(mask >= vehicle, mask, 0).astype(np.uint8)) for mask in things]) > 0
     assert (edges & true).sum() > 0.75 * true.sum()
 
 
 @pytest.mark.parametrize("weather", ["rainy", "snowy"])
-def test_rain_and_snow_in_the_sky_are_no_edges(layouts: list[Scene], weather: str) -> None:
+def test_rain_and_snow_in_the_sky_are_no_edges(layouts: list[Any], weather: str) -> None:
     """The sky well above the roofs is empty: of the edges that rain and snow would draw there, few remain."""
-    masks = np.stack([render(scene)[1] for scene in layouts])
+    masks = np.stack([EMBEDDED.draw(scene).mask for scene in layouts])
     sky = np.stack([cv2.erode((mask == 0).astype(np.uint8), np.ones((9, 9), np.uint8)) for mask in masks])
     found = canny_edges(pictures(layouts, weather, "day"), DEFAULT) > 0
     plain = canny_edges(pictures(layouts, weather, "day"), EdgeSettings(median=1, min_pixels=0)) > 0
@@ -99,7 +98,7 @@ def test_rain_and_snow_in_the_sky_are_no_edges(layouts: list[Scene], weather: st
     assert share < 0.15 * unfiltered
 
 
-def test_each_map_is_its_pictures_alone(layouts: list[Scene], clear: Pixels) -> None:
+def test_each_map_is_its_pictures_alone(layouts: list[Any], clear: Pixels) -> None:
     images = pictures(layouts, "clear", "day")
     again = canny_edges(images[::-1], DEFAULT)[::-1]
     assert (again == clear).all()

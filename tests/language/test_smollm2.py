@@ -20,8 +20,7 @@ from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import read_caption, read_proposals
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.language.tokenizer import load_tokenizer
-from counterfactory.engine.pocket.captions import describe
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.suite import read_metadata
 from counterfactory.engine.tasks.menus import menu, offer
 from counterfactory.engine.tasks.words import allowed_proposals, kept_words, phrases
@@ -99,7 +98,7 @@ def questions(model: OpenVinoLlm, captions: list[str], types: tuple[str, ...]) -
 
 def street(index: int) -> str:
     rng = np.random.default_rng((2, index))
-    return describe(sample_scene(rng), rng)
+    return EMBEDDED.describe(EMBEDDED.sample(rng), rng, True)
 
 
 def test_every_answer_is_valid(model: OpenVinoLlm) -> None:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.referee import RefereeSettings, open_referee
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import CLASSES, KINDS, sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 
 STREETS = "counterfactory.engine.pocket.judges"
 RUNTIME = load_profile("pocket").runtime
@@ -74,13 +73,13 @@ def test_graphs_see_masks_labels_and_boxes(tmp_path: Path) -> None:
 
 
 def test_the_pocket_s_own_are_referees_too() -> None:
-    drawn = [sample_scene(np.random.default_rng(i)) for i in range(3)]
-    scenes = [replace(scene, weather="clear", time="day") for scene in drawn]  # the days that they know
-    images, masks = (np.stack(parts) for parts in zip(*map(render, scenes), strict=True))
-    kinds = open_referee(RefereeSettings("labels", f"{STREETS}:classify_streets", 2, KINDS), RUNTIME)(images)
+    drawn = [EMBEDDED.sample(np.random.default_rng(i)) for i in range(3)]
+    scenes = [EMBEDDED.fair(scene, 0) for scene in drawn]  # the days that they know
+    images, masks = (np.stack(parts) for parts in zip(*(EMBEDDED.draw(scene).pair for scene in scenes), strict=True))
+    kinds = open_referee(RefereeSettings("labels", f"{STREETS}:classify_streets", 2, EMBEDDED.kinds), RUNTIME)(images)
     assert kinds.sum(axis=1) == pytest.approx(1.0)
-    assert sum(KINDS[i] == scene.label for i, scene in zip(kinds.argmax(axis=1), scenes, strict=True)) >= 2
-    seen = open_referee(RefereeSettings("masks", f"{STREETS}:segment_streets", 2, CLASSES), RUNTIME)(images)
+    assert sum(EMBEDDED.kinds[i] == scene.label for i, scene in zip(kinds.argmax(axis=1), scenes, strict=True)) >= 2
+    seen = open_referee(RefereeSettings("masks", f"{STREETS}:segment_streets", 2, EMBEDDED.classes), RUNTIME)(images)
     assert (seen == masks).mean() > 0.8
 
 

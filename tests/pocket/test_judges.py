@@ -11,27 +11,16 @@ import pytest
 from numpy.typing import NDArray
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.pocket.judges import (
-    STREET_VOCABULARY,
-    Classifier,
-    Finding,
-    Referee,
-    Segmenter,
-    vehicle_map,
-)
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import CLASSES, COLOURS, KINDS, Scene, sample_scene
+from counterfactory.engine.pocket.judges import Classifier, Finding, Referee, Segmenter
+from counterfactory.engine.pocket.render import vehicle_map
+from counterfactory.engine.pocket.worlds import EMBEDDED, STREETS
 from counterfactory.export.pocket.packed import MASTERS
 
 HELD_OUT = 900  # the stream of scenes that no training sees
 
 
-def scene(index: int) -> Scene:
-    return sample_scene(np.random.default_rng((HELD_OUT, index)))
-
-
-def fair(index: int) -> Scene:
-    return replace(scene(index), weather="clear", time="day")
+def index_of(name: str) -> int:
+    return EMBEDDED.classes.index(name)
 
 
 @pytest.fixture(scope="module")
@@ -50,38 +39,38 @@ def referee() -> Referee:
 
 
 @pytest.fixture(scope="module")
-def fair_scenes() -> list[Scene]:
-    return [fair(i) for i in range(24)]
+def fair_scenes() -> list[Any]:
+    return [EMBEDDED.fair(EMBEDDED.scene(HELD_OUT, i), 0) for i in range(24)]
 
 
 @pytest.fixture(scope="module")
-def all_scenes() -> list[Scene]:
-    return [scene(i) for i in range(24)]
+def all_scenes() -> list[Any]:
+    return [EMBEDDED.scene(HELD_OUT, i) for i in range(24)]
 
 
-def images(scenes: list[Scene]) -> NDArray[np.uint8]:
-    return np.stack([render(s)[0] for s in scenes])
+def images(scenes: list[Any]) -> NDArray[np.uint8]:
+    return np.stack([EMBEDDED.draw(s).picture for s in scenes])
 
 
 def test_vehicle_map_agrees_with_painting_one_vehicle_after_the_other() -> None:
-    crowded = 0
+    crowded, vehicle = 0, STREETS.classes.index("vehicle")
     for index in range(40):
-        street = scene(index)
-        mask = render(street)[1]
+        street = STREETS.scene(HELD_OUT, index)
+        mask = STREETS.draw(street).mask
         expected = np.full(mask.shape, -1)
         for i in reversed(range(len(street.vehicles))):  # far to near, as a painter does
             alone = replace(street, vehicles=(street.vehicles[i],), pedestrians=())
-            expected[render(alone)[1] == CLASSES.index("vehicle")] = i
-        expected[mask != CLASSES.index("vehicle")] = -1
+            expected[STREETS.draw(alone).mask == vehicle] = i
+        expected[mask != vehicle] = -1
         found = vehicle_map(street, mask)
         assert found.dtype == np.int8
         assert (found == expected).all(), index
-        assert ((found >= 0) == (mask == CLASSES.index("vehicle"))).all()
+        assert ((found >= 0) == (mask == vehicle)).all()
         crowded += len(street.vehicles) > 1
     assert crowded > 5
 
 
-def test_a_batch_and_its_padding_leave_answers_as_they_are(referee: Referee, all_scenes: list[Scene]) -> None:
+def test_a_batch_and_its_padding_leave_answers_as_they_are(referee: Referee, all_scenes: list[Any]) -> None:
     pictures = images(all_scenes[:6])  # one full batch of four, one of two
     together = referee.inspect(pictures)
     apart = [referee.inspect(picture[None])[0] for picture in pictures]
@@ -123,11 +112,12 @@ def test_missing_weights_are_named(tmp_path: Path) -> None:
 
 
 def test_the_vote_of_a_region() -> None:
+    words = EMBEDDED.object_words
     colours, kinds = np.zeros((128, 128), np.uint8), np.zeros((128, 128), np.uint8)
-    colours[:4, :4], kinds[:4, :4] = COLOURS.index("green"), KINDS.index("bus")
+    colours[:4, :4], kinds[:4, :4] = words["colour"].index("green"), words["kind"].index("bus")
     mask = np.zeros((128, 128), np.uint8)
-    mask[:2, :3] = CLASSES.index("vehicle")
-    finding = Finding(STREET_VOCABULARY, mask, {}, {"colour": colours, "kind": kinds})
+    mask[:2, :3] = index_of("vehicle")
+    finding = Finding(EMBEDDED.vocabulary, mask, {}, {"colour": colours, "kind": kinds})
     where = np.zeros((128, 128), bool)
     with pytest.raises(CounterfactoryError, match="region given is empty"):
         finding.object(where)
@@ -137,38 +127,40 @@ def test_the_vote_of_a_region() -> None:
 
 
 def test_the_careless_models_know_fair_days(
-    classifier: Classifier, segmenter: Segmenter, fair_scenes: list[Scene]
+    classifier: Classifier, segmenter: Segmenter, fair_scenes: list[Any]
 ) -> None:
     pictures = images(fair_scenes)
     labels = classifier.predict(pictures)
     assert sum(a == s.label for a, s in zip(labels, fair_scenes, strict=True)) >= 22
-    truth = np.stack([render(s)[1] for s in fair_scenes])
+    truth = np.stack([EMBEDDED.draw(s).mask for s in fair_scenes])
     assert (segmenter.predict(pictures) == truth).mean() > 0.95
 
 
-def test_the_careless_segmenter_is_worse_where_it_never_looked(segmenter: Segmenter, fair_scenes: list[Scene]) -> None:
-    truth = np.stack([render(s)[1] for s in fair_scenes])
+def test_the_careless_segmenter_is_worse_where_it_never_looked(segmenter: Segmenter, fair_scenes: list[Any]) -> None:
+    truth = np.stack([EMBEDDED.draw(s).mask for s in fair_scenes])
     foggy_night = images([replace(s, weather="foggy", time="night") for s in fair_scenes])
     fair_share = (segmenter.predict(images(fair_scenes)) == truth).mean()
     assert (segmenter.predict(foggy_night) == truth).mean() < fair_share - 0.05
 
 
-def test_the_referee_sees_every_condition(referee: Referee, all_scenes: list[Scene]) -> None:
+def test_the_referee_sees_every_condition(referee: Referee, all_scenes: list[Any]) -> None:
     findings = referee.inspect(images(all_scenes))
     right, vehicles, named = 0, 0, 0
     for street, finding in zip(all_scenes, findings, strict=True):
-        mask = render(street)[1]
-        assert (finding.mask == mask).mean() > 0.93
-        right += finding.scene == {"weather": street.weather, "time": street.time}
-        which = vehicle_map(street, mask)
-        for i, vehicle in enumerate(street.vehicles):
+        drawing = EMBEDDED.draw(street)
+        assert (finding.mask == drawing.mask).mean() > 0.93
+        right += finding.scene == {name: getattr(street, name) for name in EMBEDDED.words}
+        for number, facts in enumerate(EMBEDDED.object_facts(street)[: len(street.vehicles)], 1):
             vehicles += 1
-            named += finding.object(which == i) == {"colour": vehicle.colour, "kind": vehicle.kind}
+            seen = finding.object(drawing.objects == number)
+            named += all(seen[name] == fact for name, fact in facts.items())
     assert right >= 23
     assert named >= 0.95 * vehicles
 
 
 def test_a_referee_of_another_world_is_refused() -> None:
-    wide = replace(STREET_VOCABULARY, scene={**STREET_VOCABULARY.scene, "background": ("city", "coast")})
-    with pytest.raises(CounterfactoryError, match="this world asks for background, colour, kind"):
-        Referee.load(MASTERS, wide)
+    own = EMBEDDED.vocabulary
+    other = replace(own, scene={**own.scene, "era": ("past", "future")})
+    names = ", ".join(sorted({"mask_logits", "era", *own.scene, *own.objects}))
+    with pytest.raises(CounterfactoryError, match=f"this world asks for {names}"):
+        Referee.load(MASTERS, other)

@@ -22,7 +22,7 @@ from counterfactory.engine.language.llama import Llama
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.opened import Opened
 from counterfactory.engine.pocket.judges import Classifier, Segmenter
-from counterfactory.engine.pocket.world import SIZE
+from counterfactory.engine.pocket.worlds import SIZE
 from counterfactory.engine.recipes import STAGES
 from counterfactory.engine.runtime import openvino as sessions
 from counterfactory.engine.runtime.blob_cache import BlobCache

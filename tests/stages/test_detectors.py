@@ -31,9 +31,8 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.hed import Hed
 from counterfactory.engine.models.opened import Opened
-from counterfactory.engine.pocket.render import render
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.runtime import onnxruntime as ort_sessions
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.stages import edges as edges_stage
@@ -58,7 +57,7 @@ Pixels = NDArray[np.uint8]
 @pytest.fixture(scope="module")
 def pictures() -> Pixels:
     """Three streets, uint8 [3, 128, 128, 3]."""
-    return np.stack([render(sample_scene(np.random.default_rng((5, i))))[0] for i in range(3)])
+    return np.stack([EMBEDDED.draw(EMBEDDED.scene(5, i)).picture for i in range(3)])
 
 
 @pytest.fixture(scope="module")

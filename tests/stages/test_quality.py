@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.world import sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.stages.quality import distance, distinctness, quality_scores, thumbnail
 
 Pixels = NDArray[np.uint8]
@@ -16,7 +15,7 @@ Pixels = NDArray[np.uint8]
 
 @pytest.fixture(scope="module")
 def street() -> Pixels:
-    return np.asarray(render(sample_scene(np.random.default_rng(5)))[0])
+    return np.asarray(EMBEDDED.draw(EMBEDDED.sample(np.random.default_rng(5))).picture)
 
 
 def flat(level: int) -> Pixels:

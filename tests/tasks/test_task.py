@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.pocket.captions import describe
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.wide import words
-from counterfactory.engine.pocket.world import KINDS, sample_scene
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.tasks.mentions import broken_word
 from counterfactory.engine.tasks.names import label_words
 from counterfactory.engine.tasks.nouns import load_nouns
@@ -183,12 +182,12 @@ def test_a_broken_word(before: str, after: str, words: list[str], broken: str | 
 
 
 @settings(max_examples=40)
-@given(st.integers(0, 2**31), st.sampled_from(KINDS), st.sampled_from(KINDS))
+@given(st.integers(0, 2**31), st.sampled_from(EMBEDDED.kinds), st.sampled_from(EMBEDDED.kinds))
 def test_a_vehicle_that_changes_its_kind_is_always_found(seed: int, old: str, new: str) -> None:
     rng = np.random.default_rng(seed)
-    caption = describe(sample_scene(rng), rng)
+    caption = EMBEDDED.describe(EMBEDDED.sample(rng), rng, True)
     edited = caption.replace(f" {old} ", f" {new} ").replace(f" {old}.", f" {new}.")
-    assert (broken_word(caption, edited, KINDS) is None) == (caption == edited)
+    assert (broken_word(caption, edited, EMBEDDED.kinds) is None) == (caption == edited)
 
 
 @settings(max_examples=40)

@@ -1,30 +1,44 @@
 """The worlds that pocket models are trained in, each as the functions and words that trainings ask for.
 
-`STREETS` is the world of the embedded models; `WIDE` has backgrounds, small things, domains, subjects and cameras
-besides. A training takes its world as a value, so that one code trains for both.
+`WIDE` has backgrounds, small things, domains, subjects and cameras beyond what `STREETS` has. A training takes its
+world as a value, so that one code trains for both. `EMBEDDED` is the world that the models in the package know: the
+demo, judges, benches and tests take it from here and from nowhere else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.pocket import captions, world
-from counterfactory.engine.pocket.judges import Vocabulary, vehicle_map
-from counterfactory.engine.pocket.render import render
-from counterfactory.engine.pocket.wide import captions as wide_captions
-from counterfactory.engine.pocket.wide import sampling as wide_sampling
-from counterfactory.engine.pocket.wide import scene as wide
-from counterfactory.engine.pocket.wide.facts import contradicted, facts_of, read_facts
-from counterfactory.engine.pocket.wide.render import render as render_wide
+from ..errors import CounterfactoryError
+from . import captions, world
+from .render import render, vehicle_map
+from .wide import captions as wide_captions
+from .wide import sampling as wide_sampling
+from .wide import scene as wide
+from .wide.facts import contradicted, facts_of, read_facts
+from .wide.render import render as render_wide
 
+SIZE = wide.SIZE  # of the side of a picture of any world, pixels
 NOTHING = -100  # what cross entropy ignores
+_FAIR_WEATHERS = ("clear", "cloudy")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What a referee tells apart: `classes` of pixels, and the values of each attribute of scenes and of objects.
+
+    Its network's outputs have the attributes' names; the index of a value is that of its logit.
+    """
+
+    classes: tuple[str, ...]
+    scene: Mapping[str, tuple[str, ...]]
+    objects: Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -39,10 +53,15 @@ class Drawing:
     objects: NDArray[np.uint8]
     nearness: NDArray[np.uint8] | None = None
 
+    @property
+    def pair(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """The picture and its mask, as a labelled data set holds them."""
+        return self.picture, self.mask
+
 
 @dataclass(frozen=True)
 class World:
-    """A world's functions and words. Scenes are opaque but for `vehicles` and the attributes that `words` names.
+    """A world's functions and words. Scenes are opaque but for `label`, `vehicles` and the attributes in `words`.
 
     `describe(scene, rng, seen)` states facts of a scene, those alone that its picture shows if `seen`. `words` are the
     values of each attribute of a scene that a picture shows as a whole; `object_words` those of objects, as
@@ -50,6 +69,7 @@ class World:
     `first_object` on are of vehicles, people and small things, whose pixels count more. `confuse`, if there is one,
     gives a caption of a scene and one with a fact wrong, or twice the same where the fact went unsaid. `palette` are
     the colours, RGB, in which a map of the classes is given to the denoiser, none where edges alone guide it.
+    `fair(scene, number)` is the scene on a day as a careless team photographs it, of clear and cloudy days by turns.
     """
 
     name: str
@@ -63,7 +83,13 @@ class World:
     words: Mapping[str, tuple[str, ...]]
     object_words: Mapping[str, tuple[str, ...]]
     object_facts: Callable[[Any], list[dict[str, str]]]
+    fair: Callable[[Any, int], Any]
     confuse: Callable[[Any, np.random.Generator], tuple[str, str]] | None = None
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of vehicles: the labels of scenes."""
+        return self.object_words["kind"]
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -100,6 +126,14 @@ def _draw_street(scene: world.Scene) -> Drawing:
 
 def _describe_street(scene: world.Scene, rng: np.random.Generator, seen: bool) -> str:
     return captions.describe(scene, rng)  # its pictures show all there is
+
+
+def _fair_street(scene: world.Scene, number: int) -> world.Scene:
+    return replace(scene, weather=_FAIR_WEATHERS[number % 2], time="day")
+
+
+def _fair_wide(scene: wide.Scene, number: int) -> wide.Scene:
+    return replace(scene, weather=_FAIR_WEATHERS[number % 2], time="day", domain="photo")
 
 
 def _draw_wide(scene: wide.Scene) -> Drawing:
@@ -139,6 +173,7 @@ STREETS = World(
     words=MappingProxyType({"weather": world.WEATHERS, "time": world.TIMES}),
     object_words=MappingProxyType({"colour": world.COLOURS, "kind": world.KINDS}),
     object_facts=lambda scene: [{"colour": v.colour, "kind": v.kind} for v in scene.vehicles],
+    fair=_fair_street,
 )
 WIDE = World(
     name="wide",
@@ -169,8 +204,10 @@ WIDE = World(
         }
     ),
     object_facts=_wide_facts,
+    fair=_fair_wide,
     confuse=_confuse_wide,
 )
+EMBEDDED = STREETS
 WORLDS = MappingProxyType({world.name: world for world in (STREETS, WIDE)})
 
 
