@@ -123,12 +123,13 @@ class Asked:
         edits: tuple[int, int],
         alternatives: int,
         menus: bool,
+        types: tuple[str, ...] = EDIT_TYPES,
     ) -> Asked:
-        """All types of edits, for `variants` of each source, of the task that the labels make."""
+        """Types of edits, for `variants` of each source, of the task that the labels make."""
         prompts = prompts_of(style)
         assert isinstance(prompts, ChatPrompts), "the parser's choices"
         task = builtin_task("classification", sorted({row.label for row in rows}))
-        settings = RewriteSettings(EDIT_TYPES, 6, alternatives, 4, 320, verbatim=True, menus=menus)
+        settings = RewriteSettings(types, 6, alternatives, 4, 320, verbatim=True, menus=menus)
         return cls(settings, JourneySettings(task, variants, 0, edits, 0), prompts)
 
     def rewrite(self, desk: Desk, captions: Mapping[Source, str]) -> Rewritten:

@@ -164,8 +164,8 @@ def changed_words(keyword: str, alternative: str) -> str:
 
 
 def only_changes(caption: str, edited: str, keyword: str, alternative: str) -> bool:
-    """Whether all words that differ are the edit's, but for a, an, is and are."""
-    small = {"a", "an", "is", "are"}
+    """Whether all words that differ are the edit's, but for a, an, is, are and that."""
+    small = {"a", "an", "is", "are", "that"}
     old, new = stems(caption), stems(edited)
     gone, come = set[str](), set[str]()
     for kind, i, j, p, q in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():

@@ -13,7 +13,6 @@ The figures go to docs/lance.json with --write.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +24,7 @@ import cv2
 import numpy as np
 import torch
 from lance_peer import LancePeer
-from measure import compare, finish, seconds, with_masters
+from measure import compare, finish, keep_figures, seconds, with_masters
 from numpy.typing import NDArray
 
 from counterfactory.engine.config.networks import library_of
@@ -239,7 +238,7 @@ def main() -> None:
     found |= speed(lance, models, asked)
     found |= quality(lance, pocket, asked)
     if asked.write:
-        _DOCS.write_text(json.dumps(found, indent=2) + "\n")
+        keep_figures(_DOCS, found)
     finish("lance", None, None, **found)
 
 

@@ -12,7 +12,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -261,6 +261,12 @@ def machine() -> str:
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     name = names[0] if names else platform.processor() or platform.machine()
     return f"{name}, {os.cpu_count()} cores, {resolve_precision('auto')}"
+
+
+def keep_figures(file: Path, figures: Mapping[str, Any]) -> None:
+    """Write figures into a JSON file whose other keys are another bench's and stay."""
+    kept = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    file.write_text(json.dumps({**kept, **figures}, indent=2) + "\n", encoding="utf-8")
 
 
 def finish(claim: str, compared: Ratio | None, ceiling_share: float | None = None, **more: Any) -> None:

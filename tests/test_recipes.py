@@ -152,7 +152,7 @@ def test_the_number_of_a_stage_s_code_is_in_the_keys(monkeypatch: pytest.MonkeyP
     def named() -> list[str]:
         return [maker_key("paint", [], "", {}), recipes.outcome_key("profile", "settings", [], {})]
 
-    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 10, "check": 4}
+    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 11, "check": 4}
     before = named()
     monkeypatch.setattr(recipes, "code_of", lambda stage: 1000)
     assert not set(before) & set(named())
@@ -216,7 +216,7 @@ def rewrite_numbers() -> str:
 @pytest.mark.parametrize(
     ("stage", "number", "numbers", "found"),
     [
-        ("rewrite", 10, rewrite_numbers, "8c1ad259a9986ef2"),
+        ("rewrite", 11, rewrite_numbers, "8c1ad259a9986ef2"),
         ("edges", 1, lambda: digest(edge_maps(picture()[None], load_profile("pocket").edges)), "c857c8da9ccfa677"),
         ("paint", 1, paint_numbers, "fdf63a716bffb1e0"),
         ("check", 4, check_numbers, "ecab12f3625b2caa"),

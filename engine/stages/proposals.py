@@ -19,6 +19,7 @@ from ..language.phrases import find_mentions, phrase_class
 from ..language.questions import AnswerError, TypedPrompts, read_caption, read_proposals
 from ..language.request import Request
 from ..tasks.additions import has_known_words, medium_of, phrase_of, speaking
+from ..tasks.adjectives import in_order
 from ..tasks.choose import Choice
 from ..tasks.difference import words_of
 from ..tasks.interventions import Interventions
@@ -204,7 +205,8 @@ def _pairs(type_: EditType, found: Sequence[tuple[str, str]], about: About, avoi
 
 def _choices(caption: str, pairs: Sequence[_Pair]) -> list[Choice]:
     grouped: dict[tuple[str, str], list[str]] = {}
-    for type_, old, new in pairs:
+    for type_, *pair in pairs:
+        old, new = in_order(caption, *pair)
         grouped.setdefault((type_, old), []).append(new)
     placed = sorted(
         (find_mentions(caption, [old])[0][0].start if old else len(caption), at, old, type_)

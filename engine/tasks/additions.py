@@ -46,6 +46,16 @@ _SMALL_BEGINNINGS = frozenset(
 _COPULA = re.compile(
     r"^((?:(?!\b(?:that|which|who|and|but|while|as|is|are)\b)[^.,;:!?])+?) (?:is|are) (?=[a-z]+(?:ing|ed)\b)", re.I
 )
+# With another verb it says that the painting sits there, and "that" before the verb cures it. A subject in the singular
+# has a verb in the singular, and a place follows: "two stands on a table" is no sentence.
+_VERBS = "sit|stand|lie|lay|rest|lean|hang|perch|float|walk|run|jump|swim|crawl|climb|graze|sleep|look|stare"
+_WHERE = "in|on|at|by|under|over|near|next|beside|behind|above|below|along|across|among|through|from|towards|into|up"
+_NO_VERB = r"(?:(?!\b(?:that|which|who|and|but|while|as|is|are)\b)[^.,;:!?])+?"
+_SENTENCES = tuple(
+    re.compile(rf"^((?:{first}) {_NO_VERB}) (?=(?:{_VERBS}){ending} (?:{_WHERE})\b)", re.I)
+    for first, ending in (("an?|one|this|the", "s"), ("two|three|four|five|six|several|many|some|these", ""))
+)
+_NO_SUBJECT = frozenset(("a", "an", "the", "of", "or", "its", "his", "her", "their", "with"))
 
 
 def is_silent(caption: str, type_: str) -> bool:
@@ -111,7 +121,7 @@ def undo_by_rule(edited: str, edit: Edit) -> str:
 
 def _add(caption: str, phrase: str) -> str:
     if phrase.endswith(" of"):
-        caption = _COPULA.sub(r"\1 ", caption)
+        caption = _thing(caption)
         if not caption[:1].isupper() or caption.split()[0].casefold() not in _SMALL_BEGINNINGS:
             return f"{phrase} {caption}"
         return f"{phrase[:1].upper()}{phrase[1:]} {caption[:1].lower()}{caption[1:]}"
@@ -119,6 +129,16 @@ def _add(caption: str, phrase: str) -> str:
     assert end is not None  # the end of the text, if nothing else
     link = " " if phrase_class(phrase) == "place" else ", "
     return f"{caption[: end.start()]}{link}{phrase}{caption[end.start() :]}"
+
+
+def _thing(sentence: str) -> str:
+    """What a sentence speaks of, as a phrase: "a dog lying on grass", "a toad that sits on stones"."""
+    sentence = _COPULA.sub(r"\1 ", sentence)
+    for pattern in _SENTENCES:
+        found = pattern.match(sentence)
+        if found and found[1].split()[-1].casefold() not in _NO_SUBJECT:
+            return f"{found[1]} that{sentence[found.end(1) :]}"
+    return sentence
 
 
 def _remove(caption: str, keyword: str) -> str:

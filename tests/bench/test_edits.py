@@ -175,26 +175,95 @@ def judged(
     return edits.Judged(one, edit, kept, 0.0, only, (likely or type_, "time", "other"), perplexity)
 
 
+@pytest.fixture
+def lance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """docs/lance.json, with another bench's figure in it."""
+    file = tmp_path / "lance.json"
+    file.write_text('{"edit_success": 0.9}', encoding="utf-8")
+    monkeypatch.setattr(perturber, "_DOCS", file)
+    return file
+
+
 def test_a_tuned_model_is_held_against_the_prompted_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, lance: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prompted = [judged("time", likely="light"), judged("weather", likely="light"), judged("weather", kept=False)]
-    tuned = [judged("weather"), judged("weather", only=False), judged("weather", perplexity=1.6)]
+    prompted = [judged("weather"), judged("object", kept=False)]
+    tuned = [judged("weather"), judged("domain", only=False), judged("domain", perplexity=1.6)]
     made = {"plain": prompted, "tuned": tuned}
-    monkeypatch.setattr(perturber, "rewritten", lambda rows, llm, *_: made[llm.name])
+    monkeypatch.setattr(perturber, "rewritten", lambda wanted, llm, answers: made[llm.name])
+    rows = tmp_path / "rows.csv"
     call = ["perturber.py", str(write_captions(tmp_path / "captions.jsonl")), "--encoder", "encoder", "--variants", "2"]
-    monkeypatch.setattr("sys.argv", [*call, "--llm", "plain", "--tuned", "tuned"])
+    call += ["--llm", "plain", "--tuned", "tuned", "--rows", str(rows)]
+    monkeypatch.setattr("sys.argv", call)
     perturber.main()
-    said = capsys.readouterr().out.splitlines()
-    found = json.loads(said[-1])
-    assert max(map(len, said[:-1])) <= 80
-    assert found["captions"] == 3
-    assert found["prompted"]["different"] == 0.5
-    assert found["prompted"]["types"] == {
-        "weather": {"edits": 2, "right": 0.0, "reads_well": 1.0},
-        "time": {"edits": 1, "right": 1.0, "reads_well": 1.0},
-        "all": {"edits": 3, "right": 0.3333, "reads_well": 1.0},
+    capsys.readouterr()
+    assert json.loads(lance.read_text()) == {"edit_success": 0.9}, "nothing is written unasked"
+    with rows.open(encoding="utf-8") as lines:
+        written = list(csv.DictReader(lines))
+    assert {row["type"] for row in written} == {"weather", "object", "domain"}
+    with rows.open("w", encoding="utf-8", newline="") as lines:
+        out = csv.DictWriter(lines, list(written[0]))
+        out.writeheader()
+        for row in written:
+            said = {"weather": ("1", "1", "1"), "domain": ("1", "0", "1"), "object": ("", "", "")}[row["type"]]
+            out.writerow({**row, **dict(zip(("right_type", "right_label", "coherent"), said, strict=True))})
+    monkeypatch.setattr("sys.argv", call)
+    with pytest.raises(SystemExit):
+        perturber.main()
+    assert "somebody may have judged it" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", [*call[:-2], "--by-eye", str(rows), "--write"])
+    perturber.main()
+    shown = capsys.readouterr().out.splitlines()
+    found = json.loads(shown[-1])
+    assert max(map(len, shown[:-1])) <= 80
+    before, after = found["prompted"], found["tuned"]
+    assert (before["captions"], before["edits"], before["made"]) == (3, 2, 0.3333)
+    assert (before["right"], before["of_its_type"], before["label_kept"], before["only_the_edit"]) == (0.5, 1, 0.5, 1)
+    assert before["types"]["weather"] == {
+        "edits": 1,
+        "made": 0.3333,
+        "right": 1.0,
+        "of_its_type": 1.0,
+        "label_kept": 1.0,
+        "only_the_edit": 1.0,
+        "reads_well": 1.0,
+        "our_phrase": 1.0,
     }
-    assert found["tuned"]["types"]["weather"] == {"edits": 3, "right": 0.6667, "reads_well": 0.6667}
-    row = next(line for line in said if line.startswith("time"))
-    assert row.split() == ["time", "1", "100.0", "%", "100.0", "%", "0", "-", "-"]
+    assert before["types"]["object"]["our_phrase"] == 0, "in the rain is no phrase of objects"
+    assert (after["right"], after["reads_well"]) == (0.6667, 0.6667)
+    assert set(after["types"]) == {"weather", "domain"}
+    assert after["by_eye"] == {
+        "edits": 3,
+        "right_type": 3,
+        "right_label": 1,
+        "coherent": 3,
+        "all_three": 1,
+        "all_three_by_type": {"weather": "1 of 1", "domain": "0 of 2"},
+    }
+    assert before["by_eye"]["edits"] == 1
+    kept = json.loads(lance.read_text())
+    assert kept["edit_success"] == 0.9
+    assert kept["typed_edits_tuned"]["by_eye"] == after["by_eye"]
+    assert kept["typed_edits_prompted"]["types"] == before["types"]
+    row = next(line for line in shown if line.startswith("object"))
+    assert row.split() == ["object", "1", "0.0", "%", "100.0", "%", "0", "-", "-"]
+
+
+def test_the_pocket_s_own_model_is_measured_by_facts(
+    lance: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["perturber.py", "--pocket", "streets", "--scenes", "2", "--write"])
+    perturber.main()
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])["pocket"]
+    assert (found["world"], found["captions"]) == ("streets", 2)
+    assert 0 < found["edit_success_all"] <= 1
+    kept = json.loads(lance.read_text())
+    assert kept["typed_edits_pocket"]["edit_success"] == found["edit_success"]
+    assert kept["edit_success"] == 0.9
+
+
+def test_what_is_to_be_measured_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["perturber.py", "captions.jsonl", "--encoder", "encoder"])
+    with pytest.raises(SystemExit):
+        perturber.main()
+    assert "--llm, --tuned or both; or --pocket WORLD" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from counterfactory.engine.tasks.additions import (
     speaking,
     undo_by_rule,
 )
+from counterfactory.engine.tasks.words import check_edited_caption
 
 ADDED = [
     ("a dog on grass", "in the rain", "a dog on grass in the rain"),
@@ -50,6 +51,32 @@ def test_what_is_removed_goes_wherever_it_is_said(caption: str, keyword: str, ed
     assert edit.kind == "remove"
     assert apply_by_rule(caption, [edit]) == edited
     assert undo_by_rule(edited, edit) == edited
+
+
+@pytest.mark.parametrize(
+    ("caption", "after"),
+    [
+        ("A toad sits on stones.", "a toad that sits on stones."),
+        ("the old toad with red eyes looks up at a fly", "the old toad with red eyes that looks up at a fly"),
+        ("two dogs stand next to a car", "two dogs that stand next to a car"),
+        ("a dog is lying on grass that lies in a park", "a dog lying on grass that lies in a park"),
+        # No sentences, or more than a rule can tell.
+        ("two stands on a table", "two stands on a table"),
+        ("a stand by a road", "a stand by a road"),
+        ("a row of stands on grass", "a row of stands on grass"),
+        ("two wooden stands on a table", "two wooden stands on a table"),
+        ("a dog that sits on grass", "a dog that sits on grass"),
+        ("a dog, it sits on grass", "a dog, it sits on grass"),
+        ("a dog sits", "a dog sits"),
+        ("toads sit on stones", "toads sit on stones"),
+    ],
+)
+def test_a_painting_is_of_a_thing_and_not_of_a_sentence(caption: str, after: str) -> None:
+    edit = Edit("domain", "", "a painting of")
+    edited = apply_by_rule(caption, [edit])
+    assert edited.casefold() == f"a painting of {after}"
+    assert check_edited_caption(caption, edited, [edit], ()) is None
+    assert apply_by_rule(caption, [Edit("time", "", "at night")]).count("that") == caption.count("that")
 
 
 def test_edits_are_applied_in_order_and_what_is_replaced_is_left() -> None:
