@@ -5,7 +5,8 @@ captions and the same single edits. The referee says whether an edit is seen. Wh
 after its edit, equals the source, a picture should equal it too: that is told in dB, of one profile above the other.
 Controls, and sources that were only encoded and decoded, are held against the sources: PSNR, and how often the models
 under test answer as before. Then pictures are inverted and edited by turns with the engine and with diffusers
-(null-text inversion and prompt-to-prompt, the same networks, steps and shares of them), and timed.
+(null-text inversion and prompt-to-prompt, the same networks, steps and shares of them), and timed. Where the profile
+has a control scale the engine's side follows edges beside, which LANCE's way does not.
 
 The figures go to docs/lance.json with --write.
 """
@@ -40,7 +41,8 @@ from counterfactory.engine.schedule.evaluations import run_jobs
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.desk import Desk
-from counterfactory.engine.stages.invert import choose, edit, restore_detail
+from counterfactory.engine.stages.edges import edge_maps
+from counterfactory.engine.stages.invert import choose, edit, restore_detail, row_hints
 from counterfactory.engine.stages.sweep import invert_source
 from counterfactory.engine.variant import Variant
 from counterfactory.export.pocket.judged import Judged, held_out, judge_variants
@@ -181,17 +183,21 @@ def speed(profile: Profile, models: Opened, asked: argparse.Namespace) -> dict[s
         edits = (Edit("weather", "", "another"),)
         variants += [Variant(f"{source.key}{i}", source, i, caption, edits, e, 0, None) for i, e in enumerate(edited)]
     plans = models.editor_plans(*some[0][0].shape[:2])
+    found = edge_maps(np.stack([picture for picture, _, _ in some]), profile.edges)
+    maps = {source: (edges,) for source, edges in zip(sources, found, strict=True)} if paint.control_scale else None
     states = dict(zip([c for _, c, _ in some], models.clip_text().encode([c for _, c, _ in some])[0], strict=True))
 
     def back() -> list[Trajectory]:
         latents = plans.encoder.encode(np.stack([picture for picture, _, _ in some]))
         paths = [Trajectory(sampler, clean) for clean in latents]
-        jobs = [invert_source(path, states[c], invert) for path, (_, c, _) in zip(paths, some, strict=True)]
+        hints = [None] * len(some) if maps is None else row_hints(plans, sources, maps, paint.control_scale)
+        captions = [states[caption] for _, caption, _ in some]
+        jobs = [invert_source(p, c, invert, hint) for p, c, hint in zip(paths, captions, hints, strict=True)]
         list(run_jobs(jobs, plans.evaluate, paint.batch))
         return paths
 
     def forth() -> int:
-        return len(list(choose(desk, edit(desk, variants, images, paint, invert), images)))
+        return len(list(choose(desk, edit(desk, variants, images, paint, invert, maps=maps), images)))
 
     def peer_edit() -> None:
         for picture, caption, edited in some:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..models.network import Follows, Network, Rows
+from ..runtime.session import EditorForm
 from ..stages.invert import rows_per_source, rows_per_variant
 from .profile import Profile
 
@@ -23,6 +24,15 @@ def hint_network(number: int) -> str:
     return f"hint_{number}" if number else "hint"
 
 
+def editor_form(profile: Profile) -> EditorForm | None:
+    """What is made of a profile's denoiser: an editor where sources are inverted, with its ControlNets where they have
+    a scale.
+    """
+    if profile.invert is None:
+        return None
+    return "with controls" if profile.paint.control_scale else "without controls"
+
+
 def painters_of(profile: Profile, moved: Mapping[str, int], kept_bytes: int) -> tuple[Network, ...]:
     """What makes pictures: over hints, or from the source where it is inverted. `moved` are the bytes of a row of each
     network that cross a GPU's bus, `kept_bytes` what painting keeps there.
@@ -33,7 +43,8 @@ def painters_of(profile: Profile, moved: Mapping[str, int], kept_bytes: int) -> 
         pictures = Rows(per_source=float(invert.detail_levels > 0), per_variant=len(invert.fractions))
     before, encoders = tuple[Network, ...](), tuple[Network, ...]()
     conditions: dict[str, Follows] = {}
-    if invert is None:
+    if editor_form(profile) != "without controls":
+        conditions = {"hint_embedding": "latents"}
         before = tuple(
             Network(
                 name,
@@ -45,8 +56,8 @@ def painters_of(profile: Profile, moved: Mapping[str, int], kept_bytes: int) -> 
             )
             for name, plan in hint_plans(profile).items()
         )
-        rows, conditions = Rows(per_variant=paint.rows_per_variant), {"hint_embedding": "latents"}
-    else:
+    rows = Rows(per_variant=paint.rows_per_variant)
+    if invert is not None:
         rows = Rows(rows_per_source(paint, invert), rows_per_variant(paint, invert))
     if invert is not None or profile.protect is not None:
         encoder = Network(
@@ -69,6 +80,7 @@ def painters_of(profile: Profile, moved: Mapping[str, int], kept_bytes: int) -> 
             paint.streams,
             moved_bytes=moved["denoiser"],
             kept_bytes=kept_bytes,
+            editor=editor_form(profile),
         ),
         *encoders,
         Network(

@@ -120,11 +120,12 @@ class Profile:
         if self.hints is not None or self.depth is not None:
             check_hints(self.hints or (), self.depth)
             if self.invert is not None:
-                raise ValueError("[invert] follows the source itself and no hints: take [[hints]] and [depth] out")
+                raise ValueError(
+                    "[invert] follows the source itself and its edges, by [paint] control_scale: take [[hints]] and "
+                    "[depth] out"
+                )
         if self.invert is not None:
             require_invertible(self.paint, self.invert)
-            if self.hints is not None or self.depth is not None:
-                raise ValueError("[invert] follows the source itself: leave out [[hints]] and [depth]")
         if self.paint.streams > 1 and self.runtime.backend != "openvino":
             raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
         if self.runtime.backend == "tensorrt" and not self.image.sizes:

@@ -2,7 +2,8 @@
 
 Rows of one group share a batch, so a row names the one that it follows by how far before it that stands. What a row
 takes over is in its numbers alone (models/alignment.py); export/graphs/editing.py says what the graph does with them.
-A plan has one shape: pictures of another size need plans of their own.
+With ControlNets rows follow the edges of their source too. A plan has one shape: pictures of another size need plans of
+their own.
 """
 
 from __future__ import annotations
@@ -18,9 +19,18 @@ from counterfactory.kernels.pixels import to_pictures
 from ..runtime.session import Array
 from .batching import Batched
 from .encoder import LatentEncoder
+from .hints import hints_of
 
 Floats = NDArray[np.float32]
 Pictures = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class RowHint:
+    """What a row's ControlNet follows: a hint embedding [D, h, w], and the scale of what comes of it."""
+
+    embedding: Floats
+    scale: float
 
 
 @dataclass(frozen=True)
@@ -29,7 +39,7 @@ class EditorRow:
 
     It follows the row `follows` places before it, 0 for none: its cross-attention is that row's @ `cross_map` [T, T]
     and its own * `cross_own` [T], and with `takes_self` its self-attention is that row's. `words` [T] weighs the tokens
-    whose attention is shown.
+    whose attention is shown. `hint` is None where the plan has no ControlNet.
     """
 
     latents: Floats
@@ -40,6 +50,7 @@ class EditorRow:
     words: Floats
     follows: int = 0
     takes_self: bool = False
+    hint: RowHint | None = None
 
 
 @dataclass(frozen=True)
@@ -52,12 +63,18 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class EditorPlans:
-    """The plans of one picture size. `latent_shape` is [C, h, w]."""
+    """The plans of one picture size. `latent_shape` is [C, h, w]; `hint` is None where edges are not followed."""
 
     encoder: LatentEncoder
     editor: Batched
     decoder: Batched
     latent_shape: tuple[int, int, int]
+    hint: Batched | None = None
+
+    def embed_hints(self, edges: NDArray[np.uint8]) -> Sequence[Floats]:
+        """Hint embeddings [D, h, w] of edge maps uint8 [N, H, W]."""
+        assert self.hint is not None, "[paint] control_scale says whether edges are followed"
+        return list(self.hint.run({"hint": hints_of(edges)})["hint_embedding"])
 
     def evaluate(self, rows: Sequence[EditorRow]) -> list[Evaluated]:
         """One batch of rows, whole groups of them. Raises ValueError for more rows than the plan takes, and for a row
@@ -79,6 +96,9 @@ class EditorPlans:
             "cross_own": np.stack([row.cross_own for row in rows]),
             "words": np.stack([row.words for row in rows]),
         }
+        if hints := [row.hint for row in rows if row.hint is not None]:
+            feeds["hint_embedding"] = np.stack([hint.embedding for hint in hints])
+            feeds["control_scale"] = np.array([hint.scale for hint in hints], np.float32)
         out = self.editor.run(feeds)
         return [Evaluated(*both) for both in zip(out["prediction"], out["attention"], strict=True)]
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..recipes import STAGES, Stage
+from ..runtime.session import EditorForm
 
 # The last two axes of an input are the picture's in pixels, or its latents'.
 Follows = Literal["picture", "latents"]
@@ -53,7 +54,8 @@ class Network:
     `sizes` names the inputs whose last two axes follow the picture, `files` what stands beside the plan and is needed,
     `optional_files` what counts where an export wrote it. `tokens` is for decoders, `questions` for a language model,
     `cached_tokens` how many tokens in f16 the caches of either on a GPU have room for. `moved_bytes` of a row cross
-    the bus of a GPU, `kept_bytes` stay there beside the plan while it is used.
+    the bus of a GPU, `kept_bytes` stay there beside the plan while it is used. `editor` says what is made of a denoiser
+    that OpenVINO opens; a plan for another runtime is one already.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Network:
     cached_tokens: float = 0.0
     moved_bytes: int = 0
     kept_bytes: int = 0
+    editor: EditorForm | None = None
 
     def sizes_at(self, picture: tuple[int, int], latents: tuple[int, int]) -> dict[str, tuple[int, int]]:
         """(height, width) of each input of `sizes`, for a picture and its latents of these sizes."""

@@ -141,7 +141,7 @@ class Opened:
     def editor_plans(self, height: int, width: int) -> EditorPlans:
         """The plans that invert and edit pictures of a size in pixels, which a profile with [invert] has."""
         size = (height, width)
-        networks = ("vae_encoder", "denoiser", "vae_decoder")
+        networks = ("vae_encoder", *self._hints, "denoiser", "vae_decoder")
         return self._once(networks, lambda: self._open_editor_plans(size), size)
 
     def _once(self, networks: tuple[str, ...], opener: Callable[[], _Model], size: _Size | None = None) -> _Model:
@@ -164,6 +164,7 @@ class Opened:
                 self._device,
                 library.files.of,
                 library.blobs,
+                network.editor,
             )
         return Batched(session, lambda: self._meter.work(self._meter.current, network.plan), network.streams)
 
@@ -204,8 +205,10 @@ class Opened:
 
     def _open_editor_plans(self, size: _Size) -> EditorPlans:
         channels, factor = self._library.latents()
+        hint = next((self._open(name, size) for name in self._hints), None)  # [invert] follows the edges at most
         editor, decoder = (self._open(name, size) for name in ("denoiser", "vae_decoder"))
-        return EditorPlans(self.vae_encoder(*size), editor, decoder, (channels, size[0] // factor, size[1] // factor))
+        shape = (channels, size[0] // factor, size[1] // factor)
+        return EditorPlans(self.vae_encoder(*size), editor, decoder, shape, hint)
 
     def _line(self) -> Pipeline | None:
         """What painting's models hand their work on in, where their plans are queued."""

@@ -18,7 +18,7 @@ from .cuda import Cuda, open_device
 from .manifests import exported_digest, exported_shapes
 from .openvino import open_session, resolve_precision
 from .plans import PlanRequirements, find_mismatches, onnx_digest, read_key
-from .session import Backend, RuntimeSettings, Session
+from .session import Backend, EditorForm, RuntimeSettings, Session
 
 PlanState = Literal["found", "stale", "missing"]
 
@@ -45,12 +45,14 @@ def open_plan(
     device: Callable[[], Cuda] = open_device,
     digest: Callable[[Path], str] = file_digest,
     blobs: BlobCache | None = None,
+    editor: EditorForm | None = None,
 ) -> Session:
     """Open a plan for a batch, and for the last two axes that `sizes` names. Raises CounterfactoryError, see there.
 
     With OpenVINO `streams` runs at a time share the cores; elsewhere there is one. Plans for a GPU are loaded
     to `device`; those of one device queue their work in one line and may be fed what another of them holds. `digest`
-    says what the content of a file is; in `blobs` OpenVINO's compiled networks are kept.
+    says what the content of a file is; in `blobs` OpenVINO's compiled networks are kept. With OpenVINO a denoiser
+    becomes an `editor` of that form; for other runtimes the exporter makes editors.
     """
     file = plan_file(folder, plan, runtime.backend)
     if runtime.backend == "openvino":
@@ -64,6 +66,7 @@ def open_plan(
             streams=streams,
             blobs=blobs,
             digest=digest,
+            editor=editor,
         )
     assert streams == 1, "checked by the profile"
     if runtime.backend == "onnxruntime":

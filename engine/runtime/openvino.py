@@ -16,10 +16,11 @@ import numpy as np
 
 from ..errors import CounterfactoryError
 from ..keys import file_digest
+from . import following
 from .blob_cache import BlobCache
 from .compiling import Making, compile_model
 from .quiet_openvino import ov
-from .session import Array, Port, Signature, continued_cache, row_axis
+from .session import Array, EditorForm, Port, Signature, continued_cache, row_axis
 from .signals import signal_stack_kept
 
 Precision = Literal["bf16", "f32"]
@@ -110,31 +111,6 @@ def _widen_weights_of_constants(model: ov.Model) -> None:
             node.output(0).replace(ov.op.Constant(source.get_data(dtype=np.float32)).output(0))
 
 
-def _widen_weights_of_8_bits(model: ov.Model) -> None:
-    """Give 8-bit weights of convolutions as f32 where the activations that they meet are not quantised.
-
-    The CPU plugin multiplies 8-bit matrices as they are, but has no such convolution for other activations: it would
-    widen the weights by operations of its own, which are the fault above again.
-    """
-    for node in model.get_ordered_ops():
-        if "Convolution" not in node.get_type_name():
-            continue
-        scaled, entering = _stored(node.input_value(1).get_node()), node.input_value(0).get_node()
-        if scaled.get_type_name() != "Multiply" or entering.get_type_name() == "FakeQuantize":
-            continue
-        convert, scale = (scaled.input_value(i).get_node() for i in (0, 1))
-        if convert.get_type_name() == "Convert" and not convert.get_input_element_type(0).is_real():
-            parts = [convert.input_value(0).get_node(), _stored(scale)]
-            if all(part.get_type_name() == "Constant" for part in parts):
-                weights, factor = (part.get_data(dtype=np.float32) for part in parts)
-                node.input(1).replace_source_output(ov.op.Constant(weights * factor).output(0))
-
-
-def _stored(node: Any) -> Any:
-    """What a conversion to another type reads; any other node itself."""
-    return node.input_value(0).get_node() if node.get_type_name() == "Convert" else node
-
-
 def _fold_half_products(model: ov.Model) -> None:
     """Replace what is computed from constants by products in half precision with its values.
 
@@ -167,16 +143,26 @@ def _fold_half_products(model: ov.Model) -> None:
         output.replace(ov.op.Constant(value).output(0))
 
 
-def _prepared(core: ov.Core, path: Path, batch: int, sizes: Mapping[str, tuple[int, int]]) -> ov.Model:
-    """The model of a file at static shapes. Raises CounterfactoryError for no model, and shapes that do not suit it."""
+def _prepared(
+    core: ov.Core, path: Path, batch: int, sizes: Mapping[str, tuple[int, int]], editor: EditorForm | None
+) -> ov.Model:
+    """The model of a file at static shapes, a denoiser made an editor where that is asked for.
+
+    Raises CounterfactoryError for no model, shapes that do not suit it, and a graph of which no editor can be made.
+    """
+    if editor is not None and "latents" in sizes:  # also of hints that are left out
+        sizes = {**sizes, "hint_embedding": sizes["latents"]}
     try:
         model = core.read_model(path)
         model.reshape({p.get_any_name(): _shape(p, batch, sizes.get(p.get_any_name())) for p in model.inputs})
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[-1]
         raise CounterfactoryError(f"model file {path} cannot be loaded at batch {batch}, {sizes}: {reason}") from error
+    if editor is not None:
+        if editor == "without controls":
+            following.drop_controls(model)
+        model = following.follow_rows(model, path)
     _widen_weights_of_constants(model)
-    _widen_weights_of_8_bits(model)
     _fold_half_products(model)
     return model
 
@@ -191,13 +177,15 @@ def open_session(
     streams: int = 1,
     blobs: BlobCache | None = None,
     digest: Callable[[Path], str] = file_digest,
+    editor: EditorForm | None = None,
 ) -> OpenVinoSession:
     """Load a model for a static batch: the axis of every input along which its rows lie becomes `batch`.
 
     `sizes` fixes the last two axes (height, width) of the inputs that it names; other dynamic axes stay so. Of
     the threads each of `streams` runs at a time gets its share. With `blobs` a model in OpenVINO's own format is
-    compiled once and kept there; `digest` says what the content of a file is. Raises
-    CounterfactoryError when the file is missing or no model, or the shapes do not suit the network.
+    compiled once and kept there; `digest` says what the content of a file is. A denoiser becomes an `editor` of that
+    form (following.py). Raises CounterfactoryError when the file is missing or no model, the shapes do not suit the
+    network, or no editor can be made of it.
     """
     if not path.is_file():
         raise CounterfactoryError(
@@ -214,9 +202,10 @@ def open_session(
         config["INFERENCE_NUM_THREADS"] = threads
     # An .onnx may have its weights in files that only its graph names, so that no key of it is known beforehand.
     files = [file for file in (path, path.with_suffix(".bin")) if file.is_file()]
-    making = Making(files, (__file__,), {"batch": batch, "sizes": asked}, config)
+    settings = {"batch": batch, "sizes": asked} | ({} if editor is None else {"editor": editor})
+    making = Making(files, (__file__, following.__file__), settings, config)
     blobs = blobs if path.suffix == ".xml" else None
-    compiled = compile_model(core, making, lambda: _prepared(core, path, batch, asked), blobs, digest)
+    compiled = compile_model(core, making, lambda: _prepared(core, path, batch, asked, editor), blobs, digest)
     kept = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
     if kept != chosen:
         raise CounterfactoryError(f"{path.name} was asked for in {chosen} and compiled in {kept}")

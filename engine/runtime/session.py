@@ -18,6 +18,8 @@ from ..errors import CounterfactoryError
 
 Array = NDArray[Any]
 Backend = Literal["openvino", "onnxruntime", "tensorrt"]
+# What OpenVINO makes of a denoiser when it opens one: an editor (following.py), with its ControlNets or without.
+EditorForm = Literal["with controls", "without controls"]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ LANCE's editor (Prabhu et al. 2023, arXiv 2305.19164) without its optimisation. 
 noise once (models/inversion.py). From there each variant is denoised beside it, taking over the source's attention
 where captions agree (prompt-to-prompt), and what the two rows differ by is all that changes. A guided step leads away
 from the source's caption instead of an empty one (negative-prompt inversion, Miyake et al. 2023, arXiv 2305.16807), so
-that guidance pushes in the direction of the edit and leaves the source alone.
+that guidance pushes in the direction of the edit and leaves the source alone. With a control scale a ControlNet follows
+the source's edges in every row, back and forth.
 
 How long self-attention is taken over decides between likeness and edit: of several pictures (stages/sweep.py) the one
 that moved most in the captions' direction is kept, of about equals the one nearest to the source. What encoding and
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..models.clip import ClipImage, ClipText
+from ..models.editor import EditorPlans, RowHint
 from ..models.sampler import Sampler
 from ..schedule.evaluations import run_jobs
 from ..schedule.overlap import in_chunks
@@ -31,6 +33,7 @@ from ..sources.source import Source
 from ..suite import PaintedRow
 from ..variant import Variant
 from .desk import Desk
+from .hints import Maps
 from .paint import Keep, PaintSettings, record
 from .scores import score
 from .sweep import EditJob, Editor, InvertSettings, Swept, edit_source
@@ -49,10 +52,10 @@ def require_invertible(paint: PaintSettings, settings: InvertSettings) -> None:
         raise ValueError(f'[invert] goes with kind = "ddim" in [paint.sampler], got "{kind}": only its steps go back')
     if paint.streams != 1:
         raise ValueError(f"[invert] goes with streams = 1 in [paint], got {paint.streams}: rows share batches")
-    if paint.control_scale or paint.negative_prompt:
+    if paint.negative_prompt:
         raise ValueError(
-            "[invert] follows the source instead of its edges and guides away from its caption: control_scale = 0 and "
-            f'negative_prompt = "" in [paint], got {paint.control_scale:g} and "{paint.negative_prompt}"'
+            f'[invert] guides away from the source\'s caption: negative_prompt = "" in [paint], got '
+            f'"{paint.negative_prompt}"'
         )
     if paint.batch < 1 + len(settings.fractions):
         raise ValueError(
@@ -80,17 +83,19 @@ def run(
     paint: PaintSettings,
     settings: InvertSettings,
     keep: Keep | None = None,
+    maps: Mapping[Source, Maps] | None = None,
 ) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures, edited where they are not on record; `keep` says what of their
-    sources variants keep. A variant whose source cannot be read is left out.
+    sources variants keep, `maps` are the edges of sources where they are followed. A variant whose source cannot be
+    read is left out.
     """
 
     def draw(todo: list[Variant]) -> Iterator[tuple[Variant, Pixels]]:
-        images = pictures.of(variant.source for variant in todo)
+        images = pictures.of(v.source for v in todo if maps is None or v.source in maps)
         # Pictures of one size share plans and batches.
         shown = sorted((v for v in todo if v.source.key in images), key=lambda v: images[v.source.key].shape)
         for _, same in groupby(shown, key=lambda v: images[v.source.key].shape):
-            yield from choose(desk, edit(desk, list(same), images, paint, settings, keep), images)
+            yield from choose(desk, edit(desk, list(same), images, paint, settings, keep, maps), images)
 
     return record(desk, variants, draw, paint.decode_batch)
 
@@ -111,8 +116,11 @@ def edit(
     paint: PaintSettings,
     settings: InvertSettings,
     keep: Keep | None = None,
+    maps: Mapping[Source, Maps] | None = None,
 ) -> Iterator[Candidate]:
-    """All candidates of variants whose sources have one size, a variant's together; `images` by the sources' keys."""
+    """All candidates of variants whose sources have one size, a variant's together; `images` by the sources' keys,
+    `maps` their edges where these are followed.
+    """
     height, width, _ = images[variants[0].source.key].shape
     text, plans = desk.models.clip_text(), desk.models.editor_plans(height, width)
     editor = Editor(Sampler(paint.sampler), paint.guidance, settings, text.tokenizer)
@@ -130,8 +138,9 @@ def edit(
             if settings.detail_levels:
                 decoded.update(zip((source.key for source in sources), plans.decode(latents), strict=True))
             kept = keep(sources) if keep is not None else [None] * len(sources)
-            for (_, group), clean, region in zip(some, latents, kept, strict=True):
-                yield edit_source(editor, clean, group, {c: states.take(c) for c in _captions(group)}, region)
+            hints = [None] * len(sources) if maps is None else row_hints(plans, sources, maps, paint.control_scale)
+            for (_, group), clean, region, hint in zip(some, latents, kept, hints, strict=True):
+                yield edit_source(editor, clean, group, {c: states.take(c) for c in _captions(group)}, region, hint)
 
     def swept() -> Iterator[Swept]:
         for _, found in run_jobs(jobs(), plans.evaluate, paint.batch):
@@ -148,6 +157,14 @@ def edit(
             if settings.detail_levels:
                 pixels = restore_detail(pixels, decoded[key], images[key], settings.detail_levels)
             yield Candidate(variant, fraction, pixels)
+
+
+def row_hints(
+    plans: EditorPlans, sources: Sequence[Source], maps: Mapping[Source, Maps], scale: float
+) -> list[RowHint]:
+    """What rows of the sources follow of their edges, at a control scale."""
+    edges = np.stack([found for source in sources for found in maps[source] if found is not None])
+    return [RowHint(embedding, scale) for embedding in plans.embed_hints(edges)]
 
 
 def restore_detail(edited: Pixels, decoded: Pixels, source: Pixels, levels: float) -> Pixels:

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from counterfactory.kernels.guided_step import guide
 
 from ..models.alignment import align, follow_nobody, read_tokens
-from ..models.editor import EditorRow, Evaluated
+from ..models.editor import EditorRow, Evaluated, RowHint
 from ..models.inversion import Path, step_back
 from ..models.sampler import Sampler
 from ..schedule.evaluations import Job
@@ -101,16 +101,18 @@ def edit_source(
     variants: Sequence[Variant],
     states: Mapping[str, Floats],
     kept: Kept | None = None,
+    hint: RowHint | None = None,
 ) -> EditJob:
     """A source's variants, from its latents [C, h, w] to theirs for each share; a control is the source itself.
 
-    `states` are the text states [T, D] of all captions, `kept` is what variants keep of the source.
+    `states` are the text states [T, D] of all captions, `kept` is what variants keep of the source, `hint` what all
+    rows follow of it beside.
     """
     edited = [variant for variant in variants if not _is_control(variant)]
     path = Path(editor.sampler, clean)
     if edited:
-        yield from invert_source(path, states[edited[0].caption], editor.settings)
-    sweeps = [_Sweep(editor, path, variant, states, kept) for variant in edited]
+        yield from invert_source(path, states[edited[0].caption], editor.settings, hint)
+    sweeps = [_Sweep(editor, path, variant, states, kept, hint) for variant in edited]
     for i in editor.settings.edited(len(editor.sampler.timesteps)) if edited else ():
         asked = [sweep.rows(i) for sweep in sweeps]
         results = iter((yield [group for groups in asked for group in groups]))
@@ -124,20 +126,23 @@ def _is_control(variant: Variant) -> bool:
     return variant.edited_caption == variant.caption
 
 
-def invert_source(path: Path, caption: Floats, settings: InvertSettings) -> Job[EditorRow, Evaluated, None]:
+def invert_source(
+    path: Path, caption: Floats, settings: InvertSettings, hint: RowHint | None = None
+) -> Job[EditorRow, Evaluated, None]:
     """Take a source's latents back, step by step, and record them."""
     for i in reversed(settings.edited(len(path.sampler.timesteps))):
         before = path.latents[i + 1]
         for _ in range(1 + settings.rounds):
-            ((found,),) = yield [[_alone(path, i, before, caption)]]
+            ((found,),) = yield [[_alone(path, i, before, caption, hint)]]
             before = step_back(path.sampler, i, path.latents[i + 1], found.output)
         path.latents[i] = before
 
 
-def _alone(path: Path, i: int, latents: Floats, text: Floats) -> EditorRow:
+def _alone(path: Path, i: int, latents: Floats, text: Floats, hint: RowHint | None) -> EditorRow:
     """A row that follows nobody and shows nothing."""
     cross_map, cross_own = follow_nobody(len(text))
-    return EditorRow(latents, int(path.sampler.timesteps[i]), text, cross_map, cross_own, np.zeros_like(cross_own))
+    timestep, words = int(path.sampler.timesteps[i]), np.zeros_like(cross_own)
+    return EditorRow(latents, timestep, text, cross_map, cross_own, words, hint=hint)
 
 
 @dataclass(frozen=True)
@@ -153,11 +158,17 @@ class _Sweep:
     """A variant's edits for all shares of the steps."""
 
     def __init__(
-        self, editor: Editor, path: Path, variant: Variant, states: Mapping[str, Floats], kept: Kept | None
+        self,
+        editor: Editor,
+        path: Path,
+        variant: Variant,
+        states: Mapping[str, Floats],
+        kept: Kept | None,
+        hint: RowHint | None,
     ) -> None:
         captions = variant.caption, variant.edited_caption
         before, after = (read_tokens(editor.tokenizer, caption) for caption in captions)
-        self._editor, self._path, self._variant, self._kept = editor, path, variant, kept
+        self._editor, self._path, self._variant, self._kept, self._hint = editor, path, variant, kept, hint
         self._alignment = align(before, after).reweighted(editor.settings.word_weight)
         self._caption, edited = (states[caption] for caption in captions)
         self._text = text_of(variant, self._caption, edited)
@@ -169,9 +180,7 @@ class _Sweep:
     def rows(self, i: int) -> list[list[EditorRow]]:
         """What step `i` asks for: the source's row with those that follow it, then what guidance leads away from."""
         settings, found = self._editor.settings, self._alignment
-        source = replace(
-            _alone(self._path, i, self._path.latents[i], self._caption), words=found.gone.astype(np.float32)
-        )
+        source = replace(self._row(i, self._path.latents[i]), words=found.gone.astype(np.float32))
         edit = replace(source, text=self._text, words=found.new.astype(np.float32))
         if i < end_of(settings.cross_fraction, self._steps):
             edit = replace(edit, cross_map=found.cross_map, cross_own=found.cross_own)
@@ -182,7 +191,7 @@ class _Sweep:
             for place, (end, one) in enumerate(self._edits.items(), 1)
         ]
         # Guidance leads away from the source's own caption (negative-prompt inversion).
-        away = [[_alone(self._path, i, one.latents, self._caption)] for one in self._edits.values()]
+        away = [[self._row(i, one.latents)] for one in self._edits.values()]
         return [[source, *following], *(away if self._guides(i) else [])]
 
     def step(self, i: int, found: Sequence[Evaluated]) -> None:
@@ -206,6 +215,10 @@ class _Sweep:
         for fraction in self._editor.settings.fractions:
             end = end_of(fraction, self._steps)
             yield self._variant, fraction, self._edits[end if end < self._steps else None].latents
+
+    def _row(self, i: int, latents: Floats) -> EditorRow:
+        """A row by the source's own caption."""
+        return _alone(self._path, i, latents, self._caption, self._hint)
 
     @property
     def _steps(self) -> int:

@@ -29,18 +29,6 @@ SENSITIVE = r"(^|\.)(conv_in|conv_out|time_embedding\.\w+|time_emb_proj)\.weight
 _RESHAPING = frozenset({"Convert", "Reshape", "Transpose", "Multiply", "FakeQuantize"})
 
 
-def compress(model_path: Path, out_path: Path) -> None:
-    """Write the network `model_path` to `out_path` (.xml beside .bin) with its weights in 8 bits, by output channel.
-
-    Half of the bytes; nothing is calibrated, and all is computed in the precision that a session is asked for.
-    """
-    nncf = _quiet_nncf()
-    with signal_stack_kept():
-        compressed = nncf.compress_weights(open_core().read_model(model_path), mode=nncf.CompressWeightsMode.INT8_SYM)
-    out_path.parent.mkdir(parents=True, exist_ok=True)
-    ov.save_model(compressed, out_path, compress_to_fp16=True)
-
-
 def quantise(
     model_path: Path,
     calibration: Iterable[Feeds],

@@ -6,7 +6,6 @@ Beside them goes `parameters.json`, by which restore.py makes the torch modules 
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,12 +16,9 @@ from diffusers import AutoencoderTiny
 from tokenizers import Tokenizer
 from transformers import CLIPModel
 
-from counterfactory.engine.language.tokenizer import load_tokenizer
 from counterfactory.engine.pocket.worlds import EMBEDDED, World
 
 from ..graphs import modules
-from ..graphs.editing import EditingDenoiser, follow_inputs
-from ..graphs.quantise import compress
 from ..graphs.tracing import to_ir
 from . import blip2, clip, denoiser, distil, judges, llama, vae
 from .data import TRAIN, ScenePool, as_pixels
@@ -130,23 +126,6 @@ def _export_denoiser(fused: modules.FusedDenoiser, tokens: int, path: Path) -> N
     to_ir(fused, inputs, ["prediction"], path, axes)
 
 
-def pack_editor(training: Training, weights: Path) -> None:
-    """editor.xml: the UNet of the packed denoiser, with rows that may follow others and weights in 8 bits."""
-    unet = restore_denoiser(weights, training.world).unet
-    tokens = len(load_tokenizer(weights / "clip_tokenizer.json").encode("").ids)  # it pads to the longest
-    inputs = {
-        "latents": torch.randn(2, unet.config.in_channels, 32, 48),
-        "timestep": torch.tensor([3, 700]),
-        "text": torch.randn(2, tokens, unet.config.cross_attention_dim),
-        **follow_inputs(2, tokens),
-    }
-    axes = {name: _PICTURE if name == "latents" else _ROWS for name in inputs}
-    with tempfile.TemporaryDirectory() as folder:
-        whole = Path(folder) / "editor.xml"
-        to_ir(EditingDenoiser(unet), inputs, ["prediction", "attention"], whole, axes)
-        compress(whole, weights / "editor.xml")
-
-
 def pack_denoiser_int8(training: Training, weights: Path) -> None:
     """denoiser_int8.xml: the packed denoiser in 8 bits, calibrated by painting with the packed networks."""
     pack_int8(weights, full_profile(weights).paint, world=training.world)
@@ -213,7 +192,6 @@ STEPS: dict[str, Step] = {
     "clip": pack_clip,
     "denoiser": pack_denoiser,
     "denoiser_int8": pack_denoiser_int8,
-    "editor": pack_editor,
     "distil": pack_distil,
     "blip2": pack_blip2,
     "llm": pack_llm,

@@ -1,7 +1,7 @@
 """Where the packed pocket models lie: what suites are made with in the engine, what only we open beside this file.
 
 The wheel carries the first; the second, the masters, are what those were made of and what judges them: the denoiser
-in fp16 of which denoiser_int8 and the editor are made, its student of few rows likewise, the referee, and the map by
+in fp16 of which denoiser_int8 is made, its student of few rows likewise, the referee, and the map by
 which torch modules are made again. Training, reports, benches and tests want one folder with all of them.
 """
 

@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from counterfactory.engine.config.painters import editor_form
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.config.weights import WeightSettings
 from counterfactory.engine.errors import CounterfactoryError
@@ -42,12 +43,12 @@ _USUAL = Asked()
 
 def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
     """What builds each network, by name, in the order of a picture's journey; HED where it has weights, the sentence
-    encoder where the profile grounds by it. With [invert] an editor stands in the denoiser's place and there are no
-    hints; with that or [protect] there is an encoder of pictures.
+    encoder where the profile grounds by it. With [invert] an editor stands in the denoiser's place, and hints are
+    left out where it follows none; with that or [protect] there is an encoder of pictures.
     """
-    sources, inverts = request.sources, "hint" not in request.batches
+    sources, edits = request.sources, request.editor is not None
     hints = len(sources.controlnets) if sources else request.controls
-    names = [] if inverts else [f"hint_{i}" if i else "hint" for i in range(max(hints, 1))]
+    names = [f"hint_{i}" if i else "hint" for i in range(max(hints, 1)) if request.editor != "without controls"]
     return {
         "blip2_vision": partial(blip2.vision_graph, request),
         "opt_decoder": partial(blip2.decoder_graph, request),
@@ -55,7 +56,7 @@ def graphs_of(request: Request) -> dict[str, Callable[[], Graph]]:
         "clip_text": partial(clip.text_graph, request),
         **{name: partial(denoiser.hint_graph, request, i) for i, name in enumerate(names)},
         **({"vae_encoder": partial(vae.encoder_graph, request)} if "vae_encoder" in request.batches else {}),
-        "denoiser": partial(denoiser.editor_graph if inverts else denoiser.denoiser_graph, request),
+        "denoiser": partial(denoiser.editor_graph if edits else denoiser.denoiser_graph, request),
         "vae_decoder": partial(vae.decoder_graph, request),
         "clip_image": partial(clip.image_graph, request),
         **({"hed": partial(hed.graph, request)} if sources is None or sources.hed else {}),
@@ -238,7 +239,7 @@ def run(asked: argparse.Namespace, say: _Say = lambda _: None) -> int:
         require_compiler(library)
     if asked.int8 and profile.invert is not None:
         raise CounterfactoryError(
-            f"--int8 is calibrated by painting over hints, and profile {profile.name} inverts: leave it out"
+            f"--int8 is calibrated by painting from noise, and profile {profile.name} inverts: leave it out"
         )
     islands, workspace = _islands(asked.islands), Workspace(profile, out)
     faults = export_all(
@@ -289,6 +290,7 @@ def _request(asked: argparse.Namespace, profile: Profile) -> Request:
         caption_tokens=profile.caption.decoding.max_tokens,
         beams=profile.caption.decoding.beams,
         paint=profile.paint,
+        editor=editor_form(profile),
     )
 
 

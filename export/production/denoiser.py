@@ -166,16 +166,26 @@ def denoiser_graph(request: Request) -> Graph:
 
 
 def editor_graph(request: Request) -> Graph:
-    """The UNet alone, with rows that may follow others; see EditingDenoiser."""
+    """The UNet with rows that may follow others, alone or with the ControlNet of edges; see EditingDenoiser.
+
+    Raises CounterfactoryError for more ControlNets than that.
+    """
     unet, factor = build_unet(request), SMALL_FACTOR if request.small else FACTOR
+    controlnets = build_controlnets(request) if request.editor == "with controls" else []
+    if len(controlnets) > 1:
+        raise CounterfactoryError(f"[invert] follows edges alone: name one ControlNet of them, not {len(controlnets)}")
+    for source, controlnet in zip(request.sources.controlnets if request.sources else (), controlnets, strict=False):
+        _check_suits(unet, controlnet, source)
     example = (request.example[0] // factor, request.example[1] // factor)
     given = example_inputs(2, example, small=request.small, config=unet.config)
-    plain = {name: given[name] for name in ("latents", "timestep", "text")}
-    inputs = {**plain, **follow_inputs(2, plain["text"].shape[1])}
-    axes = {name: PICTURE if name == "latents" else ROWS for name in inputs}
+    controls = {name: given.pop(name) for name in ("hint_embedding", "control_scale")}
+    inputs = {**given, **follow_inputs(2, given["text"].shape[1]), **(controls if controlnets else {})}
+    pictured = [name for name in ("latents", "hint_embedding") if name in inputs]
+    axes = {name: PICTURE if name in pictured else ROWS for name in inputs}
     sizes = [(height // factor, width // factor) for height, width in request.pictures]
-    plan = static(request.batch("denoiser"), inputs, ["latents"], sizes)
-    return Graph("denoiser", EditingDenoiser(unet), inputs, ("prediction", "attention"), axes, plan)
+    plan = static(request.batch("denoiser"), inputs, pictured, sizes)
+    module = EditingDenoiser(unet, *controlnets)
+    return Graph("denoiser", module, inputs, ("prediction", "attention"), axes, plan)
 
 
 def _check_suits(unet: UNet2DConditionModel, controlnet: ControlNetModel, source: str) -> None:

@@ -17,6 +17,7 @@ from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.network import Networks
 from counterfactory.engine.runtime.plans import PlanProfile, Shapes
+from counterfactory.engine.runtime.session import EditorForm
 from counterfactory.engine.stages.edges import DetectorSettings, HedSettings
 from counterfactory.engine.stages.paint import PaintSettings
 
@@ -117,7 +118,8 @@ class Request:
     captioner's rows go on from one another. `paint` says how suites will be painted, which int8 is calibrated for.
     `hint_channels` is 1 where hints are grey (Canny, HED, depth), whatever the ControlNet was trained with, else 3.
     `scratch` is a folder for the weights of a large network, which are mapped there; without it they are in memory.
-    `names` are the plans of networks that are called otherwise.
+    `names` are the plans of networks that are called otherwise. `editor` is what is made of the denoiser, None where it
+    paints.
     """
 
     sources: Sources | None = None
@@ -136,6 +138,7 @@ class Request:
     paint: PaintSettings = field(default_factory=lambda: load_profile("a10g").paint)
     scratch: Path | None = None
     names: Mapping[str, str] = field(default_factory=dict)
+    editor: EditorForm | None = None
 
     def __post_init__(self) -> None:
         if self.small and self.sources is not None:

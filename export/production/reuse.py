@@ -62,7 +62,7 @@ def made_of(network: str, request: Request, asked: Asked) -> dict[str, Any] | No
         "precision": asked.precision,
         "islands": asked.islands,
         "int8": asked.int8 and network == "denoiser",
-        **({"edits": True} if network == "denoiser" and "hint" not in request.batches else {}),
+        **({"edits": request.editor} if network == "denoiser" and request.editor is not None else {}),
         "versions": {library: version(library) for library in LIBRARIES},
     }
     plain: dict[str, Any] = json.loads(json.dumps(found))

@@ -369,21 +369,28 @@ def test_the_profile_that_inverts_has_an_editor_in_the_painter_s_place() -> None
     assert (lance.rewrite.edits, load_profile("lance").rewrite.edits, pocket.rewrite.edits) == ((1, 1), (1, 1), None)
     found, painter = networks_of(lance), networks_of(pocket)
     plans = [network.plan for network in found if "paint" in network.rows]
-    assert plans == ["clip_text", "editor", "vae_encoder", "vae_decoder", "clip_image"]
+    assert plans == ["clip_text", "hint", "denoiser_int8", "vae_encoder", "vae_decoder", "clip_image"]
     tried = len(lance.invert.fractions)
     rows = {
         name: (found[name].rows["paint"].per_source, found[name].rows["paint"].per_variant)
-        for name in ("clip_text", "vae_encoder", "denoiser", "vae_decoder", "clip_image")
+        for name in ("clip_text", "hint", "vae_encoder", "denoiser", "vae_decoder", "clip_image")
     }
     assert rows == {
         "clip_text": (2, 2),
+        "hint": (1, 0),
         "vae_encoder": (1, 0),
         "denoiser": (rows_per_source(lance.paint, lance.invert), rows_per_variant(lance.paint, lance.invert)),
         "vae_decoder": (1, tried),
         "clip_image": (1, tried),
     }
     assert found["vae_encoder"].sizes == {"pixel_values": "picture"}
-    assert found["denoiser"].sizes == {"latents": "latents"}
+    assert found["denoiser"].sizes == {"latents": "latents", "hint_embedding": "latents"}
+    assert (found["denoiser"].editor, painter["denoiser"].editor) == ("with controls", None)
+    alone = networks_of(replace(lance, paint=replace(lance.paint, control_scale=0.0)))
+    assert "hint" not in alone
+    assert alone["denoiser"].sizes == {"latents": "latents"}
+    assert alone["denoiser"].editor == "without controls"
+    assert alone["denoiser"].moved_bytes == found["denoiser"].moved_bytes - found["hint"].moved_bytes + 4 * 128**2
     assert [network.plan for network in painter if "paint" in network.rows] == [
         "clip_text",
         "hint",

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from counterfactory.engine.config.painters import editor_form
 from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.export.graphs.parity import assert_parity
@@ -16,15 +17,21 @@ from counterfactory.export.production.artefact import Asked
 from counterfactory.export.production.graph import Request, batches_of, names_of
 
 
-def inverting() -> Profile:
+def inverting(control_scale: float = 0.0) -> Profile:
     """LANCE's profile with its editor."""
     lance, invert = load_profile("lance"), load_profile("pocket-lance").invert
     assert invert is not None
-    return replace(lance, paint=replace(lance.paint, denoiser="editor", control_scale=0.0), invert=invert)
+    return replace(lance, paint=replace(lance.paint, denoiser="editor", control_scale=control_scale), invert=invert)
 
 
 def request(profile: Profile) -> Request:
-    return Request(small=True, batches=batches_of(profile), names=names_of(profile), paint=profile.paint)
+    return Request(
+        small=True,
+        batches=batches_of(profile),
+        names=names_of(profile),
+        paint=profile.paint,
+        editor=editor_form(profile),
+    )
 
 
 def test_an_editor_stands_in_the_denoiser_s_place() -> None:
@@ -54,6 +61,26 @@ def test_an_editor_stands_in_the_denoiser_s_place() -> None:
     assert made[0] != made[1]
 
 
+def test_an_editor_follows_edges_beside_where_the_profile_has_a_scale() -> None:
+    edited = request(inverting(1.0))
+    assert set(command.graphs_of(edited)) - set(command.graphs_of(request(inverting()))) == {"hint"}
+    graph = command.graphs_of(edited)["denoiser"]()
+    assert list(graph.inputs)[-2:] == ["hint_embedding", "control_scale"]
+    assert [set(plan) for plan in graph.plan] == [set(graph.inputs)] * len(edited.pictures)
+    assert graph.axes["hint_embedding"] == graph.axes["latents"]
+    with torch.no_grad():
+        own = {"self_rows": torch.arange(2), "cross_map": 0 * graph.inputs["cross_map"]}
+        inputs = {**graph.inputs, **own, "cross_own": torch.ones_like(graph.inputs["cross_own"])}
+        found, _ = graph.module(*inputs.values())
+        painter = denoiser.denoiser_graph(request(load_profile("lance")))
+        wanted = painter.module(*(inputs[name] for name in painter.inputs))
+    assert_parity(found, wanted, "f32")
+    made = [reuse.made_of("denoiser", request(inverting(scale)), Asked()) for scale in (0.0, 1.0)]
+    assert made[0] != made[1]
+    with pytest.raises(CounterfactoryError, match="follows edges alone: name one ControlNet of them, not 2"):
+        denoiser.editor_graph(replace(edited, controls=2))
+
+
 def test_pictures_become_the_latents_that_the_autoencoder_means() -> None:
     edited = request(inverting())
     graph = vae.encoder_graph(edited)
@@ -70,5 +97,5 @@ def test_int8_of_an_editor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     parser = argparse.ArgumentParser()
     command.add_command(parser.add_subparsers())
     asked = parser.parse_args(["a10g", "--random", "--small", "--int8", "--out", "nowhere"])
-    with pytest.raises(CounterfactoryError, match="--int8 is calibrated by painting over hints, and profile lance inv"):
+    with pytest.raises(CounterfactoryError, match="--int8 is calibrated by painting from noise, and profile lance inv"):
         command.run(asked)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.editor import EditorPlans, EditorRow
+from counterfactory.engine.models.editor import EditorPlans, EditorRow, RowHint
 from counterfactory.engine.models.encoder import LatentEncoder
 from counterfactory.engine.runtime.session import Array
 
@@ -24,6 +25,8 @@ class Recording:
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         self.given.append(dict(feeds))
+        if list(feeds) == ["hint"]:
+            return {"hint_embedding": feeds["hint"] * 3}
         if list(feeds) == ["latents"]:
             return {"pixel_values": feeds["latents"] / 100}
         return {"prediction": feeds["latents"] * 2, "attention": feeds["words"] + 7}
@@ -73,6 +76,19 @@ def test_each_input_holds_the_rows_in_order_and_whom_they_follow() -> None:
             assert (fed[name][place] == 100 * base + place + 1).all(), name
         assert (one.output == 2 * (place + 1)).all()
         assert (one.attention == 408 + place).all()
+
+
+def test_rows_bring_what_their_controlnet_follows() -> None:
+    network = Recording()
+    hints = [RowHint(np.full((6, 3, 4), number, np.float32), 0.5 * number) for number in (1, 2)]
+    plans(network).evaluate([replace(row(number), hint=hint) for number, hint in enumerate(hints)])
+    (fed,) = network.given
+    assert fed["hint_embedding"].shape == (2, 6, 3, 4)
+    assert fed["hint_embedding"][:, 0, 0, 0].tolist() == [1, 2]
+    assert (fed["control_scale"].dtype, fed["control_scale"].tolist()) == (np.float32, [0.5, 1.0])
+    edges = np.full((2, 8, 8), 255, np.uint8)
+    embedded = replace(plans(Recording()), hint=cast(Batched, network)).embed_hints(edges)
+    assert [(found.shape, float(found.max())) for found in embedded] == [((1, 8, 8), 3.0)] * 2
 
 
 def test_rows_that_do_not_go_together_are_refused() -> None:

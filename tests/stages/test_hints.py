@@ -251,7 +251,7 @@ def test_hints_that_make_no_sense_are_refused(tables: str, message: str, tmp_pat
 
 
 def test_an_editor_that_inverts_follows_no_hints() -> None:
-    with pytest.raises(ValueError, match=r"^\[invert\] follows the source itself and no hints: take \[\[hints\]\]"):
+    with pytest.raises(ValueError, match=r"^\[invert\] follows the source itself and its edges, by \[paint\]"):
         replace(load_profile("pocket-lance"), hints=(EDGES,))
 
 

@@ -17,7 +17,7 @@ from tiny_networks import TOKENS, tiny_denoiser, tiny_editor, tiny_tokenizer
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.models.alignment import align, read_tokens
-from counterfactory.engine.models.editor import EditorPlans
+from counterfactory.engine.models.editor import EditorPlans, RowHint
 from counterfactory.engine.models.sampler import SamplerSettings
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.invert import (
@@ -233,6 +233,29 @@ def test_evaluations_are_as_many_as_are_said(sources: list[Source], tmp_path: Pa
     assert rows_per_source(PAINT, replace(INVERT, start=0.0)) == 10
 
 
+def test_all_rows_follow_the_edges_of_their_source(sources: list[Source], tmp_path: Path) -> None:
+    two = [sources[0], sources[3]]  # of one size
+    maps = {source: (np.full((32, 32), place, np.uint8),) for place, source in enumerate(two, 1)}
+    followed, evaluate = list[RowHint](), EditorPlans.evaluate
+
+    def embed(_: EditorPlans, edges: Any) -> list[Any]:
+        return [np.full((1, 2, 2), 10 * edge.max(), np.float32) for edge in edges]
+
+    def note(plans: EditorPlans, rows: Any) -> Any:
+        followed.extend(row.hint for row in rows)
+        return evaluate(plans, [replace(row, hint=None) for row in rows])  # the tiny editor has no ControlNet
+
+    variants, paint = variants_of(sources), replace(PAINT, control_scale=1.5)
+    with tiny_run(tmp_path / "suite", sources) as desk, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(EditorPlans, "embed_hints", embed)
+        patched.setattr(EditorPlans, "evaluate", note)
+        found = run(desk.desk, variants, desk.pictures, paint, INVERT, maps=maps)
+    assert list(found) == [variant for variant in variants if variant.source in maps]
+    assert {hint.scale for hint in followed} == {1.5}
+    of_each = rows_per_source(paint, INVERT) + 2 * rows_per_variant(paint, INVERT)
+    assert Counter(float(hint.embedding.max()) for hint in followed) == {10.0: of_each, 20.0: of_each}
+
+
 def test_shares_part_where_the_first_of_them_ends() -> None:
     settings = replace(INVERT, fractions=(0.0, 0.3, 0.75, 1.0))
     assert [end_of(share, 10) for share in settings.fractions] == [0, 3, 8, 10]
@@ -355,12 +378,14 @@ def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], messag
             r'goes with kind = "ddim" in \[paint.sampler\], got "unipc": only its steps go back',
         ),
         ({"streams": 2}, r"goes with streams = 1 in \[paint\], got 2: rows share batches"),
-        ({"control_scale": 1.5}, 'got 1.5 and ""'),
-        ({"negative_prompt": "blurred"}, 'got 0 and "blurred"'),
+        (
+            {"negative_prompt": "blurred"},
+            r'guides away from .* negative_prompt = "" in \[paint\], got "blurred"',
+        ),
         ({"batch": 2}, "tries 2 fractions beside the source in one batch: .* batch of at least 3, got 2"),
     ],
 )
 def test_painting_that_cannot_be_inverted_is_refused(changed: dict[str, Any], message: str) -> None:
-    require_invertible(replace(PAINT, batch=3), INVERT)
+    require_invertible(replace(PAINT, batch=3, control_scale=1.5), INVERT)
     with pytest.raises(ValueError, match=message):
         require_invertible(replace(PAINT, **changed), INVERT)
