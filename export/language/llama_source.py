@@ -67,6 +67,9 @@ def _read(folder: Path, options: dict[str, str]) -> UserLlama:
     # transformers fills what is missing with random numbers.
     if missing := sorted(found["missing_keys"]):
         raise ValueError(f"it lacks {len(missing)} of its weights, {missing[0]} among them")
+    # transformers goes on calling a GGUF's weights quantised that it has made float32, and then refuses to save them.
+    if (quantizer := getattr(model, "hf_quantizer", None)) is not None:
+        quantizer.remove_quantization_config(model)
     return UserLlama(model, tokenizer, end[0] if isinstance(end, list) else end)
 
 

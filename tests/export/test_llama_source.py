@@ -60,6 +60,9 @@ def test_weights_tokens_and_the_end_are_the_models(write: Any, model: LlamaForCa
         assert torch.allclose(parameter, wanted[name], rtol=2**-11, atol=2**-24), name
     for name in ("max_position_embeddings", "rms_norm_eps", "num_key_value_heads", "rope_parameters"):
         assert getattr(found.model.config, name) == pytest.approx(getattr(model.config, name)), name
+    found.model.save_pretrained(tmp_path / "again")
+    again = LlamaForCausalLM.from_pretrained(tmp_path / "again")
+    assert all(torch.equal(parameters[name], parameter) for name, parameter in again.named_parameters())
     for text in ("a red car on a street.", "12 Keywords:\n\n", "naïve <|im_start|> a's", "  x\t"):
         assert (
             found.tokenizer.encode(text, add_special_tokens=False).ids
