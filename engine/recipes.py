@@ -14,6 +14,7 @@ so this page decides what a changed setting costs.
                     where there are any                                                        edge detector, painter
     scores          picture bytes, source, [image], captions, edits, [text], [check], classes,
                     bytes of the source's variants before                                      CLIP
+    reading         picture bytes, the words that are asked for with their texts               captioner
     sight           picture bytes, source, [image], [[referees]]                               a referee
     outcome         profile and its world, settings, all of the above                          everything
 
@@ -33,7 +34,7 @@ from .keys import content_key
 Stage = Literal["caption", "rewrite", "edges", "paint", "check"]
 
 # The form of a shard's rows on record; another one is raised when rows say more, and rows are then derived anew.
-ROW_FORM = 4
+ROW_FORM = 5
 
 STAGES: tuple[Stage, ...] = ("caption", "rewrite", "edges", "paint", "check")
 
@@ -133,6 +134,13 @@ class Recipes:
         made_by = (self.makers["edges"], self.makers["paint"])
         beside = [part for part in (self.hints, self.protect, self.invert) if part is not None]
         return content_key("paint", variant_key, self.image, self.edges, self.paint, self.text, made_by, *beside)
+
+    def reading_key(self, picture_sha256: str, prefix: str, room: int, words: object) -> str:
+        """Names how likely the captioner would write words of texts behind a prefix, before a picture; of texts `room`
+        tokens are read.
+        """
+        read = (picture_sha256, prefix, room, words)
+        return content_key("reading", *read, self.makers["caption"], code_of("check"))
 
     def sight_key(self, picture_sha256: str, source_key: str, referee: str) -> str:
         """Names what a referee, by its digest, says of a picture beside its source's label, mask and boxes."""

@@ -41,6 +41,7 @@ NAMED: dict[str, Callable[[Recipes], str]] = {
     "answer": lambda r: r.answer_key("keywords", "request"),
     "original": lambda r: r.original_key("0d"),
     "picture": lambda r: r.picture_key("0b"),
+    "reading": lambda r: r.reading_key("0c", "", 64, [("a street at night", [(12, 17)])]),
     "sight": lambda r: r.sight_key("0c", "0d", "referee"),
     "scores": lambda r: r.scores_key("0c", "0d", ("a street", "a street at night"), None, []),
 }
@@ -50,6 +51,7 @@ DEPENDS = {
     "answer": {"sampling", "makers.rewrite"},
     "original": {"image"},
     "picture": {"image", "edges", "paint", "text", "makers.edges", "makers.paint", "hints", "protect"},
+    "reading": {"makers.caption"},
     "sight": {"image"},
     "scores": {"image", "text", "check", "makers.check"},
 }

@@ -17,6 +17,7 @@ from tiny_networks import TOKENS, WIDTH, TinyPainter, tiny_editor, tiny_tokenize
 
 from counterfactory.engine.language.request import Request, Usage
 from counterfactory.engine.meter.meter import Meter, Progress
+from counterfactory.engine.models.blip2 import Reading
 from counterfactory.engine.models.decoding import DecodingSettings
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.editor import EditorPlans
@@ -64,6 +65,7 @@ class Networks:
     opened: list[str] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)  # by what the prompt says
     meanings: dict[str, Floats] = field(default_factory=dict)  # a sentence encoder's vectors
+    likely: dict[str, float] = field(default_factory=dict)  # words in a text, before any picture; others are 0.5
     surprise: dict[str, float] = field(default_factory=dict)  # how hard texts are to read, for the language model
     filled: Mapping[tuple[str, str], list[str]] = field(default_factory=dict)  # blanks, by a masked language model
     hed_batch: int = 2
@@ -118,8 +120,16 @@ class Networks:
                 for image, rngs in zip(images, generators, strict=True)
             ]
 
+        def read(
+            images: Sequence[Pixels], readings: Sequence[Reading], prefix: str, room: int
+        ) -> list[tuple[float | None, ...]]:
+            self._called("blip2 reads", [image_name(image) for image in images], IMAGE_BATCH)
+            assert all(0 <= reading.image < len(images) for reading in readings)
+            words = [[f"{prefix}{one.text[a:b]}" for a, b in one.spans] for one in readings]
+            return [tuple(self.likely.get(word, 0.5) if room else None for word in some) for some in words]
+
         self.opened.append("blip2")
-        return SimpleNamespace(caption=caption)
+        return SimpleNamespace(caption=caption, read=read)
 
     def llm(self) -> Any:
         self.opened.append("llm")

@@ -231,6 +231,12 @@ def _add_check(parsers: _Commands[argparse.ArgumentParser]) -> None:
         metavar="FILE",
         help="which variants are valid, for --sweep: CSV or JSONL with image (a file_name) and valid (true or false)",
     )
+    parser.add_argument(
+        "--fit",
+        type=Path,
+        metavar="FILE",
+        help="print the parts of the score `valid`, for a profile, that such a FILE asks for, and write nothing",
+    )
     parser.set_defaults(run=commands.check)
 
 

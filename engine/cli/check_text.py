@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..report.curves import Curve
@@ -9,8 +10,9 @@ from ..report.table import Table
 from .run_text import percent
 
 if TYPE_CHECKING:
+    from ..judging.fit_valid import Example
     from ..judging.recheck import Recheck
-    from ..judging.sweep import Sweep
+    from ..judging.sweep import Point, Sweep
     from ..stages.verdict import CheckSettings
 
 _BAR = 20
@@ -67,6 +69,22 @@ def sweep_lines(found: Sweep) -> list[str]:
     return [
         f"of {found.variants} variants, {found.judged} judged, {base} of them valid; the other thresholds as they are"
     ]
+
+
+def fit_table(points: Sequence[Point], examples: Sequence[Example]) -> Table:
+    """What thresholds of the fitted score let pass of the examples."""
+    valid = sum(example.valid for example in examples) / len(examples)
+    rows = [
+        (
+            f"{point.limit:.3f}",
+            percent(point.accepted / len(examples)),
+            percent(point.precision),
+            percent(point.recall),
+        )
+        for point in points
+    ]
+    title = f"Thresholds of min_valid, by {len(examples):,} variants of which {percent(valid)} are valid"
+    return Table(title, ("limit", "accepted", "valid of them", "of all valid"), tuple(rows))
 
 
 def curve_of(found: Sweep) -> Curve:

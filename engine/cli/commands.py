@@ -35,7 +35,7 @@ from ..suite.verdicts import read_verdicts
 from ..tasks.doubts import doubts
 from ..tasks.spread import spread_of
 from .asked import require_truths, settings_of, usable_sources
-from .check_text import changes_table, curve_of, recheck_lines, sweep_lines, sweep_table
+from .check_text import changes_table, curve_of, fit_table, recheck_lines, sweep_lines, sweep_table
 from .effects_text import evaluation_tables, finding_line, headline, note_lines
 from .plan_text import show_spread
 from .run_text import (
@@ -209,6 +209,8 @@ def check(args: Namespace, terminal: Terminal) -> int:
     require_finished(args.suite)
     settings = recorded_check(args.suite) if args.profile is None else load_profile(args.profile).check
     settings = set_thresholds(settings, dict(args.set))
+    if args.fit is not None:
+        return _fit(args, terminal)
     if args.sweep is not None:
         return _sweep(args, settings, terminal)
     if args.valid is not None:
@@ -220,6 +222,21 @@ def check(args: Namespace, terminal: Terminal) -> int:
     if changes is not None:
         terminal.show(changes)
     terminal.finish({**asdict(found), "turned": found.turned, "thresholds": settings.thresholds})
+    return 0
+
+
+def _fit(args: Namespace, terminal: Terminal) -> int:
+    """Fits the parts of the score "valid"; the suite stays as it is."""
+    from ..judging.fit_valid import examples_of, fit_points, fit_valid, fitted_toml
+
+    rows = [row for row in read_metadata(args.suite) if row.kind == "variant"]
+    examples = examples_of(rows, load_valid(args.fit, rows))
+    fit = fit_valid(examples)
+    points = fit_points(fit, examples)
+    terminal.show(fit_table(points, examples))
+    for line in fitted_toml(fit.parts, points[0].limit).splitlines():
+        terminal.say(line)
+    terminal.finish({"points": [asdict(one) for one in points], "parts": [asdict(part) for part in fit.parts]})
     return 0
 
 

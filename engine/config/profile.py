@@ -152,6 +152,10 @@ class Profile:
         for score in ("said_label", "said_edits"):
             if self.check.least(score) is not None and not self.check.recaption:
                 return f"min_{score}", "it needs [check] recaption = true"
+        if not self.check.recaption and any(
+            name.startswith("said_") for part in self.check.valid or () for name in part.scores
+        ):
+            return "valid", "scores of what the captioner says need [check] recaption = true"
         return None
 
     @property

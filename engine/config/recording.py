@@ -18,7 +18,8 @@ from ..sources.pixels import crop_box
 from ..sources.source import Source
 from ..stages.check import Scored
 from ..stages.hints import palettes_of
-from ..stages.verdict import verdict
+from ..stages.validity import by_type
+from ..stages.verdict import verdict, with_valid
 from ..suite import Origin, PaintedRow, Painting, PictureRow
 from ..suite.session import Costs, SessionFacts
 from ..tasks.settings import JourneySettings
@@ -62,8 +63,8 @@ def picture_rows(
 ) -> list[PictureRow]:
     """The rows of a shard: its scored controls and variants, and the originals of the sources that have some.
 
-    `texts` are what was measured of edited captions. Verdicts follow from the stored scores and the profile's
-    thresholds. A control stands beside its source's variants whatever its verdict.
+    `texts` are the scores beside those: of edited captions, of the captioner, of referees. Verdicts follow from the
+    stored scores and the profile's thresholds. A control stands beside its source's variants whatever its verdict.
     """
     shown = {variant.source: variant.protected for variant in scored}
     first = {v.source: painted[v].image.path for v in scored if v.kind == "control" and v.index == 0}
@@ -103,13 +104,19 @@ def picture_rows(
                 painting=Painting(
                     variant.seed, profile.paint.sampler.steps, guidance.scale, guidance.start, guidance.stop
                 ),
-                scores={**texts.get(variant, {}), **of_it.scores},
+                scores=_scores(profile, variant, of_it, texts.get(variant, {})),
                 reason=None,
                 key=variant.key,
                 protected=variant.protected,
             )
         )
     return [replace(row, reason=verdict(row, profile.check)) for row in rows]
+
+
+def _scores(profile: Profile, variant: Variant, scored: Scored, beside: Mapping[str, float]) -> Mapping[str, float]:
+    """All scores of a picture: those of the check stage, those `beside` it, and what both come to."""
+    shown = by_type("edit", [edit.type for edit in variant.edits], scored.edits) if scored.edits else {}
+    return with_valid(variant.kind, {**beside, **scored.scores, **shown}, profile.check)
 
 
 def _common(

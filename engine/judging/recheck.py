@@ -10,7 +10,7 @@ from typing import Any
 
 from ..errors import CounterfactoryError
 from ..files.fill import nearest
-from ..stages.verdict import CheckSettings, failed_check, threshold_names, verdict
+from ..stages.verdict import CheckSettings, failed_check, threshold_names, verdict, with_valid
 from ..suite import Suite
 from ..suite.run_record import count_verdicts
 from ..suite.verdicts import ScoredRow, read_verdicts
@@ -83,9 +83,10 @@ def recheck(suite: Path, settings: CheckSettings) -> Recheck:
     """
     with Suite.open(suite) as opened:
         table = read_verdicts(suite)  # under the lock: a run may have ended just before
-        judged = [replace(row, reason=_rejection(row, settings)) for row in table.rows]
+        scored = [replace(row, scores=with_valid(row.kind, row.scores, settings)) for row in table.rows]
+        judged = [replace(row, reason=_rejection(row, settings)) for row in scored]
         record = opened.read_run()  # before anything is changed: one that is broken stops here
-        table.write(suite, [row.reason for row in judged])
+        table.write(suite, judged)
         if record.sessions:
             opened.write_run(record.with_verdicts(judged, asdict(settings)))
     now, before = count_verdicts(judged), count_verdicts(table.rows)

@@ -7,14 +7,15 @@ The other thresholds stay as they are. Nothing is written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from ..errors import CounterfactoryError
 from ..files.tables import read_table
-from ..stages.verdict import CheckSettings, failing
+from ..stages.verdict import CheckSettings, failing, with_valid
+from ..suite import PictureRow
 from ..suite.verdicts import ScoredRow
 
 # Thresholds between the lowest and the highest score: each lets pass about a twelfth less than the one before it.
@@ -62,7 +63,9 @@ def sweep(
     Raises CounterfactoryError where no variant has its score.
     """
     end, _, score = threshold.partition("_")
-    variants = [row for row in rows if row.kind == "variant"]
+    variants = [
+        replace(row, scores=with_valid(row.kind, row.scores, settings)) for row in rows if row.kind == "variant"
+    ]
     scores = [row.scores[score] for row in variants if score in row.scores]
     if not scores:
         raise CounterfactoryError(f"no variant has a score {score!r} to draw thresholds of")
@@ -99,7 +102,7 @@ def _limits(scores: Sequence[float], current: float | None) -> list[float]:
     return sorted({current, *(value for value in found if value != round(current, 3))})
 
 
-def load_valid(path: Path, rows: Sequence[ScoredRow]) -> dict[str, bool]:
+def load_valid(path: Path, rows: Sequence[ScoredRow | PictureRow]) -> dict[str, bool]:
     """Which variants are valid, by file name, from a table with the columns `image` and `valid` (true or false, yes or
     no, 1 or 0): people's judgement or a referee's. Pictures that it does not name are not judged.
 

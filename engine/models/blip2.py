@@ -27,6 +27,17 @@ Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Reading:
+    """A text that is read before image number `image`, and the words of it that are asked for: characters [start, end)
+    of each of the `spans`.
+    """
+
+    image: int
+    text: str
+    spans: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
 class Blip2:
     """The captioner. `embeddings` is OPT's token table, [V, D]; `bos` starts a caption and `eos` ends it.
 
@@ -60,6 +71,55 @@ class Blip2:
             captions += self._continue(queries, generators[some], prefix, settings)
         return captions
 
+    def read(
+        self, images: Sequence[NDArray[np.uint8]], readings: Sequence[Reading], prefix: str, room: int
+    ) -> list[tuple[float | None, ...]]:
+        """How likely the captioner would write the words of a reading's spans where they stand, behind `prefix` and the
+        text before them: the geometric mean of their tokens' probabilities, 0..1, for each span.
+
+        Images are uint8 RGB of any sizes. None for words beyond `room` tokens of a text, which the decoder's plan may
+        have no place for, and for a span without tokens.
+        """
+        side = self.vision.signature.inputs[0].shape[2]
+        assert side is not None
+        queries = self.vision.run({"pixel_values": to_pixel_values(images, side)})["query_embeds"]
+        prompt = [self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
+        asked = [_asked(self.tokenizer, reading, room) for reading in readings]
+        # Rows that begin alike far into their texts share one long first run of the decoder.
+        order = sorted((i for i, one in enumerate(asked) if one.last), key=lambda i: (asked[i].first, asked[i].last))
+        found: dict[int, NDArray[np.float64]] = {}
+        for start in range(0, len(order), self.decoder.batch):
+            some = order[start : start + self.decoder.batch]
+            rows = queries[[readings[i].image for i in some]]
+            found |= zip(some, self._surprises(rows, prompt, [asked[i] for i in some]), strict=True)
+        return [
+            tuple(None if span is None else float(np.exp(-found[i][span].mean())) for span in one.spans)
+            for i, one in enumerate(asked)
+        ]
+
+    def _surprises(self, queries: Floats, prompt: Sequence[int], asked: Sequence[_Asked]) -> NDArray[np.float64]:
+        """-log p of the tokens of texts [R, L], each after those before it; only those that any row asks for are
+        looked at, the others are 0.
+        """
+        first, last = min(one.first for one in asked), max(one.last for one in asked)
+        tokens = np.full((len(asked), last), self.eos)
+        for row, one in zip(tokens, asked, strict=True):
+            row[: len(one.tokens)] = one.tokens[:last]
+        past = _Continuation(self.decoder, len(asked))
+        spoken = np.repeat(self.embeddings[list(prompt)][None], len(asked), axis=0)
+        logits = past.append(np.concatenate([queries, spoken], axis=1))
+        most = queries.shape[1]  # plans read at least as many positions at once
+        for start in range(0, first, most):
+            logits = past.append(self.embeddings[tokens[:, start : min(start + most, first)]])
+        found = np.zeros(tokens.shape)
+        for at in range(first, last):
+            if at > first:
+                logits = past.append(self.embeddings[tokens[:, at - 1]][:, None])
+            scores = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+            own = np.take_along_axis(scores, tokens[:, at : at + 1], axis=1)[:, 0]
+            found[:, at] = np.log(np.exp(scores).sum(axis=1)) - own
+        return found
+
     def _continue(
         self,
         queries: Floats,
@@ -82,6 +142,35 @@ class Blip2:
         texts = decode(logits, advance, settings, prompt, self.eos, [g for some in generators for g in some])
         captions = [str(self.tokenizer.decode(text)).strip() for text in texts]
         return [captions[i : i + each] for i in range(0, len(captions), each)]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The tokens of a text, and those of them, from `first` to before `last`, in which all of its spans lie; `spans`
+    are slices of the tokens, None where there is none. `last` is 0 where nothing is asked for.
+    """
+
+    tokens: Sequence[int]
+    spans: tuple[slice | None, ...]
+
+    @property
+    def first(self) -> int:
+        return min((span.start for span in self.spans if span is not None), default=0)
+
+    @property
+    def last(self) -> int:
+        return max((span.stop for span in self.spans if span is not None), default=0)
+
+
+def _asked(tokenizer: Tokenizer, reading: Reading, room: int) -> _Asked:
+    encoded = tokenizer.encode(reading.text, add_special_tokens=False)
+
+    def find(start: int, end: int) -> slice | None:
+        # A token may hold the space before its word, in its own characters or not.
+        inside = [i for i, (a, b) in enumerate(encoded.offsets) if a < end and b > start]
+        return slice(inside[0], inside[-1] + 1) if inside and inside[-1] < room else None
+
+    return _Asked(encoded.ids, tuple(find(*span) for span in reading.spans))
 
 
 class _GrowingCache:

@@ -1,81 +1,185 @@
-"""The caption round trip: the captioner looks at a painted picture, and what it says is held against what was painted.
+"""The caption round trip: the captioner looks at a painted picture, and says how likely it would write the words that
+were painted where the edited caption has them.
 
-    said_label     1 where the captioner still names the label, 0 where it does not      of sources whose caption does
-    said_edits     how many of the words that an edit brought it says, a share; of the worst edit
+    said_edits     the share of the words that an edit brought, against those in whose place they are; of the worst edit
+    said_TYPE      the same of the worst edit of a type ("said_colour")
+    said_label     the probability of the words that name the label                 of sources whose caption names it
 
-Words that an edit took away count as said where they are gone. The captioner has no part in painting, so that what it
-reads is no echo of the caption. It costs as much as captioning the pictures: [check] recaption asks for it.
+A probability is the geometric mean of those of the words' tokens, each after the text before it, so that a phrase is
+not the less likely for being long. A share is that of the edited caption's words in the sum with the probability of the
+words that they replace, in the same caption with this edit undone: a captioner that would rather begin another way
+doubts both alike. Words that were only added have their own probability, those that were only taken away one less
+theirs. The captioner has no part in painting: what it reads is no echo of the caption. Reading a given text costs less
+than writing one, since it ends with the last word that is asked for. [check] recaption asks for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..edit import Edit
+from ..models.blip2 import Reading
 from ..schedule.overlap import ahead, in_chunks
 from ..suite import PaintedRow
-from ..tasks.mentions import mentioned, normalise
-from ..tasks.names import ground, names_of
+from ..tasks.difference import Word, compare, words_of
+from ..tasks.mentions import normalise
+from ..tasks.names import LABEL, ground, names_of
+from ..tasks.undo import undo_edits
 from ..variant import Variant
-from .caption import CaptionSettings, caption_images, named_prefix
+from .caption import CaptionSettings
 from .desk import Desk
-from .text_filters import changed_words
 
 Pixels = NDArray[np.uint8]
+Span = tuple[int, int]
 # Words of a phrase that a caption may put otherwise.
 _PLACES = ("in", "on", "at", "of", "by", "to", "from", "with", "during")
 _SMALL = frozenset({*("a", "an", "the", "its", "it", "is", "are", "and"), *_PLACES})
+# Words that are both less likely than this are as likely as each other to nobody: their share is 0.
+_NOTHING = 1e-12
 # Pictures that are read ahead of the network.
 _AHEAD = 8
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words of a text: characters [start, end) of each of the `spans`."""
+
+    text: str
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Question:
+    """The words that a picture should show, and those that it showed before; one of both may be None."""
+
+    shown: Words | None
+    gone: Words | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of a picture: of each edit, None where all of its words are small ones; and of the label, None
+    where no caption names it.
+    """
+
+    edits: tuple[Question | None, ...]
+    label: Question | None
+
+    @property
+    def questions(self) -> tuple[Question | None, ...]:
+        """The edits' and the label's."""
+        return (*self.edits, self.label)
+
+    @property
+    def words(self) -> list[Words]:
+        """All that is read."""
+        return [words for one in self.questions if one for words in (one.shown, one.gone) if words]
 
 
 def run(
     desk: Desk, painted: Mapping[Variant, PaintedRow], settings: CaptionSettings
 ) -> dict[Variant, dict[str, float]]:
-    """The scores of painted pictures; captions are kept as those of sources are. Controls have no edit."""
-    # A prefix that names the label would put the answer into the captioner's mouth.
-    prefix = named_prefix(settings.prefix, None)
-    keys = {variant: desk.recipes.caption_key(row.image.sha256, prefix) for variant, row in painted.items()}
+    """The scores of painted pictures; controls have no edit."""
+    # A prefix that names the label is a part of the captions themselves.
+    prefix = "" if LABEL in settings.prefix else settings.prefix
+    room = settings.decoding.max_tokens
+    asked = {variant: ask(variant) for variant in painted}
+    keys = {
+        variant: desk.recipes.reading_key(row.image.sha256, prefix, room, asked[variant].questions)
+        for variant, row in painted.items()
+    }
 
     def load(variant: Variant) -> Pixels:
         return desk.suite.load_image(painted[variant])
 
-    def make(todo: list[Variant]) -> Generator[dict[Variant, str], None, None]:
-        for part in in_chunks(ahead(todo, load, _AHEAD), settings.batch):
+    def make(todo: list[Variant]) -> Generator[dict[Variant, list[float | None]], None, None]:
+        some = [variant for variant in todo if asked[variant].words]
+        yield {variant: answers(asked[variant], []) for variant in todo if not asked[variant].words}
+        for part in in_chunks(ahead(some, load, _AHEAD), settings.batch):
             shown = {variant: _loaded(found) for variant, found in part}
-            names = [keys[variant] for variant in shown]
-            made = caption_images(list(shown.values()), names, desk.models.blip2(), settings, prefix)
-            yield dict(zip(shown, made, strict=True))
+            readings = [Reading(i, w.text, w.spans) for i, variant in enumerate(shown) for w in asked[variant].words]
+            found = iter(desk.models.blip2().read(list(shown.values()), readings, prefix, room))
+            yield {v: answers(asked[v], [next(found) for _ in asked[v].words]) for v in shown}
 
     with desk.meter.stage("check"):
-        captions: Mapping[Variant, str] = desk.recorded("caption", keys, make)
-    return {variant: said(variant, caption) for variant, caption in captions.items()}
+        # Among the captions, so that the captioner's stage makes room for it.
+        found: Mapping[Variant, Sequence[float | None]] = desk.recorded("caption", keys, make)
+    return {variant: said(variant, of_it) for variant, of_it in found.items()}
 
 
-def said(variant: Variant, caption: str) -> dict[str, float]:
-    """The scores of a picture of which the captioner says `caption`."""
-    found = {}
-    label = variant.source.label
-    if label is not None and ground(variant.caption, names_of(label)):
-        found["said_label"] = float(bool(ground(caption, names_of(label))))
-    if variant.edits:
-        found["said_edits"] = round(min(said_share(edit, caption) for edit in variant.edits), 6)
-    return found
+def ask(variant: Variant) -> Asked:
+    """What a variant's or control's picture is asked."""
+    pairs = undo_edits(variant.caption, variant.edited_caption, variant.edits)
+    return Asked(tuple(_edit_words(made, kept) for made, kept in pairs), _label_words(variant.source.label, variant))
 
 
-def said_share(edit: Edit, caption: str) -> float:
-    """The share of an edit's own words that a caption says, or of those that it took away that a caption leaves out."""
-    taken, brought = (_content(words) for words in changed_words(edit))
-    if brought:
-        return len(mentioned(caption, brought)) / len(brought)
-    return 1 - len(mentioned(caption, taken)) / len(taken) if taken else 1.0
+def answers(asked: Asked, read: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """The answers to the questions by the probabilities that were read of the spans of `asked.words`; None to what was
+    not asked, and where a span was not read.
+    """
+    found = dict(zip(map(id, asked.words), read, strict=True))
+    return [None if one is None else _answer(one, found) for one in asked.questions]
 
 
-def _content(words: str) -> Sequence[str]:
-    return [word for word in dict.fromkeys(normalise(words).split()) if word not in _SMALL]
+def _answer(asked: Question, read: Mapping[int, Sequence[float | None]]) -> float | None:
+    spans = [read[id(words)] if words else () for words in (asked.shown, asked.gone)]
+    if None in (*spans[0], *spans[1]):
+        return None
+    # Of several places the worst counts.
+    shown = min((span for span in spans[0] if span is not None), default=None)
+    gone = max((span for span in spans[1] if span is not None), default=None)
+    if shown is None or gone is None:
+        return round(shown if shown is not None else 1 - (gone or 0.0), 6)
+    return round(shown / max(shown + gone, _NOTHING), 6)
+
+
+def said(variant: Variant, answers: Sequence[float | None]) -> dict[str, float]:
+    """The scores of a picture by the answers to what it was asked: the edits', and the label's."""
+    *edits, label = answers
+    found: dict[str, float] = {}
+    for edit, answer in zip(variant.edits, edits, strict=True):
+        if answer is not None:
+            for name in ("said_edits", f"said_{edit.type}"):
+                found[name] = min(answer, found.get(name, 1.0))
+    return found if label is None else found | {"said_label": label}
+
+
+def _edit_words(made: str, kept: str) -> Question | None:
+    """The words that an edit brought to the text `made`, and those of the text without it that it took."""
+    changes = compare(kept, made).changes
+    brought, taken = (
+        _spans([change.added for change in changes]),
+        _spans([change.removed for change in changes]),
+    )
+    if not brought and not taken:
+        return None
+    return Question(Words(made, brought) if brought else None, Words(kept, taken) if taken else None)
+
+
+def _spans(phrases: Sequence[Sequence[Word]]) -> tuple[Span, ...]:
+    """Where phrases lie, from their first to their last word that is no small one."""
+    found = []
+    for phrase in phrases:
+        said = [word for word in phrase if word.same not in _SMALL]
+        if said:
+            found.append((said[0].start, said[-1].end))
+    return tuple(found)
+
+
+def _label_words(label: str | None, variant: Variant) -> Question | None:
+    """Where the edited caption first names the label."""
+    if label is None or not ground(variant.caption, names_of(label)):
+        return None
+    text = variant.edited_caption
+    named, words = ground(text, names_of(label)), words_of(text)
+    for i, first in enumerate(words):
+        for last in words[i : i + max((len(name.split()) for name in named), default=0)]:
+            if normalise(text[first.start : last.end]) in named:
+                return Question(Words(text, ((first.start, last.end),)))
+    return None
 
 
 def _loaded(found: Pixels | Exception) -> Pixels:

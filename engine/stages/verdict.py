@@ -17,6 +17,7 @@ from ..edit import Edit
 from ..tasks.names import LABEL
 from ..variant import Kind
 from .text_filters import TextThresholds, text_failure, text_meaning
+from .validity import ValidPart, part_probabilities, valid_score
 
 # What each score of a picture is, its least and its most; a threshold of the least rejects nothing. What can be named
 # best comes first: the first score below its threshold is the reason.
@@ -42,6 +43,7 @@ _SCORES: Mapping[str, tuple[str, float, float]] = MappingProxyType(
         "image_image": ("a cosine", -1, 1),
         "source_text": ("a cosine", -1, 1),
         "nearer": ("a difference of cosines", -2, 2),
+        "valid": ("a probability", 0, 1),
     }
 )
 # What it means that a score is too low, in words.
@@ -67,6 +69,7 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
         "image_image": "unlike its source",
         "source_text": "the source does not show its caption",
         "nearer": "nearer to the caption than to the edited one",
+        "valid": "all checks together doubt it",
     }
 )
 # Scores that every picture of a kind has; the others make no sense for some pictures, and are left out of them.
@@ -97,7 +100,8 @@ class CheckSettings(TextThresholds):
     `label_prompt` is what a class is compared by, its name in place of "{label}"; `logit_scale` what CLIP multiplies
     likenesses by before its softmax. Cosines and `min_label`, a change of probability, are -1 to 1; `min_edit`, a
     probability, and `min_layout`, a share, 0 to 1. The least of a range rejects nothing, and None asks for no score.
-    With `recaption` the captioner looks at painted pictures too (round_trip.py).
+    With `recaption` the captioner looks at painted pictures too (round_trip.py). `valid` are the parts of which the
+    score "valid" is made (validity.py), None for no such score.
     """
 
     batch: int
@@ -123,7 +127,9 @@ class CheckSettings(TextThresholds):
     min_boxes: float | None = None
     min_miou: float | None = None
     min_recall: float | None = None
+    min_valid: float | None = None
     recaption: bool | None = None
+    valid: tuple[ValidPart, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -137,6 +143,11 @@ class CheckSettings(TextThresholds):
             if value is not None and not least <= value <= most:
                 raise ValueError(f"[check] min_{name} is {what}, {least:g} to {most:g}, got {value}")
         self.check_ranges()
+        if self.min_valid is not None and not self.valid:
+            raise ValueError("[check] min_valid needs [[check.valid]], the parts that make the score `valid`")
+        names = [part.part for part in self.valid or ()]
+        if len(set(names)) < len(names):
+            raise ValueError(f"[[check.valid]] names each part once, found {', '.join(names)}")
 
     def least(self, score: str) -> float | None:
         """The minimum of a picture's score; None where it needs none."""
@@ -173,6 +184,15 @@ def threshold_names() -> tuple[str, ...]:
     return tuple(field.name for field in fields(CheckSettings) if field.name.startswith(("min_", "max_")))
 
 
+def with_valid(kind: Kind, scores: Mapping[str, float], settings: CheckSettings) -> Mapping[str, float]:
+    """The scores of a picture with "valid" by these settings; without it where they have no parts, and of what is no
+    variant.
+    """
+    rest = {name: value for name, value in scores.items() if name != "valid"}
+    found = valid_score(rest, settings.valid) if kind == "variant" and settings.valid else None
+    return rest if found is None else rest | {"valid": found}
+
+
 def verdict(row: Measured, settings: CheckSettings) -> str | None:
     """None if a picture's scores pass, else the reason for rejection, which names the edit or the label that failed.
 
@@ -184,7 +204,8 @@ def verdict(row: Measured, settings: CheckSettings) -> str | None:
         return None
     if text := text_failure(row.scores, settings):
         return text[1]
-    return f"{_failure(row, name)}{name} {row.scores[name]:.3f} is below {settings.thresholds[f'min_{name}']:.3f}"
+    least = settings.thresholds[f"min_{name}"]
+    return f"{_failure(row, name, settings)}{name} {row.scores[name]:.3f} is below {least:.3f}"
 
 
 def failing(scores: Mapping[str, float], settings: CheckSettings, kind: Kind) -> str | None:
@@ -221,12 +242,20 @@ def _held_to(scores: Mapping[str, float], kind: Kind) -> list[str]:
     return [name for name in _SCORES if name in needed or (name in scores and name not in spared)]
 
 
-def _failure(row: Measured, name: str) -> str:
-    """What it means that a score is too low, where a picture is held to something that can be named."""
+def _failure(row: Measured, name: str, settings: CheckSettings) -> str:
+    """What it means that a score is too low, where a picture is held to something that can be named; of "valid" what
+    its least probable part means.
+    """
+    types: Sequence[str] = [edit.type for edit in row.edits]
+    if name == "valid":
+        parts = part_probabilities(row.scores, settings.valid or ())
+        worst = min(parts, key=lambda part: parts[part])
+        name, types = ("edit", [worst]) if worst in types else (worst, types)
     if name == "edit":
-        _, edit = min(zip(row.edit_scores, row.edits, strict=True), key=lambda pair: pair[0])
+        pairs = [(score, edit) for score, edit in zip(row.edit_scores, row.edits, strict=True) if edit.type in types]
+        _, edit = min(pairs, key=lambda pair: pair[0])
         said = {"add": f"{edit.alternative!r} does not show", "remove": f"{edit.keyword!r} still shows"}
         return said.get(edit.kind, f"{edit.alternative!r} does not show in place of {edit.keyword!r}") + ": "
     if name in ("label", "said_label", "agreement", "ensemble"):
         return f"{row.label!r} may not show any more: "
-    return f"{_MEANINGS[name]}: "
+    return f"{_MEANINGS.get(name, _MEANINGS['valid'])}: "

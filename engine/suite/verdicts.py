@@ -50,18 +50,27 @@ class VerdictTable:
     table: pa.Table
     rows: Sequence[ScoredRow]
 
-    def write(self, suite: Path, reasons: Sequence[str | None]) -> None:
-        """Writes the table with other verdicts, `reasons[i]` that of row i; nothing where they are as they were.
+    def write(self, suite: Path, rows: Sequence[ScoredRow]) -> None:
+        """Writes the table with the verdicts and scores of `rows` in the place of its own; nothing where they are the
+        same.
 
         The bytes are those of a table of such rows. The caller holds the suite's lock. Raises CounterfactoryError.
         """
-        if [row.reason for row in self.rows] == list(reasons):
+        if [row.reason for row in self.rows] != [row.reason for row in rows]:
+            verdicts = [str(Verdict.ACCEPTED if row.accepted else Verdict.REJECTED) for row in rows]
+            columns = {"verdict": pa.array(verdicts, pa.string())}
+            columns["reason"] = pa.array([row.reason for row in rows], pa.string())
+        else:
+            columns = {}
+        if any(dict(row.scores) != dict(old.scores) for row, old in zip(rows, self.rows, strict=True)):
+            names = sorted({name for row in rows for name in row.scores})
+            columns["scores"] = pa.array([dict(row.scores) or None for row in rows], schema(names).field("scores").type)
+        if not columns:
             return
-        verdicts = [str(Verdict.ACCEPTED if reason is None else Verdict.REJECTED) for reason in reasons]
         table = self.table
-        for name, values in (("verdict", verdicts), ("reason", reasons)):
-            place = table.schema.get_field_index(name)
-            table = table.set_column(place, table.schema.field(place), pa.array(values, pa.string()))
+        for name, values in columns.items():
+            field = table.schema.field(name).with_type(values.type)
+            table = table.set_column(table.schema.get_field_index(name), field, values)
         with open_whole(suite / FILE) as file:
             write_parts(table.combine_chunks(), file)
 

@@ -31,6 +31,7 @@ from counterfactory.engine.suite import Suite
 
 from .data import HELD_OUT, JUDGED
 from .judged import Judged, held_out, judge_rows
+from .observed import Observed
 
 # Streams and numbers of scenes: those that choose never judge, and are not among those of the report's other figures.
 _CHOOSING, _JUDGING = (HELD_OUT, 2000), (JUDGED, 3000)
@@ -113,12 +114,12 @@ def judge_demo(
     return judge_rows(folder / "suite", referee, truth, world)
 
 
-def label_kept(one: Judged) -> bool:
+def label_kept(one: Observed, label: str | None) -> bool:
     """Whether the nearest vehicle is still of the label's kind."""
-    return bool(one.finding.object(one.drawing.objects == 1)["kind"] == one.row.label)
+    return bool(one.finding.object(one.drawing.objects == 1)["kind"] == label)
 
 
-def layout_kept(one: Judged) -> bool:
+def layout_kept(one: Observed) -> bool:
     """Whether the referee's mask agrees with the source's."""
     mask, classes = one.drawing.mask, len(one.finding.vocabulary.classes)
     by_class = iou(confusion_matrix(mask, one.finding.mask, classes))
@@ -135,7 +136,7 @@ def _case(one: Judged) -> Case:
             for i, (edit, score) in enumerate(zip(row.edits, row.edit_scores, strict=True))
         ),
         label=row.scores["label"],
-        label_kept=label_kept(one),
+        label_kept=label_kept(one, row.label),
         layout=row.scores["layout"],
         layout_kept=layout_kept(one),
     )

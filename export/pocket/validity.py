@@ -1,13 +1,15 @@
 """The gate measured where truth is known: precision and recall of every check and of all together.
 
 A variant is *valid* when the referee sees each of its edits that it can judge, the nearest vehicle is still of the
-label's kind, and the referee's mask agrees with the source's. Thresholds are chosen on scenes of their own; figures are
-of other scenes. The gate is the product's: verdicts of the engine's own rules. The referee takes no part in it.
+label's kind, and the referee's mask agrees with the source's. The weights of the score "valid" and its thresholds are
+chosen on scenes of their own; figures are of other scenes. The gate is the product's: verdicts of the engine's own
+rules. The referee takes no part in it.
 
     python -m counterfactory.export validity
 
 makes two suites in the work folder, with every check that the embedded models have, and writes validity.json,
-validity.md and validity.svg. Beside each suite it leaves valid.csv, for `check SUITE --sweep KEY --valid FILE`.
+validity.md and validity.svg. The page holds the weights as a profile has them. Beside each suite it leaves valid.csv,
+for `check SUITE --sweep KEY --valid FILE` and `check SUITE --fit FILE`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +27,16 @@ from numpy.typing import NDArray
 from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
+from counterfactory.engine.judging.fit_valid import RECALLS, Example, fit_valid, strictest
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import World, world_named
-from counterfactory.engine.stages.verdict import CheckSettings, failing, threshold_names
+from counterfactory.engine.stages.verdict import CheckSettings, failing, threshold_names, with_valid
 from counterfactory.engine.suite import PictureRow, read_run
 
 from .data import HELD_OUT, JUDGED
 from .gate import area_under, judge_demo, label_kept, layout_kept, mean_or_none
 from .judged import Judged
+from .observed import Observed, as_rendered, as_sources
 from .packed import gather
 from .report import Subject
 from .validity_page import draw_curve, validity_page
@@ -40,88 +44,123 @@ from .validity_page import draw_curve, validity_page
 SCENES = 150
 # Streams and numbers of scenes: those that choose never judge, and no other figure is of either.
 _CHOOSING, _JUDGING = (HELD_OUT, 4000), (JUDGED, 5000)
-# The least share of the valid variants that the chosen gates are to accept; the first is the bar.
-RECALLS = (0.9, 0.95, 0.8, 0.7, 0.6, 0.5)
-# A threshold is added while it makes this much of the accepted ones valid that were not.
-_GAIN = 0.005
-# Thresholds that are tried: those that keep these shares of the valid variants.
-_KEPT = np.linspace(0.5, 1, 26)
+# Draws of scenes for an interval, and the ends that it has.
+_DRAWS, _ENDS = 1000, (0.025, 0.975)
+# Between these probabilities variants are counted together, to see whether as many are valid as was said.
+_EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A variant's row, and whether it is valid."""
+    """A variant's row, whether it is valid, and of each of its edits whether the referee sees it, None where it cannot
+    judge that.
+    """
 
     row: PictureRow
     valid: bool
+    seen: tuple[bool | None, ...] = ()
+
+    @property
+    def example(self) -> Example:
+        """What weights are fitted to."""
+        return Example(self.row.scores, self.row.source, self.row.edit_types, self.valid)
 
 
-def is_valid(one: Judged) -> bool:
-    """Whether a variant is what it says, as far as the referee can tell."""
-    seen = [one.edit_seen(i) for i in range(len(one.edits))]
-    return label_kept(one) and layout_kept(one) and all(hit is not False for hit in seen)
+def is_valid(one: Judged | Observed, label: str) -> bool:
+    """Whether a picture is what it says and still shows its label, as far as the referee can tell."""
+    return label_kept(one, label) and layout_kept(one) and all(hit is not False for hit in _seen(one))
+
+
+def _seen(one: Observed) -> tuple[bool | None, ...]:
+    return tuple(one.edit_seen(i) for i in range(len(one.edits)))
 
 
 def measure_validity(profile: Profile, folder: Path, referee: Referee, world: World, scenes: int) -> dict[str, Any]:
     """The figures. What an earlier call left in `folder` is gone on from."""
-    choosing, judging = (
-        cases_of(profile, folder / f"{stream}-{first}", referee, scenes, stream, first, world)
+    chosen, judged = (
+        judge_suite(profile, folder / f"{stream}-{first}", referee, scenes, stream, first, world)
         for stream, first in (_CHOOSING, _JUDGING)
     )
-    costs = check_shares(folder / f"{JUDGED}-{_JUDGING[1]}" / "suite")
-    return {"world": world.name, "scenes": scenes, **figures_of(profile.check, choosing, judging), **costs}
+    return {
+        "world": world.name,
+        "scenes": scenes,
+        **figures_of(profile.check, _cases(chosen), _cases(judged)),
+        **referee_figures(judged, referee),
+        "checks_share": check_share(folder / f"{JUDGED}-{_JUDGING[1]}" / "suite"),
+    }
 
 
-def cases_of(
+def judge_suite(
     profile: Profile, folder: Path, referee: Referee, count: int, stream: int, first: int, world: World
-) -> list[Case]:
-    """The variants of a suite that is made in two sessions: with the profile's own checks, whose cost is by itself on
-    record, and then with the captioner's second look.
-    """
-    judge_demo(profile, folder, referee, count, stream, first, world)
+) -> list[Judged]:
+    """The variants of a suite with every check that the embedded models have, and valid.csv beside it."""
     looked = replace(profile, check=replace(profile.check, recaption=True))
     judged = judge_demo(looked, folder, referee, count, stream, first, world)
-    cases = [Case(one.row, is_valid(one)) for one in judged]
-    lines = [f"{case.row.file_name},{str(case.valid).lower()}\n" for case in cases]
+    lines = [f"{case.row.file_name},{str(case.valid).lower()}\n" for case in _cases(judged)]
     write_whole(folder / "valid.csv", "image,valid\n" + "".join(lines), sync="nothing")
-    return cases
+    return judged
 
 
-def check_shares(suite: Path) -> dict[str, float | None]:
-    """The checks' share of a journey's time, by the suite's record: of the profile's own checks, and with the
-    captioner's second look beside them. None where an earlier run had made the suite.
-    """
+def _cases(judged: Sequence[Judged]) -> list[Case]:
+    return [Case(one.row, is_valid(one, one.row.label or ""), _seen(one)) for one in judged]
+
+
+def check_share(suite: Path) -> float | None:
+    """The checks' share of the time that the suite's sessions took; None without a record."""
     record = read_run(suite)
-    first, *rest = record.sessions if record is not None else []
-    if not first.costs.painted:
-        return {"checks_share": None, "checks_share_recaption": None}
-    spent = {cost.stage: cost.wall_s for cost in first.costs.stages}
-    again = sum(cost.wall_s for one in rest[:1] for cost in one.costs.stages if cost.stage == "check")
-    whole = sum(spent.values())
+    stages = [stage for one in (record.sessions if record is not None else ()) for stage in one.costs.stages]
+    whole = sum(stage.wall_s for stage in stages)
+    return sum(stage.wall_s for stage in stages if stage.stage == "check") / whole if whole else None
+
+
+def referee_figures(judged: Sequence[Judged], referee: Referee) -> dict[str, float | None]:
+    """How the truth itself errs: `truth_valid` is the share of the truth's own renderings that the referee calls valid,
+    which a gate without a fault could not surpass by much, `source_valid` that of the unchanged sources in the place of
+    variants with an edit that it can judge, none of which is.
+    """
+    judgeable = [one for one in judged if any(seen is not None for seen in _seen(one))]
+    rendered, unchanged = as_rendered(judged, referee), as_sources(judgeable, referee)
+    labels = {id(one.drawing): one.row.label or "" for one in judged}
     return {
-        "checks_share": spent["check"] / whole,
-        "checks_share_recaption": (spent["check"] + again) / (whole + again),
+        name: mean_or_none(np.array([is_valid(one, labels[id(one.drawing)]) for one in shown]))
+        for name, shown in (("truth_valid", rendered), ("source_valid", unchanged))
     }
 
 
 def figures_of(check: CheckSettings, choosing: Sequence[Case], judging: Sequence[Case]) -> dict[str, Any]:
-    """The gate by the settings `check`, gates that the choosing cases ask for, and every check by itself."""
+    """The gate by the settings `check`, gates by the score "valid" as the choosing cases have it, and every check by
+    itself.
+    """
     if not any(case.valid for case in choosing) or not any(case.valid for case in judging):
         raise CounterfactoryError("no variant is valid: there is nothing to measure; ask for more --scenes")
-    free = open_gate(check)
-    chosen = {recall: choose_gate(free, choosing, recall) for recall in RECALLS}
+    fit = fit_valid([case.example for case in choosing])
+    free = replace(open_gate(check), valid=fit.parts)
+    valid = [case.valid for case in choosing]
+    chosen = {recall: strictest(fit.out_of_fold, valid, recall) for recall in RECALLS}
+    choosing, scored = with_probabilities(free, choosing), with_probabilities(free, judging)
     gates = [
-        {"recall_wanted": recall, "thresholds": settings.strict, **gate_of(settings, judging)}
-        for recall, settings in chosen.items()
+        {"recall_wanted": recall, "thresholds": {"min_valid": least}, **gate_of(replace(free, min_valid=least), scored)}
+        for recall, least in chosen.items()
     ]
+    best = replace(free, min_valid=chosen[RECALLS[0]])
     return {
         "variants": len(judging),
         "gate_base_rate": float(np.mean([case.valid for case in judging])),
-        **{f"gate_{name}": value for name, value in gate_of(check, judging).items()},
+        **{f"gate_{name}": value for name, value in gate_of(check, with_probabilities(check, judging)).items()},
         "gate_thresholds": check.strict,
         "chosen": gates,
-        "by_check": {name: check_figures(free, name, choosing, judging) for name in _scores_of(choosing)},
+        "parts": [asdict(part) for part in fit.parts],
+        "calibration": calibration(scored),
+        "by_type": {type_: type_figures(best, type_, scored) for type_ in _types(scored)},
+        "by_check": {name: check_figures(free, name, choosing, scored) for name in _scores_of(choosing)},
     }
+
+
+def with_probabilities(settings: CheckSettings, cases: Sequence[Case]) -> list[Case]:
+    """The cases with the score "valid" as the settings make it."""
+    return [
+        replace(case, row=replace(case.row, scores=with_valid("variant", case.row.scores, settings))) for case in cases
+    ]
 
 
 def open_gate(check: CheckSettings) -> CheckSettings:
@@ -131,57 +170,80 @@ def open_gate(check: CheckSettings) -> CheckSettings:
     return check
 
 
-def gate_of(settings: CheckSettings, cases: Sequence[Case]) -> dict[str, float | None]:
-    """The share that settings accept, what of it is valid (precision), and what of the valid ones it is (recall)."""
+def gate_of(settings: CheckSettings, cases: Sequence[Case]) -> dict[str, Any]:
+    """The share that settings accept, what of it is valid (precision), and what of the valid ones it is (recall), each
+    with its interval over draws of sources.
+    """
     accepted = np.array([failing(case.row.scores, settings, "variant") is None for case in cases])
     valid = np.array([case.valid for case in cases])
     return {
         "accepted": mean_or_none(accepted),
         "precision": mean_or_none(valid[accepted]),
         "recall": mean_or_none(accepted[valid]),
+        **_intervals(accepted, valid, [case.row.source for case in cases]),
     }
 
 
-def choose_gate(settings: CheckSettings, cases: Sequence[Case], recall: float) -> CheckSettings:
-    """Thresholds that let this share of the valid cases pass, and as few others as can be had one by one: each that is
-    added makes the most of the accepted cases valid, and the last ones that add next to nothing are left out.
-    """
+def _intervals(
+    accepted: NDArray[np.bool_], valid: NDArray[np.bool_], sources: Sequence[str]
+) -> dict[str, list[float] | None]:
+    """The 95 % intervals of precision and recall: variants of one source are alike, so that sources are drawn."""
+    names, of = np.unique(sources, return_inverse=True)
+    counts = np.stack([np.bincount(of, weights=some) for some in (accepted & valid, accepted, valid)])
+    draws = np.random.default_rng(0).integers(len(names), size=(_DRAWS, len(names)))
+    hits, taken, all_valid = counts[:, draws].sum(axis=2)
+    found: dict[str, list[float] | None] = {}
+    for name, whole in (("precision_interval", taken), ("recall_interval", all_valid)):
+        some = whole > 0
+        found[name] = np.quantile(hits[some] / whole[some], _ENDS).tolist() if some.any() else None
+    return found
+
+
+def calibration(cases: Sequence[Case]) -> list[dict[str, float]]:
+    """Variants by their probability: how many, their mean probability, and the share of them that is valid."""
+    said = np.array([case.row.scores.get("valid", np.nan) for case in cases])
     valid = np.array([case.valid for case in cases])
-    columns = {name: np.array([case.row.scores.get(name, np.inf) for case in cases]) for name in _scores_of(cases)}
-    tried = {name: _thresholds(name, cases, _KEPT) for name in columns}
-    chosen: dict[str, float] = {}
-    best = float(valid.mean())
-    while True:
-        found = None
-        for name, column in columns.items():
-            others = [columns[other] >= least for other, least in chosen.items() if other != name]
-            passed = np.all(others, axis=0) if others else np.ones(len(cases), bool)
-            for least in tried[name]:
-                accepted = passed & (column >= least)
-                if accepted[valid].mean() >= recall and valid[accepted].mean() >= best + _GAIN:
-                    best, found = float(valid[accepted].mean()), (name, least)
-        if found is None:
-            return _with(settings, chosen)
-        chosen[found[0]] = found[1]
+    bins = [(said >= low) & (said < high) for low, high in zip(_EDGES, (*_EDGES[1:-1], 1.1), strict=False)]
+    return [
+        {"variants": int(some.sum()), "said": float(said[some].mean()), "valid": float(valid[some].mean())}
+        for some in bins
+        if some.any()
+    ]
 
 
-def _with(settings: CheckSettings, least: Mapping[str, float]) -> CheckSettings:
-    changes: dict[str, Any] = {f"min_{name}": value for name, value in least.items()}
-    return replace(settings, **changes)
+def type_figures(settings: CheckSettings, type_: str, cases: Sequence[Case]) -> dict[str, Any]:
+    """Of the variants with an edit of a type: the base rate, the gate's figures, how many of the edits the referee sees
+    of those that it judges, and the areas under the curves of the scores of such edits against that.
+    """
+    of_type = [case for case in cases if type_ in case.row.edit_types]
+    judged = [
+        (case, hit)
+        for case in of_type
+        for name, hit in zip(case.row.edit_types, case.seen, strict=True)
+        if name == type_ and hit is not None
+    ]
+    seen = [hit for _, hit in judged]
+    areas = {
+        name: area_under([case.row.scores.get(f"{name}_{type_}", 0.0) for case, _ in judged], seen)
+        for name in ("said", "edit")
+    }
+    return {
+        "variants": len(of_type),
+        "base_rate": mean_or_none(np.array([case.valid for case in of_type])),
+        **gate_of(settings, of_type),
+        "seen": mean_or_none(np.array(seen)),
+        **{f"area_{name}": area if len(set(seen)) > 1 else None for name, area in areas.items()},
+    }
+
+
+def _types(cases: Sequence[Case]) -> list[str]:
+    return sorted({name for case in cases for name in case.row.edit_types})
 
 
 def _scores_of(cases: Sequence[Case]) -> list[str]:
     """The scores of the cases that can have a threshold."""
     names = {name for case in cases for name in case.row.scores}
     return sorted(name for name in names if f"min_{name}" in threshold_names())
-
-
-def _thresholds(name: str, cases: Sequence[Case], kept: NDArray[np.float64]) -> list[float]:
-    """The thresholds of a score that keep these shares of the valid cases, to three digits, downwards."""
-    scores = [case.row.scores[name] for case in cases if case.valid and name in case.row.scores]
-    if not scores:
-        return []
-    return sorted({float(np.floor(1000 * v) / 1000) for v in np.quantile(scores, 1 - kept, method="lower")})
 
 
 def check_figures(
@@ -192,10 +254,12 @@ def check_figures(
     """
     with_it = [case for case in judging if name in case.row.scores]
     area = area_under([case.row.scores[name] for case in with_it], [case.valid for case in with_it])
-    least = _thresholds(name, choosing, np.array([RECALLS[0]]))
-    if not least:
+    choice = [case for case in choosing if name in case.row.scores]
+    if not any(case.valid for case in choice):
         return {"area": area, "least": None, "accepted": None, "precision": None, "recall": None}
-    return {"area": area, "least": least[0], **gate_of(_with(free, {name: least[0]}), judging)}
+    least = strictest([case.row.scores[name] for case in choice], [case.valid for case in choice], RECALLS[0])
+    changes: dict[str, Any] = {f"min_{name}": least}
+    return {"area": area, "least": least, **gate_of(replace(free, **changes), judging)}
 
 
 def add_command(commands: Any, docs: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from counterfactory.engine.judging.fit_valid import fitted_toml
+from counterfactory.engine.stages.validity import ValidPart
 
 # Of the accepted variants, those that are to be valid; of the valid ones, those that are to be accepted.
 PRECISION_BAR, RECALL_BAR = 0.97, 0.9
@@ -13,10 +16,12 @@ _SIDE, _LEFT, _TOP = 300, 46, 16
 def validity_page(figures: Mapping[str, Any]) -> str:
     """docs/validity.md."""
     best = figures["chosen"][0]
+    base = {"accepted": 1.0, "precision": figures["gate_base_rate"], "recall": 1.0}
     rows = "\n".join(
-        f"| {name} | {_share(gate['accepted'])} | {_share(gate['precision'])} | {_share(gate['recall'])} | {said} |"
+        f"| {name} | {_share(gate['accepted'])} | {_with_ends(gate, 'precision')} | {_with_ends(gate, 'recall')} | "
+        f"{said} |"
         for name, gate, said in (
-            ("none (base rate)", {"accepted": 1.0, "precision": figures["gate_base_rate"], "recall": 1.0}, ""),
+            ("none (base rate)", base, ""),
             ("the profile's", _own(figures), _said(figures["gate_thresholds"])),
             *(
                 (f"chosen to accept {gate['recall_wanted']:.0%}", gate, _said(gate["thresholds"]))
@@ -29,20 +34,29 @@ def validity_page(figures: Mapping[str, Any]) -> str:
         f"{_share(one['precision'])} | {_share(one['recall'])} |"
         for name, one in sorted(figures["by_check"].items(), key=lambda item: -item[1]["area"])
     )
+    types = "\n".join(
+        f"| {name} | {one['variants']} | {_share(one['base_rate'])} | {_share(one['precision'])} | "
+        f"{_share(one['recall'])} | {_share(one['seen'])} | {_area(one['area_said'])} | {_area(one['area_edit'])} |"
+        for name, one in figures["by_type"].items()
+    )
+    bins = "\n".join(
+        f"| {one['variants']} | {_share(one['said'])} | {_share(one['valid'])} |" for one in figures["calibration"]
+    )
     met = (best["precision"] or 0) >= PRECISION_BAR and (best["recall"] or 0) >= RECALL_BAR
     return f"""# What the checks are worth
 
 Written by `python -m counterfactory.export validity`: {figures["scenes"]} scenes of the world "{figures["world"]}" that
-choose thresholds and {figures["scenes"]} others that judge them ({figures["variants"]} variants), made under the demo's
-settings. A variant is valid when the referee sees every edit that it can judge, the nearest vehicle is still of the
-label's kind, and the layout is kept. The referee, which tells all weathers and times of day, takes no part in the gate;
-nor do the models that the demo tests. What each score is stands in [checks.md](checks.md).
+choose weights and thresholds and {figures["scenes"]} others that judge them ({figures["variants"]} variants), made
+under the demo's settings. A variant is valid when the referee sees every edit that it can judge, the nearest vehicle is
+still of the label's kind, and the layout is kept. The referee, which tells all weathers and times of day, takes no part
+in the gate; nor do the models that the demo tests. What each score is stands in [checks.md](checks.md).
 
 ## The gate
 
-Precision is the share of the accepted variants that are valid, recall the share of the valid ones that are accepted.
-Without any gate the precision is the base rate. The bars are {PRECISION_BAR:.0%} and {RECALL_BAR:.0%}:
-{"met" if met else "not met"} by the gate that is chosen to accept {RECALL_BAR:.0%} of the valid variants.
+Precision is the share of the accepted variants that are valid, recall the share of the valid ones that are accepted;
+in brackets their 95 % intervals over draws of scenes. Without any gate the precision is the base rate. The bars are
+{PRECISION_BAR:.0%} and {RECALL_BAR:.0%}: {"met" if met else "not met"} by the gate that is chosen to accept
+{RECALL_BAR:.0%} of the valid variants. The chosen gates hold variants to the score `valid` alone.
 
 | gate | accepted | precision | recall | thresholds |
 |---|---|---|---|---|
@@ -50,19 +64,50 @@ Without any gate the precision is the base rate. The bars are {PRECISION_BAR:.0%
 
 ![Precision by recall](validity.svg)
 
+The referee errs, too. Of the truth's own renderings in the place of the variants it calls
+{_share(figures["truth_valid"])} valid, and {_share(figures["source_valid"])} of the unchanged sources where an edit was
+wanted. It was trained on renderings: of paintings it is less sure, and some that it calls wrong a person calls right.
+
+## The probability `valid`
+
+Variants of the judging scenes by their probability: as many should be valid as it says.
+
+| variants | mean probability | valid |
+|---|---|---|
+{bins}
+
+Its parts, as they stand in a profile:
+
+```toml
+{parts_table(figures["parts"], best["thresholds"]["min_valid"])}
+```
+
+## By type of edit
+
+Variants that have such an edit, under the gate that is chosen to accept {RECALL_BAR:.0%}. *Seen* is the share of these
+edits that the referee sees; the *areas* are those under the ROC curves by which the captioner (`said`) and CLIP
+(`edit`) tell them: 1 tells all, 0.5 nothing. Where it judges none, or sees all, there is no area.
+
+| edit | variants | base rate | precision | recall | seen | area, `said` | area, `edit` |
+|---|---|---|---|---|---|---|---|
+{types}
+
 ## By check
 
 Each check alone, by the threshold that keeps {RECALL_BAR:.0%} of the choosing scenes' valid variants. *Area* is that
-under its ROC curve, of valid variants and others: 1 tells all, 0.5 nothing. A score that a picture does not have
-rejects nothing.
+under its ROC curve, of valid variants and others. A score that a picture does not have rejects nothing.
 
 | check | area | threshold | precision | recall |
 |---|---|---|---|---|
 {checks}
 
-The checks' share of a journey: {_share(figures["checks_share"])} with the profile's own,
-{_share(figures["checks_share_recaption"])} with the captioner's second look (`recaption`).
+The checks' share of a journey, with the captioner's second look: {_share(figures["checks_share"])}.
 """
+
+
+def parts_table(parts: Sequence[Mapping[str, Any]], least: float) -> str:
+    """The parts of the score "valid", and the threshold, as TOML."""
+    return fitted_toml([ValidPart(**part) for part in parts], least)
 
 
 def draw_curve(figures: Mapping[str, Any]) -> str:
@@ -97,7 +142,7 @@ fill="#2da44e" fill-opacity="0.25"/>
 
 
 def _own(figures: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: figures[f"gate_{name}"] for name in ("accepted", "precision", "recall")}
+    return {name.removeprefix("gate_"): value for name, value in figures.items() if name.startswith("gate_")}
 
 
 def _said(thresholds: Mapping[str, float]) -> str:
@@ -106,6 +151,15 @@ def _said(thresholds: Mapping[str, float]) -> str:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
+
+
+def _with_ends(gate: Mapping[str, Any], name: str) -> str:
+    ends = gate.get(f"{name}_interval")
+    return _share(gate[name]) + (f" ({100 * ends[0]:.0f} to {100 * ends[1]:.0f})" if ends else "")
+
+
+def _area(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def _x(recall: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,93 +14,153 @@ from picture_rows import picture_row
 from session_records import costs, session_facts, stage_cost
 
 from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.stages.verdict import CheckSettings
 from counterfactory.engine.suite.run_record import RunRecord, write_run
 from counterfactory.engine.suite.session import SessionRecord
 from counterfactory.export.pocket import validity
 from counterfactory.export.pocket.validity import (
     Case,
+    calibration,
     check_figures,
-    check_shares,
-    choose_gate,
+    check_share,
     figures_of,
     gate_of,
     is_valid,
     open_gate,
+    referee_figures,
+    type_figures,
 )
 from counterfactory.export.pocket.validity_page import draw_curve, validity_page
 
-CHECK = load_profile("pocket").check
+CHECK = load_profile("pocket-lance").check
 FREE = open_gate(CHECK)
-GOOD = {"edit": 0.9, "image_text": 0.5, "directional": 0.5, "image_image": 0.5, "layout": 0.9, "said_edits": 1.0}
+GOOD = {"edit": 0.9, "image_text": 0.5, "directional": 0.5, "image_image": 0.5, "layout": 0.9, "said_weather": 0.9}
 
 
-def case(valid: bool, **scores: float) -> Case:
-    return Case(picture_row(scores=GOOD | scores), valid)
+def case(number: int, valid: bool, **scores: float) -> Case:
+    return Case(picture_row(number, scores=GOOD | scores), valid, (valid,))
 
 
-# Eight valid and four others: said_edits finds two of them, layout a third; edit tells nothing.
+# Twelve of which eight are valid: said_weather finds two of the others, layout a third; edit tells nothing.
 CASES = [
-    *(case(True, edit=0.5 + i / 20, layout=0.6 + i / 30) for i in range(7)),
-    case(True, said_edits=0.0),
-    *(case(False, said_edits=0.0, edit=0.6 + i / 10) for i in range(2)),
-    case(False, layout=0.3),
-    case(False),
+    *(case(i, True, edit=0.5 + i / 20, layout=0.6 + i / 30) for i in range(7)),
+    case(7, True, said_weather=0.1),
+    *(case(8 + i, False, said_weather=0.1, edit=0.6 + i / 10) for i in range(2)),
+    case(10, False, layout=0.3),
+    case(11, False),
 ]
+MANY = [replace(one, row=replace(one.row, source=f"{i % 9}")) for i, one in enumerate(CASES * 6)]
+
+
+def shares(settings: CheckSettings, cases: Sequence[Case]) -> dict[str, Any]:
+    return {name: value for name, value in gate_of(settings, cases).items() if not name.endswith("interval")}
 
 
 def test_a_gate_s_shares_are_of_the_product_s_own_verdicts() -> None:
     assert FREE.strict == {}
-    assert gate_of(FREE, CASES) == {"accepted": 1.0, "precision": pytest.approx(8 / 12), "recall": 1.0}
-    strict = replace(FREE, min_said_edits=0.5)
-    assert gate_of(strict, CASES) == {"accepted": 9 / 12, "precision": pytest.approx(7 / 9), "recall": 7 / 8}
+    assert shares(FREE, CASES) == {"accepted": 1.0, "precision": pytest.approx(8 / 12), "recall": 1.0}
+    strict = replace(FREE, min_layout=0.7)
+    assert shares(strict, CASES) == {"accepted": 8 / 12, "precision": 5 / 8, "recall": 5 / 8}
     none = replace(FREE, min_edit=1.0)
-    assert gate_of(none, CASES) == {"accepted": 0.0, "precision": None, "recall": 0.0}
+    assert shares(none, CASES) == {"accepted": 0.0, "precision": None, "recall": 0.0}
 
 
-def test_thresholds_are_chosen_that_leave_enough_of_the_valid_ones() -> None:
-    chosen = choose_gate(FREE, CASES, 0.875)
-    assert chosen.strict == {"min_layout": 0.6, "min_said_edits": 1.0}
-    assert gate_of(chosen, CASES)["precision"] == 7 / 8
-    careful = choose_gate(FREE, CASES, 1.0)
-    assert careful.strict == {"min_layout": 0.6}, "said_edits would cost a valid one"
-    assert choose_gate(FREE, CASES[:8], 0.5).strict == {}, "where all are valid nothing is to be rejected"
+def test_intervals_are_of_draws_of_scenes() -> None:
+    found = gate_of(FREE, MANY)
+    low, high = found["precision_interval"]
+    assert 0.5 < low < 8 / 12 < high < 0.85
+    assert found["recall_interval"] == [1.0, 1.0], "all are accepted, whoever is drawn"
+    alone = [replace(one, row=replace(one.row, source="one")) for one in CASES]
+    assert gate_of(FREE, alone)["precision_interval"] == pytest.approx([8 / 12] * 2), "one scene is drawn again"
+    assert gate_of(replace(FREE, min_edit=1.0), CASES)["precision_interval"] is None
 
 
 def test_every_check_is_measured_by_itself() -> None:
     found = check_figures(FREE, "layout", CASES, CASES)
-    assert found["least"] == 0.6
-    assert (found["accepted"], found["recall"]) == (11 / 12, 1.0)
+    assert (found["least"], found["accepted"], found["recall"]) == (0.6, 11 / 12, 1.0)
     assert found["precision"] == pytest.approx(8 / 11)
     assert check_figures(FREE, "edit", CASES, CASES)["least"] == 0.5
-    # Of the 32 pairs of a valid one and another, said_edits is higher in 14, and equal in 14 + 2.
-    assert check_figures(FREE, "said_edits", CASES, CASES)["area"] == pytest.approx((14 + 8) / 32)
     nothing = check_figures(FREE, "miou", CASES, CASES)
     assert nothing == {"area": 0.5, "least": None, "accepted": None, "precision": None, "recall": None}
 
 
-def test_figures_and_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validity, "RECALLS", (0.875, 1.0))
-    figures = {"world": "streets", "scenes": 3, **figures_of(CHECK, CASES, CASES)}
+def test_probabilities_are_held_against_what_came_of_them() -> None:
+    said = [
+        replace(case(i, valid), row=picture_row(i, scores={"valid": chance}))
+        for i, (chance, valid) in enumerate([(0.1, False), (0.85, True), (0.81, False), (1.0, True)])
+    ]
+    assert calibration(said) == [
+        {"variants": 1, "said": pytest.approx(0.1), "valid": 0.0},
+        {"variants": 2, "said": pytest.approx(0.83), "valid": 0.5},
+        {"variants": 1, "said": 1.0, "valid": 1.0},
+    ]
+
+
+def test_figures_of_a_type_are_of_the_variants_that_have_it() -> None:
+    other = replace(
+        case(12, False), row=picture_row(12, scores=GOOD, edits=(Edit("colour", "red", "blue"),)), seen=(None,)
+    )
+    found = type_figures(replace(FREE, min_layout=0.7), "weather", [*CASES, other])
+    assert (found["variants"], found["base_rate"], found["seen"]) == (12, pytest.approx(8 / 12), pytest.approx(8 / 12))
+    assert (found["precision"], found["recall"]) == (5 / 8, 5 / 8)
+    # Of the 32 pairs of a seen edit and another, said_weather is higher in 14, and equal in 14 + 2.
+    assert found["area_said"] == pytest.approx((14 + 8) / 32)
+    assert type_figures(FREE, "colour", [*CASES, other])["area_said"] is None
+
+
+def test_figures_and_page() -> None:
+    figures = {"world": "streets", "scenes": 3, **figures_of(CHECK, MANY, CASES)}
     assert figures["gate_base_rate"] == pytest.approx(8 / 12)
     assert (figures["gate_precision"], figures["gate_recall"]) == (pytest.approx(6 / 9), 6 / 8)
     assert figures["gate_thresholds"] == CHECK.strict
-    assert [(gate["recall_wanted"], gate["recall"]) for gate in figures["chosen"]] == [(0.875, 0.875), (1.0, 1.0)]
-    assert set(figures["by_check"]) == set(GOOD)
-    page = validity_page({**figures, "checks_share": 0.071, "checks_share_recaption": None})
+    best = figures["chosen"][0]
+    assert best["recall_wanted"] == 0.9
+    assert best["recall"] == 1.0, "the eighth valid one is as likely as two that are not"
+    by_name = {part["part"]: part for part in figures["parts"]}
+    assert set(by_name) == {"weather", "layout"}
+    assert by_name["weather"]["scores"] == ("said_weather",)
+    assert by_name["weather"]["weights"][0] > 0.2
+    assert {"edit", "valid", "layout"} <= set(figures["by_check"]) | {"valid"}
+    assert list(figures["by_type"]) == ["weather"]
+    page = validity_page({**figures, "truth_valid": 0.99, "source_valid": 0.02, "checks_share": 0.071})
     assert "| none (base rate) | 100.0% | 66.7% | 100.0% |  |" in page
-    assert "| the profile's | 75.0% | 66.7% | 75.0% | `min_image_text` 0.15," in page
-    assert "| chosen to accept 88% | 66.7% | 87.5% | 87.5% | `min_layout` 0.6, `min_said_edits` 1 |" in page
+    assert re.search(
+        r"\| the profile's \| 75.0% \| 66.7% \(\d+ to \d+\) \| 75.0% \(\d+ to \d+\) \| `min_image_text` 0.15,", page
+    )
+    assert re.search(r"\| chosen to accept 90% \| .* \| `min_valid` 0\.\d+ \|", page)
     assert "not met by the gate" in page
-    assert "7.1% with the profile's own,\n- with the captioner's" in page
+    assert "99.0% valid, and 2.0% of the unchanged sources" in page
+    assert '[[check.valid]]\npart = "weather"\nscores = ["said_weather"]' in page
+    assert "second look: 7.1%." in page
     curve = draw_curve(figures)
-    assert curve.count("<circle") == 3
+    assert curve.count("<circle") == 7
     assert "precision 66.7%, recall 75.0%" in curve
 
 
 def test_nothing_is_measured_where_nothing_is_valid() -> None:
     with pytest.raises(CounterfactoryError, match=r"no variant is valid: .* ask for more --scenes"):
-        figures_of(CHECK, CASES, [case(False)])
+        figures_of(CHECK, CASES, [case(0, False)])
+
+
+def test_the_truth_s_own_errors_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[Any] = [
+        SimpleNamespace(
+            drawing=object(), row=SimpleNamespace(label=label), edits=[()], edit_seen=lambda i, seen=seen: seen
+        )
+        for label, seen in (("bus", True), ("car", False), ("car", None))
+    ]
+
+    def shown(kind: str) -> Any:
+        return lambda some, referee: [SimpleNamespace(drawing=one.drawing, kind=kind) for one in some]
+
+    monkeypatch.setattr(validity, "as_rendered", shown("truth"))
+    monkeypatch.setattr(validity, "as_sources", shown("source"))
+    monkeypatch.setattr(validity, "is_valid", lambda one, label: (one.kind == "truth") == (label == "car"))
+    referee: Any = None
+    found = referee_figures(judged, referee)
+    assert found == {"truth_valid": pytest.approx(2 / 3), "source_valid": 0.5}, "of sources, two have an edit to judge"
 
 
 @pytest.mark.parametrize(
@@ -115,18 +177,16 @@ def test_valid_is_what_the_referee_sees(
     kind: str, layout: bool, seen: list[bool | None], valid: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(validity, "layout_kept", lambda one: layout)
-    monkeypatch.setattr(validity, "label_kept", lambda one: kind == "bus")
+    monkeypatch.setattr(validity, "label_kept", lambda one, label: kind == label)
     one: Any = SimpleNamespace(edits=[()] * len(seen), edit_seen=lambda i: seen[i])
-    assert is_valid(one) is valid
+    assert is_valid(one, "bus") is valid
 
 
-def test_the_checks_share_is_of_the_first_session_s_time(tmp_path: Path) -> None:
-    def session(name: str, painted: int, **wall: float) -> SessionRecord:
+def test_the_checks_share_is_of_all_sessions_time(tmp_path: Path) -> None:
+    def session(name: str, **wall: float) -> SessionRecord:
         stages = tuple(stage_cost(stage, wall_s=seconds) for stage, seconds in wall.items())
-        return SessionRecord(name, "", True, session_facts(), (), costs(painted=painted, stages=stages))
+        return SessionRecord(name, "", True, session_facts(), (), costs(stages=stages))
 
-    sessions = [session("a", 5, paint=9.0, check=1.0), session("b", 0, paint=0.5, check=2.0)]
-    write_run(tmp_path, RunRecord(tuple(sessions)))
-    assert check_shares(tmp_path) == {"checks_share": 0.1, "checks_share_recaption": 0.25}
-    write_run(tmp_path, RunRecord(tuple(sessions[1:])))
-    assert check_shares(tmp_path) == {"checks_share": None, "checks_share_recaption": None}
+    assert check_share(tmp_path) is None
+    write_run(tmp_path, RunRecord((session("a", paint=9.0, check=1.0), session("b", paint=0.5, check=2.0))))
+    assert check_share(tmp_path) == 3 / 12.5

@@ -15,7 +15,7 @@ from transformers import Blip2Config, Blip2ForConditionalGeneration
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import generator
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.blip2 import Blip2
+from counterfactory.engine.models.blip2 import Blip2, Reading
 from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.models.decoding import DecodingSettings
 from counterfactory.engine.runtime.session import Array, Port, Signature, continued_cache
@@ -288,3 +288,62 @@ def test_captions_are_joined_as_sentences(blip2: Blip2ForConditionalGeneration) 
 def test_equal_captions_are_not_joined() -> None:
     with pytest.raises(ValueError, match="nucleus"):
         CaptionSettings(2, 2, "", greedy(9))
+
+
+# Reading
+
+
+def spans(text: str, *words: str) -> tuple[tuple[int, int], ...]:
+    return tuple((text.index(word), text.index(word) + len(word)) for word in words)
+
+
+def by_transformers(model: Blip2ForConditionalGeneration, image: np.ndarray, prompt: list[int], ids: list[int]) -> Any:
+    """The probability of each token of a text behind a prompt, by the whole model at once, float64 [L]."""
+    pixels = torch.from_numpy(to_pixel_values([image], 16))
+    queries = torch.full((1, 3), WORDS)
+    tokens = torch.cat([queries, torch.tensor([[*prompt, *ids]])], dim=1)
+    with torch.no_grad():
+        logits = model(pixel_values=pixels, input_ids=tokens).logits[0].double()
+    at = len(prompt) + 3 - 1
+    chances = torch.softmax(logits[at : at + len(ids)], dim=1)
+    return chances[torch.arange(len(ids)), torch.tensor(ids)].numpy()
+
+
+@pytest.mark.parametrize("cache", ["grown", "added", "rows"])
+@pytest.mark.parametrize("prefix", ["", "w4 w9"])
+def test_words_are_as_likely_as_transformers_has_them(
+    blip2: Blip2ForConditionalGeneration, cache: str, prefix: str
+) -> None:
+    captioner = ours(blip2, 1, cache)
+    images = blocks(np.random.default_rng(3), 2)
+    texts = ["w3 w5 w7 w11 w13 w6 w8", "w8 w9", "w4 w4 w15 w6 w3"]
+    asked = [
+        Reading(1, texts[0], spans(texts[0], "w5 w7", "w6")),
+        Reading(0, texts[1], spans(texts[1], "w9")),
+        Reading(1, texts[2], spans(texts[2], "w15", "w4 w4 w15 w6 w3")),
+        Reading(0, texts[0], spans(texts[0], "w8")),
+        Reading(0, texts[0], ()),
+    ]
+    found = captioner.read(images, asked, prefix, 20)
+    prompt = [0, *captioner.tokenizer.encode(prefix).ids] if prefix else [0]
+    for reading, values in zip(asked, found, strict=True):
+        chances = by_transformers(blip2, images[reading.image], prompt, captioner.tokenizer.encode(reading.text).ids)
+        words = [reading.text[:a].split() for a, _ in reading.spans]
+        counts = [len(reading.text[a:b].split()) for a, b in reading.spans]
+        expected = [
+            np.exp(np.log(chances[len(before) : len(before) + n]).mean())
+            for before, n in zip(words, counts, strict=True)
+        ]
+        assert values == pytest.approx(expected, rel=1e-4)
+    spread = [value for values in found for value in values if value is not None]
+    assert max(spread) > 2 * min(spread)
+
+
+def test_what_lies_beyond_the_room_is_not_read(blip2: Blip2ForConditionalGeneration) -> None:
+    captioner, text = ours(blip2, 1, "grown"), "w3 w5 w7"
+    images = blocks(np.random.default_rng(3), 1)
+    asked = [Reading(0, text, (*spans(text, "w5", "w7"), (2, 3)))]
+    ((first, second, blank),) = captioner.read(images, asked, "", 2)
+    assert first is not None
+    assert (second, blank) == (None, None)
+    assert captioner.read(images, [Reading(0, text, spans(text, "w7"))], "", 2) == [(None,)]

@@ -1,4 +1,4 @@
-"""What the captioner says of a painted picture, held against what was painted."""
+"""How likely the captioner would write what was painted, where the edited caption has it."""
 
 from __future__ import annotations
 
@@ -14,65 +14,121 @@ from counterfactory.engine.models.decoding import DecodingSettings
 from counterfactory.engine.sources.source import load_pixels
 from counterfactory.engine.stages import round_trip
 from counterfactory.engine.stages.caption import CaptionSettings
-from counterfactory.engine.stages.round_trip import said, said_share
+from counterfactory.engine.stages.round_trip import Asked, answers, ask, said
 from counterfactory.engine.suite import Painted
+from counterfactory.engine.variant import Variant
 
 DECODING = DecodingSettings("greedy", 1, 1.0, 1.0, 0, 20, 1.0, 1.0)
 
 
+@pytest.fixture
+def variant(tmp_path: Path) -> Variant:
+    source = tiny_sources(tmp_path, 1)[0]
+    return replace(tiny_variants([source], 1)[0], source=replace(source, label="bus"))
+
+
+def asked(variant: Variant, caption: str, edited: str, *edits: Edit) -> Asked:
+    return ask(replace(variant, caption=caption, edited_caption=edited, edits=edits))
+
+
+def shown(found: Asked) -> list[tuple[str, str] | None]:
+    """The words that should be there, and those that should be gone."""
+    both = [None if one is None else (one.shown, one.gone) for one in found.questions]
+    return [
+        None
+        if some is None
+        else (
+            ", ".join(some[0].text[a:b] for a, b in some[0].spans) if some[0] else "",
+            ", ".join(some[1].text[a:b] for a, b in some[1].spans) if some[1] else "",
+        )
+        for some in both
+    ]
+
+
 @pytest.mark.parametrize(
-    ("edit", "caption", "share"),
+    ("caption", "edited", "edit", "words"),
     [
-        (Edit("weather", "dry", "snowy"), "a snowy street with cars", 1.0),
-        (Edit("weather", "dry", "snowy"), "a dry street", 0.0),
-        (Edit("colour", "red car", "dark blue car"), "a blue car", 0.5),  # "car" stays: dark and blue are new
-        (Edit("weather", "", "in the snow"), "a street. Snow lies on it", 1.0),
-        (Edit("object", "", "two dogs"), "a dog and a bus", 0.5),
-        (Edit("object", "a red bus", ""), "a street with a red car", 0.5),
-        (Edit("object", "a red bus", ""), "an empty street", 1.0),
-        (Edit("place", "on", "at"), "anything", 1.0),
+        ("a bus on a dry road", "a bus on a snowy road", Edit("weather", "dry", "snowy"), ("snowy", "dry")),
+        ("a green bus, a car", "an orange bus, a car", Edit("colour", "green bus", "orange bus"), ("orange", "green")),
+        ("a red car", "a dark blue car", Edit("colour", "red car", "dark blue car"), ("dark blue", "red")),
+        ("a street", "a street in the snow", Edit("weather", "", "in the snow"), ("snow", "")),
+        ("a street with a red bus", "a street", Edit("object", "with a red bus", ""), ("", "red bus")),
+        ("a car on the road", "a car at the road", Edit("place", "on", "at"), None),
     ],
 )
-def test_the_words_that_an_edit_brought_are_looked_for(edit: Edit, caption: str, share: float) -> None:
-    assert said_share(edit, caption) == share
+def test_an_edit_s_own_words_are_asked_for(
+    variant: Variant, caption: str, edited: str, edit: Edit, words: tuple[str, str] | None
+) -> None:
+    assert shown(asked(variant, caption, edited, edit))[0] == words
 
 
-def test_a_label_counts_where_the_source_s_caption_names_it(tmp_path: Path) -> None:
-    source = tiny_sources(tmp_path, 1)[0]
-    variant = replace(tiny_variants([source], 1)[0], source=replace(source, label="bus"), caption="a bus on a road.")
-    assert said(variant, "two buses in the fog") == {"said_label": 1.0}
-    assert said(variant, "a car in the fog") == {"said_label": 0.0}
-    assert said(replace(variant, caption="a road."), "a bus") == {}
-    assert said(replace(variant, source=source), "a bus") == {}
-    two = replace(variant, edits=(Edit("weather", "dry", "snowy"), Edit("colour", "red", "blue")))
-    assert said(two, "a blue bus") == {"said_label": 1.0, "said_edits": 0.0}
-    assert said(two, "a blue bus on a snowy road") == {"said_label": 1.0, "said_edits": 1.0}
+def test_the_label_is_asked_for_where_the_source_s_caption_names_it(variant: Variant) -> None:
+    edit = Edit("weather", "dry", "wet")
+    found = asked(variant, "a road, dry, with two buses and a bus", "a road, wet, with two buses and a bus", edit)
+    assert shown(found) == [("wet", "dry"), ("buses", "")], "where it is first named"
+    assert asked(variant, "a dry road", "a wet road with a bus", edit).label is None
+    unlabelled = replace(variant, source=replace(variant.source, label=None))
+    assert asked(unlabelled, "a bus, dry", "a bus, wet", edit).label is None
+    truck = replace(variant, source=replace(variant.source, label="fire_truck"))
+    assert shown(asked(truck, "a fire truck, dry", "a fire truck, wet", edit))[1] == ("fire truck", "")
+    assert asked(variant, "a bus", "a road").label is None
 
 
-@pytest.mark.parametrize("prefix", ["", "a photo of a {label}"])
-def test_pictures_are_captioned_once_and_no_prefix_names_the_label(prefix: str, tmp_path: Path) -> None:
+def test_the_worst_edit_counts_and_the_worst_of_each_type(variant: Variant) -> None:
+    edits = [Edit(t, "old", "new") for t in ("colour", "weather", "colour", "time")]
+    many = replace(variant, edits=tuple(edits))
+    assert said(many, [0.9, 0.6, 0.7, None, 0.8]) == {
+        "said_edits": 0.6,
+        "said_colour": 0.7,
+        "said_weather": 0.6,
+        "said_label": 0.8,
+    }
+    assert said(many, [None, None, None, None, None]) == {}
+
+
+@pytest.mark.parametrize(
+    ("caption", "edited", "edit", "read", "answer"),
+    [
+        ("a dry road", "a wet road", Edit("weather", "dry", "wet"), [[0.6], [0.2]], 0.75),
+        ("a dry road", "a wet road", Edit("weather", "dry", "wet"), [[0.6, 0.3], [0.1, 0.2]], 0.6),
+        ("a dry road", "a wet road", Edit("weather", "dry", "wet"), [[0.6], [None]], None),
+        ("a dry road", "a wet road", Edit("weather", "dry", "wet"), [[0.0], [0.0]], 0.0),
+        ("a road", "a road with a car", Edit("object", "", "with a car"), [[0.3]], 0.3),
+        ("a road with a car", "a road", Edit("object", "with a car", ""), [[0.2, 0.7]], 0.3),
+        ("a road with a car", "a road", Edit("object", "with a car", ""), [[None]], None),
+    ],
+)
+def test_words_are_held_against_those_they_replace(
+    variant: Variant, caption: str, edited: str, edit: Edit, read: list[list[float | None]], answer: float | None
+) -> None:
+    assert answers(asked(variant, caption, edited, edit), read) == [answer, None]
+
+
+@pytest.mark.parametrize(("prefix", "before"), [("a photo of ", "a photo of "), ("a photo of a {label}", "")])
+def test_pictures_are_read_once_and_no_prefix_names_the_label(prefix: str, before: str, tmp_path: Path) -> None:
     sources = tiny_sources(tmp_path / "sources", 5)
     settings = CaptionSettings(IMAGE_BATCH, 1, prefix, DECODING)
-    edit = Edit("other", "nothing", "greedy")
-    variants = [replace(v, edits=(edit,)) for v in tiny_variants(sources, 1)]
+    edit = Edit("other", "dry", "wet")
+    texts = {"caption": "a dry road", "edited_caption": "a wet road", "edits": (edit,)}
+    variants = [replace(v, **texts) for v in tiny_variants(sources, 1)]
+    variants[1] = replace(variants[1], caption="a road", edited_caption="a road", edits=())
     keys = {variant: hashlib.sha256(variant.key.encode()).hexdigest() for variant in variants}
     with tiny_run(tmp_path / "suite", sources, variants=5) as run:
+        run.networks.likely |= {f"{before}wet": 0.1, f"{before}dry": 0.3}
         pixels = {v: 255 - load_pixels(v.source, IMAGE) for v in variants}
         made = [Painted(keys[v], v.source.name, pixels[v], None) for v in variants]
         rows = run.desk.suite.write_images("paint", made)
         painted = {v: rows[keys[v]] for v in variants}
         found = round_trip.run(run.desk, painted, settings)
-        assert found == {v: {"said_edits": 1.0} for v in variants}, "the tiny captioner's words end in its mode"
-        calls = run.networks.calls["blip2"]
-        assert [len(call) for call in calls] == [IMAGE_BATCH, IMAGE_BATCH, 1]
-        assert [name for call in calls for name in call] == [image_name(pixels[v]) for v in variants]
+        scores = {"said_edits": 0.25, "said_other": 0.25}
+        assert found == {v: scores if v.edits else {} for v in variants}
+        calls = run.networks.calls["blip2 reads"]
+        assert [name for call in calls for name in call] == [image_name(pixels[v]) for v in variants if v.edits]
+        assert [len(call) for call in calls] == [IMAGE_BATCH, IMAGE_BATCH]
         assert run.networks.entered == ["caption"]
         assert run.desk.meter.current == "check"
-        more = round_trip.run(run.desk, painted, settings)
-        assert (more, len(run.networks.calls["blip2"])) == (found, 3), "captions are on record"
-        after = "a photo of a" if prefix else None
-        key = run.desk.recipes.caption_key(painted[variants[0]].image.sha256, after)
-        texts = run.desk.suite.ledger.get("caption", [key])
-        assert len(texts) == 1
-        (text,) = texts.values()
-        assert text.startswith("a photo of a" if prefix else image_name(pixels[variants[0]])[:4])
+        assert round_trip.run(run.desk, painted, settings) == found
+        assert len(run.networks.calls["blip2 reads"]) == 2, "readings are on record"
+        longer = replace(settings, decoding=replace(DECODING, max_tokens=21))
+        assert round_trip.run(run.desk, painted, longer) == found
+        assert len(run.networks.calls["blip2 reads"]) == 4, "with more room more may be read"

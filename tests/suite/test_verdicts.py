@@ -48,9 +48,9 @@ def test_a_row_is_what_its_verdict_is_made_of(tmp_path: Path) -> None:
         assert {name: getattr(one, name) for name in NAMES} == {name: getattr(row, name) for name in NAMES}
 
 
-@pytest.mark.parametrize("count", [1, 5, 9])
+@pytest.mark.parametrize(("count", "scored"), [(1, False), (5, False), (9, False), (9, True)])
 def test_the_bytes_are_those_of_the_rows_written_whole(
-    count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    count: int, scored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the parts and groups that the table is written in."""
     monkeypatch.setattr(metadata, "_ROWS_PER_PART", 2)
@@ -59,9 +59,13 @@ def test_the_bytes_are_those_of_the_rows_written_whole(
     before = write(tmp_path / "suite", rows)
     table = read_verdicts(tmp_path / "suite")
     turned = [row if row.kind == "original" else replace(row, reason=None if row.reason else "new") for row in rows]
-    by_name = {row.file_name: row.reason for row in turned}
-    reasons = [by_name[row.file_name] for row in table.rows]
-    table.write(tmp_path / "suite", reasons)
+    if scored:
+        turned = [replace(row, scores={**row.scores, "valid": 0.5}) if row.kind == "variant" else row for row in turned]
+    by_name = {row.file_name: row for row in turned}
+    others = [by_name[row.file_name] for row in table.rows]
+    reasons = [other.reason for other in others]
+    pairs = zip(table.rows, others, strict=True)
+    table.write(tmp_path / "suite", [replace(row, reason=one.reason, scores=one.scores) for row, one in pairs])
     written = (tmp_path / "suite" / "metadata.parquet").read_bytes()
     assert written != before
     assert written == write(tmp_path / "other", turned)
@@ -74,7 +78,7 @@ def test_a_table_without_changes_is_left_alone(tmp_path: Path) -> None:
     write(tmp_path, some_rows(4))
     before = (tmp_path / "metadata.parquet").stat().st_mtime_ns
     table = read_verdicts(tmp_path)
-    table.write(tmp_path, [row.reason for row in table.rows])
+    table.write(tmp_path, table.rows)
     assert (tmp_path / "metadata.parquet").stat().st_mtime_ns == before
 
 
@@ -103,6 +107,14 @@ def test_other_columns_are_refused(tmp_path: Path) -> None:
     pq.write_table(table.append_column("mine", pa.array([1])), tmp_path / "metadata.parquet")
     with pytest.raises(CounterfactoryError, match="has other columns than ours"):
         read_verdicts(tmp_path)
+
+
+def test_scores_alone_may_be_others(tmp_path: Path) -> None:
+    write(tmp_path, [original_row(), picture_row(0, scores={"layout": 0.5, "valid": 0.1})])
+    table = read_verdicts(tmp_path)
+    table.write(tmp_path, [replace(row, scores={"layout": 0.5} if row.scores else {}) for row in table.rows])
+    found = {row.kind: row.scores for row in read_verdicts(tmp_path).rows}
+    assert found == {"original": {}, "variant": {"layout": 0.5}}
 
 
 def test_unscored_suites_are_read(tmp_path: Path) -> None:
