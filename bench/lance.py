@@ -45,6 +45,8 @@ from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.invert import choose, edit, restore_detail, row_hints
 from counterfactory.engine.stages.sweep import invert_source
 from counterfactory.engine.variant import Variant
+from counterfactory.export.pocket.counterfacts import COUNTERFACTS
+from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.judged import Judged, held_out, judge_variants
 from counterfactory.export.pocket.restore import restore_clip, restore_denoiser, restore_vae
 
@@ -142,19 +144,18 @@ def reconstruction(profile: Profile, models: Opened, count: int) -> dict[str, fl
 
 def cases(count: int, each: int) -> list[tuple[Pixels, str, list[str]]]:
     """Scenes with their caption, and it after single changes of weather, time or colour."""
-    found = []
-    for number, (scene, drawing) in enumerate(held_out(count)):
+    facts, found = COUNTERFACTS[EMBEDDED.name], []
+    for number in range(count):
+        scene = EMBEDDED.scene(HELD_OUT, number)
         nearest = scene.vehicles[0]
         others: list[Any] = [replace(scene, weather=w) for w in EMBEDDED.words["weather"] if w != scene.weather]
         others += [replace(scene, time=t) for t in EMBEDDED.words["time"] if t != scene.time]
         colours = [c for c in EMBEDDED.object_words["colour"] if c != nearest.colour]
         others += [replace(scene, vehicles=(replace(nearest, colour=c), *scene.vehicles[1:])) for c in colours]
-        picked = np.random.default_rng((3, number)).permutation(len(others))[:each]
-        said = [
-            EMBEDDED.describe(one, np.random.default_rng((4, number)), True)
-            for one in (scene, *(others[i] for i in picked))
-        ]
-        found.append((drawing.picture, said[0], said[1:]))
+        picked = [others[i] for i in np.random.default_rng((3, number)).permutation(len(others))[:each]]
+        said = facts.describe_alike(scene, picked, lambda one, rng: EMBEDDED.describe(one, rng, True), (4, number))
+        assert said is not None, "a caption may state all of these"
+        found.append((EMBEDDED.draw(scene).picture, said[0], said[1:]))
     return found
 
 

@@ -11,6 +11,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -27,6 +28,7 @@ from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.paint import PaintJob, paint
 from counterfactory.engine.stages.severity import between, text_share
+from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.packed import MASTERS
 
@@ -40,15 +42,17 @@ def series(asked: argparse.Namespace) -> tuple[list[str], NDArray[np.uint8]]:
     models = Opened(library_of(profile), Meter(lambda _: None))
     plans, text = models.paint_plans(SIZE, SIZE), models.clip_text()
     jobs, weathers = list[PaintJob](), []
+
+    def write(scene: Any, rng: np.random.Generator) -> str:
+        return EMBEDDED.describe(scene, rng, True)
+
     for number in range(asked.scenes):
         street = replace(EMBEDDED.scene(HELD_OUT, number), weather="clear", time="day")
         (hint,) = plans.embed_hints(edge_maps(EMBEDDED.draw(street).picture[None], profile.edges))
         for weather in AXES:
-            # The same generator finds the same words for both.
-            captions = [
-                EMBEDDED.describe(replace(street, weather=shown), np.random.default_rng(number), True)
-                for shown in ("clear", weather)
-            ]
+            edited_street = replace(street, weather=weather)
+            captions = COUNTERFACTS[EMBEDDED.name].describe_alike(street, [edited_street], write, (number,))
+            assert captions is not None, "a caption may state the weather"
             plain, edited = text.encode(captions)[0]
             weathers.append(weather)
             jobs += [

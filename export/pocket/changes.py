@@ -100,6 +100,21 @@ class Counterfacts:
                 return caption
         return None
 
+    def describe_alike(
+        self, scene: Any, others: Sequence[Any], write: Callable[[Any, np.random.Generator], str], seed: Sequence[int]
+    ) -> list[str] | None:
+        """Captions by `write` of the scene and of each of the others, from one generator of a seed that begins so.
+
+        The others' state in what they differ from the scene, and its own states that too; None if none was found.
+        """
+        for trial in range(_TRIALS):
+            own, *theirs = [write(one, np.random.default_rng((*seed, trial))) for one in (scene, *others)]
+            if all(self.contradicts(own, other) for other in others) and all(
+                self.contradicts(caption, scene) for caption in theirs
+            ):
+                return [own, *theirs]
+        return None
+
 
 def is_seen(change: Change, finding: Finding, objects: NDArray[np.uint8]) -> bool | None:
     """Whether the referee sees a change; None of one that it has no word for, or whose object shows no pixel.

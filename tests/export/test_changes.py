@@ -10,7 +10,7 @@ import pytest
 from rendered_truth import true_finding
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.pocket.wide.facts import facts_of
+from counterfactory.engine.pocket.wide.facts import facts_of, read_facts
 from counterfactory.engine.pocket.wide.scene import CLASSES, Person, Scene, Thing, Vehicle
 from counterfactory.engine.pocket.worlds import STREETS, WIDE, World
 from counterfactory.export.pocket.changes import THING_PIXELS, Change, is_seen
@@ -57,6 +57,21 @@ def test_a_drawn_change_is_in_the_picture_and_in_the_caption(drawn: tuple[World,
         if not any(change.name in MOVING for change in pair.changes):
             moved = (pair.target.mask != pair.drawing.mask).mean()
             assert moved == 0 or (world is STREETS and moved < 0.02)  # there snow lies on roofs
+
+
+def test_scenes_are_told_alike_and_each_caption_states_in_what_they_differ() -> None:
+    facts, scene = COUNTERFACTS[WIDE.name], replace(WIDE.scene(STREAM, 0), weather="clear", time="day", domain="photo")
+    others = [replace(scene, weather="snowy"), replace(scene, time="night")]
+    said = facts.describe_alike(scene, others, lambda one, rng: WIDE.describe(one, rng, True), (1,))
+    assert said is not None
+    read = [read_facts(caption) for caption in said]
+    assert [(facts.weather, facts.time) for facts in read] == [("clear", "day"), ("snowy", "day"), ("clear", "night")]
+    assert len({caption.split(" ")[0] for caption in said}) == 1, "in the same words"
+    drawn_by_pencil = replace(scene, domain="sketch")
+    at_sunset = replace(drawn_by_pencil, time="sunset")  # which a pencil does not show
+    assert (
+        facts.describe_alike(drawn_by_pencil, [at_sunset], lambda one, rng: WIDE.describe(one, rng, True), (1,)) is None
+    )
 
 
 def test_who_knows_the_truth_sees_changes_where_they_are_and_nowhere_else(drawn: tuple[World, list[Pair]]) -> None:

@@ -131,7 +131,7 @@ def trained(
     """A student that was trained for some steps, and what it paints of the lessons."""
     unet, controlnet = tiny_denoiser()
     recipe = recipe or Recipe(steps, lr=3e-3, seed=1, weight_decay=0.0, warmup=1, save_every=steps)
-    few, autoencoder = student_paint(FULL, rows), vae.build()
+    few, autoencoder = student_paint(FULL, rows), vae.build(4)
     student = distil(work, Denoiser(unet, controlnet), autoencoder, cast(Lessons, lessons), few, recipe, terms, 4)
     scale = torch.full((lessons.size,), 1.2)
     with torch.no_grad():
@@ -192,7 +192,7 @@ def test_the_picture_s_terms_see_pixels_and_lost_detail() -> None:
     step = torch.zeros(1, 3, 16, 16)
     step[..., 8:] = 1
     assert float(gradients(step).abs().sum()) == pytest.approx(3 * 15)
-    decoder = VaeDecoder(vae.build())
+    decoder = VaeDecoder(vae.build(4))
     made, wanted, rendered = (normal(1, 4, 16, 16, seed=seed) for seed in range(3))
 
     def loss(picture: float, detail: float, of: torch.Tensor = made, truth: float = 0.0) -> float:
