@@ -207,10 +207,10 @@ def demo(args: Namespace, terminal: Terminal) -> int:
 def check(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory check`."""
     require_finished(args.suite)
-    settings = recorded_check(args.suite) if args.profile is None else load_profile(args.profile).check
-    settings = set_thresholds(settings, dict(args.set))
     if args.fit is not None:
         return _fit(args, terminal)
+    settings = recorded_check(args.suite) if args.profile is None else load_profile(args.profile).check
+    settings = set_thresholds(settings, dict(args.set))
     if args.sweep is not None:
         return _sweep(args, settings, terminal)
     if args.valid is not None:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 from conftest import MadeSuite
+from picture_rows import picture_row
 
 from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.suite.draft import Draft
+from counterfactory.engine.suite.metadata import write_table
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
@@ -100,3 +103,28 @@ def test_a_sweep_shows_thresholds_and_writes_nothing(
     assert (made_suite.path / "run.json").read_bytes() == run_json
     status, _, err = run(capsys, "check", made_suite.path, "--valid", tmp_path / "valid.csv")
     assert (status, "for --sweep: give that as well" in " ".join(err.split())) == (2, True)
+
+
+def test_a_fit_prints_what_goes_into_a_profile_and_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Layouts above 0.5 are valid, but for one in ten of either."""
+    rows = [picture_row(i, scores={"layout": 0.2 + 0.6 * (i % 2) + 0.01 * (i % 10)}) for i in range(100)]
+    answers = [f"{row.file_name},{(i % 2 == 1) != (i % 11 == 0)}\n" for i, row in enumerate(rows)]
+    valid = tmp_path / "valid.csv"
+    valid.write_text("image,valid\n" + "".join(answers))
+    with Draft(tmp_path) as draft, (tmp_path / "metadata.parquet").open("wb") as file:
+        for row in rows:
+            draft.add(row)
+        write_table(draft, draft.score_names, file)
+    before = (tmp_path / "metadata.parquet").read_bytes()
+    status, out, err = run(capsys, "check", tmp_path, "--fit", valid)
+    assert status == 0, err
+    assert (tmp_path / "metadata.parquet").read_bytes() == before
+    assert "Thresholds of min_valid, by 100 variants of which" in out
+    said = " ".join(out.split())
+    assert re.search(r'min_valid = 0\.\d+ \[\[check.valid\]\] part = "layout" scores = \["layout"\] weights', said)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["metadata.parquet", "valid.csv"]
+    status, _, err = run(capsys, "check", tmp_path, "--fit", tmp_path / "nothing.csv")
+    assert status == 2
+    assert "nothing.csv" in err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,8 +13,11 @@ from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.recheck import CheckCounts, Recheck, recheck, set_thresholds, threshold_named
+from counterfactory.engine.judging.sweep import sweep
+from counterfactory.engine.stages.validity import ValidPart
 from counterfactory.engine.stages.verdict import CheckSettings
 from counterfactory.engine.suite import Suite, read_metadata, read_run
+from counterfactory.engine.suite.verdicts import read_verdicts
 
 STRICT = CheckSettings(
     batch=8,
@@ -123,3 +127,18 @@ def test_a_suite_without_a_record_of_runs_gets_none(made_suite: MadeSuite) -> No
     (made_suite.path / "run.json").unlink()
     assert recheck(made_suite.path, STRICT).accepted == 3
     assert not (made_suite.path / "run.json").exists()
+
+
+def test_other_parts_of_validity_change_the_score_and_the_verdicts(made_suite: MadeSuite) -> None:
+    """The score is replayed, not only its threshold: likeness to the source decides here."""
+    free = replace(STRICT, min_image_text=-1.0, min_directional=-1.0, min_edit=0.0)
+    part = ValidPart("layout", ("image_image",), (2.0,), 0.0)
+    recheck(made_suite.path, replace(free, valid=(part,), min_valid=0.5))
+    rows = [row for row in read_metadata(made_suite.path) if row.kind == "variant"]
+    for row in rows:
+        assert row.scores["valid"] == pytest.approx(1 / (1 + math.exp(-2 * row.scores["image_image"])), abs=1e-6)
+        assert row.accepted == (row.scores["valid"] >= 0.5)
+    points = sweep(read_verdicts(made_suite.path).rows, replace(free, valid=(replace(part, bias=-9.0),)), "min_valid")
+    assert points.points[-1].limit < 0.01, "a sweep goes by the parts that it is given, not by those on record"
+    recheck(made_suite.path, free)
+    assert all("valid" not in row.scores for row in read_metadata(made_suite.path))

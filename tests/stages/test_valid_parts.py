@@ -120,3 +120,12 @@ def test_the_score_is_the_settings_own() -> None:
     assert with_valid("variant", scores, settings()) == {"layout": 0.8, "valid": 0.8}
     assert with_valid("variant", scores, settings(valid=None, min_valid=None)) == {"layout": 0.8}
     assert with_valid("control", scores, settings()) == {"layout": 0.8}
+
+
+def test_parts_of_what_the_captioner_reads_need_its_second_look() -> None:
+    profile = load_profile("pocket-lance")
+    said = replace(LABEL, scores=("said_label",), weights=(1.0,))
+    with pytest.raises(ValueError, match=r"\[check\] valid: scores of what the captioner says need .*recaption = true"):
+        replace(profile, check=replace(profile.check, valid=(LAYOUT, said)))
+    assert replace(profile, check=replace(profile.check, valid=(LAYOUT, said), recaption=True)).check.recaption
+    assert replace(profile, check=replace(profile.check, valid=(LAYOUT,))).check.valid == (LAYOUT,)
