@@ -102,7 +102,12 @@ def picture_rows(
                 level=variant.level,
                 levels=variant.levels,
                 painting=Painting(
-                    variant.seed, profile.paint.sampler.steps, guidance.scale, guidance.start, guidance.stop
+                    variant.seed,
+                    profile.paint.sampler.steps,
+                    guidance.scale,
+                    guidance.start,
+                    guidance.stop,
+                    painted[variant].self_attention,
                 ),
                 scores=_scores(profile, variant, of_it, texts.get(variant, {})),
                 reason=None,

@@ -7,7 +7,7 @@ nothing is judged here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -31,7 +31,7 @@ class Answer:
 @dataclass(frozen=True)
 class Frame:
     """One variant, or a control, as shown: its picture, called `name` in the suite, what was changed, what the checks
-    measured, by name and of each edit where they did (`edit_scores`), and what became of it.
+    measured, by name and of each edit where they did (`edit_scores`), what became of it, and how it was made.
     """
 
     image: Path
@@ -43,7 +43,7 @@ class Frame:
     scores: Mapping[str, float] = field(default_factory=dict)
     answer: Answer | None = None
     edit_scores: tuple[float, ...] = ()
-    level: str = ""
+    made: tuple[str, ...] = ()
 
     @property
     def changes(self) -> tuple[tuple[Edit, float | None], ...]:
@@ -159,8 +159,16 @@ def _frame(row: PictureRow, suite: Path, answers: Mapping[str, Answer]) -> Frame
         scores=row.scores,
         edit_scores=row.edit_scores,
         answer=answers.get(row.file_name),
-        level=f"level {row.level} of {row.levels}" if row.levels > 1 else "",
+        made=tuple(_made(row)),
     )
+
+
+def _made(row: PictureRow) -> Iterator[str]:
+    """How a picture was made, where that differs from picture to picture."""
+    if row.levels > 1:
+        yield f"level {row.level} of {row.levels}"
+    if row.painting is not None and row.painting.self_attention is not None:
+        yield f"the source's attention on {100 * row.painting.self_attention:.0f} % of the steps"
 
 
 def pick_evenly(album: Sequence[Strip], count: int) -> list[Strip]:

@@ -105,8 +105,7 @@ def _notes(frame: Frame) -> list[tuple[str, str | None, Colour]]:
     if not frame.accepted:
         notes.append((f"rejected: {frame.reason}", None, _RED))
     notes += [_change(edit) for edit in frame.edits]
-    if frame.level:
-        notes.append((frame.level, None, _GREY))
+    notes += [(text, None, _GREY) for text in frame.made]
     if frame.answer and not frame.answer.right:
         notes.append((f"model says: {frame.answer.text}", None, _RED))
     return notes

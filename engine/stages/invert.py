@@ -34,7 +34,7 @@ from ..suite import PaintedRow
 from ..variant import Variant
 from .desk import Desk
 from .hints import Maps
-from .paint import Keep, PaintSettings, record
+from .paint import Drawn, Keep, PaintSettings, record
 from .scores import score
 from .sweep import EditJob, Editor, InvertSettings, Swept, edit_source
 from .text_states import TextStates
@@ -90,12 +90,14 @@ def run(
     read is left out.
     """
 
-    def draw(todo: list[Variant]) -> Iterator[tuple[Variant, Pixels]]:
+    def draw(todo: list[Variant]) -> Iterator[Drawn]:
         images = pictures.of(v.source for v in todo if maps is None or v.source in maps)
         # Pictures of one size share plans and batches.
         shown = sorted((v for v in todo if v.source.key in images), key=lambda v: images[v.source.key].shape)
         for _, same in groupby(shown, key=lambda v: images[v.source.key].shape):
-            yield from choose(desk, edit(desk, list(same), images, paint, settings, keep, maps), images)
+            for one in choose(desk, edit(desk, list(same), images, paint, settings, keep, maps), images):
+                control = one.variant.edited_caption == one.variant.caption  # of which nothing was tried
+                yield Drawn(one.variant, one.pixels, None if control else one.fraction)
 
     return record(desk, variants, draw, paint.decode_batch)
 
@@ -184,13 +186,11 @@ def _captions(variants: Sequence[Variant]) -> list[str]:
     return list(dict.fromkeys(c for variant in variants for c in (variant.caption, variant.edited_caption)))
 
 
-def choose(
-    desk: Desk, candidates: Iterable[Candidate], images: Mapping[str, Pixels]
-) -> Iterator[tuple[Variant, Pixels]]:
+def choose(desk: Desk, candidates: Iterable[Candidate], images: Mapping[str, Pixels]) -> Iterator[Candidate]:
     """Of each variant's candidates the one that moved most in its captions' direction."""
     looked = _looked(candidates, images, desk.models.clip_image(), desk.models.clip_text())
     for variant, group in groupby(looked, key=lambda one: one[0].variant):
-        yield variant, best(list(group), images[variant.source.key]).pixels
+        yield best(list(group), images[variant.source.key])
 
 
 def _looked(

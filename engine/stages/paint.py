@@ -111,6 +111,15 @@ class PaintSettings:
         return steps + sum(self.guidance.guides(i, steps) for i in range(steps))
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """A variant's new picture, uint8 RGB [H, W, 3], and as in PaintedRow what was kept of the source's attention."""
+
+    variant: Variant
+    pixels: NDArray[np.uint8]
+    self_attention: float | None = None
+
+
 def unpainted_sources(desk: Desk, variants: Sequence[Variant]) -> list[Source]:
     """The sources of variants whose picture is not on record, or no longer on the disk; each once."""
     missing = desk.missing(_keys(desk, variants), _find(desk))
@@ -130,10 +139,10 @@ def run(
     keep. A variant that has neither picture nor maps is left out.
     """
 
-    def draw(todo: list[Variant]) -> Iterator[tuple[Variant, NDArray[np.uint8]]]:
+    def draw(todo: list[Variant]) -> Iterator[Drawn]:
         # Pictures of one size share plans and batches.
         drawn = sorted((v for v in todo if v.source in maps), key=lambda v: _size(maps[v.source]))
-        return ((drawn[i], pixels) for i, pixels in _pictures(desk, drawn, maps, settings, weights, keep))
+        return (Drawn(drawn[i], pixels) for i, pixels in _pictures(desk, drawn, maps, settings, weights, keep))
 
     return record(desk, variants, draw, settings.decode_batch)
 
@@ -141,20 +150,20 @@ def run(
 def record(
     desk: Desk,
     variants: Sequence[Variant],
-    draw: Callable[[list[Variant]], Iterator[tuple[Variant, NDArray[np.uint8]]]],
+    draw: Callable[[list[Variant]], Iterator[Drawn]],
     at_once: int,
 ) -> dict[Variant, PaintedRow]:
-    """The suite's rows of the variants' pictures: those on record, and those that `draw` yields, uint8 RGB [H, W, 3],
-    which are written `at_once` at a time, beside what draws.
+    """The suite's rows of the variants' pictures: those on record, and those that `draw` yields, which
+    are written `at_once` at a time, beside what draws.
     """
     keys = _keys(desk, variants)
 
     def make(todo: list[Variant]) -> Generator[dict[Variant, PaintedRow], None, None]:
         yield from behind(in_chunks(draw(todo), at_once), write, _BEHIND)
 
-    def write(batch: Sequence[tuple[Variant, NDArray[np.uint8]]]) -> dict[Variant, PaintedRow]:
-        rows = desk.suite.write_images("paint", [_painted(variant, keys[variant], pixels) for variant, pixels in batch])
-        return {variant: rows[keys[variant]] for variant, _ in batch}
+    def write(batch: Sequence[Drawn]) -> dict[Variant, PaintedRow]:
+        rows = desk.suite.write_images("paint", [_painted(one, keys[one.variant]) for one in batch])
+        return {one.variant: rows[keys[one.variant]] for one in batch}
 
     with desk.meter.stage("paint"):
         # Files and their rows are written together, so that there is nothing left to keep.
@@ -231,9 +240,10 @@ def _size(maps: Maps) -> tuple[int, int]:
     return height, width
 
 
-def _painted(variant: Variant, key: str, pixels: NDArray[np.uint8]) -> Painted:
-    mask = load_mask(variant.source, pixels.shape[:2]) if variant.source.mask_path is not None else None
-    return Painted(key, variant.source.name, pixels, mask)
+def _painted(one: Drawn, key: str) -> Painted:
+    source, pixels = one.variant.source, one.pixels
+    mask = load_mask(source, pixels.shape[:2]) if source.mask_path is not None else None
+    return Painted(key, source.name, pixels, mask, self_attention=one.self_attention)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,10 @@ class Fields:
             raise self._wrong(prefix.removesuffix("."), value, "a table of keys and values")
         self._table: Mapping[str, Any] = value
 
+    def __contains__(self, key: str) -> bool:
+        """Whether the table has the key at all, be it null."""
+        return key in self._table
+
     def text(self, key: str) -> str:
         """Text."""
         return self._of(key, str, "text")

@@ -29,7 +29,7 @@ class Painted:
 
     `key` names it by all that made it, paint settings included (at least 16 hex digits, the first 16 name the file);
     `source` is the source's name; `pixels` uint8 [H, W, 3] RGB; `mask` uint8 or uint16 [H, W] (or uint8 [H, W, 3]),
-    the source's, resized as the pixels were.
+    the source's, resized as the pixels were; `self_attention` as in PaintedRow.
     """
 
     key: str
@@ -37,6 +37,7 @@ class Painted:
     pixels: NDArray[np.uint8]
     mask: NDArray[np.uint8] | NDArray[np.uint16] | None = None
     top: Top = "images"
+    self_attention: float | None = None
 
 
 def encode_picture(pixels: NDArray[np.uint8]) -> bytes:

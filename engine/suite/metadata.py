@@ -51,6 +51,7 @@ _BEFORE_SCORES = (
     ("guidance_scale", pa.float64()),
     ("guidance_start", pa.float64()),
     ("guidance_stop", pa.float64()),
+    ("self_attention", pa.float64()),
 )
 _AFTER_SCORES = (
     ("verdict", pa.string()),
@@ -65,7 +66,7 @@ _AFTER_SCORES = (
     ("key", pa.string()),
 )
 COLUMNS = tuple(name for name, _ in (*_BEFORE_SCORES, ("scores", None), *_AFTER_SCORES))
-_PAINTING = ("seed", "steps", "guidance_scale", "guidance_start", "guidance_stop")
+_PAINTING = ("seed", "steps", "guidance_scale", "guidance_start", "guidance_stop", "self_attention")
 _NULLABLE = ("label", "mask_file_name", "control_file_name", *_PAINTING, "scores", "reason")
 # Readers take a group at a time, `datasets` one batch of it. A group is 10,000 rows.
 _ROWS_PER_PART = 1_000

@@ -20,10 +20,15 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class PaintedRow:
-    """The files of a painted picture: the `image`, and the `mask` that was carried over, where there is one."""
+    """The files of a painted picture: the `image`, and the `mask` that was carried over, where there is one.
+
+    `self_attention` is the share of the steps on which an edited source's self-attention was taken over, of the shares
+    that were tried the one whose picture was kept; None where nothing was tried.
+    """
 
     image: StoredFile
     mask: StoredFile | None
+    self_attention: float | None = None
 
     @property
     def files(self) -> tuple[StoredFile, ...]:
@@ -32,7 +37,10 @@ class PaintedRow:
 
     def to_json(self) -> dict[str, Any]:
         """The row as JSON holds it."""
-        return asdict(self)
+        row = asdict(self)
+        if self.self_attention is None:  # rows of pictures painted anew stay what they were
+            del row["self_attention"]
+        return row
 
     @classmethod
     def from_json(cls, value: object, where: str, advice: str) -> PaintedRow:
@@ -42,7 +50,8 @@ class PaintedRow:
         """
         row = Fields(value, where, advice)
         mask = row.table_or_none("mask")
-        return cls(_stored_file(row.table("image")), None if mask is None else _stored_file(mask))
+        share = row.number("self_attention") if "self_attention" in row else None
+        return cls(_stored_file(row.table("image")), None if mask is None else _stored_file(mask), share)
 
 
 def _stored_file(file: Fields) -> StoredFile:

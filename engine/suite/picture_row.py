@@ -24,7 +24,8 @@ class Verdict(StrEnum):
 @dataclass(frozen=True)
 class Painting:
     """How a picture was painted: `steps` of denoising, of which step i was guided by `guidance_scale` while
-    guidance_start <= i / steps < guidance_stop, from noise of `seed` and the row's key.
+    guidance_start <= i / steps < guidance_stop, from noise of `seed` and the row's key. Of an edited source
+    `self_attention` is the share of the steps on which its self-attention was taken over; None of other pictures.
     """
 
     seed: int
@@ -32,6 +33,7 @@ class Painting:
     guidance_scale: float
     guidance_start: float
     guidance_stop: float
+    self_attention: float | None = None
 
 
 @dataclass(frozen=True)
@@ -233,6 +235,7 @@ def _painting(row: Fields) -> Painting | None:
         row.number("guidance_scale"),
         row.number("guidance_start"),
         row.number("guidance_stop"),
+        row.number_or_none("self_attention"),
     )
 
 

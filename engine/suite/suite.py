@@ -137,7 +137,8 @@ class Suite:
                 files[mask_path(path)] = encode_mask(painted.mask)
         with self._filing:
             placed = self._shelf.place(files)
-            rows = {key: PaintedRow(placed[path], placed.get(mask_path(path))) for key, path in paths.items()}
+            shares = {painted.key: painted.self_attention for painted in batch}
+            rows = {key: PaintedRow(placed[p], placed.get(mask_path(p)), shares[key]) for key, p in paths.items()}
             self.ledger.put_stages({stage: {key: row.to_json() for key, row in rows.items()}, **BATCH_DONE})
         return rows
 

@@ -89,6 +89,17 @@ def test_levels_of_an_edit_are_told(made_suite: MadeSuite, tmp_path: Path) -> No
     assert "level 1 of" not in report_on(made_suite, made_suite.rows, tmp_path / "plain").text
 
 
+def test_what_was_kept_of_a_source_s_attention_is_told(made_suite: MadeSuite, tmp_path: Path) -> None:
+    def edited(row: PictureRow) -> PictureRow:
+        painting = row.painting and replace(row.painting, self_attention=0.6)
+        return replace(row, painting=painting) if row.kind == "variant" else row
+
+    told = report_on(made_suite, list(map(edited, made_suite.rows)), tmp_path / "edited").text
+    variants = sum(row.kind == "variant" for row in made_suite.rows)
+    assert told.count("the source's attention on 60 % of the steps") == variants > 0
+    assert "attention" not in report_on(made_suite, made_suite.rows, tmp_path / "plain").text
+
+
 def test_words_that_came_or_went_are_shown_as_such(picture: Path, tmp_path: Path) -> None:
     edits = (Edit("object", "", "a dog"), Edit("object", "a bus", ""), NIGHT)
     page = page_of(tmp_path, strip(frame(picture, edits=edits, edit_scores=(0.25, 0.5, 0.125))))

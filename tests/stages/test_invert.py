@@ -280,8 +280,11 @@ def test_the_best_pictures_are_kept_once_with_their_masks(sources: list[Source],
             _, (before, after) = text.encode([variant.caption, variant.edited_caption])
             told = [(one, score(seen, before, image.encode([one.pixels])[0], after)["directional"]) for one in own]
             kept = first.desk.suite.load_image(found[variant])
-            np.testing.assert_array_equal(kept, best(told, pictures[sources[1].key]).pixels)
+            chosen = best(told, pictures[sources[1].key])
+            np.testing.assert_array_equal(kept, chosen.pixels)
+            assert found[variant].self_attention == (chosen.fraction if variant.edits else None)
             assert found[variant].mask is not None
+        assert len({row.self_attention for row in found.values()}) > 2, "both shares win somewhere"
         sizes = {name for name in first.networks.opened if name.startswith("edit")}
         assert sizes == {"edit 32 32", "edit 32 48", "edit 48 32"}
     with tiny_run(tmp_path / "suite", sources, variants=len(variants)) as second:

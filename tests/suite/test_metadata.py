@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from picture_rows import control_row, original_row
+from picture_rows import PAINTING, control_row, original_row
 from picture_rows import picture_row as row
 
 from counterfactory.engine.edit import Edit
@@ -50,6 +51,7 @@ CONTRACT = [
     "guidance_scale",
     "guidance_start",
     "guidance_stop",
+    "self_attention",
     "scores",
     "verdict",
     "reason",
@@ -99,6 +101,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
             label=None,
             reason="text 0.1 is below 0.2",
             boxes=(Box(0, 1.5, 20, 30, "bus"), Box(2, 3, 4, 5, "person", (Keypoint(3, 4, 2), Keypoint(0, 0, 0)))),
+            painting=replace(PAINTING, self_attention=0.6),
         ),
     ]
     assert read_metadata(written(tmp_path, rows)) == rows
