@@ -4,9 +4,10 @@ Held-out scenes of the streets go through the journey twice, by the profiles `po
 captions and the same single edits. The referee says whether an edit is seen. Where the truth, the scene rendered anew
 after its edit, equals the source, a picture should equal it too: that is told in dB, of one profile above the other.
 Controls, and sources that were only encoded and decoded, are held against the sources: PSNR, and how often the models
-under test answer as before. Then pictures are inverted and edited by turns with the engine and with diffusers
-(null-text inversion and prompt-to-prompt, the same networks, steps and shares of them), and timed. Where the profile
-has a control scale the engine's side follows edges beside, which LANCE's way does not.
+under test answer as before. Then pictures are inverted and edited by turns with the engine, many together as suites
+are, and with diffusers, one after the other (null-text inversion and prompt-to-prompt, the same networks, steps and
+shares of them), and timed per scene. Where the profile has a control scale the engine's side follows edges beside,
+which LANCE's way does not.
 
 The figures go to docs/lance.json with --write.
 """
@@ -25,7 +26,7 @@ import cv2
 import numpy as np
 import torch
 from lance_peer import LancePeer
-from measure import compare, finish, keep_figures, seconds, with_masters
+from measure import compare, finish, keep_figures, spent, with_masters
 from numpy.typing import NDArray
 
 from counterfactory.engine.config.networks import library_of
@@ -95,10 +96,12 @@ def quality(lance: Profile, pocket: Profile, asked: argparse.Namespace) -> dict[
         )
     if [one.row.edited_caption for one in edited] != [one.row.edited_caption for one in painted]:
         raise SystemExit("the two profiles made different variants, so nothing can be compared")
-    pairs = [
-        (a, b) for a, b in zip(outside_db(edited), outside_db(painted), strict=True) if a is not None and b is not None
-    ]
-    ours, theirs = np.mean(pairs, axis=0).tolist()
+    both = zip(edited, outside_db(edited), outside_db(painted), strict=True)
+    pairs = [(one.row.edits[0].type, a, b) for one, a, b in both if a is not None and b is not None]
+    ours, theirs = np.mean([(a, b) for _, a, b in pairs], axis=0).tolist()
+    gains = {
+        of: float(np.mean([a - b for type_, a, b in pairs if type_ == of])) for of in sorted({t for t, *_ in pairs})
+    }
     by_type, of_painter = success(edited), success(painted)
     print(f"{len(edited)} variants; edits seen: {by_type}, painted anew: {of_painter}")
     print(f"outside of {len(pairs)} edits {ours:.1f} dB, painted anew {theirs:.1f} dB")
@@ -110,6 +113,7 @@ def quality(lance: Profile, pocket: Profile, asked: argparse.Namespace) -> dict[
         "outside_db": ours,
         "outside_painted_db": theirs,
         "outside_gain_db": ours - theirs,
+        "outside_gain_db_by_type": gains,
     }
 
 
@@ -200,22 +204,30 @@ def speed(profile: Profile, models: Opened, asked: argparse.Namespace) -> dict[s
     def forth() -> int:
         return len(list(choose(desk, edit(desk, variants, images, paint, invert, maps=maps), images)))
 
+    few = some[: asked.peers]  # one after the other on that side: the number of scenes makes none of them faster
+
+    def peer_back() -> None:
+        for picture, caption, _ in few:
+            peer.invert(picture, caption)
+
     def peer_edit() -> None:
-        for picture, caption, edited in some:
+        for picture, caption, edited in few:
             peer.edit(picture, caption, edited)
 
+    # Of one scene, each.
+    inversions = (lambda: spent(peer_back) / len(few), lambda: spent(back) / len(some))
+    journeys = (lambda: spent(peer_edit) / len(few), lambda: spent(forth) / len(some))
     torch.set_num_threads(profile.runtime.threads or torch.get_num_threads())
-    optimised = [peer.invert(picture, caption) for picture, caption, _ in some]
-    theirs = np.mean([psnr(peer.decode(o.reached), p) for o, (p, _, _) in zip(optimised, some, strict=True)])
-    ours = np.mean([psnr(plans.decode(t.clean[None])[0], p) for t, (p, _, _) in zip(back(), some, strict=True)])
+    optimised = [peer.invert(picture, caption) for picture, caption, _ in few]
+    theirs = np.mean([psnr(peer.decode(o.reached), p) for o, (p, _, _) in zip(optimised, few, strict=True)])
+    ours = np.mean([psnr(plans.decode(t.clean[None])[0], p) for t, (p, _, _) in zip(back(), few, strict=False)])
     print(f"inverted and decoded: {ours:.2f} dB, by null-text optimisation {theirs:.2f} dB")
     if asked.reduced:  # other work on the machine may slow the sides unequally: for a look, not for the record
         return {
-            "inversion_speedup": seconds(lambda: [peer.invert(p, c) for p, c, _ in some]) / seconds(back),
-            "throughput_ratio": seconds(peer_edit) / seconds(forth),
+            "inversion_speedup": inversions[0]().wall_s / inversions[1]().wall_s,
+            "throughput_ratio": journeys[0]().wall_s / journeys[1]().wall_s,
         }
-    inverting = compare(lambda: [peer.invert(p, c) for p, c, _ in some], back, asked.rounds)
-    editing = compare(peer_edit, forth, asked.rounds)
+    inverting, editing = compare(*inversions, asked.rounds), compare(*journeys, asked.rounds)
     print(f"inversion {inverting}\nediting {editing}")
     return {
         "inversion_speedup": inverting.median,
@@ -232,7 +244,8 @@ def main() -> None:
     parser.add_argument("--sources", type=int, default=150, help="scenes that are edited and judged")
     parser.add_argument("--variants", type=int, default=3, help="edits of each")
     parser.add_argument("--reconstructed", type=int, default=400, help="scenes that are encoded and decoded")
-    parser.add_argument("--timed", type=int, default=8, help="scenes that both sides edit: a full batch going back")
+    parser.add_argument("--timed", type=int, default=32, help="scenes that the engine inverts and edits together")
+    parser.add_argument("--peers", type=int, default=4, help="of them, those that diffusers inverts and edits too")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--reduced", action="store_true", help="time once, on a machine that need not be idle")
     parser.add_argument("--write", action="store_true", help="keep the figures in docs/lance.json")
