@@ -34,7 +34,7 @@ from .keys import content_key
 Stage = Literal["caption", "rewrite", "edges", "paint", "check"]
 
 # The form of a shard's rows on record; another one is raised when rows say more, and rows are then derived anew.
-ROW_FORM = 5
+ROW_FORM = 6
 
 STAGES: tuple[Stage, ...] = ("caption", "rewrite", "edges", "paint", "check")
 
