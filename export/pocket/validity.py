@@ -106,11 +106,13 @@ def _cases(judged: Sequence[Judged]) -> list[Case]:
 
 
 def check_share(suite: Path) -> float | None:
-    """The checks' share of the time that the suite's sessions took; None without a record."""
+    """The checks' share of the time of the session that made a suite; None where more than one did."""
     record = read_run(suite)
     stages = [stage for one in (record.sessions if record is not None else ()) for stage in one.costs.stages]
     whole = sum(stage.wall_s for stage in stages)
-    return sum(stage.wall_s for stage in stages if stage.stage == "check") / whole if whole else None
+    if record is None or len(record.sessions) != 1 or not whole:
+        return None
+    return sum(stage.wall_s for stage in stages if stage.stage == "check") / whole
 
 
 def referee_figures(judged: Sequence[Judged], referee: Referee) -> dict[str, float | None]:

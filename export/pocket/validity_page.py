@@ -101,7 +101,8 @@ under its ROC curve, of valid variants and others. A score that a picture does n
 |---|---|---|---|---|
 {checks}
 
-The checks' share of a journey, with the captioner's second look: {_share(figures["checks_share"])}.
+The checks' share of a journey, with the captioner's second look, where one session made the suite:
+{_share(figures["checks_share"])}.
 """
 
 

@@ -133,7 +133,7 @@ def test_figures_and_page() -> None:
     assert "not met by the gate" in page
     assert "99.0% valid, and 2.0% of the unchanged sources" in page
     assert '[[check.valid]]\npart = "weather"\nscores = ["said_weather"]' in page
-    assert "second look: 7.1%." in page
+    assert "made the suite:\n7.1%." in page
     curve = draw_curve(figures)
     assert curve.count("<circle") == 7
     assert "precision 66.7%, recall 75.0%" in curve
@@ -182,11 +182,15 @@ def test_valid_is_what_the_referee_sees(
     assert is_valid(one, "bus") is valid
 
 
-def test_the_checks_share_is_of_all_sessions_time(tmp_path: Path) -> None:
+def test_the_checks_share_is_of_a_suite_that_one_session_made(tmp_path: Path) -> None:
     def session(name: str, **wall: float) -> SessionRecord:
         stages = tuple(stage_cost(stage, wall_s=seconds) for stage, seconds in wall.items())
         return SessionRecord(name, "", True, session_facts(), (), costs(stages=stages))
 
     assert check_share(tmp_path) is None
+    write_run(tmp_path, RunRecord((session("a", paint=9.0, check=1.0),)))
+    assert check_share(tmp_path) == 0.1
     write_run(tmp_path, RunRecord((session("a", paint=9.0, check=1.0), session("b", paint=0.5, check=2.0))))
-    assert check_share(tmp_path) == 3 / 12.5
+    assert check_share(tmp_path) is None
+    write_run(tmp_path, RunRecord((session("a"),)))
+    assert check_share(tmp_path) is None
