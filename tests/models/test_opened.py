@@ -107,7 +107,8 @@ def test_what_closed_plans_computed_in_is_free_before_others_load(
     needs = {"clip_text": 1000, "clip_image": 5000}
 
     def open_plan(*arguments: Any) -> Any:
-        lease = device.scratch.lease(arguments[-3](), needs[arguments[1]])
+        *_, own_device, _digest, _blobs, _editor = arguments
+        lease = device.scratch.lease(own_device(), needs[arguments[1]])
         return SimpleNamespace(signature=Signature((Port("x", (2, 3), "float32"),), ()), lease=lease)
 
     monkeypatch.setattr(opened, "open_device", lambda: device)
@@ -135,8 +136,9 @@ def test_plans_are_opened_on_one_device(quick: Profile, monkeypatch: pytest.Monk
         return made[-1]
 
     def open_plan(*arguments: Any) -> Any:
-        *_, device, digest, blobs = arguments
+        *_, device, digest, blobs, editor = arguments
         assert blobs is None, "tests keep nothing"
+        assert not editor, "nothing follows a source in the profile that paints anew"
         known.append(digest.__self__)
         if arguments[1] != "hint":
             devices.append(device())

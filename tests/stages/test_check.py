@@ -9,6 +9,7 @@ import pytest
 from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.stages.validity import ValidPart
 from counterfactory.engine.stages.verdict import (
     CheckSettings,
     check_meaning,
@@ -232,7 +233,8 @@ def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], messag
 def test_thresholds_decide_no_score() -> None:
     thresholds = {name: 1.0 if "text" in name else 0.5 for name in vars(SETTINGS) if name.startswith("min_")}
     thresholds |= {name: 1.0 for name in vars(SETTINGS) if name.startswith("max_")}
-    assert len(thresholds) == 26
-    assert replace(SETTINGS, **thresholds).measures == SETTINGS.measures
+    assert len(thresholds) == 27
+    parts = (ValidPart("label", ("said_label",), (1.0,), 0.5),)
+    assert replace(SETTINGS, **thresholds, valid=parts).measures == SETTINGS.measures
     others: dict[str, Any] = {"batch": 5, "label_prompt": "a {label}", "logit_scale": 10.0}
     assert all(replace(SETTINGS, **{name: value}).measures != SETTINGS.measures for name, value in others.items())
