@@ -168,7 +168,7 @@ def _made(row: PictureRow) -> Iterator[str]:
     if row.levels > 1:
         yield f"level {row.level} of {row.levels}"
     if row.painting is not None and row.painting.self_attention is not None:
-        yield f"the source's attention on {100 * row.painting.self_attention:.0f} % of the steps"
+        yield f"source held {100 * row.painting.self_attention:.0f} % of steps"
 
 
 def pick_evenly(album: Sequence[Strip], count: int) -> list[Strip]:

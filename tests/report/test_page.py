@@ -96,8 +96,8 @@ def test_what_was_kept_of_a_source_s_attention_is_told(made_suite: MadeSuite, tm
 
     told = report_on(made_suite, list(map(edited, made_suite.rows)), tmp_path / "edited").text
     variants = sum(row.kind == "variant" for row in made_suite.rows)
-    assert told.count("the source's attention on 60 % of the steps") == variants > 0
-    assert "attention" not in report_on(made_suite, made_suite.rows, tmp_path / "plain").text
+    assert told.count("source held 60 % of steps") == variants > 0
+    assert "source held" not in report_on(made_suite, made_suite.rows, tmp_path / "plain").text
 
 
 def test_words_that_came_or_went_are_shown_as_such(picture: Path, tmp_path: Path) -> None:
