@@ -30,7 +30,7 @@ from .training import Recipe, fit
 
 RECIPES = {
     "streets": Recipe(steps=2500, lr=3e-3, seed=17, weight_decay=1e-2, warmup=80, ema=0.99, save_every=50),
-    "wide": Recipe(steps=5000, lr=3e-3, seed=17, weight_decay=1e-2, warmup=80, ema=0.995, save_every=50),
+    "wide": Recipe(steps=4000, lr=3e-3, seed=17, weight_decay=1e-2, warmup=80, ema=0.995, save_every=50),
 }
 _SEED = 17
 # The wider world has more words; still more tokens made its prompts no shorter.

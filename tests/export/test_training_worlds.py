@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -197,3 +198,15 @@ def test_worlds_by_name() -> None:
     assert [world_named(name) for name in ("streets", "wide")] == [STREETS, WIDE]
     with pytest.raises(CounterfactoryError, match="no world ''"):
         world_named("")
+
+
+def test_a_mirrored_caption_says_what_the_mirror_shows() -> None:
+    other = {"left": "right", "right": "left"}
+    bends = set()
+    for i in range(40):
+        scene = WIDE.scene(HELD_OUT, i)
+        caption = WIDE.describe(scene, np.random.default_rng(i), True)
+        plain, mirrored = read_facts(caption), read_facts(blip2.mirrored(caption))
+        assert mirrored == replace(plain, bend=other.get(plain.bend or "", plain.bend))
+        bends.add(plain.bend)
+    assert bends >= {"left", "right"}
