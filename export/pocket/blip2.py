@@ -168,7 +168,7 @@ def train(
         attributes = {name: [values.index(getattr(s, name)) for s in scenes] for name, values in world.words.items()}
         for i in np.flatnonzero(rng.random(_BATCH) < _MIRRORED[world.name]).tolist():
             pixels[i], captions[i] = pixels[i].flip(-1), mirrored(captions[i])
-            wanted[i] = wanted[i].unflatten(-1, (_GRID, _GRID)).flip(-1).flatten(-2)
+            wanted[i] = wanted[i].view(-1, _GRID, _GRID).flip(-1).flatten(1)
             if "bend" in attributes:
                 attributes["bend"][i] = len(world.words["bend"]) - 1 - attributes["bend"][i]
         rows = [[*tokenizer.encode(caption).ids, EOS] for caption in captions]
