@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--brief", action="store_true", help="judge full guidance and the profile's only")
     parser.add_argument("--rounds", type=int, default=5)
     asked = parser.parse_args()
-    profile = load_profile("pocket")
+    profile = load_profile("pocket-full")
     table: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         referee = Referee.load(MASTERS)

@@ -1,7 +1,7 @@
 """Claim: the denoiser in int8 costs no quality that the referee sees (at most a point on each measure) and is faster.
 
-Quality first: the referee judges the same variants of held-out scenes painted with the plan "denoiser" and with the
-profile's int8 plan, all else as the profile says. The difference is told with the interval in which it would lie for
+Quality first: the referee judges the same variants of held-out scenes painted with the plan that the int8 plan is
+made of, and with that, all else as the profile says. The difference is told with the interval in which it would lie for
 other scenes. Then the same variants are painted by turns with both, and timed. The ceiling is this machine's matrix
 product in int8. The last line is JSON; the bench ends with an error where a measure loses more than a point.
 
@@ -31,9 +31,9 @@ from counterfactory.engine.estimate.peak import measure_peak
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import SIZE
 from counterfactory.engine.stages.paint import paint
+from counterfactory.export.pocket.int8 import master_of
 from counterfactory.export.pocket.judged import Judged, judge_variants
 
-_BASELINE = "denoiser"
 # Points that a measure may lose.
 _ALLOWED = 1.0
 
@@ -57,14 +57,14 @@ def quality(profile: Profile, candidate: str, asked: argparse.Namespace) -> dict
             name: judge_variants(
                 painted_with(profile, name), Path(folder), referee, asked.sources, asked.variants, asked.first
             )
-            for name in (_BASELINE, candidate)
+            for name in (master_of(candidate), candidate)
         }
     found = {name: measures(some) for name, some in judged.items()}
-    apart = differences(judged[_BASELINE], judged[candidate])
+    apart = differences(judged[master_of(candidate)], judged[candidate])
     for name in MEASURES:
         shares = "  ".join(f"{way} {of[name]:.4f}" for way, of in found.items())
         print(f"{name:15} {shares}  {apart[name]}", flush=True)
-    alike = psnr(judged[_BASELINE], judged[candidate])
+    alike = psnr(judged[master_of(candidate)], judged[candidate])
     print(f"{len(judged[candidate])} variants of {asked.sources} scenes; pictures {alike:.1f} dB from each other")
     points = {name: asdict(difference) for name, difference in apart.items()}
     return {"judged": found, "points": points, "psnr_db": alike}
@@ -73,7 +73,7 @@ def quality(profile: Profile, candidate: str, asked: argparse.Namespace) -> dict
 def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--denoiser", default="denoiser_int8", help="the plan that is compared with `denoiser`")
+    parser.add_argument("--denoiser", default="denoiser_few_int8", help="compared with the plan that it was made of")
     parser.add_argument("--sources", type=int, default=600, help="scenes that the referee judges")
     parser.add_argument("--first", type=int, default=0, help="the first of them, in the stream that no training saw")
     parser.add_argument("--variants", type=int, default=3)
@@ -86,8 +86,8 @@ def main() -> None:
         easel = set_up(painted_with(profile, denoiser), 8, 4)
         return lambda: list(paint(easel.jobs, easel.negative, profile.paint))
 
-    ratio = compare(painter(_BASELINE), painter(asked.denoiser), asked.rounds)
-    print(f"painting, decoding included, against `{_BASELINE}`: {ratio}")
+    ratio = compare(painter(master_of(asked.denoiser)), painter(asked.denoiser), asked.rounds)
+    print(f"painting, decoding included, against `{master_of(asked.denoiser)}`: {ratio}")
     candidate = painted_with(profile, asked.denoiser)
     fact = known_facts(candidate, library_of(candidate), (SIZE, SIZE))[asked.denoiser]
     precision = "int8" if fact.integers else cpu_precision(profile)

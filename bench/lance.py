@@ -1,8 +1,9 @@
 """Claim: the editor that inverts keeps what no edit touches, at 10 times the throughput of LANCE's way in diffusers.
 
-Held-out scenes of the streets go through the journey twice, by the profiles `pocket-lance` and `pocket`, with the same
-captions and the same single edits. The referee says whether an edit is seen. Where the truth, the scene rendered anew
-after its edit, equals the source, a picture should equal it too: that is told in dB, of one profile above the other.
+Held-out scenes of the streets go through the journey twice, by the profiles `pocket-lance` and `pocket-full`, with
+the same captions and the same single edits. The referee says whether an edit is seen. Where the truth, the scene
+rendered anew after its edit, equals the source, a picture should equal it too: that is told in dB, of one profile above
+the other.
 Controls, and sources that were only encoded and decoded, are held against the sources: PSNR, and how often the models
 under test answer as before. Then pictures are inverted and edited by turns with the engine, many together as suites
 are, and with diffusers, one after the other (null-text inversion and prompt-to-prompt, the same networks, steps and
@@ -252,7 +253,7 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.reduced and asked.write:
         parser.error("--write keeps figures of a whole run: leave out --reduced")
-    lance, pocket = (with_masters(load_profile(name)) for name in ("pocket-lance", "pocket"))
+    lance, pocket = (with_masters(load_profile(name)) for name in ("pocket-lance", "pocket-full"))
     models = Opened(library_of(lance), Meter(lambda _: None))
     found: dict[str, Any] = reconstruction(lance, models, asked.reconstructed)
     found |= speed(lance, models, asked)

@@ -15,7 +15,7 @@ from PIL import Image
 from session_records import costs, session_facts
 from stand_in_cuda import OPENED
 
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, painting_as_teacher
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.models import opened
 from counterfactory.engine.pocket.worlds import EMBEDDED
@@ -87,10 +87,12 @@ def packed_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def quick_profile(models: Path, steps: int = 2, batch: int = 2) -> Profile:
-    """The pocket profile over the networks in `models`, in few steps and small batches; its denoiser opens fast."""
-    pocket = load_profile("pocket")
+    """The pocket profile over the networks in `models`, guided, in few steps and small batches; its denoiser multiplies
+    no integers, and opens fast.
+    """
+    pocket = painting_as_teacher(load_profile("pocket"))
     sampler = replace(pocket.paint.sampler, steps=steps)
-    paint = replace(pocket.paint, denoiser="denoiser", sampler=sampler, batch=batch, decode_batch=2)
+    paint = replace(pocket.paint, sampler=sampler, batch=batch, decode_batch=2)
     return replace(pocket, models=ModelPaths(str(models)), paint=paint)
 
 

@@ -24,8 +24,8 @@ from counterfactory.export.pocket.restore import restore_blip2
 
 WEIGHTS = RUNTIME
 PLANS = {file.stem: file for folder in (RUNTIME, MASTERS) for file in folder.glob("*.xml")}
-# The painter's plan as pocket-lance opens it.
-EDITOR: tuple[str, EditorForm] = ("denoiser_int8", "with controls")
+# The plan of full sampling as pocket-lance opens it.
+EDITOR: tuple[str, EditorForm] = ("denoiser", "with controls")
 BATCH, SIDE = 2, 128
 LATENT = SIDE // json.loads((WEIGHTS / "latent.json").read_text())["factor"]
 SIZES = {"pixel_values": SIDE, "hint": SIDE, "latents": LATENT, "hint_embedding": LATENT}
@@ -117,6 +117,6 @@ def test_queries_are_the_modules_on_every_run(packed_models: Path) -> None:
 
 def test_int8_weights_stay_int8() -> None:
     """Only constants meet them too: their scales."""
-    nodes = compiled(opened(WEIGHTS / "denoiser_int8.xml", "f32")).get_ops()
+    nodes = compiled(opened(WEIGHTS / "denoiser_few_int8.xml", "f32")).get_ops()
     found = [str(node.get_rt_info()["runtimePrecision"].astype(str)) for node in nodes if kind(node) == "Convolution"]
     assert sum(precision in ("i8", "u8") for precision in found) > len(found) / 2

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
+from ..runtime import widening
 from ..runtime.openvino import open_core
 from ..runtime.session import row_axis
 
@@ -67,15 +68,17 @@ def multiplies_integers(path: Path) -> bool:
 
     Raises CounterfactoryError when the file is missing or no model.
     """
-    return any(op.get_type_name() == "FakeQuantize" for op in _read(path).get_ops())
+    return widening.multiplies_integers(_read(path))
 
 
 def weight_bytes(path: Path) -> int:
-    """Bytes of the constants of a model file as they are stored.
+    """Bytes of the constants of a model file as they are opened: weights that are widened to fp16 count as such.
 
     Raises CounterfactoryError when the file is missing or is no model.
     """
-    constants = (op for op in _read(path).get_ops() if op.get_type_name() == "Constant")
+    model = _read(path)
+    widening.widen_unless_multiplied(model)
+    constants = (op for op in model.get_ops() if op.get_type_name() == "Constant")
     return sum(int(op.get_byte_size()) for op in constants)
 
 

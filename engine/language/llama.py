@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..keys import file_digest
+from ..runtime import widening
 from ..runtime.blob_cache import BlobCache
 from ..runtime.compiling import Making, compile_model
 from ..runtime.openvino import Precision, open_core
@@ -85,8 +86,8 @@ class Llama:
         if threads:
             config["INFERENCE_NUM_THREADS"] = threads
         files = [folder / name for name in LLAMA_FILES]
-        making = Making(files, (__file__,), {}, config)
-        prepare = partial(_with_caches_in, graph, self._element)
+        making = Making(files, (__file__, widening.__file__), {}, config)
+        prepare = partial(_prepared, graph, self._element)
         compiled = compile_model(core, making, prepare, blobs, digest)
         self._request = compiled.create_infer_request()
         self._nothing = self._common(0)
@@ -213,8 +214,11 @@ def _least(count: int, sizes: Sequence[int], more: int) -> int:
     return next((size for size in sizes if size >= count), -(-count // more) * more)
 
 
-def _with_caches_in(graph: Any, element: Any) -> Any:
-    """The graph with keys and values going in and out as `element`, so that none is converted at the border."""
+def _prepared(graph: Any, element: Any) -> Any:
+    """The graph with its weights widened, and keys and values going in and out as `element`, so that none is converted
+    at the border.
+    """
+    widening.widen_unless_multiplied(graph)
     ports = ov.preprocess.PrePostProcessor(graph)
     for port in graph.inputs[4:]:
         ports.input(port.get_any_name()).tensor().set_element_type(element)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import CounterfactoryError
 from ..keys import file_digest
-from . import following
+from . import following, widening
 from .blob_cache import BlobCache
 from .compiling import Making, compile_model
 from .quiet_openvino import ov
@@ -162,6 +162,7 @@ def _prepared(
         if editor == "without controls":
             following.drop_controls(model)
         model = following.follow_rows(model, path)
+    widening.widen_unless_multiplied(model)
     _widen_weights_of_constants(model)
     _fold_half_products(model)
     return model
@@ -203,7 +204,7 @@ def open_session(
     # An .onnx may have its weights in files that only its graph names, so that no key of it is known beforehand.
     files = [file for file in (path, path.with_suffix(".bin")) if file.is_file()]
     settings = {"batch": batch, "sizes": asked} | ({} if editor is None else {"editor": editor})
-    making = Making(files, (__file__, following.__file__), settings, config)
+    making = Making(files, (__file__, following.__file__, widening.__file__), settings, config)
     blobs = blobs if path.suffix == ".xml" else None
     compiled = compile_model(core, making, lambda: _prepared(core, path, batch, asked, editor), blobs, digest)
     kept = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()

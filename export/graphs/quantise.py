@@ -19,6 +19,7 @@ from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.engine.runtime.session import Array
 from counterfactory.engine.runtime.signals import signal_stack_kept
+from counterfactory.engine.runtime.widening import widen_unless_multiplied
 
 Feeds = Mapping[str, Array]
 
@@ -47,6 +48,7 @@ def quantise(
     nncf = _quiet_nncf()
     feeds = [dict(one) for one in calibration]
     model = open_core().read_model(model_path)
+    widen_unless_multiplied(model)
     _check(model_path.name, model, feeds)
     with signal_stack_kept():  # NNCF measures in cores of its own
         quantised = nncf.quantize(

@@ -1,6 +1,7 @@
 """From trained pocket models to the files that the engine loads (see engine/config/networks.py).
 
-Beside them goes `parameters.json`, by which restore.py makes the torch modules of them again.
+Beside them goes `parameters.json`, by which restore.py makes the torch modules of them again. All but the
+autoencoder and the judges are stored in 8 bits.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from . import blip2, clip, denoiser, distil, judges, llama, vae
 from .data import TRAIN, ScenePool, as_pixels
 from .int8 import full_profile, pack_int8
 from .lessons import Lessons, Teacher
-from .parameters import record
+from .parameters import narrow, record
 from .restore import restore_blip2, restore_clip, restore_denoiser, restore_llm, restore_vae
 
 Step = Callable[["Training", Path], object]
@@ -93,6 +94,7 @@ def pack_clip(training: Training, weights: Path) -> None:
     to_ir(modules.ClipImageEncoder(model), {"pixel_values": pixels}, ["image_embeds"], weights / "clip_image.xml")
     (weights / "clip_tokenizer.json").write_text(tokenizer.to_str())
     record("clip", dict(model.named_parameters()), weights, ("clip_text.xml", "clip_image.xml"))
+    narrow("clip", weights)
 
 
 def pack_denoiser(training: Training, weights: Path) -> None:
@@ -111,6 +113,7 @@ def pack_denoiser(training: Training, weights: Path) -> None:
     fused = modules.FusedDenoiser(trained.unet, trained.controlnet)
     _export_denoiser(fused, clip.TOKENS[training.world.name], weights / "denoiser.xml")
     record("denoiser", parameters, weights, (*encoders, "denoiser.xml"))
+    narrow("denoiser", weights)
 
 
 def _export_denoiser(fused: modules.FusedDenoiser, tokens: int, path: Path) -> None:
@@ -126,18 +129,12 @@ def _export_denoiser(fused: modules.FusedDenoiser, tokens: int, path: Path) -> N
     to_ir(fused, inputs, ["prediction"], path, axes)
 
 
-def pack_denoiser_int8(training: Training, weights: Path) -> None:
-    """denoiser_int8.xml: the packed denoiser in 8 bits, calibrated by painting with the packed networks."""
-    pack_int8(weights, full_profile(weights).paint, world=training.world)
-
-
 def pack_distil(training: Training, weights: Path) -> None:
     """denoiser_few.xml and denoiser_few_int8.xml: the packed denoiser distilled from full sampling to a few rows a
     variant. Its hints are embedded by the teacher's hint.xml.
     """
     world, profile = training.world, full_profile(weights)
-    runtime = replace(profile.runtime, threads=torch.get_num_threads())
-    master = replace(profile, runtime=runtime, paint=replace(profile.paint, denoiser="denoiser"))
+    master = replace(profile, runtime=replace(profile.runtime, threads=torch.get_num_threads()))
     few = distil.student_paint(master.paint, training.rows)
     kept = distil.kept_steps(master.paint, few)
     student, vae_model = restore_denoiser(weights, world), restore_vae(weights)
@@ -149,6 +146,7 @@ def pack_distil(training: Training, weights: Path) -> None:
     _export_denoiser(trained, clip.TOKENS[world.name], weights / f"{distil.STUDENT}.xml")
     record(distil.STUDENT, parameters, weights, (f"{distil.STUDENT}.xml",))
     pack_int8(weights, few, calibration_runs=256, world=world)
+    narrow(distil.STUDENT, weights)
 
 
 def pack_blip2(training: Training, weights: Path) -> None:
@@ -169,16 +167,23 @@ def pack_blip2(training: Training, weights: Path) -> None:
         "past_values": cache.clone(),
     }
     to_ir(modules.OptDecoder(opt), inputs, ["logits", "keys", "values"], weights / "opt_decoder.xml", modules.OPT_AXES)
-    table = opt.get_input_embeddings().weight.detach().float().numpy()
-    np.save(weights / "opt_embeddings.npy", table.astype(np.float16))
     (weights / "opt_tokenizer.json").write_text(tokenizer.to_str())
     record("blip2", dict(model.named_parameters()), weights, ("blip2_vision.xml", "opt_decoder.xml"))
+    narrow("blip2", weights)
+    write_embeddings(weights)
+
+
+def write_embeddings(weights: Path) -> None:
+    """opt_embeddings.npy, float16 [V, D]: the matrix of the packed decoder's output as it is stored there."""
+    table = restore_blip2(weights)[0].language_model.get_input_embeddings().weight.detach().numpy()
+    np.save(weights / "opt_embeddings.npy", table.astype(np.float16))
 
 
 def pack_llm(training: Training, weights: Path) -> None:
     """The folder llm."""
     older = restore_llm(training.begin) if training.begin else None
     llama.write_packed(*llama.train(training.work, training.world, older), weights)
+    narrow("llm", weights)
 
 
 def pack_judges(training: Training, weights: Path) -> None:
@@ -191,7 +196,6 @@ STEPS: dict[str, Step] = {
     "vae": pack_vae,
     "clip": pack_clip,
     "denoiser": pack_denoiser,
-    "denoiser_int8": pack_denoiser_int8,
     "distil": pack_distil,
     "blip2": pack_blip2,
     "llm": pack_llm,

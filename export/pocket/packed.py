@@ -1,8 +1,8 @@
 """Where the packed pocket models lie: what suites are made with in the engine, what only we open beside this file.
 
-The wheel carries the first; the second, the masters, are what those were made of and what judges them: the denoiser
-in fp16 of which denoiser_int8 is made, its student of few rows likewise, the referee, and the map by
-which torch modules are made again. Training, reports, benches and tests want one folder with all of them.
+The wheel carries the first; the second, the masters, are what those were made of and what judges them: the denoiser of
+few rows that multiplies no integers, of which denoiser_few_int8 is made, the referee, and the map by which torch
+modules are made again. Training, reports, benches and tests want one folder with all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 MASTERS = Path(__file__).parent / "weights"
 RUNTIME = Path(__file__).parents[2] / "engine" / "pocket" / "weights"
-_NETWORKS = ("denoiser", "denoiser_few", "referee")
+_NETWORKS = ("denoiser_few", "referee")
 _MASTERS = frozenset({"parameters.json", *(f"{name}.{part}" for name in _NETWORKS for part in ("xml", "bin"))})
 
 

@@ -5,6 +5,9 @@ transposed, and arithmetic beside a layer is folded into its weights. While the 
 parameters is looked up by value among the constants of its files, as it is, transposed, or through a scale and an
 offset. So a match is right by construction, whichever of several equal constants it names: it gives the parameter
 back to within the rounding of fp16. The map is good for these files alone and carries their digests.
+
+Small networks are stored in 8 bits after that (`narrow`): constants keep their names, and parameters come back as the
+engine opens them.
 """
 
 from __future__ import annotations
@@ -24,6 +27,9 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.keys import content_key, file_digest
 from counterfactory.engine.runtime.openvino import open_core
+from counterfactory.engine.runtime.widening import widen_weights
+
+from ..graphs.narrowing import narrow_file
 
 FILE = "parameters.json"
 Floats = NDArray[np.float32]
@@ -74,8 +80,18 @@ def record(
     path = weights / FILE
     everything = _read(path) if path.exists() else {}
     entry = {"files": _digests(weights, files), "config": config, "kept": kept, "placed": placed}
-    everything[network] = {**entry, "check": content_key(entry)}
-    write_whole(path, json.dumps(everything, separators=(",", ":"), sort_keys=True).replace("],", "],\n") + "\n")
+    _write(everything, network, entry, path)
+
+
+def narrow(network: str, weights: Path) -> None:
+    """Store a network that is recorded in the map with the weights of its files in 8 bits; those that are stay so.
+
+    Raises CounterfactoryError when there is no map, it is damaged, or it is of other files.
+    """
+    entry = _entry_of_files(network, weights)
+    for file, places in entry["placed"].items():
+        narrow_file(weights / file, {written[0] for written in places.values()})
+    _write(_read(weights / FILE), network, {**entry, "files": _digests(weights, list(entry["placed"]))}, weights / FILE)
 
 
 def config_of(network: str, weights: Path) -> Mapping[str, float]:
@@ -89,9 +105,7 @@ def restore_into(network: str, module: nn.Module, weights: Path) -> None:
 
     Raises CounterfactoryError when there is no map, it is damaged, it is of other files, or it is of another module.
     """
-    entry = _entry(network, weights)
-    if entry["files"] != _digests(weights, list(entry["placed"])):
-        raise CounterfactoryError(f"{weights / FILE} is of other files of {network} than lie beside it; pack it again")
+    entry = _entry_of_files(network, weights)
     parameters = dict(module.named_parameters())
     named = [*entry["kept"], *(name for names in entry["placed"].values() for name in names)]
     if set(named) != parameters.keys():
@@ -107,8 +121,10 @@ def restore_into(network: str, module: nn.Module, weights: Path) -> None:
 
 
 def constants(file: Path) -> Iterator[tuple[str, Floats]]:
-    """Name and value of every floating-point constant of an OpenVINO file."""
-    for operation in open_core().read_model(file).get_ordered_ops():
+    """Name and value of every floating-point constant of an OpenVINO file, of weights in 8 bits as they are widened."""
+    model = open_core().read_model(file)
+    widen_weights(model)
+    for operation in model.get_ordered_ops():
         if operation.get_type_name() == "Constant" and (value := operation.get_data()).dtype.kind == "f":
             yield operation.get_friendly_name(), value.astype(np.float32)
 
@@ -211,3 +227,17 @@ def _entry(network: str, weights: Path) -> dict[str, Any]:
     if not isinstance(entry, dict) or entry.pop("check", None) != content_key(entry):
         raise CounterfactoryError(f"{weights / FILE} is damaged: the entry of {network} is not what was written")
     return entry
+
+
+def _entry_of_files(network: str, weights: Path) -> dict[str, Any]:
+    """The map's entry of a network, which is of the files that lie beside it."""
+    entry = _entry(network, weights)
+    if entry["files"] != _digests(weights, list(entry["placed"])):
+        raise CounterfactoryError(f"{weights / FILE} is of other files of {network} than lie beside it; pack it again")
+    return entry
+
+
+def _write(everything: dict[str, Any], network: str, entry: dict[str, Any], path: Path) -> None:
+    """The map with the entry of a network in it, under its check."""
+    everything[network] = {**entry, "check": content_key(entry)}
+    write_whole(path, json.dumps(everything, separators=(",", ":"), sort_keys=True).replace("],", "],\n") + "\n")

@@ -2,7 +2,7 @@
 
 From a folder of weights (see engine/models/library.py), with the `parameters.json` that was written when it was packed,
 it makes modules of diffusers and transformers in float32, in eval mode, with the attention that a user gets by default.
-Weights come back as they were packed, in fp16; training states are not needed.
+Weights come back as the engine opens them, in fp16 or made of 8 bits; training states are not needed.
 """
 
 from __future__ import annotations

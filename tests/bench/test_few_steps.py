@@ -15,14 +15,14 @@ from counterfactory.engine.config.profile import load_profile
 
 def test_student_and_teacher_are_those_of_the_folder(tmp_path: Path) -> None:
     found = profiles_of(Namespace(weights=tmp_path, rows=2, profile="pocket"))
-    pocket = load_profile("pocket").paint
+    pocket = load_profile("pocket-full").paint
     assert {name: profile.paint.rows_per_variant for name, profile in found.items()} == {
         "teacher": pocket.rows_per_variant,
         "student": 2,
         "untaught": 2,
     }
     assert [found[name].paint.denoiser for name in ("teacher", "student", "untaught")] == [
-        *("denoiser_int8", "denoiser_few_int8", "denoiser_int8")
+        *("denoiser", "denoiser_few_int8", "denoiser")
     ]
     assert found["teacher"].paint == pocket
     assert {profile.models.path for profile in found.values()} == {tmp_path}
@@ -33,8 +33,8 @@ def test_or_those_of_a_profile_with_a_teacher() -> None:
     assert found["teacher"].paint == load_profile("a10g").paint
     assert found["student"].paint == load_profile("a10g-fast").paint
     assert found["untaught"].paint == replace(load_profile("a10g-fast").paint, denoiser="denoiser")
-    with pytest.raises(SystemExit, match="profile pocket has no teacher: name a student's folder with --weights"):
-        profiles_of(Namespace(weights=None, rows=2, profile="pocket"))
+    with pytest.raises(SystemExit, match="profile pocket-full has no teacher: name a student's folder with --weights"):
+        profiles_of(Namespace(weights=None, rows=2, profile="pocket-full"))
 
 
 def test_an_interval_is_that_of_scenes() -> None:

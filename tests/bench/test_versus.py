@@ -54,17 +54,6 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, st
     return found
 
 
-def student(tmp_path: Path) -> Profile:
-    """The pocket profile with a denoiser of two rows that was distilled from it."""
-    pocket = load_profile("pocket")
-    text = (Path(versus.__file__).parents[1] / "engine/config/profiles/pocket.toml").read_text()
-    (tmp_path / "full.toml").write_text(text)
-    sampler = replace(pocket.paint.sampler, kind="ddim", steps=2)
-    guidance = replace(pocket.paint.guidance, scale=1.0)
-    paint = replace(pocket.paint, denoiser="denoiser_few_int8", sampler=sampler, guidance=guidance)
-    return replace(pocket, paint=paint, teacher=str(tmp_path / "full.toml"))
-
-
 def compared(profile: Profile, folder: Path) -> tuple[versus.Comparison, versus.Comparison]:
     bench = Bench(profile, None, [], folder)  # type: ignore[arg-type]  # nothing runs
     return versus.against(bench, "reference", 8, 1, False, lambda one: f"box of {one.paint.denoiser}")  # type: ignore[arg-type, return-value]
@@ -73,8 +62,8 @@ def compared(profile: Profile, folder: Path) -> tuple[versus.Comparison, versus.
 def test_a_student_meets_its_teacher_at_equal_quality_and_itself_at_equal_work(
     asked: list[tuple[str, str, int]], tmp_path: Path
 ) -> None:
-    quality, work = compared(student(tmp_path), tmp_path)
-    few, full = ("denoiser_few_int8", 2), ("denoiser_int8", 8)
+    quality, work = compared(load_profile("pocket"), tmp_path)
+    few, full = ("denoiser_few_int8", 2), ("denoiser", 8)
     assert asked == [
         *(("peer", *full), ("agreement", *full), ("engine", *few)),
         *(("peer", *few), ("agreement", *few), ("engine", *few)),
@@ -92,7 +81,7 @@ def test_a_student_meets_its_teacher_at_equal_quality_and_itself_at_equal_work(
 
 
 def test_without_a_teacher_both_are_one_comparison(asked: list[tuple[str, str, int]], tmp_path: Path) -> None:
-    quality, work = compared(load_profile("pocket"), tmp_path)
+    quality, work = compared(load_profile("pocket-full"), tmp_path)
     assert quality is work
     assert [what for what, _, _ in asked] == ["peer", "agreement", "engine"]
 
@@ -107,7 +96,7 @@ def test_the_shipped_few_step_profile_meets_the_weights_that_it_was_distilled_fr
 def test_a_plan_s_master_is_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     names = [master_of(name) for name in ("denoiser_few_int8", "denoiser_int8", "denoiser", "denoiser_lcm")]
     assert names == ["denoiser_few", "denoiser", "denoiser", "denoiser_lcm"]
-    profile = replace(student(tmp_path), models=load_profile("a10g").models)  # no folder is made of the masters
+    profile = replace(load_profile("pocket"), models=load_profile("a10g").models)  # no folder is made of the masters
     assert {one(profile).paint.denoiser for one in (unquantised, in_f32)} == {"denoiser_few"}
     restored = []
 

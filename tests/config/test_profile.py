@@ -197,10 +197,10 @@ def test_an_unknown_profile_lists_those_there_are(tmp_path: Path) -> None:
 def test_a_profile_of_the_users_own_is_checked_to_the_last_key(tmp_path: Path) -> None:
     from counterfactory.engine.config import profile
 
-    text = Path(profile.__file__).with_name("profiles").joinpath("pocket.toml").read_text()
+    text = Path(profile.__file__).with_name("profiles").joinpath("pocket-full.toml").read_text()
     path = tmp_path / "mine.toml"
     path.write_text(text)
-    assert profile.load_profile(str(path)) == profile.load_profile("pocket")
+    assert profile.load_profile(str(path)) == profile.load_profile("pocket-full")
     lines = text.splitlines()
     for number, line in enumerate(lines):
         key, equals, _ = line.partition(" = ")
@@ -369,7 +369,7 @@ def test_the_profile_that_inverts_has_an_editor_in_the_painter_s_place() -> None
     assert (lance.rewrite.edits, load_profile("lance").rewrite.edits, pocket.rewrite.edits) == ((1, 1), (1, 1), None)
     found, painter = networks_of(lance), networks_of(pocket)
     plans = [network.plan for network in found if "paint" in network.rows]
-    assert plans == ["clip_text", "hint", "denoiser_int8", "vae_encoder", "vae_decoder", "clip_image"]
+    assert plans == ["clip_text", "hint", "denoiser", "vae_encoder", "vae_decoder", "clip_image"]
     tried = len(lance.invert.fractions)
     rows = {
         name: (found[name].rows["paint"].per_source, found[name].rows["paint"].per_variant)
@@ -394,11 +394,11 @@ def test_the_profile_that_inverts_has_an_editor_in_the_painter_s_place() -> None
     assert [network.plan for network in painter if "paint" in network.rows] == [
         "clip_text",
         "hint",
-        "denoiser_int8",
+        "denoiser_few_int8",
         "vae_decoder",
     ]
     with pytest.raises(ValueError, match=r'\[invert\] goes with kind = "ddim"'):
-        replace(lance, paint=replace(lance.paint, sampler=pocket.paint.sampler))
+        replace(lance, paint=replace(lance.paint, sampler=load_profile("pocket-full").paint.sampler))
 
 
 @pytest.mark.parametrize("edits", [(0, 1), (2, 1)])

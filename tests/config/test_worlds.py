@@ -40,7 +40,7 @@ def sources_of(folder: Path, *values: int) -> list[Source]:
 
 def test_the_profiles_that_come_with_the_package() -> None:
     worlds = {name: load_profile(name).models.world for name in profile_names()}
-    boxes, embedded = ("a10g", "a10g-fast", "lance"), ("pocket", "pocket-lance")
+    boxes, embedded = ("a10g", "a10g-fast", "lance"), ("pocket", "pocket-full", "pocket-lance")
     assert worlds == dict.fromkeys(boxes, "photographs") | dict.fromkeys(embedded, "streets")
     assert world_of(load_profile("a10g")) is None
     assert examiner(load_profile("a10g")) is None

@@ -35,7 +35,7 @@ from counterfactory.export.pocket.distil import (
 from counterfactory.export.pocket.lessons import Lessons, Teacher
 from counterfactory.export.pocket.training import Recipe
 
-POCKET = load_profile("pocket").paint
+POCKET = load_profile("pocket-full").paint
 FULL = replace(POCKET, sampler=replace(POCKET.sampler, steps=4), batch=2, streams=1, control_scale=1.2)
 
 

@@ -32,8 +32,8 @@ def encode(texts: Sequence[str]) -> Floats:
 
 
 def guided(scale: float) -> PaintSettings:
-    """Four steps of the pocket profile, of which the middle two are guided."""
-    paint = load_profile("pocket").paint
+    """Four steps of the profile pocket-full, of which the middle two are guided."""
+    paint = load_profile("pocket-full").paint
     guidance = GuidanceSettings(scale, 0.25, 0.75)
     sampler = replace(paint.sampler, steps=4)
     return replace(paint, sampler=sampler, guidance=guidance, batch=2, streams=1, negative_prompt="fog")

@@ -64,21 +64,22 @@ def test_a_student_learns_the_profiles_full_sampling_in_a_few_rows(
 ) -> None:
     training = pack.Training(tmp_path / "work", WIDE, workers=3, rows=rows)
     found = asked_of(monkeypatch, training, tmp_path)
-    pocket = load_profile("pocket")
+    pocket, full = load_profile("pocket"), load_profile("pocket-full")
     teacher: Profile = found["teacher"]
-    assert teacher.paint == replace(pocket.paint, denoiser="denoiser")
+    assert teacher.paint == full.paint
     assert teacher.models.path == tmp_path
     assert teacher.runtime.threads == torch.get_num_threads()
     assert found["lessons"] == ("teacher", WIDE, "vae", kept, distil.POOL, distil.FRESH, 3)
     work, _, lessons, few, recipe = found["trained"]
     assert (work, lessons, recipe) == (tmp_path / "work", "lessons", distil.RECIPES["wide"])
-    assert few == distil.student_paint(pocket.paint, rows)
+    assert few == distil.student_paint(full.paint, rows)
+    assert (replace(few, denoiser="denoiser_few_int8") == pocket.paint) == (rows == 2)
     assert few.rows_per_variant == rows
 
 
 def test_the_teacher_of_a_profile_that_has_one_is_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the profile paints in few rows, full sampling is its teacher's."""
-    full = replace(load_profile("pocket"), name="full")
+    full = replace(load_profile("pocket-full"), name="full")
     few = replace(full, name="pocket", paint=distil.student_paint(full.paint, 2), teacher="full.toml")
     monkeypatch.setattr(int8, "load_profile", lambda name: few)
     monkeypatch.setattr("counterfactory.engine.config.profile.load_profile", {"full.toml": full}.get)
@@ -152,8 +153,6 @@ def test_an_untrained_student_is_its_teacher_packed_anew(
         assert torch.equal(embedded, known)
         again = FusedDenoiser(model.unet, model.controlnet)(*map(torch.from_numpy, feeds.values()))
     np.testing.assert_allclose(again.numpy(), few, atol=5e-3 * np.abs(wanted).max())
-    profile = load_profile("pocket")
-    paint = replace(distil.student_paint(profile.paint, 2), denoiser=f"{distil.STUDENT}_int8")
-    profile = replace(profile, paint=paint, models=ModelPaths(str(weights)))
+    profile = replace(load_profile("pocket"), models=ModelPaths(str(weights)))
     plans = Opened(library_of(profile), Meter(lambda _: None)).paint_plans(128, 128)
     assert plans.latent_shape == (4, 32, 32)

@@ -19,6 +19,7 @@ from openvino import opset13 as ops
 from counterfactory.engine.config.networks import library_of, networks_of
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.estimate.flops import weight_bytes
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.opened import Opened
@@ -286,14 +287,14 @@ def test_calibration_paints_another_appearance() -> None:
 
 
 def off_by(folder: Path) -> float:
-    """How far denoiser_int8 is from denoiser on what painting feeds it, over the size of the latter's output."""
+    """How far denoiser_few_int8 is from denoiser_few on what painting feeds it, over the size of what that says."""
     profile = packed_profile(folder)
     sampler = replace(profile.paint.sampler, steps=4)
     feeds = painting_feeds(replace(profile, paint=replace(profile.paint, batch=2, sampler=sampler)), 1)
     sizes = {"latents": (32, 32), "hint_embedding": (32, 32)}
     found, wanted = (
         [open_session(folder / f"{name}.xml", batch=2, precision="f32", sizes=sizes).run(dict(one)) for one in feeds]
-        for name in ("denoiser_int8", "denoiser")
+        for name in ("denoiser_few_int8", "denoiser_few")
     )
     ours, theirs = (np.stack([one["prediction"] for one in some]) for some in (found, wanted))
     return float(np.sqrt(np.mean((ours - theirs) ** 2) / np.mean(theirs**2)))
@@ -303,16 +304,16 @@ def off_by(folder: Path) -> float:
 def test_the_packed_int8_is_the_packed_denoiser(packed_models: Path) -> None:
     packed = packed_models
     assert 1e-3 < off_by(packed) < 0.1
-    before, after = products(packed / "denoiser.xml"), products(packed / "denoiser_int8.xml")
+    before, after = products(packed / "denoiser_few.xml"), products(packed / "denoiser_few_int8.xml")
     assert before.keys() == after.keys()
     stored = [name for name, op in after.items() if (w := weight_of(op)) and w.get_element_type() == ov.Type.i8]
     assert len(stored) > 0.9 * sum(weight_of(op) is not None for op in before.values()) - 30  # the timestep's are kept
-    assert (packed / "denoiser_int8.bin").stat().st_size < 0.55 * (packed / "denoiser.bin").stat().st_size
+    assert (packed / "denoiser_few_int8.bin").stat().st_size < 0.55 * weight_bytes(packed / "denoiser_few.xml")
 
 
 def test_a_profile_paints_with_the_plan_that_it_names(packed_models: Path) -> None:
     profile = packed_profile(packed_models)
-    named = {name: painting(profile, name) for name in ("denoiser", "denoiser_int8")}
+    named = {name: painting(profile, name) for name in ("denoiser_few", "denoiser_few_int8")}
     assert (
         len({library_of(one).digest("paint") for one in named.values()}) == 2
     )  # neither's pictures pass for the other's
@@ -338,7 +339,7 @@ def test_a_profile_paints_with_the_plan_that_it_names(packed_models: Path) -> No
 def test_what_lies_side_by_side_changes_no_bit(packed_models: Path) -> None:
     feeds, sizes = packed_feeds(), {"latents": (32, 32), "hint_embedding": (32, 32)}
     folder = packed_models
-    for name in ("denoiser", "denoiser_int8"):
+    for name in ("denoiser_few", "denoiser_few_int8"):
         outs = [
             Batched(
                 open_session(folder / f"{name}.xml", batch=batch, precision="auto", sizes=sizes, streams=streams),
@@ -381,6 +382,6 @@ def packed_feeds() -> Feeds:
 def test_the_embedded_denoiser_is_packed_in_int8(packed_models: Path, tmp_path: Path) -> None:
     shutil.copytree(packed_models, tmp_path / "weights")
     for suffix in (".xml", ".bin"):
-        (tmp_path / "weights" / "denoiser_int8").with_suffix(suffix).unlink()
+        (tmp_path / "weights" / "denoiser_few_int8").with_suffix(suffix).unlink()
     pack_int8(tmp_path / "weights", load_profile("pocket").paint, 2)
     assert 1e-3 < off_by(tmp_path / "weights") < 0.15

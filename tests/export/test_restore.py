@@ -265,7 +265,7 @@ def test_every_constant_has_a_name_of_its_own(packed_models: Path) -> None:
 
 def test_what_is_packed_anew_goes_back_to_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wheel takes one of the two folders whole, so that a master put there would travel with it."""
-    for name, kept in (("MASTERS", "denoiser.bin"), ("RUNTIME", "denoiser_int8.bin llm/model.bin")):
+    for name, kept in (("MASTERS", "denoiser_few.bin"), ("RUNTIME", "denoiser_few_int8.bin llm/model.bin")):
         folder = tmp_path / name.lower()
         for file in kept.split():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -273,11 +273,11 @@ def test_what_is_packed_anew_goes_back_to_its_place(tmp_path: Path, monkeypatch:
         monkeypatch.setattr(packed_at, name, folder)
     whole = gather(tmp_path / "whole")
     assert put_back(whole) == []
-    for file in ("denoiser.bin", "llm/model.bin", "referee.xml", "parameters.json", "hint.xml"):
+    for file in ("denoiser_few.bin", "llm/model.bin", "referee.xml", "parameters.json", "hint.xml"):
         (whole / file).write_bytes(b"new")
-    assert put_back(whole) == ["denoiser.bin", "hint.xml", "llm/model.bin", "parameters.json", "referee.xml"]
+    assert put_back(whole) == ["denoiser_few.bin", "hint.xml", "llm/model.bin", "parameters.json", "referee.xml"]
     for folder, names in (
-        ("masters", {"denoiser.bin", "referee.xml", "parameters.json"}),
+        ("masters", {"denoiser_few.bin", "referee.xml", "parameters.json"}),
         ("runtime", {"hint.xml", "llm/model.bin"}),
     ):
         files = [file for file in (tmp_path / folder).rglob("*") if file.is_file() and file.read_bytes() == b"new"]

@@ -81,7 +81,7 @@ def test_memory_that_no_stage_fits_is_refused_before_anything_is_done(
     assert not list((tmp_path / "s").rglob("*.png"))
 
 
-@pytest.mark.parametrize("denoiser", ["denoiser", "denoiser_int8"])
+@pytest.mark.parametrize("denoiser", ["denoiser", "denoiser_few_int8"])
 def test_what_a_stage_drops_is_closed_and_nothing_else(quick: Profile, denoiser: str) -> None:
     """A plan's name may be another than its network's, and a model of several plans goes with any of them."""
     profile = replace(quick, paint=replace(quick.paint, denoiser=denoiser))

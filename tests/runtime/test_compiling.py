@@ -294,7 +294,7 @@ def test_the_language_model_answers_the_same(cache: BlobCache, monkeypatch: pyte
     def compile_again(*_: Any) -> Any:
         raise AssertionError("it is compiled again")
 
-    monkeypatch.setattr("counterfactory.engine.language.llama._with_caches_in", compile_again)
+    monkeypatch.setattr("counterfactory.engine.language.llama._prepared", compile_again)
     models.append(Llama(folder, precision="f32", threads=1, blobs=cache))
     found = []
     for model in models:

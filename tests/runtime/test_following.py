@@ -197,10 +197,10 @@ def test_a_graph_that_follows_already_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_painter_s_own_plan_is_opened_as_an_editor(tmp_path: Path) -> None:
-    """The plan of 8 bits that suites are painted with: one file for both, kept compiled apart."""
+    """The plan of full sampling: one file for both, kept compiled apart."""
     profile, blobs, size = load_profile("pocket-lance"), BlobCache(tmp_path), (16, 24)
     file = library_of(profile).folder / f"{profile.paint.denoiser}.xml"
-    assert profile.paint.denoiser == load_profile("pocket").paint.denoiser
+    assert profile.paint.denoiser == load_profile("pocket-full").paint.denoiser
     given = feeds(size, 64, 192, 32)
     painter, editor = (opened(file, form, size, blobs=blobs) for form in (None, "with controls"))
     assert len(list(tmp_path.iterdir())) == 2

@@ -35,7 +35,7 @@ def profile(tmp_path: Path) -> Profile:
 
 
 def test_every_profile_that_comes_with_us_is_complete() -> None:
-    assert set(profile_names()) == {"pocket", "pocket-lance", "a10g", "a10g-fast", "lance"}
+    assert set(profile_names()) == {"pocket", "pocket-full", "pocket-lance", "a10g", "a10g-fast", "lance"}
     for name in profile_names():
         profile = load_profile(name)
         assert profile.name == name
