@@ -210,12 +210,11 @@ class Journey:
     ) -> dict[Variant, PaintedRow]:
         """The variants' pictures, by the profile's editor: sources inverted and edited, or painted over their maps."""
         profile = self.profile
-        follows = profile.invert is None or profile.paint.control_scale > 0
-        unpainted = paint.unpainted_sources(desk, variants) if follows else []
+        unpainted = paint.unpainted_sources(desk, variants) if profile.follows_maps else []
         maps = hints.run(desk, captions, unpainted, pictures, profile.edges, profile.hints)
         keep = None if profile.protect is None else partial(protect.keep, desk, pictures, profile.protect)
         if profile.invert is not None:
-            edges = maps if follows else None
+            edges = maps if profile.follows_maps else None
             return invert.run(desk, variants, pictures, profile.paint, profile.invert, keep, edges)
         weights = None if profile.hints is None else [hint.weight for hint in profile.hints]
         return paint.run(desk, variants, maps, profile.paint, weights, keep)

@@ -45,6 +45,7 @@ from stand_in_torch import CachingAllocator
 
 from counterfactory.engine import journey
 from counterfactory.engine.config.networks import networks_of
+from counterfactory.engine.config.painters import editor_form
 from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.keys import file_digest
@@ -157,6 +158,7 @@ def request_of(profile: Profile) -> Request:
         caption_tokens=caption.decoding.max_tokens,
         beams=caption.decoding.beams,
         sizes=profile.image.sizes,
+        editor=editor_form(profile),
     )
 
 

@@ -109,7 +109,7 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
     }
     values |= {name: channels * pixels + hint for name, channels in maps.items()}
     if profile.invert is not None:  # nothing of it stays on the device
-        values["denoiser"] = _TEXT + 2 * latents + _ALIGNMENT + (hint if profile.paint.control_scale else 0)
+        values["denoiser"] = _TEXT + 2 * latents + _ALIGNMENT + (hint if profile.follows_maps else 0)
     elif profile.runtime.backend == "tensorrt":  # painting stays on the device
         sampler, rows = profile.paint.sampler, profile.paint.rows_per_variant
         drawn = sampler.steps if sampler.kind == "lcm" else 1
@@ -179,7 +179,7 @@ def networks_of(profile: Profile) -> Networks:
     looked: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=1)}
     read = Rows(per_variant=1)
     if profile.invert is not None:  # an editor reads both captions, and looks for the best of its pictures
-        read, looked["paint"] = Rows(per_source=2, per_variant=2), Rows(1, len(profile.invert.fractions))
+        read, looked["paint"] = Rows(2, 2, 0), Rows(1, len(profile.invert.fractions), 1)
     asked = [question.rows for question in questions]
     return Networks(
         (

@@ -30,7 +30,7 @@ def editor_form(profile: Profile) -> EditorForm | None:
     """
     if profile.invert is None:
         return None
-    return "with controls" if profile.paint.control_scale else "without controls"
+    return "with controls" if profile.follows_maps else "without controls"
 
 
 def painters_of(profile: Profile, moved: Mapping[str, int], kept_bytes: int) -> tuple[Network, ...]:
@@ -39,8 +39,8 @@ def painters_of(profile: Profile, moved: Mapping[str, int], kept_bytes: int) -> 
     """
     paint, invert = profile.paint, profile.invert
     pictures = Rows(per_variant=1)
-    if invert is not None:  # of a source, to know what decoding loses
-        pictures = Rows(per_source=float(invert.detail_levels > 0), per_variant=len(invert.fractions))
+    if invert is not None:  # of a source, to know what decoding loses; a control is decoded, and not denoised
+        pictures = Rows(float(invert.detail_levels > 0), len(invert.fractions), 1)
     before, encoders = tuple[Network, ...](), tuple[Network, ...]()
     conditions: dict[str, Follows] = {}
     if editor_form(profile) != "without controls":
@@ -58,7 +58,7 @@ def painters_of(profile: Profile, moved: Mapping[str, int], kept_bytes: int) -> 
         )
     rows = Rows(per_variant=paint.rows_per_variant)
     if invert is not None:
-        rows = Rows(rows_per_source(paint, invert), rows_per_variant(paint, invert))
+        rows = Rows(rows_per_source(paint, invert), rows_per_variant(paint, invert), 0)
     if invert is not None or profile.protect is not None:
         encoder = Network(
             "vae_encoder",

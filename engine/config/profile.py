@@ -126,6 +126,11 @@ class Profile:
                 )
         if self.invert is not None:
             require_invertible(self.paint, self.invert)
+        if self.weights is not None and not self.weights.controlnets and self.follows_maps:
+            raise ValueError(
+                "[weights] controlnets names none: name what follows the sources' edges, or invert sources without, "
+                "by a table [invert] and control_scale = 0 in [paint]"
+            )
         if self.paint.streams > 1 and self.runtime.backend != "openvino":
             raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
         if self.runtime.backend == "tensorrt" and not self.image.sizes:
@@ -157,6 +162,11 @@ class Profile:
         ):
             return "valid", "scores of what the captioner says need [check] recaption = true"
         return None
+
+    @property
+    def follows_maps(self) -> bool:
+        """Whether ControlNets follow maps of the sources; an editor does so where they have a scale."""
+        return self.invert is None or self.paint.control_scale > 0
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -207,9 +217,11 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     tiny = facts.pop("vae_decoder_tiny", None)
     if not exported.is_file() and tiny is not None and _decodes_with_taesd(profile):
         facts["vae_decoder"] = tiny
+    if not exported.is_file() and profile.follows_maps:
+        facts.pop("editor", None)  # what is known of it is without a ControlNet
     # Another form of a network costs what the network does, but where its own export was counted.
     forms = {f"{name}{profile.caption.form}": name for name in ("blip2_vision", "opt_decoder")}
-    forms[profile.paint.denoiser] = "denoiser"
+    forms[profile.paint.denoiser] = "denoiser" if profile.follows_maps or "editor" not in facts else "editor"
     forms |= dict.fromkeys((hint.plan for hint in profile.hints or ()), "hint")
     return {form: facts[name] for form, name in forms.items() if name in facts} | facts
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 class WeightSettings:
     """What the exporter takes: a path, ID@COMMIT of the hub, or ID@COMMIT/FILE.
 
-    `controlnets` are summed where there are several, `loras` merged into the UNet of `diffusion`, each FILE or
-    FILE:WEIGHT. `hed` finds edges where the profile has them found by a network, `tiny_vae` decodes latents in place
-    of the pipeline's own decoder. `llm` is the language model before it is quantised, `sentence` the encoder of
-    [grounding].
+    `controlnets` are summed where there are several; an editor that follows no edges has none. `loras` are merged into
+    the UNet of `diffusion`, each FILE or FILE:WEIGHT. `hed` finds edges where the profile has them found by a network,
+    `tiny_vae` decodes latents in place of the pipeline's own decoder. `llm` is the language model before it is
+    quantised, `sentence` the encoder of [grounding].
     """
 
     blip2: str
@@ -27,5 +27,5 @@ class WeightSettings:
 
     def __post_init__(self) -> None:
         named = (self.blip2, self.diffusion, *self.controlnets, self.clip, self.llm, *self.loras)
-        if not all((*named, self.controlnets)):
+        if not all(named):
             raise ValueError("[weights] names nothing somewhere: take the key of what is not used out, or name it")

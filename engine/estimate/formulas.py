@@ -53,9 +53,9 @@ class PerSource:
         """Those to paint."""
         return self.variants + self.controls
 
-    def of(self, stage: Stage) -> int:
-        """How many a stage's work goes by."""
-        return self.variants if stage == "rewrite" else self.pictures
+    def rows(self, rows: Rows, stage: Stage) -> float:
+        """Rows of a source in a stage."""
+        return rows.of_source(self.variants, 0 if stage == "rewrite" else self.controls)
 
 
 @dataclass(frozen=True)
@@ -135,19 +135,19 @@ def row_s(network: Network, fact: PlanFacts, reach: Reach, tokens: Tokens | None
     return tokens.read * product_s + tokens.written * max(product_s, read_s)
 
 
-def network_s(network: Network, rows: Rows, fact: PlanFacts, reach: Reach, variants: int) -> float:
-    """Seconds that a source with `variants` variants, or pictures to paint, takes in a network."""
+def network_s(network: Network, stage: Stage, fact: PlanFacts, reach: Reach, each: PerSource) -> float:
+    """Seconds that a source takes in a network during a stage."""
     if network.questions:
         kinds: Iterable[tuple[Rows, Tokens | None]] = [(kind.rows, kind.tokens) for kind in network.questions]
     else:
-        kinds = [(rows, network.tokens)]
-    return sum(rows.of_source(variants) * row_s(network, fact, reach, tokens) for rows, tokens in kinds)
+        kinds = [(network.rows[stage], network.tokens)]
+    return sum(each.rows(rows, stage) * row_s(network, fact, reach, tokens) for rows, tokens in kinds)
 
 
 def item_s(networks: Networks, facts: Mapping[str, PlanFacts], reach: Reach, each: PerSource) -> dict[Stage, float]:
     """Seconds per item of each stage that has networks: a source, or one of its pictures."""
     return {
-        stage: sum(network_s(n, n.rows[stage], facts[n.plan], reach, each.of(stage)) for n in networks.of(stage))
+        stage: sum(network_s(n, stage, facts[n.plan], reach, each) for n in networks.of(stage))
         / (1 if stage in PER_SOURCE_STAGES else each.pictures)
         for stage in networks.stages
     }
@@ -156,7 +156,7 @@ def item_s(networks: Networks, facts: Mapping[str, PlanFacts], reach: Reach, eac
 def moved_s(networks: Networks, device: DeviceSettings, each: PerSource) -> dict[Stage, float]:
     """Seconds per item of each stage that copies between host and GPU take, nothing else going on meanwhile."""
     return {
-        stage: sum(n.rows[stage].of_source(each.of(stage)) * n.moved_bytes for n in networks.of(stage))
+        stage: sum(each.rows(n.rows[stage], stage) * n.moved_bytes for n in networks.of(stage))
         / (1e9 * device.bus_gb_per_s)
         / (1 if stage in PER_SOURCE_STAGES else each.pictures)
         for stage in networks.stages

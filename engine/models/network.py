@@ -19,14 +19,18 @@ Follows = Literal["picture", "latents"]
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that a stage puts through a network: so many per source, and so many more for each of its variants."""
+    """Rows that a stage puts through a network: so many per source, so many more for each of its variants, and for each
+    of its controls, where None is as many as for a variant.
+    """
 
     per_source: float = 0.0
     per_variant: float = 0.0
+    per_control: float | None = None
 
-    def of_source(self, variants: int) -> float:
-        """Rows of one source with `variants` variants."""
-        return self.per_source + variants * self.per_variant
+    def of_source(self, variants: int, controls: int = 0) -> float:
+        """Rows of one source with `variants` variants and `controls` beside them."""
+        of_control = self.per_variant if self.per_control is None else self.per_control
+        return self.per_source + variants * self.per_variant + controls * of_control
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Each graph's operations for one row, of a square picture of a10g's short side, the bytes of its weights on the device,
 and what a token takes in a decoder's cache. A decoder that was not exported, and the language model, are counted from
-their published sizes.
+their published sizes. What other profiles of the folder have beside a10g's is counted where it was exported.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.estimate.flops import count_flops
+from counterfactory.engine.estimate.flops import count_flops, input_names
 from counterfactory.engine.models.network import Network
 
 from .graph import exported_networks
 
 _HALF = 2  # bytes of a number in a cache
 # Made only where an export was asked for them.
-_OPTIONAL = ("denoiser_int8", "hed", "sentence")
+_OPTIONAL = ("denoiser_int8", "hed", "sentence", "editor", "vae_encoder")
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,9 @@ def facts(out: Path, captioner: str = "6.7b") -> list[dict[str, Any]]:
     """
     profile = load_profile("a10g")
     networks = {n.name: n for n in exported_networks(profile) if n.tokens is None}
-    networks["denoiser_int8"] = networks["denoiser"]
+    networks |= dict.fromkeys(("denoiser_int8", "editor"), networks["denoiser"])
     networks["sentence"] = networks["clip_text"]  # as little of it depends on pictures
+    networks |= {n.name: n for n in exported_networks(load_profile("lance")) if n.name == "vae_encoder"}
     rows = [
         _row(out, name, network, profile.image.short_side)
         for name, network in networks.items()
@@ -91,10 +92,11 @@ def _row(out: Path, name: str, network: Network, side: int) -> dict[str, Any]:
             f"the facts of {name} need its graph in {out}, and latent.json: {error!r}; export it"
         ) from error
     sizes = network.sizes_at((side, side), (side // factor, side // factor))
+    asked = set(input_names(folder / "model.onnx"))  # an editor may have no hints
     files = [file for file in folder.iterdir() if file.name.startswith("model.onnx")]
     return {
         "name": name,
-        "flops": count_flops(folder / "model.onnx", 1, sizes),
+        "flops": count_flops(folder / "model.onnx", 1, {name: size for name, size in sizes.items() if name in asked}),
         "weight_bytes": sum(file.stat().st_size for file in files),
         "cache_bytes": 0,
         "random": bool(manifest["random"]),

@@ -31,7 +31,7 @@ class Workspace:
         It is half of what is left: plans compute in one block, and the other half lets plans of other stages stay open.
         A compiler fails where it is too little for the largest pictures. A plan that the profile does without (another
         detector's, a further hint's) is taken to paint.
-        Raises CounterfactoryError when nothing is left.
+        Raises CounterfactoryError when nothing is left, and for plans of the stage of which nothing is known.
         """
         if not self.profile.runtime.memory_gb:
             return None
@@ -47,6 +47,11 @@ class Workspace:
         for stage in networks.stages:
             needed = networks.of(stage)
             if plan in {network.plan for network in needed}:
+                if unknown := [network.plan for network in needed if network.plan not in facts]:
+                    raise CounterfactoryError(
+                        f"facts.json in {self.profile.models.path} knows nothing of {', '.join(unknown)}, which stage "
+                        f"{stage} holds beside {plan}; take that file away, and write it again after the export"
+                    )
                 costs = [plan_cost(self.profile, network, facts[network.plan]) for network in needed]
                 whole = {cost.name: cost.bytes + cost.scratch_bytes for cost in costs}
                 together = sum(whole.values())

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from counterfactory.engine.config.painters import editor_form
-from counterfactory.engine.config.profile import Profile, load_profile
+from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.export.graphs.parity import assert_parity
 from counterfactory.export.production import command, denoiser, reuse, vae
 from counterfactory.export.production.artefact import Asked
 from counterfactory.export.production.graph import Request, batches_of, names_of
+from counterfactory.export.production.workspace import Workspace
 
 
 def inverting(control_scale: float = 0.0) -> Profile:
-    """LANCE's profile with its editor."""
-    lance, invert = load_profile("lance"), load_profile("pocket-lance").invert
-    assert invert is not None
-    return replace(lance, paint=replace(lance.paint, denoiser="editor", control_scale=control_scale), invert=invert)
+    """LANCE's profile, and with a scale a ControlNet beside."""
+    paint, usual = replace(load_profile("lance").paint, control_scale=control_scale), load_profile("a10g").weights
+    return replace(load_profile("lance"), paint=paint, **({"weights": usual} if control_scale else {}))
 
 
 def request(profile: Profile) -> Request:
@@ -35,7 +39,7 @@ def request(profile: Profile) -> Request:
 
 
 def test_an_editor_stands_in_the_denoiser_s_place() -> None:
-    painted, edited = request(load_profile("lance")), request(inverting())
+    painted, edited = request(load_profile("a10g")), request(inverting())
     others = set(command.graphs_of(painted)) & set(command.graphs_of(edited))
     assert set(command.graphs_of(painted)) - others == {"hint"}
     assert set(command.graphs_of(edited)) - others == {"vae_encoder"}
@@ -72,7 +76,7 @@ def test_an_editor_follows_edges_beside_where_the_profile_has_a_scale() -> None:
         own = {"self_rows": torch.arange(2), "cross_map": 0 * graph.inputs["cross_map"]}
         inputs = {**graph.inputs, **own, "cross_own": torch.ones_like(graph.inputs["cross_own"])}
         found, _ = graph.module(*inputs.values())
-        painter = denoiser.denoiser_graph(request(load_profile("lance")))
+        painter = denoiser.denoiser_graph(request(load_profile("a10g")))
         wanted = painter.module(*(inputs[name] for name in painter.inputs))
     assert_parity(found, wanted, "f32")
     made = [reuse.made_of("denoiser", request(inverting(scale)), Asked()) for scale in (0.0, 1.0)]
@@ -99,3 +103,33 @@ def test_int8_of_an_editor_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = parser.parse_args(["a10g", "--random", "--small", "--int8", "--out", "nowhere"])
     with pytest.raises(CounterfactoryError, match="--int8 is calibrated by painting from noise, and profile lance inv"):
         command.run(asked)
+
+
+def test_plans_beside_others_of_which_nothing_is_known_are_not_compiled(tmp_path: Path) -> None:
+    """facts.json of an export before this profile's: it has no editor's encoder."""
+    graph = tmp_path / "onnx" / "editor" / "model.onnx"
+    graph.parent.mkdir(parents=True)
+    graph.write_bytes(b"0" * 1000)
+    lance = replace(inverting(), models=ModelPaths(str(tmp_path)))
+    assert Workspace(lance, tmp_path).of("editor", graph) is not None
+    rows = [{**asdict(fact), "name": name} for name, fact in plan_facts(lance).items() if name != "vae_encoder"]
+    (tmp_path / "facts.json").write_text(json.dumps(rows))
+    with pytest.raises(
+        CounterfactoryError, match="knows nothing of vae_encoder, which stage paint holds beside editor"
+    ):
+        Workspace(lance, tmp_path).of("editor", graph)
+
+
+def test_the_facts_of_an_editor_are_those_of_its_modules() -> None:
+    """Operations of a row at 512 x 512, two for each multiply-accumulate, and weights in fp16."""
+    facts = plan_facts(replace(inverting(), models=ModelPaths("/nowhere")))
+    full, empty = replace(request(inverting()), small=False), {"normal": lambda _, *shape: torch.zeros(shape)}
+    with mock.patch.multiple(denoiser, **empty), mock.patch.multiple(vae, **empty), torch.device("meta"):
+        made = {"editor": denoiser.editor_graph(full), "vae_encoder": vae.encoder_graph(full)}
+        for name, graph in made.items():
+            shapes = {port: (1, *shape.max[1:]) for port, shape in graph.plan[0].items()}
+            inputs = [torch.zeros(shape, dtype=graph.inputs[port].dtype) for port, shape in shapes.items()]
+            with FlopCounterMode(display=False) as counted, torch.no_grad():
+                graph.module(*inputs)
+            assert facts[name].flops == pytest.approx(counted.get_total_flops(), rel=1e-3)
+            assert facts[name].weight_bytes == pytest.approx(2 * graph.parameters, rel=1e-3)
