@@ -213,10 +213,10 @@ class Journey:
         unpainted = paint.unpainted_sources(desk, variants) if profile.follows_maps else []
         maps = hints.run(desk, captions, unpainted, pictures, profile.edges, profile.hints)
         keep = None if profile.protect is None else partial(protect.keep, desk, pictures, profile.protect)
-        if profile.invert is not None:
-            edges = maps if profile.follows_maps else None
-            return invert.run(desk, variants, pictures, profile.paint, profile.invert, keep, edges)
         weights = None if profile.hints is None else [hint.weight for hint in profile.hints]
+        if profile.invert is not None:
+            followed = maps if profile.follows_maps else None
+            return invert.run(desk, variants, pictures, profile.paint, profile.invert, keep, followed, weights)
         return paint.run(desk, variants, maps, profile.paint, weights, keep)
 
     def _look_again(

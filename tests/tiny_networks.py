@@ -134,8 +134,10 @@ class TinyPainter:
         )
 
 
-def tiny_editor(height: int, width: int, *, batch: int, picture_batch: int) -> EditorPlans:
-    """The engine's plans for editing pictures of a size, over the modules that are exported."""
+def tiny_editor(height: int, width: int, *, batch: int, picture_batch: int, controls: int = 0) -> EditorPlans:
+    """The engine's plans for editing pictures of a size, over the modules that are exported; so many ControlNets, each
+    with the encoder of its hint.
+    """
     h, w, vae = height // FACTOR, width // FACTOR, tiny_painter().vae
 
     def plan(module: nn.Module, inputs: Mapping[str, tuple[int, ...]], *outputs: str) -> Batched:
@@ -154,11 +156,19 @@ def tiny_editor(height: int, width: int, *, batch: int, picture_batch: int) -> E
         "cross_own": (batch, TOKENS),
         "words": (batch, TOKENS),
     }
+    controlnets = [filled(copied(tiny_denoiser()[1]), 1 + number) for number in range(controls)]
+    hint = {"hint": (picture_batch, 1, height, width)}
+    encoders = [plan(modules.HintEncoder(copied(one)), hint, "hint_embedding") for one in controlnets]
+    if controls:
+        several = (controls,) if controls > 1 else ()
+        rows |= {"hint_embedding": (batch, *several, 16, h, w), "control_scale": (batch, *several)}
     return EditorPlans(
         LatentEncoder(plan(modules.VaeEncoder(vae), {"pixel_values": (picture_batch, 3, height, width)}, "latents")),
-        plan(EditingDenoiser(tiny_denoiser()[0]), rows, "prediction", "attention"),
+        plan(EditingDenoiser(tiny_denoiser()[0], *controlnets), rows, "prediction", "attention"),
         plan(modules.VaeDecoder(vae), {"latents": (picture_batch, 4, h, w)}, "pixel_values"),
         (4, h, w),
+        encoders[0] if encoders else None,
+        tuple(encoders[1:]),
     )
 
 

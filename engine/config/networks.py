@@ -109,7 +109,7 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
     }
     values |= {name: channels * pixels + hint for name, channels in maps.items()}
     if profile.invert is not None:  # nothing of it stays on the device
-        values["denoiser"] = _TEXT + 2 * latents + _ALIGNMENT + (hint if profile.follows_maps else 0)
+        values["denoiser"] = _TEXT + 2 * latents + _ALIGNMENT + (count * hint if profile.follows_maps else 0)
     elif profile.runtime.backend == "tensorrt":  # painting stays on the device
         sampler, rows = profile.paint.sampler, profile.paint.rows_per_variant
         drawn = sampler.steps if sampler.kind == "lcm" else 1

@@ -119,9 +119,9 @@ class Profile:
             raise ValueError(f"[check] {unscored[0]}: {unscored[1]}")
         if self.hints is not None or self.depth is not None:
             check_hints(self.hints or (), self.depth)
-            if self.invert is not None:
+            if not self.follows_maps:
                 raise ValueError(
-                    "[invert] follows the source itself and its edges, by [paint] control_scale: take [[hints]] and "
+                    "[invert] follows maps by [paint] control_scale, which is 0: say another, or take [[hints]] and "
                     "[depth] out"
                 )
         if self.invert is not None:

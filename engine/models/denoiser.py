@@ -19,7 +19,7 @@ from counterfactory.kernels.pixels import to_pictures
 
 from ..runtime.session import Array, Held
 from .batching import Batched
-from .hints import given, hints_apart, hints_of, joined, require_hints
+from .hints import embed, embed_several, hints_apart, hints_of
 from .sampler import Sampler
 
 Floats = NDArray[np.float32]
@@ -93,16 +93,8 @@ class PaintPlans:
         return list(self.hint.run({"hint": hints_of(edges)})["hint_embedding"])
 
     def embed_several(self, maps: Sequence[NDArray[Any] | None], weights: Sequence[float]) -> Sequence[Any]:
-        """Hint embeddings of N pictures as the denoiser takes them, of the maps of each hint, [N, H, W] or [N, H, W,
-        3] (see `hints_of`), None where its weight is 0.
-
-        Raises CounterfactoryError where the denoiser follows another number of hints, and for maps that do not suit
-        their encoder.
-        """
-        require_hints(self.denoiser.signature, len(weights))
-        encoders = iter((self.hint, *self.other_hints))
-        embedded = [None if some is None else self._embed(next(encoders), some) for some in maps]
-        return joined(embedded, list(map(given, maps)), weights, self.hints_apart)
+        """Hint embeddings of pictures by the maps of each hint; see hints.embed_several."""
+        return embed_several((self.hint, *self.other_hints), self.denoiser.signature, maps, weights, self._embed)
 
     @property
     def hints_apart(self) -> bool:
@@ -111,7 +103,7 @@ class PaintPlans:
 
     def _embed(self, encoder: Batched, maps: NDArray[Any]) -> Sequence[Floats]:
         """One hint's embeddings [D, h, w], on the host."""
-        return list(encoder.run({"hint": hints_of(maps, encoder.signature.inputs[0].shape[1])})["hint_embedding"])
+        return embed(encoder, maps)
 
     def put_text(self, states: Floats) -> Any:
         """Text states [T, D] of the host, where rows take them."""

@@ -2,7 +2,7 @@
 
 Rows of one group share a batch, so a row names the one that it follows by how far before it that stands. What a row
 takes over is in its numbers alone (models/alignment.py); export/graphs/editing.py says what the graph does with them.
-With ControlNets rows follow the edges of their source too. A plan has one shape: pictures of another size need plans of
+With ControlNets rows follow the maps of their source too. A plan has one shape: pictures of another size need plans of
 their own.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from counterfactory.kernels.pixels import to_pictures
 from ..runtime.session import Array
 from .batching import Batched
 from .encoder import LatentEncoder
-from .hints import hints_of
+from .hints import embed, embed_several, hints_apart
 
 Floats = NDArray[np.float32]
 Pictures = NDArray[np.uint8]
@@ -27,10 +28,12 @@ Pictures = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class RowHint:
-    """What a row's ControlNet follows: a hint embedding [D, h, w], and the scale of what comes of it."""
+    """What a row's ControlNet follows: a hint embedding [D, h, w], and the scale of what comes of it; of N ControlNets
+    [N, D, h, w] and N scales.
+    """
 
     embedding: Floats
-    scale: float
+    scale: float | tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -63,18 +66,34 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class EditorPlans:
-    """The plans of one picture size. `latent_shape` is [C, h, w]; `hint` is None where edges are not followed."""
+    """The plans of one picture size. `latent_shape` is [C, h, w]; `hint` is None where no maps are followed, and embeds
+    those of the first hint, `other_hints` those of the others, as far as they have a weight.
+    """
 
     encoder: LatentEncoder
     editor: Batched
     decoder: Batched
     latent_shape: tuple[int, int, int]
     hint: Batched | None = None
+    other_hints: tuple[Batched, ...] = ()
 
     def embed_hints(self, edges: NDArray[np.uint8]) -> Sequence[Floats]:
-        """Hint embeddings [D, h, w] of edge maps uint8 [N, H, W]."""
-        assert self.hint is not None, "[paint] control_scale says whether edges are followed"
-        return list(self.hint.run({"hint": hints_of(edges)})["hint_embedding"])
+        """Hint embeddings [D, h, w] of edge maps uint8 [N, H, W], for an editor that follows them alone."""
+        return embed(self._first, edges)
+
+    def embed_several(self, maps: Sequence[NDArray[Any] | None], weights: Sequence[float]) -> Sequence[Floats]:
+        """Hint embeddings of pictures by the maps of each hint; see hints.embed_several."""
+        return embed_several((self._first, *self.other_hints), self.editor.signature, maps, weights)
+
+    @property
+    def hints_apart(self) -> bool:
+        """Whether each hint has a ControlNet of its own in the editor."""
+        return hints_apart(self.editor.signature) is not None
+
+    @property
+    def _first(self) -> Batched:
+        assert self.hint is not None, "[paint] control_scale says whether maps are followed"
+        return self.hint
 
     def evaluate(self, rows: Sequence[EditorRow]) -> list[Evaluated]:
         """One batch of rows, whole groups of them. Raises ValueError for more rows than the plan takes, and for a row

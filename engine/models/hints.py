@@ -7,7 +7,7 @@ to the control scale. Which of the two it is, the denoiser's own input says.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..runtime.session import Signature
+from .batching import Batched
 
 Floats = NDArray[np.float32]
 
@@ -36,6 +37,30 @@ def hints_of(maps: NDArray[Any], channels: int | None = None) -> Floats:
             )
         planes = np.repeat(planes, channels, axis=1)
     return np.ascontiguousarray(planes).astype(np.float32) / np.float32(np.iinfo(maps.dtype).max)
+
+
+def embed(encoder: Batched, maps: NDArray[Any]) -> Sequence[Floats]:
+    """Embeddings [D, h, w] of one hint's maps, as many channels of them as its encoder takes."""
+    return list(encoder.run({"hint": hints_of(maps, encoder.signature.inputs[0].shape[1])})["hint_embedding"])
+
+
+def embed_several(
+    encoders: Sequence[Batched],
+    denoiser: Signature,
+    maps: Sequence[NDArray[Any] | None],
+    weights: Sequence[float],
+    embed_one: Callable[[Batched, NDArray[Any]], Sequence[Floats]] = embed,
+) -> list[Floats]:
+    """Hint embeddings of N pictures as a denoiser takes them, of the maps of each hint, [N, H, W] or [N, H, W, 3] (see
+    `hints_of`), None where its weight is 0; `encoders` are those of the others, in their order.
+
+    Raises CounterfactoryError where the denoiser follows another number of hints, and for maps that do not suit their
+    encoder.
+    """
+    require_hints(denoiser, len(weights))
+    each = iter(encoders)
+    embedded = [None if some is None else embed_one(next(each), some) for some in maps]
+    return joined(embedded, list(map(given, maps)), weights, hints_apart(denoiser) is not None)
 
 
 def hints_apart(denoiser: Signature) -> int | None:

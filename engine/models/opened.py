@@ -205,10 +205,11 @@ class Opened:
 
     def _open_editor_plans(self, size: _Size) -> EditorPlans:
         channels, factor = self._library.latents()
-        hint = next((self._open(name, size) for name in self._hints), None)  # [invert] follows the edges at most
+        hints = [self._open(name, size) for name in self._hints]  # none without a control scale
         editor, decoder = (self._open(name, size) for name in ("denoiser", "vae_decoder"))
         shape = (channels, size[0] // factor, size[1] // factor)
-        return EditorPlans(self.vae_encoder(*size), editor, decoder, shape, hint)
+        hint = hints[0] if hints else None
+        return EditorPlans(self.vae_encoder(*size), editor, decoder, shape, hint, tuple(hints[1:]))
 
     def _line(self) -> Pipeline | None:
         """What painting's models hand their work on in, where their plans are queued."""

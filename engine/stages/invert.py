@@ -4,8 +4,8 @@ LANCE's editor (Prabhu et al. 2023, arXiv 2305.19164) without its optimisation. 
 noise once (models/inversion.py). From there each variant is denoised beside it, taking over the source's attention
 where captions agree (prompt-to-prompt), and what the two rows differ by is all that changes. A guided step leads away
 from the source's caption instead of an empty one (negative-prompt inversion, Miyake et al. 2023, arXiv 2305.16807), so
-that guidance pushes in the direction of the edit and leaves the source alone. With a control scale a ControlNet follows
-the source's edges in every row, back and forth.
+that guidance pushes in the direction of the edit and leaves the source alone. With a control scale ControlNets follow
+the source's edges, or the profile's hints, in every row, back and forth.
 
 How long self-attention is taken over decides between likeness and edit: of several pictures (stages/sweep.py) the one
 that moved most in the captions' direction is kept, of about equals the one nearest to the source. What encoding and
@@ -34,7 +34,7 @@ from ..suite import PaintedRow
 from ..variant import Variant
 from .desk import Desk
 from .hints import Maps
-from .paint import Drawn, Keep, PaintSettings, record
+from .paint import Drawn, Keep, PaintSettings, control_scale, embed_maps, record
 from .scores import score
 from .sweep import EditJob, Editor, InvertSettings, Swept, edit_source
 from .text_states import TextStates
@@ -84,10 +84,11 @@ def run(
     settings: InvertSettings,
     keep: Keep | None = None,
     maps: Mapping[Source, Maps] | None = None,
+    weights: Sequence[float] | None = None,
 ) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures, edited where they are not on record; `keep` says what of their
-    sources variants keep, `maps` are the edges of sources where they are followed. A variant whose source cannot be
-    read is left out.
+    sources variants keep, `maps` are those of sources where they are followed, of the edges, or of each hint with its
+    weight. A variant whose source cannot be read is left out.
     """
 
     def draw(todo: list[Variant]) -> Iterator[Drawn]:
@@ -95,7 +96,8 @@ def run(
         # Pictures of one size share plans and batches.
         shown = sorted((v for v in todo if v.source.key in images), key=lambda v: images[v.source.key].shape)
         for _, same in groupby(shown, key=lambda v: images[v.source.key].shape):
-            for one in choose(desk, edit(desk, list(same), images, paint, settings, keep, maps), images):
+            edited = edit(desk, list(same), images, paint, settings, keep, maps, weights)
+            for one in choose(desk, edited, images):
                 control = one.variant.edited_caption == one.variant.caption  # of which nothing was tried
                 yield Drawn(one.variant, one.pixels, None if control else one.fraction)
 
@@ -119,9 +121,10 @@ def edit(
     settings: InvertSettings,
     keep: Keep | None = None,
     maps: Mapping[Source, Maps] | None = None,
+    weights: Sequence[float] | None = None,
 ) -> Iterator[Candidate]:
     """All candidates of variants whose sources have one size, a variant's together; `images` by the sources' keys,
-    `maps` their edges where these are followed.
+    `maps` and `weights` as in `run`.
     """
     height, width, _ = images[variants[0].source.key].shape
     text, plans = desk.models.clip_text(), desk.models.editor_plans(height, width)
@@ -129,7 +132,8 @@ def edit(
     groups = dict[Source, list[Variant]]()
     for variant in variants:
         groups.setdefault(variant.source, []).append(variant)
-    states = TextStates(text, [caption for group in groups.values() for caption in _captions(group)])
+    asked = [caption for group in groups.values() for caption in _captions(group)]
+    states = TextStates(text, asked, on_host=True)  # where rows of the editor are gathered, whatever computes them
 
     decoded = dict[str, Pixels]()  # of sources whose candidates are still to come
 
@@ -140,7 +144,9 @@ def edit(
             if settings.detail_levels:
                 decoded.update(zip((source.key for source in sources), plans.decode(latents), strict=True))
             kept = keep(sources) if keep is not None else [None] * len(sources)
-            hints = [None] * len(sources) if maps is None else row_hints(plans, sources, maps, paint.control_scale)
+            hints: Sequence[RowHint | None] = [None] * len(sources)
+            if maps is not None:
+                hints = row_hints(plans, sources, maps, paint.control_scale, weights)
             for (_, group), clean, region, hint in zip(some, latents, kept, hints, strict=True):
                 yield edit_source(editor, clean, group, {c: states.take(c) for c in _captions(group)}, region, hint)
 
@@ -162,11 +168,15 @@ def edit(
 
 
 def row_hints(
-    plans: EditorPlans, sources: Sequence[Source], maps: Mapping[Source, Maps], scale: float
+    plans: EditorPlans,
+    sources: Sequence[Source],
+    maps: Mapping[Source, Maps],
+    scale: float,
+    weights: Sequence[float] | None,
 ) -> list[RowHint]:
-    """What rows of the sources follow of their edges, at a control scale."""
-    edges = np.stack([found for source in sources for found in maps[source] if found is not None])
-    return [RowHint(embedding, scale) for embedding in plans.embed_hints(edges)]
+    """What rows of the sources follow of their maps, at a control scale."""
+    scales = control_scale(plans, scale, weights)
+    return [RowHint(one, scales) for one in embed_maps(plans, [maps[source] for source in sources], weights)]
 
 
 def restore_detail(edited: Pixels, decoded: Pixels, source: Pixels, levels: float) -> Pixels:

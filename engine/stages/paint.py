@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ..keys import generator
 from ..models.denoiser import DenoiserRow, PaintPlans
+from ..models.editor import EditorPlans
 from ..models.hints import scales_of
 from ..models.sampler import Sampler, SamplerSettings
 from ..schedule.evaluations import Job, run_jobs
@@ -219,7 +220,7 @@ def _graded_states(variant: Variant, texts: TextStates) -> Floats:
     return text_of(variant, texts.take(variant.caption), texts.take(variant.edited_caption))
 
 
-def embed_maps(plans: PaintPlans, maps: Sequence[Maps], weights: Sequence[float] | None) -> Sequence[Any]:
+def embed_maps(plans: PaintPlans | EditorPlans, maps: Sequence[Maps], weights: Sequence[float] | None) -> Sequence[Any]:
     """Hint embeddings of sources by their maps, as `plans` take them; `weights` as in `run`."""
     by_hint = [None if one[0] is None else np.stack(one) for one in zip(*maps, strict=True)]
     if weights is not None:
@@ -229,7 +230,9 @@ def embed_maps(plans: PaintPlans, maps: Sequence[Maps], weights: Sequence[float]
     return plans.embed_hints(edges)
 
 
-def control_scale(plans: PaintPlans, scale: float, weights: Sequence[float] | None) -> float | tuple[float, ...]:
+def control_scale(
+    plans: PaintPlans | EditorPlans, scale: float, weights: Sequence[float] | None
+) -> float | tuple[float, ...]:
     """The control scale of rows: one, or one for each ControlNet of the denoiser."""
     return scale if weights is None else scales_of(scale, weights, plans.hints_apart)
 

@@ -159,33 +159,35 @@ def denoiser_graph(request: Request) -> Graph:
     example = (request.example[0] // factor, request.example[1] // factor)
     inputs = example_inputs(2, example, controls=count, small=request.small, config=unet.config)
     axes = {name: PICTURE if name == "latents" else ROWS for name in inputs}
-    axes["hint_embedding"] = {0: "batch", 3: "height", 4: "width"} if count > 1 else PICTURE
+    axes["hint_embedding"] = _hint_axes(count)
     sizes = [(height // factor, width // factor) for height, width in request.pictures]
     plan = static(request.batch("denoiser"), inputs, ["latents", "hint_embedding"], sizes)
     return Graph("denoiser", modules.FusedDenoiser(unet, *controlnets), inputs, ("prediction",), axes, plan)
 
 
 def editor_graph(request: Request) -> Graph:
-    """The UNet with rows that may follow others, alone or with the ControlNet of edges; see EditingDenoiser.
-
-    Raises CounterfactoryError for more ControlNets than that.
-    """
+    """The UNet with rows that may follow others, alone or with its ControlNets; see EditingDenoiser."""
     unet, factor = build_unet(request), SMALL_FACTOR if request.small else FACTOR
     controlnets = build_controlnets(request) if request.editor == "with controls" else []
-    if len(controlnets) > 1:
-        raise CounterfactoryError(f"[invert] follows edges alone: name one ControlNet of them, not {len(controlnets)}")
     for source, controlnet in zip(request.sources.controlnets if request.sources else (), controlnets, strict=False):
         _check_suits(unet, controlnet, source)
     example = (request.example[0] // factor, request.example[1] // factor)
-    given = example_inputs(2, example, small=request.small, config=unet.config)
+    given = example_inputs(2, example, controls=len(controlnets), small=request.small, config=unet.config)
     controls = {name: given.pop(name) for name in ("hint_embedding", "control_scale")}
     inputs = {**given, **follow_inputs(2, given["text"].shape[1]), **(controls if controlnets else {})}
     pictured = [name for name in ("latents", "hint_embedding") if name in inputs]
-    axes = {name: PICTURE if name in pictured else ROWS for name in inputs}
+    axes = {name: PICTURE if name == "latents" else ROWS for name in inputs}
+    if controlnets:
+        axes["hint_embedding"] = _hint_axes(len(controlnets))
     sizes = [(height // factor, width // factor) for height, width in request.pictures]
     plan = static(request.batch("denoiser"), inputs, pictured, sizes)
     module = EditingDenoiser(unet, *controlnets)
     return Graph("denoiser", module, inputs, ("prediction", "attention"), axes, plan)
+
+
+def _hint_axes(count: int) -> Mapping[int, str]:
+    """The dynamic axes of the embeddings of so many ControlNets' hints."""
+    return {0: "batch", 3: "height", 4: "width"} if count > 1 else PICTURE
 
 
 def _check_suits(unet: UNet2DConditionModel, controlnet: ControlNetModel, source: str) -> None:

@@ -81,8 +81,20 @@ def test_an_editor_follows_edges_beside_where_the_profile_has_a_scale() -> None:
     assert_parity(found, wanted, "f32")
     made = [reuse.made_of("denoiser", request(inverting(scale)), Asked()) for scale in (0.0, 1.0)]
     assert made[0] != made[1]
-    with pytest.raises(CounterfactoryError, match="follows edges alone: name one ControlNet of them, not 2"):
-        denoiser.editor_graph(replace(edited, controls=2))
+
+
+def test_an_editor_follows_several_hints_as_the_denoiser_does() -> None:
+    two = replace(request(inverting(1.0)), controls=2)
+    graph, painter = denoiser.editor_graph(two), denoiser.denoiser_graph(replace(two, editor=None))
+    assert graph.axes["hint_embedding"] == painter.axes["hint_embedding"]
+    assert [plan["hint_embedding"] for plan in graph.plan] == [plan["hint_embedding"] for plan in painter.plan]
+    own = {"self_rows": torch.arange(2), "cross_map": 0 * graph.inputs["cross_map"]}
+    scales = {"control_scale": torch.tensor([[0.5, 1.0], [2.0, 0.0]])}
+    inputs = {**graph.inputs, **own, "cross_own": torch.ones_like(graph.inputs["cross_own"]), **scales}
+    with torch.no_grad():
+        found, _ = graph.module(*inputs.values())
+        wanted = painter.module(*(inputs[name] for name in painter.inputs))
+    assert_parity(found, wanted, "f32")
 
 
 def test_pictures_become_the_latents_that_the_autoencoder_means() -> None:

@@ -250,9 +250,19 @@ def test_hints_that_make_no_sense_are_refused(tables: str, message: str, tmp_pat
     assert message in str(caught.value)
 
 
-def test_an_editor_that_inverts_follows_no_hints() -> None:
-    with pytest.raises(ValueError, match=r"^\[invert\] follows the source itself and its edges, by \[paint\]"):
-        replace(load_profile("pocket-lance"), hints=(EDGES,))
+def test_an_editor_follows_hints_where_they_have_a_scale() -> None:
+    hinted = replace(load_profile("pocket-lance"), hints=(EDGES, DEPTH))
+    found, plain = networks_of(hinted), networks_of(load_profile("pocket-lance"))
+    assert [n.name for n in found.of("paint") if n.name.startswith("hint")] == ["hint", "hint_1"]
+    one = (
+        plain["denoiser"].moved_bytes
+        - networks_of(replace(load_profile("pocket-lance"), paint=replace(hinted.paint, control_scale=0.0)))[
+            "denoiser"
+        ].moved_bytes
+    )
+    assert found["denoiser"].moved_bytes == plain["denoiser"].moved_bytes + one
+    with pytest.raises(ValueError, match=r"^\[invert\] follows maps by \[paint\] control_scale, which is 0: say an"):
+        replace(hinted, paint=replace(hinted.paint, control_scale=0.0))
 
 
 # What plans a run.

@@ -191,6 +191,16 @@ def test_pictures_are_edited_as_one_by_one(sources: list[Source], tmp_path: Path
     assert len(moved) == 4 * len(some), "shares and captions make different pictures"
 
 
+def test_rows_are_gathered_on_the_host(sources: list[Source], tmp_path: Path) -> None:
+    """On a GPU the text encoder leaves states on the device for painting, where an editor's rows do not read them."""
+    with tiny_run(tmp_path / "suite", sources) as desk, pytest.MonkeyPatch.context() as patched:
+        text = desk.networks.clip_text()
+        text.encode_states = lambda captions: [object() for _ in captions]
+        patched.setattr(desk.networks, "clip_text", lambda: text)
+        found = edited(desk, variants_of(sources[:1])[:2], PAINT, INVERT)
+    assert len(found) == 2 * len(INVERT.fractions)
+
+
 def test_what_is_protected_is_the_source_for_as_long(sources: list[Source], tmp_path: Path) -> None:
     *variants, control = variants_of(sources[:1])
 
