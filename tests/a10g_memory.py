@@ -75,7 +75,11 @@ BAR_BYTES = 22 * 10**9
 # What the driver takes for its context and the libraries' kernels before any plan is loaded; an estimate.
 CONTEXT_BYTES = 400_000_000
 # Scratch memory by plan, and where the figure is from.
-STATED = {"vae_decoder": (2_977_759_744, "TensorRT-RTX 1.7.1's statement at full size")}
+STATED = {
+    "vae_decoder": (2_977_759_744, "TensorRT-RTX 1.7.1's statement at full size"),
+    "vae_encoder": (1_350_674_432, "the same"),
+    "editor": (994_020_352, "the same"),
+}
 SCRATCH = {
     "denoiser": (1_224_000_000, "four times what TensorRT-RTX states at a quarter of the width, 306 MB"),
     "opt_decoder": (0.05, "of its weights, a guess"),
