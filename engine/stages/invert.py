@@ -172,7 +172,7 @@ def row_hints(
     sources: Sequence[Source],
     maps: Mapping[Source, Maps],
     scale: float,
-    weights: Sequence[float] | None,
+    weights: Sequence[float] | None = None,
 ) -> list[RowHint]:
     """What rows of the sources follow of their maps, at a control scale."""
     scales = control_scale(plans, scale, weights)
