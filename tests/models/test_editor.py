@@ -12,7 +12,7 @@ import pytest
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.editor import EditorPlans, EditorRow, RowHint
 from counterfactory.engine.models.encoder import LatentEncoder
-from counterfactory.engine.runtime.session import Array
+from counterfactory.engine.runtime.session import Array, Port, Signature
 
 LATENT, TOKENS, WIDTH = (2, 3, 4), 5, 6
 
@@ -22,6 +22,7 @@ class Recording:
 
     def __init__(self, batch: int = 4) -> None:
         self.batch, self.given = batch, list[dict[str, Array]]()
+        self.signature = Signature((Port("hint", (4, 1, None, None), "float32"),), ())
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         self.given.append(dict(feeds))
