@@ -18,7 +18,7 @@ import io
 import tempfile
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,6 +103,11 @@ def box_of(asked: argparse.Namespace, profile: Profile) -> Request | None:
     return Request(sources=sources_of(profile.weights, Sources()))
 
 
+def without_second_look(profile: Profile) -> Profile:
+    """The profile whose checks are CLIP's alone: no peer has the captioner read pictures."""
+    return replace(profile, check=replace(profile.check.without("min_valid"), recaption=None, valid=None))
+
+
 def parser_of() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -128,7 +133,7 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
 
         main_sd15(asked.against, asked.rounds)
         return
-    profile = load_profile(asked.profile)
+    profile = without_second_look(load_profile(asked.profile))
     if asked.against:  # what is missing there is said before anything is timed
         for one in (profile, painting_as_teacher(profile)):
             box_of(asked, one)

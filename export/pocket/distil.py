@@ -31,17 +31,17 @@ from .convnets import channels_last
 from .denoiser import Denoiser
 from .lessons import Lessons
 from .training import Recipe, batches, compiled, fit
+from .vae import detail, gradients
 
 # The plan of a student; in 8 bits it is this with "_int8".
 STUDENT = "denoiser_few"
 # A step takes 1.3 s of one core in the streets, 1.5 in the wide world; a lesson 0.08 s in the streets.
 RECIPES = {
-    "streets": Recipe(steps=600, lr=2e-4, seed=41, weight_decay=1e-3, ema=0.995, save_every=100),
+    "streets": Recipe(steps=800, lr=2e-4, seed=41, weight_decay=1e-3, ema=0.995, save_every=100),
     "wide": Recipe(steps=3000, lr=2e-4, seed=41, weight_decay=1e-3, ema=0.998, save_every=100),
 }
-POOL, FRESH, BATCH = 1024, 4, 16
+POOL, FRESH, BATCH = 1024, 4, 24
 _CROP = 16  # of latents, that are decoded for the loss: a quarter of a picture
-_REGION = 8  # pixels in which detail is counted together
 
 
 @dataclass(frozen=True)
@@ -101,18 +101,6 @@ class Critic(nn.Module):
         scores = self.score(x) + (x * said).mean(1, keepdim=True)
         found: torch.Tensor = scores.flatten(1)
         return found
-
-
-def detail(pictures: torch.Tensor) -> torch.Tensor:
-    """The mean absolute Laplacian of grey in regions, [B, 1, H / 8, W / 8], of pictures [B, 3, H, W]."""
-    kernel = torch.tensor([[0.0, 1, 0], [1, -4, 1], [0, 1, 0]])[None, None]
-    return F.avg_pool2d(F.conv2d(pictures.mean(1, keepdim=True), kernel, padding=1).abs(), _REGION)
-
-
-def gradients(pictures: torch.Tensor) -> torch.Tensor:
-    """Differences to the pixels above and to the left, [B, 6, H - 1, W - 1]."""
-    inner = pictures[..., 1:, 1:]
-    return torch.cat([inner - pictures[..., :-1, 1:], inner - pictures[..., 1:, :-1]], 1)
 
 
 class StudentAndCritic(nn.Module):

@@ -45,9 +45,10 @@ _MIN_PIXELS = 60
 _LEAST_AREA = 0.6
 # Said of the embedded models' checks.
 _STREETS_SAY = """
-The gate is bought dearly: most of what it rejects is right, since the embedded CLIP sees small painted things badly,
-and it cannot tell kinds of vehicles, so that lost labels pass ([log.md](log.md)). Whoever wants pictures rather than
-purity says `check SUITE --set check.edit=0`, which paints nothing.
+The profile's gate is the probability `valid`, and what it is worth with the layout counted is in
+[validity.md](validity.md). Neither CLIP nor the captioner tells every kind of vehicle from every other, so that lost
+labels pass ([log.md](log.md)). Whoever wants pictures rather than purity says `check SUITE --set check.valid=0`, which
+paints nothing.
 """
 
 

@@ -26,10 +26,14 @@ RECIPES = {
 # The wide world's pictures hold more than four channels of 32 x 32 can say.
 LATENT_CHANNELS = {"streets": 4, "wide": 8}
 # The decoder goes on alone, with the encoder as it is: what rests on the latents need not wait for it.
-POLISH = {"wide": Recipe(steps=4000, lr=1e-3, seed=12, weight_decay=1e-4, ema=0.998, save_every=100)}
+POLISH = {
+    "streets": Recipe(steps=1200, lr=1e-3, seed=12, weight_decay=1e-4, ema=0.995, save_every=100),
+    "wide": Recipe(steps=4000, lr=1e-3, seed=12, weight_decay=1e-4, ema=0.998, save_every=100),
+}
 _SEED = 11
 _BATCH = 16
 _LATENT_NOISE, _POLISH_NOISE = 0.05, 0.02
+_REGION = 8  # pixels in which detail is counted together
 
 
 def build(latent_channels: int = 4) -> AutoencoderTiny:
@@ -46,8 +50,16 @@ def build(latent_channels: int = 4) -> AutoencoderTiny:
     )
 
 
-def _gradients(image: torch.Tensor) -> torch.Tensor:
-    return torch.cat([image[..., 1:, 1:] - image[..., :-1, 1:], image[..., 1:, 1:] - image[..., 1:, :-1]], 1)
+def gradients(pictures: torch.Tensor) -> torch.Tensor:
+    """Differences to the pixels above and to the left, [B, 6, H - 1, W - 1], of pictures [B, 3, H, W]."""
+    inner = pictures[..., 1:, 1:]
+    return torch.cat([inner - pictures[..., :-1, 1:], inner - pictures[..., 1:, :-1]], 1)
+
+
+def detail(pictures: torch.Tensor) -> torch.Tensor:
+    """The mean absolute Laplacian of grey in regions, [B, 1, H / 8, W / 8], of pictures [B, 3, H, W]."""
+    kernel = torch.tensor([[0.0, 1, 0], [1, -4, 1], [0, 1, 0]])[None, None]
+    return F.avg_pool2d(F.conv2d(pictures.mean(1, keepdim=True), kernel, padding=1).abs(), _REGION)
 
 
 def train(
@@ -74,10 +86,12 @@ def train(
 
 
 def polish(work: Path, vae: AutoencoderTiny, world: World = EMBEDDED, workers: int = 0) -> None:
-    """Train the decoder of a trained autoencoder on, or load what that came to, where its world has a recipe for it."""
-    recipe = POLISH.get(world.name)
-    if recipe is None:
-        return
+    """Train the decoder of a trained autoencoder on, or load what that came to.
+
+    It is asked for as much detail in each small region as there is: errors of pixels alone leave what latents do not
+    tell smooth.
+    """
+    recipe = POLISH[world.name]
     pool = ScenePool(stream=TRAIN, size=3000, fresh=4, world=world, workers=workers)
 
     def loss_of(step: int) -> torch.Tensor:
@@ -86,7 +100,8 @@ def polish(work: Path, vae: AutoencoderTiny, world: World = EMBEDDED, workers: i
             with torch.no_grad():
                 latents = vae.encoder(pixels)
             decoded = vae.decoder(_noisy(latents, _POLISH_NOISE))
-        return _difference(decoded.float(), pixels, weight)
+        made = decoded.float()
+        return _difference(made, pixels, weight) + (detail(made) - detail(pixels)).abs().mean()
 
     fit("vae_decoder", vae.decoder, recipe, loss_of, work)
 
@@ -104,7 +119,7 @@ def _noisy(latents: torch.Tensor, share: float) -> torch.Tensor:
 
 
 def _difference(decoded: torch.Tensor, pixels: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    error, edges = decoded - pixels, _gradients(decoded) - _gradients(pixels)
+    error, edges = decoded - pixels, gradients(decoded) - gradients(pixels)
     loss: torch.Tensor = (
         2 * (weight * error.square()).mean()
         + 0.5 * (weight * error.abs()).mean()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -147,8 +148,6 @@ def test_what_is_near_is_bright() -> None:
 def test_a_decoder_is_polished_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = vae.build(8)
     before = {name: value.clone() for name, value in model.named_parameters()}
-    vae.polish(tmp_path, model, STREETS)
-    assert not list(tmp_path.iterdir())
     monkeypatch.setitem(vae.POLISH, "wide", Recipe(steps=2, lr=1e-2, seed=12, save_every=1))
     monkeypatch.setattr(vae, "ScenePool", lambda **asked: ScenePool(**asked | {"size": 16}))
     vae.polish(tmp_path, model, WIDE)
@@ -157,3 +156,24 @@ def test_a_decoder_is_polished_alone(tmp_path: Path, monkeypatch: pytest.MonkeyP
     again = vae.build(8)
     vae.polish(tmp_path, again, WIDE)
     assert torch.equal(again.decoder.layers[0].weight, model.decoder.layers[0].weight)
+
+
+def test_polishing_asks_for_detail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(vae.POLISH, "streets", Recipe(steps=1, lr=1e-2, seed=12))
+    monkeypatch.setattr(vae, "ScenePool", lambda **asked: ScenePool(**asked | {"size": 16}))
+    decoders = []
+    for name, measure in (("asked", vae.detail), ("not", lambda pictures: pictures.new_zeros(1))):
+        monkeypatch.setattr(vae, "detail", measure)
+        model = vae.build()
+        vae.polish(tmp_path / name, model, STREETS)
+        decoders.append(model.decoder.layers[0].weight)
+    assert not torch.equal(*decoders)
+
+
+def test_detail_is_opencv_s_laplacian_by_regions() -> None:
+    picture = np.random.default_rng(4).random((32, 48, 3), dtype=np.float32)
+    grey = picture.mean(2)
+    laplacian = np.abs(cv2.Laplacian(grey, cv2.CV_32F, borderType=cv2.BORDER_CONSTANT))
+    wanted = laplacian.reshape(4, 8, 6, 8).mean((1, 3))
+    found = vae.detail(torch.from_numpy(picture).permute(2, 0, 1)[None])
+    np.testing.assert_allclose(found[0, 0].numpy(), wanted, rtol=1e-5)

@@ -227,7 +227,7 @@ def test_a_compiled_language_model_goes_by_the_code_that_widens(
     assert cache.contents().blobs == 2
 
 
-@pytest.mark.parametrize("network", ["clip", "blip2", "llm"])
+@pytest.mark.parametrize("network", ["clip", "blip2", "llm", "denoiser", "denoiser_few"])
 def test_the_embedded_network_is_stored_in_8_bits(network: str, packed_models: Path) -> None:
     """All that is a matrix; nothing of it in fp16 beside."""
     entry = json.loads((packed_models / FILE).read_text())[network]

@@ -142,6 +142,7 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, nn.Module]:
     with pytest.MonkeyPatch.context() as patch:
         model.register_to_config(scaling_factor=1.7)
         patch.setattr(pack, "load_vae", lambda _: model)
+        patch.setattr(vae, "polish", lambda *_: None)
         pack.pack_vae(pack.Training(folder / "nothing"), folder)
     return folder, model
 

@@ -130,7 +130,12 @@ def test_figures_and_page() -> None:
         r"\| the profile's \| 75.0% \| 66.7% \(\d+ to \d+\) \| 75.0% \(\d+ to \d+\) \| `min_image_text` 0.15,", page
     )
     assert re.search(r"\| chosen to accept 90% \| .* \| `min_valid` 0\.\d+ \|", page)
-    assert "not met by the gate" in page
+    assert ": not met by the profile's gate" in page
+    good = {**figures, "gate_precision": 0.97, "gate_recall": 0.9}
+    good |= {"truth_valid": 0.99, "source_valid": 0.02, "checks_share": 0.071}
+    assert ": met by the profile's gate" in validity_page(good)
+    for short in ("gate_precision", "gate_recall"):
+        assert ": not met by" in validity_page({**good, short: 0.89})
     assert "99.0% valid, and 2.0% of the unchanged sources" in page
     assert '[[check.valid]]\npart = "weather"\nscores = ["said_weather"]' in page
     assert "made the suite:\n7.1%." in page
