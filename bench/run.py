@@ -104,7 +104,7 @@ def box_of(asked: argparse.Namespace, profile: Profile) -> Request | None:
 
 
 def without_second_look(profile: Profile) -> Profile:
-    """The profile whose checks are CLIP's alone: no peer has the captioner read pictures."""
+    """The profile without the captioner's second look, which no peer has, and without what is made of it."""
     return replace(profile, check=replace(profile.check.without("min_valid"), recaption=None, valid=None))
 
 
