@@ -105,7 +105,9 @@ def box_of(asked: argparse.Namespace, profile: Profile) -> Request | None:
 
 def without_second_look(profile: Profile) -> Profile:
     """The profile without the captioner's second look, which no peer has, and without what is made of it."""
-    return replace(profile, check=replace(profile.check.without("min_valid"), recaption=None, valid=None))
+    return replace(
+        profile, check=replace(profile.check.without("min_valid"), recaption=None, recaption_of=None, valid=None)
+    )
 
 
 def parser_of() -> argparse.ArgumentParser:

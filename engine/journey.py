@@ -225,7 +225,7 @@ class Journey:
         """Scores beside the check stage's own: of texts, of the captioner, and of referees, as the profile asks."""
         found: dict[Variant, dict[str, float]] = {v: dict(rewritten.scores.get(v, {})) for v in painted}
         if self.profile.check.recaption:
-            for variant, said in round_trip.run(desk, painted, self.profile.caption).items():
+            for variant, said in round_trip.run(desk, painted, self.profile.caption, self.profile.check.reads).items():
                 found[variant] |= said
         if self.profile.referees:
             opener = partial(open_referee, runtime=self.profile.runtime)

@@ -42,7 +42,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         },
         "config": {
             *("errors", "recipes", "files", "runtime", "language", "meter", "models", "sources"),
-            *("variant", "tasks", "suite", "stages"),
+            *("edit", "variant", "tasks", "suite", "stages"),
         },
         "estimate": {
             *("errors", "keys", "recipes", "files", "runtime", "meter", "schedule"),

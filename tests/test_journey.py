@@ -228,7 +228,7 @@ def test_edited_captions_are_scored_as_texts_and_thresholds_on_them_hold_later_t
 ) -> None:
     sources, path = find_sources(streets)[0][:1], tmp_path / "s"
     segmenter = RefereeSettings("masks", "counterfactory.engine.pocket.judges:segment_streets", 4, EMBEDDED.classes)
-    looked_at = replace(quick, check=replace(quick.check, recaption=True), referees=(segmenter,))
+    looked_at = replace(quick, check=replace(quick.check, recaption_of=None), referees=(segmenter,))
     read = replace(looked_at, rewrite=replace(quick.rewrite, perplexity=True))
     assert travel(read, SETTINGS, sources, path).variants == SETTINGS.variants
     scores = {row.kind: row.scores.keys() & {"perplexity", "perplexity_ratio"} for row in read_metadata(path)}

@@ -20,7 +20,7 @@ from counterfactory.engine.recipes import STAGES, Recipes, code_of, maker_key
 from counterfactory.engine.runtime.releases import releases
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.layout import outlined_share
-from counterfactory.engine.stages.quality import distinctness, quality_scores, thumbnail
+from counterfactory.engine.stages.quality import distinctness, look_at_source, quality_scores, thumbnail
 from counterfactory.engine.stages.scores import edit_scores, label_score, score
 from counterfactory.engine.tasks.choose import Choice, choose_edits
 from counterfactory.kernels.guided_step import guide
@@ -200,7 +200,10 @@ def check_numbers() -> str:
     found += [label_score(row[2], [row[0]], vectors[1], 1, 9.0) for row in rows]
     mask = (np.mgrid[0:64, 0:96][1] > 40).astype(np.uint8)
     dim = picture() // 2
-    found += [quality_scores(dim, picture()), distinctness(thumbnail(dim), [thumbnail(picture())])]
+    found += [
+        quality_scores(dim, thumbnail(dim), look_at_source(picture())),
+        distinctness(thumbnail(dim), [thumbnail(picture())]),
+    ]
     return content_key([*found, outlined_share(picture(), mask)])[:16]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from counterfactory.engine.models.decoding import DecodingSettings
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.editor import EditorPlans
 from counterfactory.engine.recipes import STAGES, Recipes
+from counterfactory.engine.schedule.overlap import in_chunks
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.pictures import Pictures
 from counterfactory.engine.sources.source import ImageSettings, Source
@@ -88,12 +89,16 @@ class Networks:
             return np.stack([numbers(c, TOKENS, WIDTH) for c in captions]), np.stack([unit(c) for c in captions])
 
         self.opened.append("clip_text")
-        plan = SimpleNamespace(batch=TEXT_BATCH)
+        plan = SimpleNamespace(batch=TEXT_BATCH, at_once=TEXT_BATCH)
+
+        def embed(captions: Iterable[str]) -> dict[str, Floats]:
+            parts = in_chunks(dict.fromkeys(captions), TEXT_BATCH)
+            return {caption: one for some in parts for caption, one in zip(some, encode(some)[1], strict=True)}
 
         def states(captions: Sequence[str]) -> list[Floats]:
             return list(encode(captions)[0])
 
-        return SimpleNamespace(plan=plan, encode=encode, encode_states=states, tokenizer=tiny_tokenizer())
+        return SimpleNamespace(plan=plan, encode=encode, embed=embed, encode_states=states, tokenizer=tiny_tokenizer())
 
     def caption_room(self) -> Callable[[str], int]:
         return lambda caption: min(len(caption), self.room)
@@ -104,7 +109,7 @@ class Networks:
             return np.stack([unit(image_name(image)) for image in images])
 
         self.opened.append("clip_image")
-        return SimpleNamespace(plan=SimpleNamespace(batch=IMAGE_BATCH), encode=encode)
+        return SimpleNamespace(plan=SimpleNamespace(batch=IMAGE_BATCH, at_once=IMAGE_BATCH), encode=encode)
 
     def blip2(self) -> Any:
         def caption(
@@ -123,13 +128,13 @@ class Networks:
         def read(
             images: Sequence[Pixels], readings: Sequence[Reading], prefix: str, room: int
         ) -> list[tuple[float | None, ...]]:
-            self._called("blip2 reads", [image_name(image) for image in images], IMAGE_BATCH)
+            self._called("blip2 reads", [image_name(image) for image in images], 4 * IMAGE_BATCH)
             assert all(0 <= reading.image < len(images) for reading in readings)
             words = [[f"{prefix}{one.text[a:b]}" for a, b in one.spans] for one in readings]
             return [tuple(self.likely.get(word, 0.5) if room else None for word in some) for some in words]
 
         self.opened.append("blip2")
-        return SimpleNamespace(caption=caption, read=read)
+        return SimpleNamespace(caption=caption, read=read, at_once=IMAGE_BATCH)
 
     def llm(self) -> Any:
         self.opened.append("llm")

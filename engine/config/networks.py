@@ -188,6 +188,7 @@ def networks_of(profile: Profile) -> Networks:
                 f"blip2_vision{form}",
                 caption.batch,
                 {"caption": Rows(_captioned(caption), again)},
+                streams=profile.paint.streams,
                 moved_bytes=moved["blip2_vision"],
             ),
             Network(
@@ -195,6 +196,7 @@ def networks_of(profile: Profile) -> Networks:
                 f"opt_decoder{form}",
                 caption.batch * caption.rows,
                 {"caption": Rows(caption.rows * _captioned(caption), caption.rows * again)},
+                streams=profile.paint.streams,
                 files=("opt_embeddings.npy", "opt_tokenizer.json"),
                 optional_files=("opt_tokens.json",),
                 tokens=Tokens(_QUERIES, caption.decoding.max_tokens),
@@ -243,6 +245,7 @@ def networks_of(profile: Profile) -> Networks:
                 profile.text.batch,
                 # Checks compare with both captions, and with an edited one of several edits without each of them.
                 {"paint": read, "check": Rows(per_source=1, per_variant=2)},
+                streams=profile.paint.streams,
                 files=("clip_tokenizer.json",),
                 moved_bytes=moved["clip_text"],
             ),
@@ -280,6 +283,7 @@ def networks_of(profile: Profile) -> Networks:
                 "clip_image",
                 profile.check.batch,
                 looked,
+                streams=profile.paint.streams,
                 moved_bytes=moved["clip_image"],
             ),
         )

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..edit import EDIT_TYPES
 from ..errors import CounterfactoryError
-from ..files.fill import fill, read_toml
+from ..files.fill import fill, nearest, read_toml
 from ..language.settings import LlmSettings
 from ..models.clip import TextSettings
 from ..models.referee import RefereeSettings
@@ -154,13 +155,23 @@ class Profile:
                 return f"min_{score}", f'it needs [[referees]] of kind = "{kind}"'
         if self.check.least("boxes") is not None and "boxes" not in kinds:
             return "min_boxes", 'it needs [[referees]] of kind = "boxes"'
-        for score in ("said_label", "said_edits"):
-            if self.check.least(score) is not None and not self.check.recaption:
-                return f"min_{score}", "it needs [check] recaption = true"
-        if not self.check.recaption and any(
-            name.startswith("said_") for part in self.check.valid or () for name in part.scores
-        ):
-            return "valid", "scores of what the captioner says need [check] recaption = true"
+        return self._unread()
+
+    def _unread(self) -> tuple[str, str] | None:
+        """What [check] asks of the captioner's second look that it does not read, and what would."""
+        check = self.check
+        known = dict.fromkeys(("label", *self.rewrite.types, *EDIT_TYPES))
+        for name in check.recaption_of or ():
+            if name not in known:
+                return "recaption_of", f"there is no type of edits {name!r}; {nearest(name, known)}"
+        asked = [("min_said_edits", "said_edits")] if check.min_said_edits is not None else []
+        asked += [("min_said_label", "said_label")] if check.min_said_label is not None else []
+        asked += [("valid", score) for part in check.valid or () for score in part.scores if score.startswith("said_")]
+        for setting, score in asked:
+            if not check.recaption:
+                return setting, f"what the captioner says, {score}, needs [check] recaption = true"
+            if score != "said_edits" and not check.reads(kind := score.removeprefix("said_")):
+                return setting, f'{score} needs "{kind}" in [check] recaption_of'
         return None
 
     @property

@@ -8,7 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from threading import Lock
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from ..meter.meter import Work
 from ..runtime.pipeline import Pipeline
 from ..runtime.places import DeviceArray, DeviceSession
 from ..runtime.session import Array, Session
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Batched:
@@ -29,26 +33,46 @@ class Batched:
         self._streams = streams
         self._pool = ThreadPoolExecutor(streams)  # starts no thread until there are two batches to run
         self._session = session
+        self._lock, self._running, self._began = Lock(), 0, 0.0
         own = Work()
         self._work = work or (lambda: own)
+
+    @property
+    def at_once(self) -> int:
+        """The rows that go through the plan together: its streams' batches."""
+        return self.batch * self._streams
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """Run all rows of `feeds`, at least one (the arrays' first axis); returns as many rows of each output."""
         rows = len(next(iter(feeds.values())))
-        at_once = self.batch * self._streams
         parts = [
             part
-            for start in range(0, rows, at_once)
-            for part in self._side_by_side({name: array[start : start + at_once] for name, array in feeds.items()})
+            for start in range(0, rows, self.at_once)
+            for part in self._side_by_side({name: array[start : start + self.at_once] for name, array in feeds.items()})
         ]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts[1:] else parts[0]
 
+    def each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """`work` of each item, which runs full batches one after another: as many items at a time as there are streams,
+        each in its own thread.
+        """
+        if self._streams == 1 or len(items) == 1:
+            return [work(item) for item in items]
+        return list(self._pool.map(work, items))
+
     def run_full(self, feeds: Mapping[str, Any], hold: Collection[str] = (), rows: int | None = None) -> dict[str, Any]:
         """Run one full batch, of which `rows` count as work (None: all); outputs in `hold` may stay on the device."""
-        began = time.perf_counter()
-        out = self._session.run(feeds, hold)
-        self._work().add(self.batch if rows is None else rows, self.batch, time.perf_counter() - began)
-        return out
+        with self._lock:
+            if not self._running:
+                self._began = time.perf_counter()
+            self._running += 1
+        try:
+            return self._session.run(feeds, hold)
+        finally:
+            with self._lock:
+                self._running -= 1  # time counts once, however many run beside each other
+                spent = 0.0 if self._running else time.perf_counter() - self._began
+                self._work().add(self.batch if rows is None else rows, self.batch, spent)
 
     def queue(
         self, feeds: Mapping[str, DeviceArray | Sequence[DeviceArray]], rows: int, pipeline: Pipeline
@@ -75,17 +99,12 @@ class Batched:
             for start in starts
         ]
         began = time.perf_counter()
-        outs = self._run_all(parts)
+        outs = self.each(self._session.run, parts)
         self._work().add(rows, len(parts) * self.batch, time.perf_counter() - began)
         return [
             {name: array[: rows - start] for name, array in out.items()}
             for start, out in zip(starts, outs, strict=True)
         ]
-
-    def _run_all(self, parts: Sequence[Mapping[str, Array]]) -> list[dict[str, Any]]:
-        if len(parts) == 1:
-            return [self._session.run(parts[0])]
-        return list(self._pool.map(self._session.run, parts))
 
 
 def pad_rows(array: Array, batch: int) -> Array:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from ..errors import CounterfactoryError
+from ..schedule.overlap import in_chunks
 from .batching import Batched, pad_rows
 from .clip import to_pixel_values
 from .decoding import DecodingSettings, decode
@@ -51,6 +52,11 @@ class Blip2:
     bos: int
     eos: int
 
+    @property
+    def at_once(self) -> int:
+        """The images that are captioned together: a batch for each stream."""
+        return self.vision.at_once
+
     def caption(
         self,
         images: Sequence[NDArray[np.uint8]],
@@ -65,10 +71,15 @@ class Blip2:
         side = self.vision.signature.inputs[0].shape[2]
         assert side is not None
         captions: list[list[str]] = []
-        for start in range(0, len(images), self.vision.batch):
-            some = slice(start, start + self.vision.batch)
-            queries = self.vision.run({"pixel_values": to_pixel_values(images[some], side)})["query_embeds"]
-            captions += self._continue(queries, generators[some], prefix, settings)
+        for start in range(0, len(images), self.at_once):
+            some = images[start : start + self.at_once]
+            queries = self.vision.run({"pixel_values": to_pixel_values(some, side)})["query_embeds"]
+            parts = [
+                (queries[at : at + self.vision.batch], generators[start + at : start + at + self.vision.batch])
+                for at in range(0, len(some), self.vision.batch)
+            ]
+            for made in self.decoder.each(lambda part: self._continue(*part, prefix, settings), parts):
+                captions += made
         return captions
 
     def read(
@@ -87,11 +98,14 @@ class Blip2:
         asked = [_asked(self.tokenizer, reading, room) for reading in readings]
         # Rows that begin alike far into their texts share one long first run of the decoder.
         order = sorted((i for i, one in enumerate(asked) if one.last), key=lambda i: (asked[i].first, asked[i].last))
+
+        def read(some: list[int]) -> NDArray[np.float64]:
+            return self._surprises(queries[[readings[i].image for i in some]], prompt, [asked[i] for i in some])
+
+        parts = list(in_chunks(order, self.decoder.batch))
         found: dict[int, NDArray[np.float64]] = {}
-        for start in range(0, len(order), self.decoder.batch):
-            some = order[start : start + self.decoder.batch]
-            rows = queries[[readings[i].image for i in some]]
-            found |= zip(some, self._surprises(rows, prompt, [asked[i] for i in some]), strict=True)
+        for some, read_of in zip(parts, self.decoder.each(read, parts), strict=True):
+            found |= zip(some, read_of, strict=True)
         return [
             tuple(None if span is None else float(np.exp(-found[i][span].mean())) for span in one.spans)
             for i, one in enumerate(asked)

@@ -5,8 +5,9 @@ Any number of captions or images is split into batches of the plan's size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import cv2
@@ -16,6 +17,7 @@ from tokenizers import Tokenizer
 
 from ..runtime.pipeline import Pipeline
 from ..runtime.session import Array
+from ..schedule.overlap import in_chunks
 from .batching import Batched, pad_rows
 
 Floats = NDArray[np.float32]
@@ -27,8 +29,15 @@ def to_pixel_values(images: Sequence[NDArray[np.uint8]], side: int) -> Floats:
         image if image.shape[:2] == (side, side) else cv2.resize(image, (side, side), interpolation=cv2.INTER_AREA)
         for image in images
     ]
-    stacked = np.stack(squares).transpose(0, 3, 1, 2).astype(np.float32)
-    return stacked / np.float32(127.5) - np.float32(1)
+    values = np.empty((len(squares), 3, side, side), np.float32)
+    for place, square in zip(values, squares, strict=True):
+        np.divide(square.transpose(2, 0, 1), np.float32(127.5), out=place, dtype=np.float32)
+    values -= 1
+    return values
+
+
+# Captions whose embeddings are kept, a few kilobytes each: more than a shard has.
+_LATEST = 4096
 
 
 @dataclass(frozen=True)
@@ -55,20 +64,33 @@ def read_chars(tokenizer: Tokenizer, caption: str) -> int:
 class ClipText:
     """The text encoder: captions to states and embeddings.
 
-    With a `pipeline`, states for painting stay on its device.
+    With a `pipeline`, states for painting stay on its device. Embeddings of the latest captions are kept: what a
+    picture was painted from it is checked against.
     """
 
     plan: Batched
     tokenizer: Tokenizer
     pipeline: Pipeline | None = None
+    _latest: dict[str, Floats] = field(default_factory=dict, repr=False, compare=False)
 
     def encode(self, captions: Sequence[str]) -> tuple[Floats, Floats]:
         """States [N, T, D] of the last layer, and unit embeddings [N, E]. Captions are truncated to T tokens."""
         out = self.plan.run({"input_ids": self._ids(captions)})
+        self._latest.update(zip(captions, out["text_embeds"].copy(), strict=True))
+        for old in list(islice(self._latest, max(0, len(self._latest) - _LATEST))):
+            del self._latest[old]
         return out["states"], out["text_embeds"]
 
+    def embed(self, captions: Iterable[str]) -> dict[str, Floats]:
+        """Unit embeddings [E] of captions, each once; what was encoded lately is not encoded again."""
+        wanted = dict.fromkeys(captions)
+        found = {caption: self._latest[caption] for caption in wanted if caption in self._latest}
+        for some in in_chunks([caption for caption in wanted if caption not in found], self.plan.at_once):
+            found |= zip(some, self.encode(some)[1], strict=True)
+        return found
+
     def encode_states(self, captions: Sequence[str]) -> Sequence[Any]:
-        """States [T, D] of at most a batch of captions, where the denoiser takes them."""
+        """States [T, D] of at most `plan.at_once` captions, where the denoiser takes them."""
         if self.pipeline is None:
             return list(self.encode(captions)[0])
         with self.pipeline.parcel([pad_rows(self._ids(captions), self.plan.batch)]) as (ids,):

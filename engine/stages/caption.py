@@ -100,7 +100,7 @@ def run(
                 if source.key in images:
                     alike.setdefault(named_prefix(prefix, source.label), []).append(source)
             for text, readable in alike.items():
-                for few in in_chunks(readable, settings.batch):
+                for few in in_chunks(readable, desk.models.blip2().at_once):
                     shown, names = [images[source.key] for source in few], [named[source] for source in few]
                     made = caption_images(shown, names, desk.models.blip2(), settings, text)
                     yield dict(zip(few, made, strict=True))

@@ -19,29 +19,31 @@ the set has fewer than two classes, "layout" without a mask, "distinct" of a sou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..schedule.overlap import ahead, in_chunks
 from ..sources.pictures import Pictures
-from ..sources.source import load_mask
+from ..sources.source import Source, load_mask
 from ..suite import PaintedRow
 from ..tasks.undo import undo_edits
 from ..variant import Variant
 from .desk import Desk
 from .layout import Layout, outlined_share
-from .quality import Thumbnail, distinctness, quality_scores, thumbnail
+from .quality import SourceLook, Thumbnail, distinctness, look_at_source, quality_scores, thumbnail
 from .scores import Floats, edit_scores, label_score, score
 from .verdict import CheckSettings
 
 Pixels = NDArray[np.uint8]
 
 # Pictures that are read ahead of the network.
-_AHEAD = 8
+_AHEAD = 16
+_LOOKERS = 2
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,21 @@ def run(
         images = pictures.of(variant.source for variant in todo)
         shown = {variant: asked[variant] for variant in todo if variant.source.key in images}
 
+        @lru_cache(_AHEAD)
+        def seen(source: Source) -> SourceLook:
+            return look_at_source(images[source.key])
+
+        @lru_cache(_AHEAD)
+        def mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
+            return load_mask(source, size)
+
         def look(variant: Variant) -> _Look:
             pixels = desk.suite.load_image(painted[variant])
-            found = quality_scores(pixels, images[variant.source.key])
+            own = thumbnail(pixels)
+            found = quality_scores(pixels, own, seen(variant.source))
             if variant.source.mask_path is not None:
-                found["layout"] = layout(pixels, load_mask(variant.source, pixels.shape[:2]))
-            return _Look(pixels, thumbnail(pixels), found)
+                found["layout"] = layout(pixels, mask(variant.source, pixels.shape[:2]))
+            return _Look(pixels, own, found)
 
         for found in _scored(desk, shown, images, look, settings):
             yield {variant: asdict(scored) for variant, scored in found.items()}
@@ -143,22 +154,24 @@ def _scored(
 ) -> Iterator[dict[Variant, Scored]]:
     """Scores, a batch at a time; each text and each picture is embedded once.
 
-    Controls and variants that others are compared with come first, whether they are to be scored or have been.
+    A source's pictures come together, and those first that others are compared with: its control and earlier variants,
+    whether they are to be scored or have been.
     """
     if not asked:
         return
     image, text = desk.models.clip_image(), desk.models.clip_text()
-    texts = _embed(
-        text.plan.batch, lambda some: text.encode(some)[1], (t for item in asked.items() for t in _texts(*item))
-    )
-    originals = _embed(
-        image.plan.batch, lambda some: image.encode([images[key] for key in some]), (v.source.key for v in asked)
-    )
+    texts = text.embed(t for item in asked.items() for t in _texts(*item))
+    originals = dict[str, Floats]()
+    for keys in in_chunks(dict.fromkeys(v.source.key for v in asked), image.plan.at_once):
+        originals |= zip(keys, image.encode([images[key] for key in keys]), strict=True)
     controls = [what.control for what in asked.values() if what.control is not None]
     earlier = [variant for what in asked.values() for variant in what.earlier]
     painted: dict[Variant, Floats] = {}
     thumbnails: dict[Variant, Thumbnail] = {}
-    for part in in_chunks(ahead(dict.fromkeys((*controls, *earlier, *asked)), look, _AHEAD), image.plan.batch):
+    places = {key: place for place, key in enumerate(originals)}
+    needed = dict.fromkeys((*controls, *earlier, *asked))
+    in_turn = sorted(needed, key=lambda one: (places[one.source.key], one.kind == "variant", one.index))
+    for part in in_chunks(ahead(in_turn, look, _AHEAD, _LOOKERS), image.plan.at_once):
         looks = {variant: _loaded(found) for variant, found in part}
         painted |= zip(looks, image.encode([seen.pixels for seen in looks.values()]), strict=True)
         thumbnails |= {variant: seen.thumbnail for variant, seen in looks.items()}
@@ -186,14 +199,6 @@ def _scored(
 
 def _texts(variant: Variant, asked: _Asked) -> tuple[str, ...]:
     return (variant.caption, variant.edited_caption, *(text for pair in asked.undone for text in pair))
-
-
-def _embed(batch: int, encode: Callable[[list[str]], Floats], names: Iterable[str]) -> dict[str, Floats]:
-    """Embeddings [E] of what has these names, each once, a batch at a time."""
-    found: dict[str, Floats] = {}
-    for some in in_chunks(dict.fromkeys(names), batch):
-        found |= zip(some, encode(some), strict=True)
-    return found
 
 
 def _loaded(found: _Look | Exception) -> _Look:

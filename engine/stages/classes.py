@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..schedule.overlap import in_chunks
 from ..tasks.names import LABEL, label_words
 
 if TYPE_CHECKING:  # commands that open no network should not load a runtime
@@ -38,8 +37,8 @@ class Classes:
         """Unit embeddings [K, E] of `prompt` with each class in place of "{label}"."""
         if prompt not in self._embedded:
             prompts = [prompt.replace(LABEL, name) for name in self.names]
-            batches = [text.encode(some)[1] for some in in_chunks(prompts, text.plan.batch)]
-            self._embedded[prompt] = np.concatenate(batches)
+            found = text.embed(prompts)
+            self._embedded[prompt] = np.stack([found[one] for one in prompts])
         return self._embedded[prompt]
 
 

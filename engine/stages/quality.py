@@ -12,6 +12,7 @@ All are 0 to 1. Distances are root mean squares of pixels over areas, so that no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -30,8 +31,22 @@ _TAIL = 0.02
 _PLAIN = 1e-3
 
 
-def quality_scores(picture: Pixels, source: Pixels) -> dict[str, float]:
-    """The scores of a picture, uint8 RGB [H, W, 3], against its source of the same shape; all but "distinct"."""
+class SourceLook(NamedTuple):
+    """What a source's pictures are held against: its detail, and its thumbnail."""
+
+    detail: float
+    thumbnail: Thumbnail
+
+
+def look_at_source(source: Pixels) -> SourceLook:
+    """Of a source's picture, uint8 RGB [H, W, 3]."""
+    return SourceLook(_detail(_grey(source)), thumbnail(source))
+
+
+def quality_scores(picture: Pixels, own: Thumbnail, source: SourceLook) -> dict[str, float]:
+    """The scores of a picture, uint8 RGB [H, W, 3] with its `own` thumbnail, against its source, a picture of the same
+    shape; all but "distinct".
+    """
     grey = _grey(picture)
     black, white = (np.full(3, level, np.uint8) for level in (0, 255))
     clipped = sum(
@@ -41,10 +56,10 @@ def quality_scores(picture: Pixels, source: Pixels) -> dict[str, float]:
     reached = np.cumsum(np.bincount(grey.ravel(), minlength=256)) / grey.size
     low, high = np.searchsorted(reached, (_TAIL, 1 - _TAIL))
     return {
-        "sharp": round(min(1.0, _detail(grey) / max(_detail(_grey(source)), _PLAIN)), 6),
+        "sharp": round(min(1.0, _detail(grey) / max(source.detail, _PLAIN)), 6),
         "spread": round(float(high - low) / 255, 6),
         "exposed": round(1 - clipped / grey.size, 6),
-        "changed": distance(thumbnail(picture), thumbnail(source)),
+        "changed": distance(own, source.thumbnail),
     }
 
 

@@ -10,12 +10,13 @@ not the less likely for being long. A share is that of the edited caption's word
 words that they replace, in the same caption with this edit undone: a captioner that would rather begin another way
 doubts both alike. Words that were only added have their own probability, those that were only taken away one less
 theirs. The captioner has no part in painting: what it reads is no echo of the caption. Reading a given text costs less
-than writing one, since it ends with the last word that is asked for. [check] recaption asks for it.
+than writing one, since it ends with the last word that is asked for. [check] recaption asks for it, and
+recaption_of says for which types of edits, and whether for the label.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,11 +35,15 @@ from .desk import Desk
 
 Pixels = NDArray[np.uint8]
 Span = tuple[int, int]
+# Whether the captioner is to look for edits of a type, or for the "label".
+Wanted = Callable[[str], bool]
 # Words of a phrase that a caption may put otherwise.
 _PLACES = ("in", "on", "at", "of", "by", "to", "from", "with", "during")
 _SMALL = frozenset({*("a", "an", "the", "its", "it", "is", "are", "and"), *_PLACES})
 # Words that are both less likely than this are as likely as each other to nobody: their share is 0.
 _NOTHING = 1e-12
+# Batches of pictures whose texts are read together: those that are edited at about the same place share runs.
+_TOGETHER = 4
 # Pictures that are read ahead of the network.
 _AHEAD = 8
 
@@ -62,7 +67,7 @@ class Question:
 @dataclass(frozen=True)
 class Asked:
     """What is asked of a picture: of each edit, None where all of its words are small ones; and of the label, None
-    where no caption names it.
+    where no caption names it. None of what nobody wants to know, too.
     """
 
     edits: tuple[Question | None, ...]
@@ -80,13 +85,13 @@ class Asked:
 
 
 def run(
-    desk: Desk, painted: Mapping[Variant, PaintedRow], settings: CaptionSettings
+    desk: Desk, painted: Mapping[Variant, PaintedRow], settings: CaptionSettings, wanted: Wanted
 ) -> dict[Variant, dict[str, float]]:
-    """The scores of painted pictures; controls have no edit."""
+    """The scores of painted pictures; controls have no edit. `wanted` says of which types of edits, and of "label"."""
     # A prefix that names the label is a part of the captions themselves.
     prefix = "" if LABEL in settings.prefix else settings.prefix
     room = settings.decoding.max_tokens
-    asked = {variant: ask(variant) for variant in painted}
+    asked = {variant: ask(variant, wanted) for variant in painted}
     keys = {
         variant: desk.recipes.reading_key(row.image.sha256, prefix, room, asked[variant].questions)
         for variant, row in painted.items()
@@ -98,7 +103,7 @@ def run(
     def make(todo: list[Variant]) -> Generator[dict[Variant, list[float | None]], None, None]:
         some = [variant for variant in todo if asked[variant].words]
         yield {variant: answers(asked[variant], []) for variant in todo if not asked[variant].words}
-        for part in in_chunks(ahead(some, load, _AHEAD), settings.batch):
+        for part in in_chunks(ahead(some, load, _AHEAD), settings.batch * _TOGETHER):
             shown = {variant: _loaded(found) for variant, found in part}
             readings = [Reading(i, w.text, w.spans) for i, variant in enumerate(shown) for w in asked[variant].words]
             found = iter(desk.models.blip2().read(list(shown.values()), readings, prefix, room))
@@ -110,10 +115,11 @@ def run(
     return {variant: said(variant, of_it) for variant, of_it in found.items()}
 
 
-def ask(variant: Variant) -> Asked:
+def ask(variant: Variant, wanted: Wanted = lambda what: True) -> Asked:
     """What a variant's or control's picture is asked."""
     pairs = undo_edits(variant.caption, variant.edited_caption, variant.edits)
-    return Asked(tuple(_edit_words(made, kept) for made, kept in pairs), _label_words(variant.source.label, variant))
+    edits = [_edit_words(*pair) if wanted(edit.type) else None for edit, pair in zip(variant.edits, pairs, strict=True)]
+    return Asked(tuple(edits), _label_words(variant.source.label, variant) if wanted("label") else None)
 
 
 def answers(asked: Asked, read: Sequence[Sequence[float | None]]) -> list[float | None]:

@@ -18,7 +18,7 @@ class TextStates:
     """
 
     def __init__(self, text: ClipText, captions: Sequence[str], *, on_host: bool = False) -> None:
-        self._batch = text.plan.batch
+        self._batch = text.plan.at_once
         self._encode = (lambda some: list(text.encode(some)[0])) if on_host else text.encode_states
         self._uses = Counter(captions)
         self._line = list(dict.fromkeys(captions))
@@ -27,7 +27,7 @@ class TextStates:
     def take(self, caption: str) -> Any:
         """States [T, D] of a caption, for one of its uses.
 
-        A batch of captions is encoded when one is missing.
+        As many captions as go through the encoder together are encoded when one is missing.
         Raises KeyError for a caption that has no use left.
         """
         if not self._uses[caption]:

@@ -100,8 +100,9 @@ class CheckSettings(TextThresholds):
     `label_prompt` is what a class is compared by, its name in place of "{label}"; `logit_scale` what CLIP multiplies
     likenesses by before its softmax. Cosines and `min_label`, a change of probability, are -1 to 1; `min_edit`, a
     probability, and `min_layout`, a share, 0 to 1. The least of a range rejects nothing, and None asks for no score.
-    With `recaption` the captioner looks at painted pictures too (round_trip.py). `valid` are the parts of which the
-    score "valid" is made (validity.py), None for no such score.
+    With `recaption` the captioner looks at painted pictures too (round_trip.py), for edits of the types, and for the
+    label, that `recaption_of` names; None for all of it. `valid` are the parts of which the score "valid" is made
+    (validity.py), None for no such score.
     """
 
     batch: int
@@ -129,6 +130,7 @@ class CheckSettings(TextThresholds):
     min_recall: float | None = None
     min_valid: float | None = None
     recaption: bool | None = None
+    recaption_of: tuple[str, ...] | None = None
     valid: tuple[ValidPart, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -143,6 +145,11 @@ class CheckSettings(TextThresholds):
             if value is not None and not least <= value <= most:
                 raise ValueError(f"[check] min_{name} is {what}, {least:g} to {most:g}, got {value}")
         self.check_ranges()
+        if self.recaption_of is not None and not (self.recaption and self.recaption_of):
+            raise ValueError(
+                '[check] recaption_of names what the captioner looks for, types of edits and "label": it needs '
+                "recaption = true, and at least one of them"
+            )
         if self.min_valid is not None and not self.valid:
             raise ValueError("[check] min_valid needs [[check.valid]], the parts that make the score `valid`")
         names = [part.part for part in self.valid or ()]
@@ -172,6 +179,10 @@ class CheckSettings(TextThresholds):
         needed = any(field.name == name and field.default is MISSING for field in fields(self))
         changes: dict[str, Any] = {name: _SCORES[name.removeprefix("min_")][1] if needed else None}
         return replace(self, **changes)
+
+    def reads(self, what: str) -> bool:
+        """Whether the captioner looks at painted pictures for edits of a type, or for the "label"."""
+        return bool(self.recaption) and (self.recaption_of is None or what in self.recaption_of)
 
     @property
     def measures(self) -> tuple[int, str, float]:

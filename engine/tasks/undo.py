@@ -52,16 +52,17 @@ def _undo_replaced(caption: str, edited: str, edits: Sequence[Edit]) -> list[tup
     ends, starts = [0, *(end for _, end, *_ in spots)], [*(start for start, *_ in spots), len(caption)]
     kept = [caption[end:start] for end, start in zip(ends, starts, strict=True)]
     old = [caption[start:end] for start, end, *_ in spots]
-    regions = [_region(edits[i], words, same) for words, (*_, i, same) in zip(old, spots, strict=True)]
-    pattern = re.escape(kept[0]) + "".join(f"({a}){re.escape(b)}" for a, b in zip(regions, kept[1:], strict=True))
-    if said := re.fullmatch(pattern, edited, re.IGNORECASE):
-        new = list(said.groups())
-    else:
-        new = [_replaced(words, edits[i]) if same else words for words, (*_, i, same) in zip(old, spots, strict=True)]
+    new = [_replaced(words, edits[i]) if same else words for words, (*_, i, same) in zip(old, spots, strict=True)]
 
     def text(undone: int | None) -> str:
         words = [before if i == undone else after for before, after, (*_, i, _) in zip(old, new, spots, strict=True)]
         return kept[0] + "".join(word + rest for word, rest in zip(words, kept[1:], strict=True))
+
+    if text(None) != edited:  # what rules write needs no search
+        regions = [_region(edits[i], words, same) for words, (*_, i, same) in zip(old, spots, strict=True)]
+        pattern = re.escape(kept[0]) + "".join(f"({a}){re.escape(b)}" for a, b in zip(regions, kept[1:], strict=True))
+        if said := re.fullmatch(pattern, edited, re.IGNORECASE):
+            new = list(said.groups())
 
     return [(text(None), text(i)) for i in range(len(edits))]
 

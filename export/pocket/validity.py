@@ -7,7 +7,7 @@ rules. The referee takes no part in it.
 
     python -m counterfactory.export validity
 
-makes two suites in the work folder, with every check that the embedded models have, and writes validity.json,
+makes two suites in the work folder, with the checks that the profile asks for, and writes validity.json,
 validity.md and validity.svg. The page holds the weights as a profile has them. Beside each suite it leaves valid.csv,
 for `check SUITE --sweep KEY --valid FILE` and `check SUITE --fit FILE`.
 """
@@ -93,9 +93,8 @@ def measure_validity(profile: Profile, folder: Path, referee: Referee, world: Wo
 def judge_suite(
     profile: Profile, folder: Path, referee: Referee, count: int, stream: int, first: int, world: World
 ) -> list[Judged]:
-    """The variants of a suite with every check that the embedded models have, and valid.csv beside it."""
-    looked = replace(profile, check=replace(profile.check, recaption=True))
-    judged = judge_demo(looked, folder, referee, count, stream, first, world)
+    """The variants of a suite with the profile's checks, and valid.csv beside it."""
+    judged = judge_demo(profile, folder, referee, count, stream, first, world)
     lines = [f"{case.row.file_name},{str(case.valid).lower()}\n" for case in _cases(judged)]
     write_whole(folder / "valid.csv", "image,valid\n" + "".join(lines), sync="nothing")
     return judged

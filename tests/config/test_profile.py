@@ -253,8 +253,20 @@ def test_boxes_ground_labels_and_write_captions_that_name_none_again(name: str) 
             {"max_perplexity_ratio": 2.0},
             r"\[check\] max_perplexity_ratio: it needs \[rewrite\] perplexity = true",
         ),
-        ("check", {"min_said_edits": 0.5}, r"\[check\] min_said_edits: it needs \[check\] recaption = true"),
-        ("check", {"min_said_label": 0.5}, r"\[check\] min_said_label: it needs \[check\] recaption = true"),
+        ("check", {"min_said_edits": 0.5}, r"\[check\] min_said_edits: .*said_edits, needs \[check\] recaption = true"),
+        ("check", {"min_said_label": 0.5}, r"\[check\] min_said_label: .*said_label, needs \[check\] recaption = true"),
+        (
+            "check",
+            {"min_said_label": 0.5, "recaption": True, "recaption_of": ("colour",)},
+            r'\[check\] min_said_label: said_label needs "label" in \[check\] recaption_of',
+        ),
+        (
+            "check",
+            {"recaption": True, "recaption_of": ("color",)},
+            r"\[check\] recaption_of: there is no type of edits 'color'; did you mean 'colour'\?",
+        ),
+        ("check", {"recaption_of": ("colour",)}, r"\[check\] recaption_of names .* it needs recaption = true"),
+        ("check", {"recaption": True, "recaption_of": ()}, r"\[check\] recaption_of names .* at least one of them"),
         ("check", {"min_miou": 0.5}, r'\[check\] min_miou: it needs \[\[referees\]\] of kind = "masks"'),
         ("check", {"min_recall": 0.5}, r'\[check\] min_recall: it needs \[\[referees\]\] of kind = "masks"'),
         ("check", {"min_ensemble": 0.5}, r'\[check\] min_ensemble: it needs \[\[referees\]\] of kind = "labels"'),
@@ -262,7 +274,7 @@ def test_boxes_ground_labels_and_write_captions_that_name_none_again(name: str) 
         ("check", {"min_boxes": 0.5}, r'\[check\] min_boxes: it needs \[\[referees\]\] of kind = "boxes"'),
     ],
 )
-def test_a_threshold_that_nothing_measures_is_refused(table: str, changed: dict[str, float], message: str) -> None:
+def test_a_threshold_that_nothing_measures_is_refused(table: str, changed: dict[str, Any], message: str) -> None:
     from counterfactory.engine.config.profile import load_profile
 
     found = load_profile("pocket-lance")
@@ -278,12 +290,14 @@ def test_referees_and_the_captioner_s_second_look_are_read_from_a_profile(tmp_pa
 
     text = (Path(__file__).parents[2] / "engine/config/profiles/pocket.toml").read_text()
     pocket = text.replace("[check] ", "[check]\nmin_said_label = 0.5\nmin_miou = 0.4 ")
+    pocket = pocket.replace('recaption_of = ["colour"]', 'recaption_of = ["colour", "label"]')
     assert "recaption = true" in pocket
     (tmp_path / "mine.toml").write_text(
         pocket + '\n[[referees]]\nkind = "masks"\nrun = "mine:look"\nbatch = 4\nclasses = ["road", "bus"]\n'
     )
     found = load_profile(str(tmp_path / "mine.toml"))
     assert found.referees == (RefereeSettings("masks", "mine:look", 4, ("road", "bus")),)
+    assert [found.check.reads(what) for what in ("colour", "label", "weather")] == [True, True, False]
     assert found.check.strict.items() >= {"min_said_label": 0.5, "min_miou": 0.4}.items()
     assert networks_of(found)["blip2_vision"].rows == {"caption": Rows(1.0, 1.0)}
     assert networks_of(load_profile("pocket-lance"))["blip2_vision"].rows == {"caption": Rows(1.0, 0.0)}

@@ -98,6 +98,26 @@ def test_time_is_that_of_the_clock_and_not_of_every_stream(network: Path) -> Non
     assert 0.2 <= work.busy_s <= time.perf_counter() - began
 
 
+def test_work_of_many_runs_goes_side_by_side_and_its_time_counts_once(network: Path) -> None:
+    work, meeting = Work(), _Meeting(opened(network, 2))
+    batched = Batched(meeting, lambda: work, 2)
+    assert batched.at_once == 2 * BATCH
+
+    def sum_of(number: int) -> float:
+        """One run after another, as a decoder's steps are."""
+        x = np.full((BATCH, WIDTH), number, np.float32)
+        return sum(float(batched.run_full({"x": x}, rows=1)["total"][0]) for _ in range(3))
+
+    began = time.perf_counter()
+    assert batched.each(sum_of, [1, 2]) == [3 * WIDTH, 6 * WIDTH]
+    assert work.rows == 6
+    assert work.capacity == 6 * BATCH
+    assert 0 < work.busy_s <= time.perf_counter() - began
+    alone = _Meeting(opened(network, 1), Barrier(2, timeout=0.2))
+    with pytest.raises(BrokenBarrierError):
+        Batched(alone).each(lambda x: alone.run({"x": x}), [np.zeros((BATCH, WIDTH), np.float32)] * 2)
+
+
 def test_an_error_of_one_stream_is_told(network: Path) -> None:
     x: Array = np.zeros((2 * BATCH, WIDTH + 1), np.float32)
     with pytest.raises(CounterfactoryError, match=r"plan net takes x as float32 \[3, 5\], got float32 \[3, 6\]"):

@@ -196,7 +196,7 @@ def blocks(random: np.random.Generator, count: int) -> list[np.ndarray]:
     return [random.choice([0, 255], (2, 2, 3)).astype(np.uint8).repeat(8, 0).repeat(8, 1) for _ in range(count)]
 
 
-def ours(model: Blip2ForConditionalGeneration, rows: int, cache: str) -> Blip2:
+def ours(model: Blip2ForConditionalGeneration, rows: int, cache: str, streams: int = 1) -> Blip2:
     """`model` for two images at a time of `rows` rows each: a cache that is "grown", "added" to, or has "rows"."""
     inputs: tuple[Port, ...] = (Port("inputs_embeds", (2 * rows, None, 24), "float32"),)
     opt: modules.OptDecoder
@@ -217,7 +217,8 @@ def ours(model: Blip2ForConditionalGeneration, rows: int, cache: str) -> Blip2:
     tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(WORDS)}, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     table = model.language_model.model.decoder.embed_tokens.weight.detach().numpy()
-    return Blip2(Batched(vision), Batched(decoder), table, tokenizer, bos=0, eos=EOS)
+    plans = (Batched(plan, streams=streams) for plan in (vision, decoder))
+    return Blip2(*plans, table, tokenizer, bos=0, eos=EOS)
 
 
 @pytest.mark.parametrize(("beams", "cache"), [(1, "grown"), (3, "grown"), (1, "added"), (1, "rows"), (3, "rows")])
@@ -247,6 +248,17 @@ def test_captions_are_those_of_transformers(
         wanted.append(" ".join(f"w{token}" for token in said))
     assert found == wanted
     assert len(set(found)) > 2
+
+
+def test_batches_side_by_side_say_what_they_say_one_after_another(blip2: Blip2ForConditionalGeneration) -> None:
+    images, how = blocks(np.random.default_rng(4), 7), replace(greedy(9), min_tokens=2)
+    alone, both = ours(blip2, 1, "grown"), ours(blip2, 1, "grown", streams=2)
+    assert (alone.at_once, both.at_once) == (2, 4)
+    captions = told(both, images, how)
+    assert captions == told(alone, images, how)
+    assert len(set(captions)) > 2
+    asked = [Reading(i % 7, "w3 w5 w7 w11", spans("w3 w5 w7 w11", f"w{5 + 2 * (i % 4 == 1)}")) for i in range(13)]
+    assert both.read(images, asked, "", 20) == alone.read(images, asked, "", 20)
 
 
 def test_beams_need_a_decoder_that_was_exported_for_them(blip2: Blip2ForConditionalGeneration) -> None:

@@ -21,7 +21,7 @@ from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.stages import check
 from counterfactory.engine.stages.check import Scored
 from counterfactory.engine.stages.layout import outlined_share
-from counterfactory.engine.stages.quality import distinctness, quality_scores, thumbnail
+from counterfactory.engine.stages.quality import distinctness, look_at_source, quality_scores, thumbnail
 from counterfactory.engine.stages.scores import edit_scores, label_score, score
 from counterfactory.engine.stages.verdict import CheckSettings
 from counterfactory.engine.suite import Painted, PaintedRow
@@ -62,7 +62,7 @@ def expected(
     picture, source = run.desk.suite.load_image(row), load_pixels(variant.source, IMAGE)
     shown, original = unit(image_name(picture)), unit(image_name(source))
     scores = score(original, unit(variant.caption), shown, unit(variant.edited_caption))
-    scores |= quality_scores(picture, source)
+    scores |= quality_scores(picture, thumbnail(picture), look_at_source(source))
     if earlier:
         others = [thumbnail(run.desk.suite.load_image(other)) for other in earlier]
         scores["distinct"] = distinctness(thumbnail(picture), others)

@@ -32,18 +32,18 @@ def test_classes_are_what_labels_name(labels: list[str | None], names: tuple[str
         assert (index is None) == (not names or label in (None, "0"))
 
 
-def test_texts_are_embedded_once_in_batches() -> None:
+def test_texts_are_embedded_once() -> None:
     calls: list[list[str]] = []
 
-    def encode(texts: list[str]) -> tuple[Any, Any]:
+    def embed(texts: list[str]) -> dict[str, Any]:
         calls.append(list(texts))
-        return None, np.array([[len(text), 1.0] for text in texts], np.float32)
+        return {text: np.array([len(text), 1.0], np.float32) for text in texts}
 
-    text: Any = SimpleNamespace(plan=SimpleNamespace(batch=2), encode=encode)
+    text: Any = SimpleNamespace(embed=embed)
     classes = Classes(["car", "bus", "fire truck"])
     for _ in range(2):
         found = classes.embed(text, "a {label}.")
-    assert calls == [["a bus.", "a car."], ["a fire truck."]]
+    assert calls == [["a bus.", "a car.", "a fire truck."]]
     np.testing.assert_array_equal(found, [[6, 1], [6, 1], [13, 1]])
     classes.embed(text, "the {label}")
-    assert calls[2:] == [["the bus", "the car"], ["the fire truck"]]
+    assert calls[1:] == [["the bus", "the car", "the fire truck"]]

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.stages.quality import distance, distinctness, quality_scores, thumbnail
+from counterfactory.engine.stages.quality import distance, distinctness, look_at_source, quality_scores, thumbnail
 
 Pixels = NDArray[np.uint8]
 
@@ -18,12 +18,16 @@ def street() -> Pixels:
     return np.asarray(EMBEDDED.draw(EMBEDDED.sample(np.random.default_rng(5))).picture)
 
 
+def scores(picture: Pixels, source: Pixels) -> dict[str, float]:
+    return quality_scores(picture, thumbnail(picture), look_at_source(source))
+
+
 def flat(level: int) -> Pixels:
     return np.full((64, 96, 3), level, np.uint8)
 
 
 def test_a_copy_is_as_sharp_as_its_source_and_no_other_picture(street: Pixels) -> None:
-    found = quality_scores(street, street)
+    found = scores(street, street)
     assert (found["sharp"], found["changed"]) == (1.0, 0.0)
     assert list(found) == ["sharp", "spread", "exposed", "changed"]
     assert found["spread"] > 0.2
@@ -34,31 +38,31 @@ def test_blur_is_told_from_fog(street: Pixels) -> None:
     """Fog takes contrast from all of a picture, blur from its detail."""
     blurred = np.asarray(cv2.GaussianBlur(street, (0, 0), 2))
     foggy = (street * 0.4 + 110).astype(np.uint8)
-    assert quality_scores(blurred, street)["sharp"] < 0.5
-    assert quality_scores(foggy, street)["sharp"] > 0.9
-    assert quality_scores(street, blurred)["sharp"] == 1.0, "sharper than its source is sharp"
-    assert quality_scores(blurred, flat(90)[:, :1].repeat(128, 1).repeat(2, 0))["sharp"] == 1.0, "a plain source"
+    assert scores(blurred, street)["sharp"] < 0.5
+    assert scores(foggy, street)["sharp"] > 0.9
+    assert scores(street, blurred)["sharp"] == 1.0, "sharper than its source is sharp"
+    assert scores(blurred, flat(90)[:, :1].repeat(128, 1).repeat(2, 0))["sharp"] == 1.0, "a plain source"
 
 
 @pytest.mark.parametrize("level", [0, 127, 255])
 def test_a_blank_frame_has_no_spread(level: int) -> None:
-    found = quality_scores(flat(level), flat(60))
+    found = scores(flat(level), flat(60))
     assert found["spread"] == 0.0
     assert found["exposed"] == (1.0 if level == 127 else 0.0)
     noisy = flat(level).copy()
     noisy[0, :90] = 255 - level  # fewer than two of a hundred pixels
-    assert quality_scores(noisy, flat(60))["spread"] == 0.0
+    assert scores(noisy, flat(60))["spread"] == 0.0
 
 
 def test_levels_near_the_ends_are_clipped_where_all_channels_are() -> None:
     half = flat(100).copy()
     half[:16] = 4
     half[16:32] = 251
-    assert quality_scores(half, flat(60))["exposed"] == 0.5
-    assert quality_scores(half, flat(60))["spread"] == round(247 / 255, 6)
+    assert scores(half, flat(60))["exposed"] == 0.5
+    assert scores(half, flat(60))["spread"] == round(247 / 255, 6)
     half[:16, :, 1] = 5
     half[16:32, :, 2] = 250
-    assert quality_scores(half, flat(60))["exposed"] == 1.0
+    assert scores(half, flat(60))["exposed"] == 1.0
 
 
 def test_distances_are_shares_of_the_whole_range() -> None:

@@ -125,7 +125,7 @@ def test_the_score_is_the_settings_own() -> None:
 def test_parts_of_what_the_captioner_reads_need_its_second_look() -> None:
     profile = load_profile("pocket-lance")
     said = replace(LABEL, scores=("said_label",), weights=(1.0,))
-    with pytest.raises(ValueError, match=r"\[check\] valid: scores of what the captioner says need .*recaption = true"):
+    with pytest.raises(ValueError, match=r"\[check\] valid: .*said_label, needs \[check\] recaption = true"):
         replace(profile, check=replace(profile.check, valid=(LAYOUT, said)))
     assert replace(profile, check=replace(profile.check, valid=(LAYOUT, said), recaption=True)).check.recaption
     assert replace(profile, check=replace(profile.check, valid=(LAYOUT,))).check.valid == (LAYOUT,)

@@ -114,6 +114,29 @@ def test_a_changed_image_is_not_taken_for_ours(tmp_path: Path) -> None:
             suite.load_image(row)
 
 
+def test_pictures_written_just_now_are_read_but_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from counterfactory.engine.suite import suite as module
+
+    decoded: list[int] = []
+    decode = module.read_png
+
+    def counted(data: bytes) -> Any:
+        decoded.append(len(data))
+        return decode(data)
+
+    monkeypatch.setattr(module, "read_png", counted)
+    size = painted(0).pixels.nbytes
+    monkeypatch.setattr(module, "_LATEST_BYTES", 2 * size)
+    with Suite.open(tmp_path) as suite:
+        rows = suite.write_images("paint", [painted(number) for number in range(3)])
+        for number, count in ((2, 0), (1, 0), (0, 1), (2, 1)):
+            np.testing.assert_array_equal(suite.load_image(rows[key(number)]), painted(number).pixels)
+            assert len(decoded) == count
+    with Suite.open(tmp_path) as suite:
+        np.testing.assert_array_equal(suite.load_image(rows[key(2)]), painted(2).pixels)
+        assert len(decoded) == 2, "another run has only the file"
+
+
 # Superseding
 
 
