@@ -28,7 +28,7 @@ import cv2
 import numpy as np
 import torch
 from lance_peer import LancePeer
-from measure import compare, finish, keep_figures, machine, spent, with_masters
+from measure import compare, finish, keep_figures, machine, open_yardstick, spent, with_masters
 from numpy.typing import NDArray
 
 from counterfactory.engine.config.networks import library_of
@@ -231,10 +231,12 @@ def speed(profile: Profile, models: Opened, asked: argparse.Namespace) -> dict[s
             "inversion_speedup": inversions[0]().wall_s / inversions[1]().wall_s,
             "throughput_ratio": journeys[0]().wall_s / journeys[1]().wall_s,
         }
-    inverting, editing = compare(*inversions, asked.rounds), compare(*journeys, asked.rounds)
+    product = open_yardstick(asked.uneven)
+    inverting, editing = (compare(*pair, asked.rounds, yardstick=product) for pair in (inversions, journeys))
     print(f"inversion {inverting}\nediting {editing}")
     return {
         "inversion_speedup": inverting.median,
+        "inversion": inverting.figures,
         "inversion_fidelity_db": float(ours),
         "null_text_fidelity_db": float(theirs),
         "throughput_ratio": editing.median,
@@ -252,6 +254,9 @@ def main() -> None:
     parser.add_argument("--peers", type=int, default=4, help="of them, those that diffusers inverts and edits too")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--reduced", action="store_true", help="time once, on a machine that need not be idle")
+    parser.add_argument(
+        "--uneven", action="store_true", help="keep rounds on a machine whose speed varies, if nothing else ran on it"
+    )
     parser.add_argument("--only", choices=_PARTS, nargs="+", default=_PARTS, help="parts to measure (all)")
     parser.add_argument("--write", action="store_true", help="keep the figures in docs/lance.json")
     asked = parser.parse_args()

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from ceiling import ceiling, refuse_without_device
 from journeys import Bench, Run, render_sources
-from measure import Yardstick, figures_of, finish
+from measure import Yardstick, figures_of, finish, open_yardstick
 
 from counterfactory.engine.cli.run_text import cost_line, cost_table, count_line, use_line
 from counterfactory.engine.cli.terminal import Terminal
@@ -120,6 +120,9 @@ def parser_of() -> argparse.ArgumentParser:
     parser.add_argument("--against", choices=PEERS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peer-sources", type=int, default=PEER_SOURCES, help="how many of them the peer takes")
+    parser.add_argument(
+        "--uneven", action="store_true", help="keep rounds on a machine whose speed varies, if nothing else ran on it"
+    )
     parser.add_argument("--compile", action="store_true", help="diffusers-batched under torch.compile (minutes)")
     parser.add_argument("--size", choices=("pocket", "sd15"), default="pocket")
     parser.add_argument("--random", action="store_true", help="the peer of an export with --random")
@@ -144,6 +147,7 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
     settings = JourneySettings(
         street_task("classification"), asked.variants, controls=0, edits=(1, 3), seed=0, allow_ungrounded=True
     )
+    yardstick = yardstick or (open_yardstick(True) if asked.uneven else None)
     comparison: Comparison | None = None
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

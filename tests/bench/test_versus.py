@@ -45,7 +45,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, st
         report = SimpleNamespace(models_load_s=0.0)
         runs = [SimpleNamespace(report=report, spent=Spent(1.0, 1.0))]
         assert bench.folder.is_dir()
-        return Ratio((took,), Spent(took, took), Spent(1.0, 1.0), 1, (0,)), runs, [peer.run([], tmp_path)]
+        return Ratio((took,), Spent(took, took), Spent(1.0, 1.0), 1, (0,), took), runs, [peer.run([], tmp_path)]
 
     monkeypatch.setattr(versus, "work_of", lambda *_: [])
     monkeypatch.setattr(versus, "accepted_of", lambda *_: 1)
