@@ -255,7 +255,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--reduced", action="store_true", help="time once, on a machine that need not be idle")
     parser.add_argument(
-        "--uneven", action="store_true", help="keep rounds on a machine whose speed varies, if nothing else ran on it"
+        "--uneven", action="store_true", help="keep rounds on CPUs whose speed varies, if nothing else ran on them"
     )
     parser.add_argument("--only", choices=_PARTS, nargs="+", default=_PARTS, help="parts to measure (all)")
     parser.add_argument("--write", action="store_true", help="keep the figures in docs/lance.json")

@@ -121,7 +121,7 @@ def parser_of() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--peer-sources", type=int, default=PEER_SOURCES, help="how many of them the peer takes")
     parser.add_argument(
-        "--uneven", action="store_true", help="keep rounds on a machine whose speed varies, if nothing else ran on it"
+        "--uneven", action="store_true", help="keep rounds on CPUs whose speed varies, if nothing else ran on them"
     )
     parser.add_argument("--compile", action="store_true", help="diffusers-batched under torch.compile (minutes)")
     parser.add_argument("--size", choices=("pocket", "sd15"), default="pocket")
