@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 from caption_file import Asked, name_label, open_language, read_captions, sources_of
-from edit_judges import EXAMPLES, LabelJudge, TypeJudge, changed_words, only_changes
+from edit_judges import KNOWN, LabelJudge, TypeJudge, changed_words, only_changes
 from measure import finish, machine
 
 from counterfactory.engine.cli.terminal import Terminal
@@ -361,7 +361,7 @@ def page(figures: Mapping[str, Any], tables: Sequence[Table], about: str, judged
         f"caption, by the sentence encoder, falls by at most {_MOST_LOST}.",
         "- *only the edit*: all words that differ are the edit's.",
         "- *type 1st, 1st or 2nd*: the type whose examples the edit's words are most alike by the encoder, "
-        f"{len(EXAMPLES['time']) // 2} phrases of each type, written by us like the engine's own: this says "
+        f"{len(KNOWN['time'])} phrases of each type, written by us like the engine's own: this says "
         "whether an edit was taken for another type, not how a stranger would name it.",
         "- *perplexity*: of the edited caption over its caption's, by the language model itself, the median; *reads "
         f"well*: the share of at most {_MOST_SURPRISE}.",

@@ -14,7 +14,7 @@ import numpy as np
 import perturber
 import pytest
 from caption_file import Captioned, name_label, read_captions
-from edit_judges import EXAMPLES, TypeJudge, changed_words, only_changes, same_names, stems, words_of_label
+from edit_judges import KNOWN, TRIED, TypeJudge, changed_words, only_changes, same_names, stems, words_of_label
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.tasks.task import builtin_task
@@ -154,8 +154,8 @@ def test_what_an_edit_says() -> None:
 
 
 def test_types_are_told_by_their_examples() -> None:
-    order = {type_: i for i, type_ in enumerate(EXAMPLES)}
-    spot = {text: order[type_] for type_, some in EXAMPLES.items() for text in some}
+    order = {type_: i for i, type_ in enumerate(KNOWN)}
+    spot = {text: order[type_] for some in (KNOWN, TRIED) for type_, texts in some.items() for text in texts}
 
     def encode(texts: object) -> np.ndarray:
         return np.eye(len(order), dtype=np.float32)[[spot[text] for text in texts]]  # type: ignore[attr-defined]
@@ -163,7 +163,13 @@ def test_types_are_told_by_their_examples() -> None:
     judge = TypeJudge(encode)
     assert [ranked[0] for ranked in judge.ranked(["at sundown", "gray"])] == ["time", "colour"]
     assert judge.held_out(1) == 1
-    assert {len(some) for some in EXAMPLES.values()} == {12}
+
+
+def test_the_judge_is_tried_on_what_it_does_not_know() -> None:
+    assert list(KNOWN) == list(TRIED)
+    assert {len(set(some)) for some in KNOWN.values()} == {24}
+    assert {len(set(some)) for some in TRIED.values()} == {6}
+    assert not {text for some in KNOWN.values() for text in some} & {text for some in TRIED.values() for text in some}
 
 
 def judged(
