@@ -92,23 +92,22 @@ def _gradient(image: NDArray[np.uint8], median: int) -> _Gradient:
     """
     calm = cv2.medianBlur(np.ascontiguousarray(image), median) if median > 1 else image
     smooth = cv2.GaussianBlur(calm.astype(np.float32), (0, 0), _SMOOTHING, borderType=cv2.BORDER_REPLICATE)
-    steepest, *others = (_derivatives(np.asarray(channel, np.float32)) for channel in cv2.split(smooth))
-    for other in others:
-        steeper = other[2] > steepest[2]
-        for best, new in zip(steepest, other, strict=True):
-            np.copyto(best, new, where=steeper)
-    return steepest
-
-
-def _derivatives(channel: NDArray[np.float32]) -> _Gradient:
-    dx = np.asarray(cv2.Sobel(channel, cv2.CV_32F, 1, 0, scale=1 / 8, borderType=cv2.BORDER_REPLICATE), np.float32)
-    dy = np.asarray(cv2.Sobel(channel, cv2.CV_32F, 0, 1, scale=1 / 8, borderType=cv2.BORDER_REPLICATE), np.float32)
-    return dx, dy, dx * dx + dy * dy
+    across, down = (
+        cv2.split(cv2.Sobel(smooth, cv2.CV_32F, *order, scale=1 / 8, borderType=cv2.BORDER_REPLICATE))
+        for order in ((1, 0), (0, 1))
+    )
+    steepest = np.zeros(smooth.shape[:2], np.float32)
+    for dx, dy in zip(across, down, strict=True):
+        power = np.asarray(dx * dx + dy * dy, np.float32)
+        steeper = cv2.compare(power, steepest, cv2.CMP_GT)
+        for best, new in ((across[0], dx), (down[0], dy), (steepest, power)):
+            cv2.copyTo(new, steeper, best)
+    return np.asarray(across[0], np.float32), np.asarray(down[0], np.float32), steepest
 
 
 def _without_specks(edges: NDArray[np.uint8], min_pixels: int) -> NDArray[np.uint8]:
     """The map without its 8-connected pieces of fewer than `min_pixels` pixels."""
-    _, pieces, stats, _ = cv2.connectedComponentsWithStats(edges, connectivity=8)
-    keep = stats[:, cv2.CC_STAT_AREA] >= min_pixels
-    keep[0] = False  # piece 0 is the ground between the edges
-    return np.where(keep[pieces], np.uint8(255), np.uint8(0))
+    _, pieces = cv2.connectedComponents(edges, connectivity=8)
+    shown = np.where(np.bincount(pieces.ravel()) < min_pixels, np.uint8(0), np.uint8(255))
+    shown[0] = 0  # piece 0 is the ground between the edges
+    return shown.take(np.asarray(pieces, np.intp))

@@ -8,7 +8,7 @@ device memory and only ever adds to it: beams are told apart by a table of the r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -96,42 +96,46 @@ class Blip2:
         queries = self.vision.run({"pixel_values": to_pixel_values(images, side)})["query_embeds"]
         prompt = [self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
         asked = [_asked(self.tokenizer, reading, room) for reading in readings]
-        # Rows that begin alike far into their texts share one long first run of the decoder.
-        order = sorted((i for i, one in enumerate(asked) if one.last), key=lambda i: (asked[i].first, asked[i].last))
+        # Rows that are asked for the same places share the long runs of the decoder between them.
+        rows = sorted(_rows(readings, asked), key=lambda row: row.places)
 
-        def read(some: list[int]) -> NDArray[np.float64]:
-            return self._surprises(queries[[readings[i].image for i in some]], prompt, [asked[i] for i in some])
+        def read(some: list[_Row]) -> list[NDArray[np.float64]]:
+            return self._surprises(queries[[row.image for row in some]], prompt, some)
 
-        parts = list(in_chunks(order, self.decoder.batch))
+        parts = list(in_chunks(rows, self.decoder.batch))
         found: dict[int, NDArray[np.float64]] = {}
         for some, read_of in zip(parts, self.decoder.each(read, parts), strict=True):
-            found |= zip(some, read_of, strict=True)
+            found |= zip((i for row in some for i in row.asked), read_of, strict=True)
         return [
             tuple(None if span is None else float(np.exp(-found[i][span].mean())) for span in one.spans)
             for i, one in enumerate(asked)
         ]
 
-    def _surprises(self, queries: Floats, prompt: Sequence[int], asked: Sequence[_Asked]) -> NDArray[np.float64]:
-        """-log p of the tokens of texts [R, L], each after those before it; only those that any row asks for are
-        looked at, the others are 0.
+    def _surprises(self, queries: Floats, prompt: Sequence[int], rows: Sequence[_Row]) -> list[NDArray[np.float64]]:
+        """-log p of the tokens of each text that the rows read, one row's after the other's, each after those before
+        it; only those that are asked for are looked at, the others are 0.
         """
-        first, last = min(one.first for one in asked), max(one.last for one in asked)
-        tokens = np.full((len(asked), last), self.eos)
-        for row, one in zip(tokens, asked, strict=True):
-            row[: len(one.tokens)] = one.tokens[:last]
-        past = _Continuation(self.decoder, len(asked))
-        spoken = np.repeat(self.embeddings[list(prompt)][None], len(asked), axis=0)
+        tokens = np.full((len(rows), max(len(row.context) for row in rows)), self.eos)
+        for line, read in zip(tokens, rows, strict=True):
+            line[: len(read.context)] = read.context
+        past = _Continuation(self.decoder, len(rows))
+        spoken = np.repeat(self.embeddings[list(prompt)][None], len(rows), axis=0)
         logits = past.append(np.concatenate([queries, spoken], axis=1))
         most = queries.shape[1]  # plans read at least as many positions at once
-        for start in range(0, first, most):
-            logits = past.append(self.embeddings[tokens[:, start : min(start + most, first)]])
-        found = np.zeros(tokens.shape)
-        for at in range(first, last):
-            if at > first:
-                logits = past.append(self.embeddings[tokens[:, at - 1]][:, None])
-            scores = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-            own = np.take_along_axis(scores, tokens[:, at : at + 1], axis=1)[:, 0]
-            found[:, at] = np.log(np.exp(scores).sum(axis=1)) - own
+        texts = [(row, one) for row, read in enumerate(rows) for one in read.asked.values()]
+        found = [np.zeros(one.last) for _, one in texts]
+        known = 0
+        for at in sorted({at for _, one in texts for at in one.places}):
+            for start in range(known, at, most):
+                logits = past.append(self.embeddings[tokens[:, start : min(start + most, at)]])
+            known = at
+            asking = [
+                (row, one.tokens[at], own) for (row, one), own in zip(texts, found, strict=True) if at in one.places
+            ]
+            looked = sorted({row for row, _, _ in asking})
+            whole = dict(zip(looked, _log_sums(logits[looked]), strict=True))
+            for row, token, own in asking:
+                own[at] = whole[row] - logits[row, token]
         return found
 
     def _continue(
@@ -160,20 +164,48 @@ class Blip2:
 
 @dataclass(frozen=True)
 class _Asked:
-    """The tokens of a text, and those of them, from `first` to before `last`, in which all of its spans lie; `spans`
-    are slices of the tokens, None where there is none. `last` is 0 where nothing is asked for.
+    """The tokens of a text, its spans as slices of them, None where there is none, and the `places` of all tokens that
+    lie in one.
     """
 
     tokens: Sequence[int]
     spans: tuple[slice | None, ...]
-
-    @property
-    def first(self) -> int:
-        return min((span.start for span in self.spans if span is not None), default=0)
+    places: frozenset[int]
 
     @property
     def last(self) -> int:
-        return max((span.stop for span in self.spans if span is not None), default=0)
+        """Where what is asked for ends; 0 where nothing is."""
+        return max(self.places, default=-1) + 1
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What one row of the decoder reads: an image, and the tokens before the last that is asked for. Every text that is
+    `asked`, by its number, begins like it as far as it goes itself.
+    """
+
+    image: int
+    context: Sequence[int]
+    asked: Mapping[int, _Asked]
+
+    @property
+    def places(self) -> list[int]:
+        """All that is asked for, in order."""
+        return sorted({at for one in self.asked.values() for at in one.places})
+
+
+def _rows(readings: Sequence[Reading], asked: Sequence[_Asked]) -> list[_Row]:
+    """The rows that read all texts: those that part only at their last word, or that another continues, share one."""
+    found: dict[tuple[int, tuple[int, ...]], dict[int, _Asked]] = {}
+    begun: dict[tuple[int, tuple[int, ...]], dict[int, _Asked]] = {}
+    for i in sorted((i for i, one in enumerate(asked) if one.last), key=lambda i: -asked[i].last):
+        image, context = readings[i].image, tuple(asked[i].tokens[: asked[i].last - 1])
+        texts = begun.get((image, context))
+        if texts is None:
+            texts = found[image, context] = {}
+            begun |= {(image, context[:length]): texts for length in range(len(context) + 1)}
+        texts[i] = asked[i]
+    return [_Row(image, context, texts) for (image, context), texts in found.items()]
 
 
 def _asked(tokenizer: Tokenizer, reading: Reading, room: int) -> _Asked:
@@ -184,7 +216,16 @@ def _asked(tokenizer: Tokenizer, reading: Reading, room: int) -> _Asked:
         inside = [i for i, (a, b) in enumerate(encoded.offsets) if a < end and b > start]
         return slice(inside[0], inside[-1] + 1) if inside and inside[-1] < room else None
 
-    return _Asked(encoded.ids, tuple(find(*span) for span in reading.spans))
+    spans = tuple(find(*span) for span in reading.spans)
+    places = frozenset(at for span in spans if span is not None for at in range(span.start, span.stop))
+    return _Asked(encoded.ids, spans, places)
+
+
+def _log_sums(logits: Floats) -> NDArray[np.float64]:
+    """log of the sum of exp of each row of [R, V]."""
+    most = logits.max(axis=1, keepdims=True).astype(np.float64)
+    sums: NDArray[np.float64] = np.log(np.exp(logits - most).sum(axis=1)) + most[:, 0]
+    return sums
 
 
 class _GrowingCache:

@@ -14,6 +14,7 @@ from transformers import Blip2Config, Blip2ForConditionalGeneration
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import generator
+from counterfactory.engine.meter.meter import Work
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.blip2 import Blip2, Reading
 from counterfactory.engine.models.clip import to_pixel_values
@@ -328,13 +329,15 @@ def test_words_are_as_likely_as_transformers_has_them(
 ) -> None:
     captioner = ours(blip2, 1, cache)
     images = blocks(np.random.default_rng(3), 2)
-    texts = ["w3 w5 w7 w11 w13 w6 w8", "w8 w9", "w4 w4 w15 w6 w3"]
+    texts = ["w3 w5 w7 w11 w13 w6 w8", "w8 w9", "w4 w4 w15 w6 w3", "w3 w5 w7 w11 w12", "w3 w5 w14 w11"]
     asked = [
         Reading(1, texts[0], spans(texts[0], "w5 w7", "w6")),
         Reading(0, texts[1], spans(texts[1], "w9")),
         Reading(1, texts[2], spans(texts[2], "w15", "w4 w4 w15 w6 w3")),
         Reading(0, texts[0], spans(texts[0], "w8")),
         Reading(0, texts[0], ()),
+        Reading(1, texts[3], spans(texts[3], "w12", "w3")),
+        Reading(1, texts[4], spans(texts[4], "w14")),
     ]
     found = captioner.read(images, asked, prefix, 20)
     prompt = [0, *captioner.tokenizer.encode(prefix).ids] if prefix else [0]
@@ -349,6 +352,32 @@ def test_words_are_as_likely_as_transformers_has_them(
         assert values == pytest.approx(expected, rel=1e-4)
     spread = [value for values in found for value in values if value is not None]
     assert max(spread) > 2 * min(spread)
+
+
+@pytest.mark.parametrize(
+    ("others", "rows"),
+    [
+        (["w3 w5 w12"], 1),  # another word at the last place
+        (["w3 w5 w7 w9"], 1),  # one that goes on
+        (["w3 w4 w7"], 2),  # parted before it
+        (["w3 w5 w12", "w3 w5 w7 w9", "w3 w5 w7 w11"], 1),
+    ],
+)
+def test_texts_that_agree_before_what_is_asked_share_a_row(
+    blip2: Blip2ForConditionalGeneration, others: list[str], rows: int
+) -> None:
+    captioner, work = ours(blip2, 1, "grown"), Work()
+    captioner = replace(captioner, decoder=Batched(captioner.decoder._session, lambda: work))
+    images = blocks(np.random.default_rng(3), 2)
+    texts = ["w3 w5 w7", *others]
+    asked = [Reading(0, text, spans(text, text.split()[-1])) for text in texts]
+    found = captioner.read(images, asked, "", 20)
+    assert work.rows == rows * work.calls
+    alone = [captioner.read(images, [one], "", 20)[0] for one in asked]
+    assert np.array(found) == pytest.approx(np.array(alone), rel=1e-5)
+    work.calls = work.rows = 0
+    captioner.read(images, [asked[0], replace(asked[0], image=1)], "", 20)
+    assert work.rows == 2 * work.calls
 
 
 def test_what_lies_beyond_the_room_is_not_read(blip2: Blip2ForConditionalGeneration) -> None:
