@@ -34,6 +34,7 @@ from .models.library import Library
 from .models.opened import Opened
 from .models.referee import open_referee
 from .recipes import STAGES, outcome_key
+from .runtime.opencv import in_callers_threads
 from .schedule.overlap import ahead
 from .sources.pictures import Pictures
 from .sources.source import Problem, Source
@@ -143,7 +144,7 @@ class Journey:
         meter = Meter(on_progress or (lambda _: None), stream.write if stream else None, memory=taken)
         size, library = self.profile.shard_sources, library_of(self.profile)
         shards = [sources[start : start + size] for start in range(0, len(sources), size)]
-        with _final_metrics(stream, meter):
+        with in_callers_threads(), _final_metrics(stream, meter):
             desk = self._open(suite, library, meter, sources)
             facts = session_facts(self.profile, self.settings, data or {}, desk.recipes, library)
             costs = suite.session(facts, lambda: session_costs(self.profile, meter, energy))
@@ -166,7 +167,7 @@ class Journey:
         library = library_of(self.profile)
         desk = self._open(suite, library, meter, sources)
         pictures = Pictures(self.profile.image)
-        with closing(desk.models):
+        with in_callers_threads(), closing(desk.models):
             captions = caption.run(desk, sources, pictures, self.profile.caption, self.settings.task)
             rewritten = self._rewrite(desk, captions)
         return Plan(captions, rewritten, tuple(pictures.problems), _unkept(library))

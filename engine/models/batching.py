@@ -45,12 +45,19 @@ class Batched:
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """Run all rows of `feeds`, at least one (the arrays' first axis); returns as many rows of each output."""
         rows = len(next(iter(feeds.values())))
+        starts = range(0, rows, self.batch)
         parts = [
-            part
-            for start in range(0, rows, self.at_once)
-            for part in self._side_by_side({name: array[start : start + self.at_once] for name, array in feeds.items()})
+            {name: pad_rows(array[start : start + self.batch], self.batch) for name, array in feeds.items()}
+            for start in starts
         ]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts[1:] else parts[0]
+        began = time.perf_counter()
+        outs = self.each(self._session.run, parts)
+        self._work().add(rows, len(parts) * self.batch, time.perf_counter() - began)
+        found = [
+            {name: array[: rows - start] for name, array in out.items()}
+            for start, out in zip(starts, outs, strict=True)
+        ]
+        return {name: np.concatenate([part[name] for part in found]) for name in found[0]} if found[1:] else found[0]
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """`work` of each item, which runs full batches one after another: as many items at a time as there are streams,
@@ -89,22 +96,6 @@ class Batched:
         work = self._work()
         with pipeline.timing(lambda seconds: work.add(rows, self.batch, seconds)):
             return cast(DeviceSession, self._session).queue(full)
-
-    def _side_by_side(self, feeds: Mapping[str, Array]) -> list[dict[str, Array]]:
-        """Run at most `streams` batches of rows, each in its own thread."""
-        rows = len(next(iter(feeds.values())))
-        starts = range(0, rows, self.batch)
-        parts = [
-            {name: pad_rows(array[start : start + self.batch], self.batch) for name, array in feeds.items()}
-            for start in starts
-        ]
-        began = time.perf_counter()
-        outs = self.each(self._session.run, parts)
-        self._work().add(rows, len(parts) * self.batch, time.perf_counter() - began)
-        return [
-            {name: array[: rows - start] for name, array in out.items()}
-            for start, out in zip(starts, outs, strict=True)
-        ]
 
 
 def pad_rows(array: Array, batch: int) -> Array:

@@ -38,6 +38,8 @@ def to_pixel_values(images: Sequence[NDArray[np.uint8]], side: int) -> Floats:
 
 # Captions whose embeddings are kept, a few kilobytes each: more than a shard has.
 _LATEST = 4096
+# Rounds of batches that are encoded in one go, so that no stream waits for another after each.
+_TOGETHER = 4
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class ClipText:
         """Unit embeddings [E] of captions, each once; what was encoded lately is not encoded again."""
         wanted = dict.fromkeys(captions)
         found = {caption: self._latest[caption] for caption in wanted if caption in self._latest}
-        for some in in_chunks([caption for caption in wanted if caption not in found], self.plan.at_once):
+        for some in in_chunks([caption for caption in wanted if caption not in found], _TOGETHER * self.plan.at_once):
             found |= zip(some, self.encode(some)[1], strict=True)
         return found
 

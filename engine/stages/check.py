@@ -20,14 +20,14 @@ the set has fewer than two classes, "layout" without a mask, "distinct" of a sou
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..schedule.overlap import ahead, in_chunks
+from ..schedule.overlap import ahead, behind, in_chunks
 from ..sources.pictures import Pictures
 from ..sources.source import Source, load_mask
 from ..suite import PaintedRow
@@ -119,7 +119,10 @@ def run(
             return _Look(pixels, own, found)
 
         for found in _scored(desk, shown, images, look, settings):
-            yield {variant: asdict(scored) for variant, scored in found.items()}
+            yield {
+                variant: {"scores": dict(scored.scores), "edits": list(scored.edits)}
+                for variant, scored in found.items()
+            }
 
     with desk.meter.stage("check"):
         rows = desk.recorded("check", {variant: key(variant) for variant in painted}, make, total=desk.pictures)
@@ -171,10 +174,18 @@ def _scored(
     places = {key: place for place, key in enumerate(originals)}
     needed = dict.fromkeys((*controls, *earlier, *asked))
     in_turn = sorted(needed, key=lambda one: (places[one.source.key], one.kind == "variant", one.index))
-    for part in in_chunks(ahead(in_turn, look, _AHEAD, _LOOKERS), image.plan.at_once):
-        looks = {variant: _loaded(found) for variant, found in part}
-        painted |= zip(looks, image.encode([seen.pixels for seen in looks.values()]), strict=True)
-        thumbnails |= {variant: seen.thumbnail for variant, seen in looks.items()}
+    labelled = any(what.place is not None for what in asked.values())
+    classes = desk.classes.embed(text, settings.label_prompt) if labelled else None
+
+    def encoded() -> Iterator[tuple[dict[Variant, _Look], Floats]]:
+        for part in in_chunks(ahead(in_turn, look, _AHEAD, _LOOKERS), image.plan.at_once):
+            looks = {variant: _loaded(found) for variant, found in part}
+            yield looks, image.encode([seen.pixels for seen in looks.values()])
+
+    def measure(part: tuple[dict[Variant, _Look], Floats]) -> dict[Variant, Scored]:
+        looks, embedded = part
+        painted.update(zip(looks, embedded, strict=True))
+        thumbnails.update((variant, seen.thumbnail) for variant, seen in looks.items())
         done = {}
         for variant, seen in looks.items():
             if (what := asked.get(variant)) is None:
@@ -188,11 +199,14 @@ def _scored(
             edits = edit_scores(picture, pairs, settings.logit_scale)
             if edits:
                 scores["edit"] = min(edits)
-            if what.place is not None:
+            if what.place is not None and classes is not None:
                 beside = [original] if what.control is None else [original, painted[what.control]]
-                classes = desk.classes.embed(text, settings.label_prompt)
                 scores["label"] = label_score(picture, beside, classes, what.place, settings.logit_scale)
             done[variant] = Scored(scores, tuple(edits))
+        return done
+
+    # Beside the network, which works outside of the interpreter.
+    for done in behind(encoded(), measure, depth=1):
         if done:
             yield done
 

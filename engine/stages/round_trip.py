@@ -117,8 +117,10 @@ def run(
 
 def ask(variant: Variant, wanted: Wanted = lambda what: True) -> Asked:
     """What a variant's or control's picture is asked."""
-    pairs = undo_edits(variant.caption, variant.edited_caption, variant.edits)
-    edits = [_edit_words(*pair) if wanted(edit.type) else None for edit, pair in zip(variant.edits, pairs, strict=True)]
+    edits: list[Question | None] = [None] * len(variant.edits)
+    if any(wanted(edit.type) for edit in variant.edits):
+        pairs = undo_edits(variant.caption, variant.edited_caption, variant.edits)
+        edits = [_edit_words(*pair) if wanted(e.type) else None for e, pair in zip(variant.edits, pairs, strict=True)]
     return Asked(tuple(edits), _label_words(variant.source.label, variant) if wanted("label") else None)
 
 

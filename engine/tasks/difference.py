@@ -77,12 +77,15 @@ def compare(caption: str, edited: str) -> Difference:
 
 def _aligned(old: list[str], new: list[str]) -> list[tuple[int, int]]:
     """Pairs of places of a longest common subsequence, by its table of lengths; captions are short."""
+    begun = next(
+        (i for i, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), min(len(old), len(new))
+    )
     most = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
-    for i in reversed(range(len(old))):
-        for j in reversed(range(len(new))):
+    for i in reversed(range(begun, len(old))):
+        for j in reversed(range(begun, len(new))):
             same = old[i] == new[j]
             most[i][j] = 1 + most[i + 1][j + 1] if same else max(most[i + 1][j], most[i][j + 1])
-    pairs, i, j = list[tuple[int, int]](), 0, 0
+    pairs, i, j = [(i, i) for i in range(begun)], begun, begun
     while most[i][j]:
         if old[i] == new[j]:
             pairs.append((i, j))
