@@ -17,9 +17,9 @@ def score(source: Floats, caption: Floats, picture: Floats, edited_caption: Floa
     """The cosines of a picture [E], its source [E] and the captions of both [E], each -1 to 1; "nearer", the difference
     of two of them, is -2 to 2.
     """
-    of_caption = _cosine(picture, caption)
+    of_edited, of_caption = _cosine(picture, edited_caption), _cosine(picture, caption)
     return {
-        "image_text": (of_edited := _cosine(picture, edited_caption)),
+        "image_text": of_edited,
         "directional": _cosine(picture - source, edited_caption - caption),
         "image_image": _cosine(picture, source),
         "source_text": _cosine(source, caption),
