@@ -73,13 +73,17 @@ class Batched:
             if not self._running:
                 self._began = time.perf_counter()
             self._running += 1
+        done = 0
         try:
-            return self._session.run(feeds, hold)
+            found = self._session.run(feeds, hold)
+            done = self.batch if rows is None else rows
         finally:
             with self._lock:
                 self._running -= 1  # time counts once, however many run beside each other
                 spent = 0.0 if self._running else time.perf_counter() - self._began
-                self._work().add(self.batch if rows is None else rows, self.batch, spent)
+                if done:  # a run that failed is no work
+                    self._work().add(done, self.batch, spent)
+        return found
 
     def queue(
         self, feeds: Mapping[str, DeviceArray | Sequence[DeviceArray]], rows: int, pipeline: Pipeline

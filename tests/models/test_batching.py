@@ -128,3 +128,13 @@ def test_a_session_serves_more_threads_than_it_has_streams(network: Path) -> Non
     x = np.random.default_rng(0).standard_normal((8 * BATCH, WIDTH)).astype(np.float32)
     out = Batched(opened(network, 2), streams=8).run({"x": x})
     np.testing.assert_array_equal(out["squares"], x * x)
+
+
+def test_a_full_batch_that_failed_is_no_work(network: Path) -> None:
+    work = Work()
+    batched = Batched(opened(network, 1), lambda: work)
+    x = np.ones((BATCH, WIDTH), np.float32)
+    batched.run_full({"x": x}, rows=2)
+    with pytest.raises(CounterfactoryError, match="float64"):
+        batched.run_full({"x": x.astype(np.float64)}, rows=2)
+    assert (work.calls, work.rows, work.capacity) == (1, 2, BATCH)
