@@ -34,7 +34,7 @@ from .models.library import Library
 from .models.opened import Opened
 from .models.referee import open_referee
 from .recipes import STAGES, outcome_key
-from .runtime.opencv import in_callers_threads
+from .schedule.opencv import in_callers_threads
 from .schedule.overlap import ahead
 from .sources.pictures import Pictures
 from .sources.source import Problem, Source

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import cv2
 
-from counterfactory.engine.runtime.opencv import in_callers_threads
+from counterfactory.engine.schedule.opencv import in_callers_threads
 
 
 def test_opencv_has_one_thread_within_and_its_own_after() -> None:
