@@ -1,158 +1,155 @@
-"""Claim: none; what edges, depth and classes are each worth as a hint, alone and together, on the wide street world.
+"""Claim: none; what edges, depth and classes are each worth as a hint, alone and together, in a street world.
 
-Scenes that no training saw are painted in another appearance over their true depth and classes and the edges that are
-found in their pictures, from the same captions and noise for every set of hints. Seen is whether the layout stayed (the
-referee's mean IoU with the true mask, and the share of the mask's boundaries that have an outline) and whether the
-caption was followed (CLIP: nearer to it than to the source's own). The last line is JSON.
+Scenes that no training saw are painted over their true depth and classes and the edges that are found in their
+pictures, with one or two facts of them changed: from the same captions and noise for every set of hints. The referee
+says whether the layout stayed (the mean IoU of its mask with the true one) and whether what was asked for shows. The
+weights of several hints sum to one, so that sets differ in what they follow and not in how strongly. The last line is
+JSON; --write keeps it in docs/hints.json.
 
-It takes a denoiser that was trained on all of them: a folder of networks with hint.xml, hint_depth.xml and
-hint_classes.xml, by --models.
+It takes a denoiser that was trained on all of them. Of the streets:
+
+    python -m counterfactory.export pocket --gather MODELS
+    python -m counterfactory.export pocket --only controls --weights MODELS
+    python bench/hints.py --models MODELS
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations, groupby
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
-from measure import finish
+from measure import finish, keep_figures, machine
 from numpy.typing import NDArray
 
 from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
-from counterfactory.engine.judging.confusion import confusion_matrix, iou
+from counterfactory.engine.config.profile import ModelPaths, Profile
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.models.opened import Opened
-from counterfactory.engine.pocket.wide.captions import describe
-from counterfactory.engine.pocket.wide.facts import facts_of
-from counterfactory.engine.pocket.wide.render import render
-from counterfactory.engine.pocket.wide.sampling import restyle, sample_scene
-from counterfactory.engine.pocket.wide.scene import CLASSES, SIZE
-from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.engine.sources.depth import fit_depth
+from counterfactory.engine.pocket.judges import Referee
+from counterfactory.engine.pocket.worlds import SIZE, World, world_named
 from counterfactory.engine.sources.palette import load_palette
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.hints import HintSettings, Maps
-from counterfactory.engine.stages.layout import outlined_share
 from counterfactory.engine.stages.paint import PaintJob, control_scale, embed_maps, paint
+from counterfactory.export.pocket.counterfacts import COUNTERFACTS
+from counterfactory.export.pocket.data import JUDGED
+from counterfactory.export.pocket.int8 import full_profile
+from counterfactory.export.pocket.observed import Observed, as_rendered, edit_shares, layout_kept
+from counterfactory.export.pocket.pairs import Pair, draw_pairs, observe_pairs
+from counterfactory.export.pocket.profiles import profile_of
 
-_STREAM = 77
-_HINTS = (
-    HintSettings("edges", "hint", 1.0),
-    HintSettings("depth", "hint_depth", 1.0),
-    HintSettings("segmentation", "hint_classes", 1.0, "wide"),
-)
-_SETS: tuple[tuple[str, ...], ...] = (
-    *(("edges",), ("depth",), ("segmentation",), ("edges", "depth"), ("edges", "segmentation")),
-    *(("depth", "segmentation"), ("edges", "depth", "segmentation")),
-)
+_FIRST = 7000  # of the stream: no other figure is of these scenes
+_KINDS = ("edges", "depth", "segmentation")
+_SETS = tuple(kinds for count in (1, 2, 3) for kinds in combinations(_KINDS, count))
+_DOCS = Path(__file__).parents[1] / "docs"
 Pixels = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Example:
-    """A scene: its true mask, its maps in the order of `_HINTS`, its caption, and captions of other appearances."""
+class Subject:
+    """The models to look at: a profile of a denoiser that follows all of `_KINDS`, in a world that they know."""
 
-    mask: Pixels
-    maps: Maps
-    caption: str
-    others: Sequence[str]
+    world: World
+    profile: Profile
+
+    @classmethod
+    def of(cls, world: World, models: Path, denoiser: str) -> Subject:
+        """The pocket's way of painting, in full sampling where the world has a teacher of it."""
+        profile = full_profile(models) if denoiser == "denoiser_controls" else profile_of(world, models)
+        profile = replace(profile, models=ModelPaths(str(models)))
+        return cls(world, replace(profile, paint=replace(profile.paint, denoiser=denoiser)))
+
+    def following(self, kinds: Sequence[str]) -> Profile:
+        """The profile that follows hints of these kinds alone, by equal weights that sum to one."""
+        hints = tuple(
+            HintSettings(
+                kind,
+                plan,
+                1 / len(kinds) if kind in kinds else 0.0,
+                self.world.name if kind == "segmentation" else None,
+            )
+            for kind, plan in zip(_KINDS, ("hint", "hint_depth", "hint_classes"), strict=True)
+        )
+        return replace(self.profile, hints=hints)
+
+    def maps(self, pair: Pair) -> Maps:
+        """Of a pair's source: edges that are found, true depth, true classes."""
+        drawing = pair.drawing
+        edges = edge_maps(drawing.picture[None], self.profile.edges)[0]
+        return edges, drawing.nearness, load_palette(self.world.name).paint(drawing.mask, None)
 
 
-def examples(profile: Profile, scenes: int, variants: int) -> list[Example]:
-    """Scenes by number."""
-    found, palette = [], load_palette("wide")
-    for number in range(scenes):
-        rng = np.random.default_rng((_STREAM, number))
-        scene = sample_scene(rng)
-        drawn = render(scene)
-        edges = edge_maps(drawn.picture[None], profile.edges)[0]
-        near, classes = fit_depth(drawn.depth, "distance", (SIZE, SIZE)), palette.paint(drawn.mask, None)
-        others = [describe(facts_of(restyle(scene, rng)), rng) for _ in range(variants)]
-        found.append(Example(drawn.mask, (edges, near, classes), describe(facts_of(scene), rng), others))
-    return found
-
-
-def pictures(profile: Profile, models: Opened, shown: Sequence[Example]) -> list[tuple[Example, str, Pixels]]:
-    """Every variant of the examples, with its example and caption."""
+def paint_pairs(subject: Subject, kinds: Sequence[str], pairs: Sequence[Pair]) -> list[Pixels]:
+    """Pictures of the pairs' captions over hints of these kinds, in the pairs' order."""
+    profile = subject.following(kinds)
     assert profile.hints is not None
+    models = Opened(library_of(profile), Meter(lambda _: None))
     plans, weights = models.paint_plans(SIZE, SIZE), [hint.weight for hint in profile.hints]
-    scale, jobs, asked = control_scale(plans, profile.paint.control_scale, weights), list[PaintJob](), []
-    for number, example in enumerate(shown):
-        maps = tuple(one if weight else None for one, weight in zip(example.maps, weights, strict=True))
+    scale, jobs = control_scale(plans, profile.paint.control_scale, weights), list[PaintJob]()
+    for _, group in groupby(pairs, key=lambda pair: pair.source):
+        same = list(group)
+        maps = tuple(one if weight else None for one, weight in zip(subject.maps(same[0]), weights, strict=True))
         (hint,) = embed_maps(plans, [maps], weights)
-        for variant, caption in enumerate(example.others):
-            (states,) = models.clip_text().encode_states([caption])
-            key = content_key("bench", _STREAM, number, variant)
+        for number, pair in enumerate(same):
+            (states,) = models.clip_text().encode_states([pair.caption])
+            key = content_key("hints", pair.source, number, pair.caption)
             jobs.append(PaintJob(key, states, hint, plans, control_scale=scale))
-            asked.append((example, caption))
     (negative,) = models.clip_text().encode_states([profile.paint.negative_prompt])
-    return [(*asked[at], picture) for at, picture in sorted(paint(jobs, negative, profile.paint), key=lambda p: p[0])]
+    return [picture for _, picture in sorted(paint(jobs, negative, profile.paint), key=lambda found: found[0])]
 
 
-def measured(painted: Sequence[tuple[Example, str, Pixels]], models: Opened, referee: Any) -> dict[str, float]:
-    """Layout kept and caption followed, over all pictures."""
-    images = [picture for _, _, picture in painted]
-    embeds = models.clip_image().encode(images)
-    asked, own = (
-        models.clip_text().encode(captions)[1]
-        for captions in ([caption for _, caption, _ in painted], [example.caption for example, _, _ in painted])
-    )
-    found = {
-        "outlined": float(np.mean([outlined_share(picture, example.mask) for example, _, picture in painted])),
-        "nearer_to_caption": float(((embeds * (asked - own)).sum(1) > 0).mean()),
-        "caption_margin": float((embeds * (asked - own)).sum(1).mean()),
-    }
-    if referee is not None:
-        seen = [
-            referee.run({"pixel_values": to_pixel_values([image], SIZE)})["mask_logits"][0].argmax(0).astype(np.uint8)
-            for image in images
-        ]
-        pixels = sum(confusion_matrix(e.mask, s, len(CLASSES)) for (e, _, _), s in zip(painted, seen, strict=True))
-        found["layout_miou"] = float(np.nanmean(iou(np.asarray(pixels, np.int64))))
-    return found
-
-
-def with_kinds(profile: Profile, kinds: Sequence[str]) -> Profile:
-    """The profile that follows hints of these kinds alone."""
-    return replace(profile, hints=tuple(h if h.kind in kinds else replace(h, weight=0.0) for h in _HINTS))
+def figures_of(observed: Sequence[Observed]) -> dict[str, Any]:
+    """Layout kept, of all pictures and of those that become night, and what was asked for seen."""
+    nights = [one for one in observed if any(c.name == "time" and c.value == "night" for c in one.changes)]
+    found: dict[str, Any] = layout_kept(observed) | edit_shares(observed)
+    return found | {"layout_miou_to_night": layout_kept(nights).get("layout_miou")}
 
 
 def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", type=Path, required=True, help="folder of networks that know the wide world")
-    parser.add_argument("--profile", default="pocket", help="how to paint (%(default)s)")
-    parser.add_argument("--denoiser", help="plan of the denoiser (the profile's)")
-    parser.add_argument("--referee", type=Path, help="a referee of the wide world, referee.xml: counts layout_miou")
-    parser.add_argument("--scenes", type=int, default=60)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", type=Path, required=True, help="folder of networks that know the world")
+    parser.add_argument("--world", default="streets", help="the world (%(default)s), or wide")
+    parser.add_argument("--denoiser", default="denoiser_controls", help="its plan (%(default)s)")
+    parser.add_argument("--scenes", type=int, default=150)
     parser.add_argument("--variants", type=int, default=3)
-    parser.add_argument("--sheet", type=Path, metavar="PNG", help="write the first scenes, a row for each set of hints")
+    parser.add_argument("--first", type=int, default=_FIRST, help=argparse.SUPPRESS)  # to choose by other scenes
+    parser.add_argument("--sheet", type=Path, metavar="PNG", help="write some scenes, a row for each set of hints")
+    parser.add_argument("--write", action="store_true", help="keep the figures in docs/hints.json")
     asked = parser.parse_args()
-    profile = replace(load_profile(asked.profile), models=ModelPaths(str(asked.models)))
-    if asked.denoiser:
-        profile = replace(profile, paint=replace(profile.paint, denoiser=asked.denoiser))
-    referee = asked.referee and open_session(asked.referee, batch=1, precision="f32")
-    shown = examples(profile, asked.scenes, asked.variants)
-    table: dict[str, Mapping[str, float]] = {}
-    rows = []
+    subject = Subject.of(world_named(asked.world), asked.models, asked.denoiser)
+    referee = Referee.load(asked.models, subject.world.vocabulary)
+    facts = COUNTERFACTS[subject.world.name]
+    pairs = draw_pairs(subject.world, facts, JUDGED, asked.scenes, asked.variants, asked.first)
+    table: dict[str, dict[str, Any]] = {}
+    shown = [[pair.drawing.picture for pair in pairs], [pair.target.picture for pair in pairs]]
     for kinds in _SETS:
-        own = with_kinds(profile, kinds)
-        models = Opened(library_of(own), Meter(lambda _: None))
-        painted = pictures(own, models, shown)
-        name = " + ".join(kinds)
-        table[name] = {measure: round(value, 4) for measure, value in measured(painted, models, referee).items()}
-        print(f"{name:32}", "  ".join(f"{measure} {value:.3f}" for measure, value in table[name].items()), flush=True)
-        rows.append(np.hstack([picture for _, _, picture in painted[: 4 * asked.variants : asked.variants]]))
+        shown.append(list(paint_pairs(subject, kinds, pairs)))
+        observed = observe_pairs(pairs, shown[-1], referee)
+        table[" + ".join(kinds)] = figures_of(observed)
+        print(f"{' + '.join(kinds):32}", brief(table[" + ".join(kinds)]), flush=True)
+    table["the truth's renderings"] = figures_of(as_rendered(observed, referee))
+    print(f"{'the truth':32}", brief(table["the truth's renderings"]))
     if asked.sheet:
+        columns = range(0, min(len(pairs), 8 * asked.variants), asked.variants)
+        rows = [np.hstack([of_set[column] for column in columns]) for of_set in shown]
         cv2.imwrite(str(asked.sheet), cv2.cvtColor(np.vstack(rows), cv2.COLOR_RGB2BGR))
-    finish("hints", None, scenes=asked.scenes, table=table)
+    kept = {"world": subject.world.name, "scenes": asked.scenes, "variants": len(pairs), "sets": table}
+    if asked.write:
+        keep_figures(_DOCS / "hints.json", {**kept, "machine": machine()})
+    finish("hints", None, **kept)
+
+
+def brief(figures: dict[str, Any]) -> str:
+    """The figures that are single numbers, on a line."""
+    return "  ".join(f"{name} {value:.3f}" for name, value in figures.items() if isinstance(value, float))
 
 
 if __name__ == "__main__":

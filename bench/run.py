@@ -103,8 +103,10 @@ def box_of(asked: argparse.Namespace, profile: Profile) -> Request | None:
     return Request(sources=sources_of(profile.weights, Sources()))
 
 
-def without_second_look(profile: Profile) -> Profile:
-    """The profile without the captioner's second look, which no peer has, and without what is made of it."""
+def by_clip_alone(profile: Profile) -> Profile:
+    """The profile with thresholds of CLIP's scores alone, as the peers check: without `valid`, to which pixels belong,
+    and without the captioner's second look.
+    """
     return replace(
         profile, check=replace(profile.check.without("min_valid"), recaption=None, recaption_of=None, valid=None)
     )
@@ -138,7 +140,7 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
 
         main_sd15(asked.against, asked.rounds)
         return
-    profile = without_second_look(load_profile(asked.profile))
+    profile = by_clip_alone(load_profile(asked.profile))
     if asked.against:  # what is missing there is said before anything is timed
         for one in (profile, painting_as_teacher(profile)):
             box_of(asked, one)

@@ -79,10 +79,11 @@ def _add_perturber(commands: Any) -> None:
 
 
 def _add_pocket(commands: Any) -> None:
-    from .pocket.pack import STEPS
+    from .pocket.pack import FURTHER, STEPS
 
     parser = commands.add_parser("pocket", help="train the pocket models, export them, pack them")
-    parser.add_argument("--only", default=",".join(STEPS), help=f"some of: {','.join(STEPS)}")
+    some = f"some of: {','.join(STEPS)}; with --weights also: {','.join(FURTHER)}"
+    parser.add_argument("--only", default=",".join(STEPS), help=some)
     parser.add_argument("--report", action="store_true", help="measure the packed models into docs/pocket.md and .json")
     parser.add_argument(
         "--work", type=Path, default=Path("pocket-training"), help="folder of training states; a run goes on from it"
@@ -108,7 +109,7 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
 
     from counterfactory.engine.pocket.worlds import STREETS, world_named
 
-    from .pocket.pack import STEPS, Training
+    from .pocket.pack import FURTHER, STEPS, Training
     from .pocket.packed import gather, put_back
     from .pocket.report import SCENES, Subject, write_report
 
@@ -131,14 +132,19 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
             )
         write_report(Subject(training.world, weights, asked.work, scenes), asked.docs)
         return 0
-    names = asked.only.split(",")
-    unknown = sorted(set(names) - set(STEPS))
+    names, steps = asked.only.split(","), STEPS | FURTHER
+    unknown = sorted(set(names) - set(steps))
     if unknown:
-        raise CounterfactoryError(f"no step {', '.join(unknown)}; there are {', '.join(STEPS)}")
+        raise CounterfactoryError(f"no step {', '.join(unknown)}; there are {', '.join(steps)}")
+    further = ", ".join(name for name in FURTHER if name in names)
+    if further and not asked.weights:
+        raise CounterfactoryError(
+            f"the package does not hold what {further} makes; name a folder for it with --weights, filled by --gather"
+        )
     weights.mkdir(parents=True, exist_ok=True)
-    for name in STEPS:
+    for name, step in steps.items():
         if name in names:
-            STEPS[name](training, weights)
+            step(training, weights)
     if not asked.weights:
         say(f"packed anew: {', '.join(put_back(weights)) or 'nothing'}")
     return 0

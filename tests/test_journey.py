@@ -215,8 +215,7 @@ def test_changes_reuse_what_they_leave_as_it_was(
     again = travel(repaint, SETTINGS, sources, tmp_path / "s")
     assert again.painted == more.painted + more.reused
     opened = {use.plan for use in again.plans if use.loads}
-    looked = {"clip_text", "clip_image", "blip2_vision", "opt_decoder"}  # the captioner reads what is painted anew
-    assert opened == {"hint", "denoiser", "vae_decoder"} | looked
+    assert opened == {"hint", "denoiser", "vae_decoder"} | {"clip_text", "clip_image"}
     # And the first setting's pictures come back from the shelf, byte for byte.
     back = travel(strict, SETTINGS, sources, tmp_path / "s")
     assert back.painted == 0
@@ -228,7 +227,7 @@ def test_edited_captions_are_scored_as_texts_and_thresholds_on_them_hold_later_t
 ) -> None:
     sources, path = find_sources(streets)[0][:1], tmp_path / "s"
     segmenter = RefereeSettings("masks", "counterfactory.engine.pocket.judges:segment_streets", 4, EMBEDDED.classes)
-    looked_at = replace(quick, check=replace(quick.check, recaption_of=None), referees=(segmenter,))
+    looked_at = replace(quick, check=replace(quick.check, recaption=True), referees=(segmenter,))
     read = replace(looked_at, rewrite=replace(quick.rewrite, perplexity=True))
     assert travel(read, SETTINGS, sources, path).variants == SETTINGS.variants
     scores = {row.kind: row.scores.keys() & {"perplexity", "perplexity_ratio"} for row in read_metadata(path)}

@@ -18,6 +18,7 @@ from counterfactory.engine.keys import content_key, generator
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.recipes import STAGES, Recipes, code_of, maker_key
 from counterfactory.engine.runtime.releases import releases
+from counterfactory.engine.stages.colours import find_colour, recolouring
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.layout import outlined_share
 from counterfactory.engine.stages.quality import distinctness, look_at_source, quality_scores, thumbnail
@@ -154,7 +155,7 @@ def test_the_number_of_a_stage_s_code_is_in_the_keys(monkeypatch: pytest.MonkeyP
     def named() -> list[str]:
         return [maker_key("paint", [], "", {}), recipes.outcome_key("profile", "settings", [], {})]
 
-    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 11, "check": 4}
+    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 11, "check": 5}
     before = named()
     monkeypatch.setattr(recipes, "code_of", lambda stage: 1000)
     assert not set(before) & set(named())
@@ -203,6 +204,7 @@ def check_numbers() -> str:
     found += [
         quality_scores(dim, thumbnail(dim), look_at_source(picture())),
         distinctness(thumbnail(dim), [thumbnail(picture())]),
+        recolouring(dim, [Edit("colour", "red", "pink")], lambda colour: find_colour(picture(), colour)),
     ]
     return content_key([*found, outlined_share(picture(), mask)])[:16]
 
@@ -224,7 +226,7 @@ def rewrite_numbers() -> str:
         ("rewrite", 11, rewrite_numbers, "8c1ad259a9986ef2"),
         ("edges", 1, lambda: digest(edge_maps(picture()[None], load_profile("pocket").edges)), "c857c8da9ccfa677"),
         ("paint", 1, paint_numbers, "fdf63a716bffb1e0"),
-        ("check", 4, check_numbers, "ecab12f3625b2caa"),
+        ("check", 5, check_numbers, "d0423a94dd147b93"),
     ],
 )
 def test_code_that_gives_other_results_has_another_number(

@@ -28,7 +28,7 @@ RECALLS = (0.9, 0.95, 0.8, 0.7, 0.6, 0.5)
 # What each part may be told by; those that no variant has are left out.
 LABEL_SCORES = ("said_label", "label", "agreement", "ensemble", "boxes")
 LAYOUT_SCORES = ("layout", "miou", "recall")
-EDIT_SCORES = ("said", "edit")
+EDIT_SCORES = ("recoloured", "said", "edit")
 # Edits of a type that fewer variants have are no part of their own.
 _LEAST_EDITS = 20
 _FOLDS = 5

@@ -254,6 +254,15 @@ def render(scene: Scene) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     Returns the picture, uint8 RGB [128, 128, 3], and the mask, uint8 [128, 128], whose values index
     `world.CLASSES`. The mask depends on the layout alone, not on weather, time, material or colours.
     """
+    return render_with_nearness(scene)[:2]
+
+
+def render_with_nearness(scene: Scene) -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
+    """Draw a scene as `render` does; behind its picture and mask how near each pixel is, uint8 [128, 128].
+
+    That is the inverse of the distance over that of the nearest pixel, which has 255; the horizon and the sky have 0.
+    It depends on the layout alone.
+    """
     layout, air = np.random.default_rng(scene.layout_seed), np.random.default_rng((scene.layout_seed, 1))
     canvas = _Canvas()
     _paint_sky(canvas, scene, air)
@@ -278,7 +287,9 @@ def render(scene: Scene) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     _apply_light(canvas, scene)
     _apply_air(canvas, scene, air)
     picture = cv2.resize(canvas.rgb.clip(0, 255), (SIZE, SIZE), interpolation=cv2.INTER_AREA)
-    return picture.round().astype(np.uint8), np.ascontiguousarray(canvas.mask[::_SCALE, ::_SCALE])
+    shown = canvas.nearness[::_SCALE, ::_SCALE]
+    nearness = np.rint(shown * (255 / shown.max())).astype(np.uint8)
+    return picture.round().astype(np.uint8), np.ascontiguousarray(canvas.mask[::_SCALE, ::_SCALE]), nearness
 
 
 def vehicle_map(scene: Scene, mask: NDArray[np.uint8]) -> NDArray[np.int8]:

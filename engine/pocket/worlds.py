@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from . import captions, world
-from .render import render, vehicle_map
+from .render import render_with_nearness, vehicle_map
 from .wide import captions as wide_captions
 from .wide import sampling as wide_sampling
 from .wide import scene as wide
@@ -45,13 +45,13 @@ class Vocabulary:
 class Drawing:
     """A rendered scene: `picture` uint8 [128, 128, 3], `mask` uint8 [128, 128] of the world's classes, and `objects`
     uint8 [128, 128], 0 where there is none, else its number plus 1; vehicles come first, nearest first. `nearness` is
-    the inverse of depth, uint8 [128, 128], 255 for the nearest pixel and 0 for the sky; None in a world without depth.
+    the inverse of depth, uint8 [128, 128], 255 for the nearest pixel and 0 for the sky.
     """
 
     picture: NDArray[np.uint8]
     mask: NDArray[np.uint8]
     objects: NDArray[np.uint8]
-    nearness: NDArray[np.uint8] | None = None
+    nearness: NDArray[np.uint8]
 
     @property
     def pair(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
@@ -68,7 +68,8 @@ class World:
     `object_facts` gives them for each object in turn (None where an object has no such attribute). Classes from
     `first_object` on are of vehicles, people and small things, whose pixels count more. `confuse`, if there is one,
     gives a caption of a scene and one with a fact wrong, or twice the same where the fact went unsaid. `palette` are
-    the colours, RGB, in which a map of the classes is given to the denoiser, none where edges alone guide it.
+    the colours, RGB, in which a map of the classes is given to the denoiser that is trained in the world, none where
+    edges alone guide it.
     `fair(scene, number)` is the scene on a day as a careless team photographs it, of clear and cloudy days by turns.
     """
 
@@ -120,8 +121,8 @@ class World:
 
 
 def _draw_street(scene: world.Scene) -> Drawing:
-    picture, mask = render(scene)
-    return Drawing(picture, mask, (vehicle_map(scene, mask) + 1).astype(np.uint8))
+    picture, mask, nearness = render_with_nearness(scene)
+    return Drawing(picture, mask, (vehicle_map(scene, mask) + 1).astype(np.uint8), nearness)
 
 
 def _describe_street(scene: world.Scene, rng: np.random.Generator, seen: bool) -> str:

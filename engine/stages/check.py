@@ -10,11 +10,12 @@
     label          how much of the probability of its label's class it keeps, zero-shot, of the classes of the set
     layout         how far outlines lie where the mask changes its class (layout.py)       pictures with masks
 
-Its pixels say whether it is a sound picture, and one of its own (quality.py). Edited captions have scores as texts
-(text_filters.py), which rewriting measured.
+Its pixels say whether it is a sound picture, and one of its own (quality.py), and whether edits of colours show
+(colours.py). Edited captions have scores as texts (text_filters.py), which rewriting measured.
 
 A score that makes no sense for a picture is left out, and no verdict asks for it: "edit" of a control, "label" where
-the set has fewer than two classes, "layout" without a mask, "distinct" of a source's first variant.
+the set has fewer than two classes, "layout" without a mask, "distinct" of a source's first variant, "recoloured" of
+edits of other things than colours that the source has.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from ..sources.source import Source, load_mask
 from ..suite import PaintedRow
 from ..tasks.undo import undo_edits
 from ..variant import Variant
+from .colours import Regions, find_colour, recolouring
 from .desk import Desk
 from .layout import Layout, outlined_share
 from .quality import SourceLook, Thumbnail, distinctness, look_at_source, quality_scores, thumbnail
@@ -110,12 +112,17 @@ def run(
         def mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
             return load_mask(source, size)
 
+        @lru_cache(_AHEAD)
+        def where(source: Source, colour: str) -> Regions:
+            return find_colour(images[source.key], colour)
+
         def look(variant: Variant) -> _Look:
-            pixels = desk.suite.load_image(painted[variant])
+            pixels, source = desk.suite.load_image(painted[variant]), variant.source
             own = thumbnail(pixels)
-            found = quality_scores(pixels, own, seen(variant.source))
-            if variant.source.mask_path is not None:
-                found["layout"] = layout(pixels, mask(variant.source, pixels.shape[:2]))
+            found = quality_scores(pixels, own, seen(source))
+            found |= recolouring(pixels, variant.edits, lambda colour: where(source, colour))
+            if source.mask_path is not None:
+                found["layout"] = layout(pixels, mask(source, pixels.shape[:2]))
             return _Look(pixels, own, found)
 
         for found in _scored(desk, shown, images, look, settings):

@@ -16,6 +16,7 @@ from typing import Any, Protocol, Self
 from ..edit import Edit
 from ..tasks.names import LABEL
 from ..variant import Kind
+from .colours import colour_change
 from .text_filters import TextThresholds, text_failure, text_meaning
 from .validity import ValidPart, part_probabilities, valid_score
 
@@ -29,6 +30,7 @@ _SCORES: Mapping[str, tuple[str, float, float]] = MappingProxyType(
         "changed": ("a share", 0, 1),
         "distinct": ("a share", 0, 1),
         "edit": ("a share", 0, 1),
+        "recoloured": ("a share", 0, 1),
         "said_edits": ("a share", 0, 1),
         "label": ("a change of probability", -1, 1),
         "said_label": ("a share", 0, 1),
@@ -55,6 +57,7 @@ _MEANINGS: Mapping[str, str] = MappingProxyType(
         "changed": "nearly the same as its source",
         "distinct": "nearly the same as another variant of its source",
         "edit": "an edit does not show",
+        "recoloured": "a new colour does not show",
         "said_edits": "the captioner does not see all that was edited",
         "label": "the label may not show any more",
         "said_label": "the captioner does not see the label any more",
@@ -121,6 +124,7 @@ class CheckSettings(TextThresholds):
     min_sharp: float | None = None
     min_changed: float | None = None
     min_distinct: float | None = None
+    min_recoloured: float | None = None
     min_said_edits: float | None = None
     min_said_label: float | None = None
     min_agreement: float | None = None
@@ -249,7 +253,7 @@ def _held_to(scores: Mapping[str, float], kind: Kind) -> list[str]:
     if kind == "original":
         return []
     needed = _OF_ALL if kind == "control" else _OF_ALL | _OF_VARIANTS
-    spared = _OF_VARIANTS if kind == "control" else frozenset()
+    spared = _OF_VARIANTS | {"recoloured"} if kind == "control" else frozenset()
     return [name for name in _SCORES if name in needed or (name in scores and name not in spared)]
 
 
@@ -257,14 +261,16 @@ def _failure(row: Measured, name: str, settings: CheckSettings) -> str:
     """What it means that a score is too low, where a picture is held to something that can be named; of "valid" what
     its least probable part means.
     """
-    types: Sequence[str] = [edit.type for edit in row.edits]
-    if name == "valid":
+    edits = list(zip(row.edit_scores, row.edits, strict=True))
+    if name == "recoloured":
+        name, edits = "edit", [(score, edit) for score, edit in edits if colour_change(edit)] or edits
+    elif name == "valid":
         parts = part_probabilities(row.scores, settings.valid or ())
-        worst = min(parts, key=lambda part: parts[part])
-        name, types = ("edit", [worst]) if worst in types else (worst, types)
+        name = min(parts, key=lambda part: parts[part])
+        if of_type := [(score, edit) for score, edit in edits if edit.type == name]:
+            name, edits = "edit", of_type
     if name == "edit":
-        pairs = [(score, edit) for score, edit in zip(row.edit_scores, row.edits, strict=True) if edit.type in types]
-        _, edit = min(pairs, key=lambda pair: pair[0])
+        _, edit = min(edits, key=lambda pair: pair[0])
         said = {"add": f"{edit.alternative!r} does not show", "remove": f"{edit.keyword!r} still shows"}
         return said.get(edit.kind, f"{edit.alternative!r} does not show in place of {edit.keyword!r}") + ": "
     if name in ("label", "said_label", "agreement", "ensemble"):

@@ -37,7 +37,7 @@ class ScenePool:
 
     After `advance(step)` the pool holds what an uninterrupted run would hold, whoever drew it: `images` uint8
     [N, 128, 128, 3], `masks` uint8 [N, 128, 128], the scenes themselves, and, with `with_truth`, `truth` int8
-    [N, attributes, 128, 128] as of `World.truth`; `nearness` uint8 [N, 128, 128], 0 in a world without depth. With
+    [N, attributes, 128, 128] as of `World.truth`; `nearness` uint8 [N, 128, 128]. With
     `styles` of two, items 2j and 2j + 1 share a layout. With `workers`, that many processes draw ahead.
     """
 
@@ -75,8 +75,7 @@ class ScenePool:
             self.scenes[slot], drawing = self._take(item)
             self._held[slot] = item
             self.images[slot], self.masks[slot] = drawing.picture, drawing.mask
-            if drawing.nearness is not None:
-                self.nearness[slot] = drawing.nearness
+            self.nearness[slot] = drawing.nearness
             if self.with_truth:
                 self.truth[slot] = self.world.truth(self.scenes[slot], drawing)
         return changed

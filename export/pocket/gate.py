@@ -100,7 +100,8 @@ def judge_demo(
     profile: Profile, folder: Path, referee: Referee, count: int, stream: int, first: int, world: World
 ) -> list[Judged]:
     """What the referee sees in a suite of `count` scenes of a stream from `first` on, made under the demo's settings in
-    `folder`/suite. What an earlier call left there is gone on from.
+    `folder`/suite, with as many edits per variant as the profile asks for itself, if it does. What an earlier call left
+    there is gone on from.
     """
     truth = dict(enumerate(held_out(count, first, stream, world), first))
     for number, (scene, drawing) in truth.items():
@@ -109,7 +110,8 @@ def judge_demo(
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(array).save(path)
     found, _ = find_sources(folder / "street")
-    settings = JourneySettings(street_task("classification", world.name), _VARIANTS, controls=1, edits=(1, 3), seed=0)
+    task, edits = street_task("classification", world.name), profile.rewrite.edits or (1, 3)
+    settings = JourneySettings(task, _VARIANTS, controls=1, edits=edits, seed=0)
     with Suite.open(folder / "suite") as suite:
         Journey(profile, settings).run(found, suite)
     return judge_rows(folder / "suite", referee, truth, world)

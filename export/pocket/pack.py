@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from diffusers import AutoencoderTiny
+from diffusers.models.controlnets.controlnet import ControlNetConditioningEmbedding
 from tokenizers import Tokenizer
 from transformers import CLIPModel
 
@@ -21,7 +22,7 @@ from counterfactory.engine.pocket.worlds import EMBEDDED, World
 
 from ..graphs import modules
 from ..graphs.tracing import to_ir
-from . import blip2, clip, denoiser, distil, judges, llama, vae
+from . import blip2, clip, controls, denoiser, distil, judges, llama, vae
 from .data import TRAIN, ScenePool, as_pixels
 from .int8 import full_profile, pack_int8
 from .lessons import Lessons, Teacher
@@ -108,24 +109,47 @@ def pack_denoiser(training: Training, weights: Path) -> None:
     parameters = dict(trained.named_parameters())  # before the fused graph takes the ControlNet apart
     encoders = denoiser.hint_encoders(trained)
     for file, encoder in encoders.items():
-        hint = {"hint": torch.rand(2, encoder.conv_in.in_channels, 128, 192)}
-        to_ir(encoder, hint, ["hint_embedding"], weights / file, {"hint": _PICTURE})
+        _export_hint(encoder, weights / file)
     fused = modules.FusedDenoiser(trained.unet, trained.controlnet)
     _export_denoiser(fused, clip.TOKENS[training.world.name], weights / "denoiser.xml")
     record("denoiser", parameters, weights, (*encoders, "denoiser.xml"))
     narrow("denoiser", weights)
 
 
+def pack_controls(training: Training, weights: Path) -> None:
+    """hint_depth.xml, hint_classes.xml and denoiser_controls.xml, whose ControlNets follow edges, depth and classes:
+    beside the packed networks of a world whose denoiser follows edges alone.
+    """
+    parts = (restore_vae(weights), *restore_clip(weights), training.world, training.workers)
+    learnt = [
+        controls.train(training.work, name, restore_denoiser(weights, training.world), *parts)
+        for name in controls.CHANNELS
+    ]
+    for name, controlnet in zip(controls.CHANNELS, learnt, strict=True):
+        _export_hint(controlnet.controlnet_cond_embedding, weights / f"hint_{name}.xml")
+    packed = restore_denoiser(weights, training.world)
+    fused = modules.FusedDenoiser(packed.unet, packed.controlnet, *learnt)
+    _export_denoiser(fused, clip.TOKENS[training.world.name], weights / f"{controls.PLAN}.xml")
+
+
+def _export_hint(encoder: ControlNetConditioningEmbedding, path: Path) -> None:
+    hint = {"hint": torch.rand(2, encoder.conv_in.in_channels, 128, 192)}
+    to_ir(encoder, hint, ["hint_embedding"], path, {"hint": _PICTURE})
+
+
 def _export_denoiser(fused: modules.FusedDenoiser, tokens: int, path: Path) -> None:
     channels, width = fused.unet.config.in_channels, fused.unet.config.block_out_channels[0]
+    # Of several ControlNets each has its hint and its scale.
+    apart = [len(fused.control.controlnets)] * (len(fused.control.controlnets) > 1)
     inputs: Mapping[str, torch.Tensor] = {
         "latents": torch.randn(2, channels, 32, 48),
         "timestep": torch.tensor([3, 700]),
         "text": torch.randn(2, tokens, fused.unet.config.cross_attention_dim),
-        "hint_embedding": torch.randn(2, width, 32, 48),
-        "control_scale": torch.ones(2),
+        "hint_embedding": torch.randn(2, *apart, width, 32, 48),
+        "control_scale": torch.ones(2, *apart),
     }
-    axes = {name: _PICTURE if name in ("latents", "hint_embedding") else _ROWS for name in inputs}
+    axes = dict.fromkeys(inputs, _ROWS) | {"latents": _PICTURE}
+    axes["hint_embedding"] = {0: "batch", 2 + len(apart): "height", 3 + len(apart): "width"}
     to_ir(fused, inputs, ["prediction"], path, axes)
 
 
@@ -191,7 +215,7 @@ def pack_judges(training: Training, weights: Path) -> None:
     judges.export_judges(training.work, weights, training.world, training.workers)
 
 
-# In the order in which one rests on another.
+# In the order in which one rests on another: what the package has.
 STEPS: dict[str, Step] = {
     "vae": pack_vae,
     "clip": pack_clip,
@@ -201,3 +225,5 @@ STEPS: dict[str, Step] = {
     "llm": pack_llm,
     "judges": pack_judges,
 }
+# Made when they are asked for, into a folder of their own: no profile of the package has them.
+FURTHER: dict[str, Step] = {"controls": pack_controls}

@@ -8,15 +8,16 @@ rules. The referee takes no part in it.
     python -m counterfactory.export validity
 
 makes two suites in the work folder, with the checks that the profile asks for, and writes validity.json,
-validity.md and validity.svg. The page holds the weights as a profile has them. Beside each suite it leaves valid.csv,
-for `check SUITE --sweep KEY --valid FILE` and `check SUITE --fit FILE`.
+validity.md and validity.svg, of another profile than "pocket" validity-NAME.json and so on. The page holds the weights
+as a profile has them. Beside each suite it leaves valid.csv, for `check SUITE --sweep KEY --valid FILE` and
+`check SUITE --fit FILE`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.config.profile import Profile
+from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
-from counterfactory.engine.judging.fit_valid import RECALLS, Example, fit_valid, strictest
+from counterfactory.engine.judging.fit_valid import EDIT_SCORES, RECALLS, Example, fit_valid, strictest
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import World, world_named
 from counterfactory.engine.stages.verdict import CheckSettings, failing, threshold_names, with_valid
@@ -42,8 +43,9 @@ from .report import Subject
 from .validity_page import draw_curve, validity_page
 
 SCENES = 150
+_PROFILE = "pocket"
 # Streams and numbers of scenes: those that choose never judge, and no other figure is of either.
-_CHOOSING, _JUDGING = (HELD_OUT, 4000), (JUDGED, 5000)
+_CHOOSING, _JUDGING = (HELD_OUT, 4000), (JUDGED, 6000)
 # Draws of scenes for an interval, and the ends that it has.
 _DRAWS, _ENDS = 1000, (0.025, 0.975)
 # Between these probabilities variants are counted together, to see whether as many are valid as was said.
@@ -82,6 +84,7 @@ def measure_validity(profile: Profile, folder: Path, referee: Referee, world: Wo
         for stream, first in (_CHOOSING, _JUDGING)
     )
     return {
+        "profile": profile.name,
         "world": world.name,
         "scenes": scenes,
         **figures_of(profile.check, _cases(chosen), _cases(judged)),
@@ -224,16 +227,18 @@ def type_figures(settings: CheckSettings, type_: str, cases: Sequence[Case]) -> 
         if name == type_ and hit is not None
     ]
     seen = [hit for _, hit in judged]
-    areas = {
-        name: area_under([case.row.scores.get(f"{name}_{type_}", 0.0) for case, _ in judged], seen)
-        for name in ("said", "edit")
-    }
+    areas = dict[str, float | None]()
+    for name in EDIT_SCORES:
+        score = f"{name}_{type_}"
+        told = [(case.row.scores[score], hit) for case, hit in judged if score in case.row.scores]
+        both = {hit for _, hit in told} == {True, False}
+        areas[name] = area_under([value for value, _ in told], [hit for _, hit in told]) if both else None
     return {
         "variants": len(of_type),
         "base_rate": mean_or_none(np.array([case.valid for case in of_type])),
         **gate_of(settings, of_type),
         "seen": mean_or_none(np.array(seen)),
-        **{f"area_{name}": area if len(set(seen)) > 1 else None for name, area in areas.items()},
+        **{f"area_{name}": area for name, area in areas.items()},
     }
 
 
@@ -268,6 +273,7 @@ def add_command(commands: Any, docs: Path) -> None:
     parser = commands.add_parser("validity", help="measure the checks against the truth: docs/validity.md and .json")
     parser.add_argument("--work", type=Path, default=Path("pocket-training"), help="folder of the suites")
     parser.add_argument("--weights", type=Path, help="folder of packed models (default: this checkout's)")
+    parser.add_argument("--profile", default=_PROFILE, help="whose checks; another than %(default)s of the streets")
     parser.add_argument("--world", default="streets", help="the models' world: streets (the embedded models'), wide")
     parser.add_argument("--docs", type=Path, default=docs, help="folder of the figures")
     parser.add_argument("--scenes", type=int, default=SCENES, help="fewer are not for docs (%(default)s)")
@@ -277,23 +283,32 @@ def add_command(commands: Any, docs: Path) -> None:
             raise CounterfactoryError(
                 f"the figures in docs are of {SCENES} scenes, {asked.scenes} asked for; name another folder with --docs"
             )
-        write_validity(asked.work, asked.weights, world_named(asked.world), asked.scenes, asked.docs)
-        say(f"written: {asked.docs / 'validity.md'}")
+        subject = Subject(
+            world_named(asked.world), asked.weights or gather(asked.work / "packed"), asked.work, asked.scenes
+        )
+        say(f"written: {write_validity(subject, asked.profile, asked.docs)}")
         return 0
 
     parser.set_defaults(run=run)
 
 
-def write_validity(work: Path, weights: Path | None, world: World, scenes: int, docs: Path) -> Mapping[str, Any]:
-    """Measure, and write the figures to `docs`."""
-    subject = Subject(world, weights or gather(work / "packed"), work, scenes)
-    referee = Referee.load(subject.weights, world.vocabulary)
-    figures = measure_validity(subject.profile, work / "measured" / "validity", referee, world, scenes)
+def write_validity(subject: Subject, profile: str, docs: Path) -> Path:
+    """Measure the checks of a profile over the subject's models, and write the figures to `docs`; returns the page."""
+    own = subject.profile
+    if profile != own.name:
+        own = replace(load_profile(profile), models=own.models)
+    referee, named = Referee.load(subject.weights, subject.world.vocabulary), _named(profile)
+    folder = subject.work / "measured" / named
+    figures = measure_validity(own, folder, referee, subject.world, subject.scenes)
     docs.mkdir(parents=True, exist_ok=True)
-    for name, text in (
-        ("validity.json", json.dumps(figures, indent=2) + "\n"),
-        ("validity.md", validity_page(figures)),
-        ("validity.svg", draw_curve(figures)),
+    for suffix, text in (
+        ("json", json.dumps(figures, indent=2) + "\n"),
+        ("md", validity_page(figures, f"{named}.svg")),
+        ("svg", draw_curve(figures)),
     ):
-        write_whole(docs / name, text, sync="nothing")
-    return figures
+        write_whole(docs / f"{named}.{suffix}", text, sync="nothing")
+    return docs / f"{named}.md"
+
+
+def _named(profile: str) -> str:
+    return "validity" if profile == _PROFILE else f"validity-{profile}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from counterfactory.engine.judging.fit_valid import fitted_toml
+from counterfactory.engine.judging.fit_valid import EDIT_SCORES, fitted_toml
 from counterfactory.engine.stages.validity import ValidPart
 
 # Of the accepted variants, those that are to be valid; of the valid ones, those that are to be accepted.
@@ -13,8 +13,8 @@ PRECISION_BAR, RECALL_BAR = 0.97, 0.9
 _SIDE, _LEFT, _TOP = 300, 46, 16
 
 
-def validity_page(figures: Mapping[str, Any]) -> str:
-    """docs/validity.md."""
+def validity_page(figures: Mapping[str, Any], curve: str) -> str:
+    """The page, which shows the curve in a file of that name beside it."""
     best = figures["chosen"][0]
     base = {"accepted": 1.0, "precision": figures["gate_base_rate"], "recall": 1.0}
     rows = "\n".join(
@@ -36,21 +36,25 @@ def validity_page(figures: Mapping[str, Any]) -> str:
     )
     types = "\n".join(
         f"| {name} | {one['variants']} | {_share(one['base_rate'])} | {_share(one['precision'])} | "
-        f"{_share(one['recall'])} | {_share(one['seen'])} | {_area(one['area_said'])} | {_area(one['area_edit'])} |"
+        f"{_share(one['recall'])} | {_share(one['seen'])} | "
+        + " | ".join(_area(one[f"area_{name}"]) for name in EDIT_SCORES)
+        + " |"
         for name, one in figures["by_type"].items()
     )
     bins = "\n".join(
         f"| {one['variants']} | {_share(one['said'])} | {_share(one['valid'])} |" for one in figures["calibration"]
     )
+    areas = " | ".join(f"area, `{name}`" for name in EDIT_SCORES)
     own = _own(figures)
     met = (own["precision"] or 0) >= PRECISION_BAR and (own["recall"] or 0) >= RECALL_BAR
     return f"""# What the checks are worth
 
-Written by `python -m counterfactory.export validity`: {figures["scenes"]} scenes of the world "{figures["world"]}" that
-choose weights and thresholds and {figures["scenes"]} others that judge them ({figures["variants"]} variants), made
-under the demo's settings. A variant is valid when the referee sees every edit that it can judge, the nearest vehicle is
-still of the label's kind, and the layout is kept. The referee, which tells all weathers and times of day, takes no part
-in the gate; nor do the models that the demo tests. What each score is stands in [checks.md](checks.md).
+Written by `python -m counterfactory.export validity{_option(figures)}`: of the profile `{figures["profile"]}`, by
+{figures["scenes"]} scenes of the world "{figures["world"]}" that choose weights and thresholds and {figures["scenes"]}
+others that judge them ({figures["variants"]} variants), made under the demo's settings, with the edits per variant that
+the profile asks for where it does. A variant is valid when the referee sees every edit that it can judge, the nearest
+vehicle is still of the label's kind, and the layout is kept. The referee, which tells all weathers and times of day,
+takes no part in the gate; nor do the models that the demo tests. What each score is stands in [checks.md](checks.md).
 
 ## The gate
 
@@ -63,7 +67,7 @@ variants to the score `valid` alone; thresholds and weights know the choosing sc
 |---|---|---|---|---|
 {rows}
 
-![Precision by recall](validity.svg)
+![Precision by recall]({curve})
 
 The referee errs, too. Of the truth's own renderings in the place of the variants it calls
 {_share(figures["truth_valid"])} valid, and {_share(figures["source_valid"])} of the unchanged sources where an edit was
@@ -86,11 +90,12 @@ Its parts, as they stand in a profile:
 ## By type of edit
 
 Variants that have such an edit, under the gate that is chosen to accept {RECALL_BAR:.0%}. *Seen* is the share of these
-edits that the referee sees; the *areas* are those under the ROC curves by which the captioner (`said`) and CLIP
-(`edit`) tell them: 1 tells all, 0.5 nothing. Where it judges none, or sees all, there is no area.
+edits that the referee sees; the *areas* are those under the ROC curves by which pixels (`recoloured`), the captioner
+(`said`, where the profile asks it) and CLIP (`edit`) tell them: 1 tells all, 0.5 nothing. Where the referee judges
+none, or sees all, or nobody was asked, there is no area.
 
-| edit | variants | base rate | precision | recall | seen | area, `said` | area, `edit` |
-|---|---|---|---|---|---|---|---|
+| edit | variants | base rate | precision | recall | seen | {areas} |
+|---|---|---|---|---|---|{"---|" * len(EDIT_SCORES)}
 {types}
 
 ## By check
@@ -102,9 +107,12 @@ under its ROC curve, of valid variants and others. A score that a picture does n
 |---|---|---|---|---|
 {checks}
 
-The checks' share of a journey, with the captioner's second look, where one session made the suite:
-{_share(figures["checks_share"])}.
+The checks' share of a journey, where one session made the suite: {_share(figures["checks_share"])}.
 """
+
+
+def _option(figures: Mapping[str, Any]) -> str:
+    return "" if figures["profile"] == "pocket" else f" --profile {figures['profile']}"
 
 
 def parts_table(parts: Sequence[Mapping[str, Any]], least: float) -> str:

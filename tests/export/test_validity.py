@@ -16,10 +16,13 @@ from session_records import costs, session_facts, stage_cost
 from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.engine.stages.verdict import CheckSettings
 from counterfactory.engine.suite.run_record import RunRecord, write_run
 from counterfactory.engine.suite.session import SessionRecord
 from counterfactory.export.pocket import validity
+from counterfactory.export.pocket.packed import MASTERS
+from counterfactory.export.pocket.report import Subject
 from counterfactory.export.pocket.validity import (
     Case,
     calibration,
@@ -107,11 +110,15 @@ def test_figures_of_a_type_are_of_the_variants_that_have_it() -> None:
     assert (found["precision"], found["recall"]) == (5 / 8, 5 / 8)
     # Of the 32 pairs of a seen edit and another, said_weather is higher in 14, and equal in 14 + 2.
     assert found["area_said"] == pytest.approx((14 + 8) / 32)
+    assert found["area_recoloured"] is None, "nothing was recoloured"
+    unread = case(13, True)
+    del unread.row.scores["said_weather"]  # type: ignore[attr-defined]
+    assert type_figures(FREE, "weather", [*CASES, unread])["area_said"] == found["area_said"], "it says nothing of it"
     assert type_figures(FREE, "colour", [*CASES, other])["area_said"] is None
 
 
 def test_figures_and_page() -> None:
-    figures = {"world": "streets", "scenes": 3, **figures_of(CHECK, MANY, CASES)}
+    figures = {"profile": "pocket-lance", "world": "streets", "scenes": 3, **figures_of(CHECK, MANY, CASES)}
     assert figures["gate_base_rate"] == pytest.approx(8 / 12)
     assert (figures["gate_precision"], figures["gate_recall"]) == (pytest.approx(6 / 9), 6 / 8)
     assert figures["gate_thresholds"] == CHECK.strict
@@ -124,7 +131,9 @@ def test_figures_and_page() -> None:
     assert by_name["weather"]["weights"][0] > 0.2
     assert {"edit", "valid", "layout"} <= set(figures["by_check"]) | {"valid"}
     assert list(figures["by_type"]) == ["weather"]
-    page = validity_page({**figures, "truth_valid": 0.99, "source_valid": 0.02, "checks_share": 0.071})
+    page = validity_page({**figures, "truth_valid": 0.99, "source_valid": 0.02, "checks_share": 0.071}, "some.svg")
+    assert "export validity --profile pocket-lance`" in page
+    assert "](some.svg)" in page
     assert "| none (base rate) | 100.0% | 66.7% | 100.0% |  |" in page
     assert re.search(
         r"\| the profile's \| 75.0% \| 66.7% \(\d+ to \d+\) \| 75.0% \(\d+ to \d+\) \| `min_image_text` 0.15,", page
@@ -133,12 +142,12 @@ def test_figures_and_page() -> None:
     assert ": not met by the profile's gate" in page
     good = {**figures, "gate_precision": 0.97, "gate_recall": 0.9}
     good |= {"truth_valid": 0.99, "source_valid": 0.02, "checks_share": 0.071}
-    assert ": met by the profile's gate" in validity_page(good)
+    assert ": met by the profile's gate" in validity_page(good, "some.svg")
     for short in ("gate_precision", "gate_recall"):
-        assert ": not met by" in validity_page({**good, short: 0.89})
+        assert ": not met by" in validity_page({**good, short: 0.89}, "some.svg")
     assert "99.0% valid, and 2.0% of the unchanged sources" in page
     assert '[[check.valid]]\npart = "weather"\nscores = ["said_weather"]' in page
-    assert "made the suite:\n7.1%." in page
+    assert "made the suite: 7.1%." in page
     curve = draw_curve(figures)
     assert curve.count("<circle") == 7
     assert "precision 66.7%, recall 75.0%" in curve
@@ -199,3 +208,23 @@ def test_the_checks_share_is_of_a_suite_that_one_session_made(tmp_path: Path) ->
     assert check_share(tmp_path) is None
     write_run(tmp_path, RunRecord((session("a"),)))
     assert check_share(tmp_path) is None
+
+
+@pytest.mark.parametrize(("profile", "named"), [("pocket", "validity"), ("pocket-lance", "validity-pocket-lance")])
+def test_each_profile_has_files_of_its_own_and_its_own_edits_per_variant(
+    profile: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str, Path]] = []
+
+    def measure(own: Any, folder: Path, *_: Any) -> dict[str, Any]:
+        asked.append((own.name, own.models.folder, folder))
+        figures = {"profile": own.name, "world": "streets", "scenes": 3, **figures_of(own.check, MANY, CASES)}
+        return figures | {"truth_valid": 0.99, "source_valid": 0.02, "checks_share": None}
+
+    monkeypatch.setattr(validity, "measure_validity", measure)
+    subject = Subject(STREETS, MASTERS, tmp_path / "work", 3)
+    page = validity.write_validity(subject, profile, tmp_path / "docs")
+    assert asked == [(profile, str(MASTERS), tmp_path / "work" / "measured" / named)]
+    assert {path.name for path in page.parent.iterdir()} == {f"{named}.{part}" for part in ("json", "md", "svg")}
+    assert page.name == f"{named}.md"
+    assert f"![Precision by recall]({named}.svg)" in page.read_text()

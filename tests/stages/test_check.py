@@ -120,6 +120,9 @@ def test_the_edit_that_shows_least_is_named() -> None:
     edits = (Edit("weather", "dry", "snowy"), Edit("colour", "red", "blue"), Edit("time", "day", "night"))
     one = replace(row(edit=0.3), edits=edits, edit_scores=(0.5, 0.3, 0.9))
     assert verdict(one, SETTINGS) == "'blue' does not show in place of 'red': edit 0.300 is below 0.600"
+    dull = replace(one, scores=GOOD | {"recoloured": 0.2}, edit_scores=(0.5, 0.8, 0.4))
+    colours = set_least("recoloured", 0.3)
+    assert verdict(dull, colours) == "'blue' does not show in place of 'red': recoloured 0.200 is below 0.300"
     alike = replace(one, edit_scores=(0.5, 0.3, 0.3))
     assert verdict(alike, SETTINGS) == verdict(one, SETTINGS), "of equal ones the first"
 
@@ -152,6 +155,7 @@ OPTIONAL = {
     "sharp": (0.3, "blurred against its source: sharp 0.290 is below 0.300"),
     "changed": (0.1, "nearly the same as its source: changed 0.090 is below 0.100"),
     "distinct": (0.1, "nearly the same as another variant of its source: distinct 0.090 is below 0.100"),
+    "recoloured": (0.5, "'snowy' does not show in place of 'dry': recoloured 0.490 is below 0.500"),
     "said_edits": (0.5, "the captioner does not see all that was edited: said_edits 0.490 is below 0.500"),
     "said_label": (0.5, "'bus' may not show any more: said_label 0.490 is below 0.500"),
     "agreement": (0.5, "'bus' may not show any more: agreement 0.490 is below 0.500"),
@@ -160,7 +164,7 @@ OPTIONAL = {
     "miou": (0.5, "what the referee sees has left the mask: miou 0.490 is below 0.500"),
     "recall": (0.5, "a class of the mask is hardly to be seen: recall 0.490 is below 0.500"),
 }
-NOT_OF_ALL = {"distinct", "said_edits", "said_label", "agreement", "ensemble", "boxes", "miou", "recall"}
+NOT_OF_ALL = {"distinct", "recoloured", "said_edits", "said_label", "agreement", "ensemble", "boxes", "miou", "recall"}
 
 
 @pytest.mark.parametrize("name", OPTIONAL)
@@ -172,7 +176,9 @@ def test_a_threshold_that_is_not_given_asks_for_no_score(name: str) -> None:
     assert verdict(row(**{name: least - 0.01}), strict) == reason
     assert verdict(row(**{name: -2.0}), strict.without(f"min_{name}")) is None
     control = control_row(scores=GOOD | {name: -2.0})
-    assert (verdict(control, strict) is None) == (name in ("nearer", "changed")), "of which a control has none"
+    assert (verdict(control, strict) is None) == (name in ("nearer", "changed", "recoloured")), (
+        "of which a control has none"
+    )
     if name in NOT_OF_ALL:
         assert verdict(row(), strict) is None, "it has none where it makes no sense"
     else:
@@ -233,7 +239,7 @@ def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], messag
 def test_thresholds_decide_no_score() -> None:
     thresholds = {name: 1.0 if "text" in name else 0.5 for name in vars(SETTINGS) if name.startswith("min_")}
     thresholds |= {name: 1.0 for name in vars(SETTINGS) if name.startswith("max_")}
-    assert len(thresholds) == 27
+    assert len(thresholds) == 28
     parts = (ValidPart("label", ("said_label",), (1.0,), 0.5),)
     assert replace(SETTINGS, **thresholds, valid=parts).measures == SETTINGS.measures
     others: dict[str, Any] = {"batch": 5, "label_prompt": "a {label}", "logit_scale": 10.0}

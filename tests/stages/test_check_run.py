@@ -20,6 +20,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.stages import check
 from counterfactory.engine.stages.check import Scored
+from counterfactory.engine.stages.colours import recolouring
 from counterfactory.engine.stages.layout import outlined_share
 from counterfactory.engine.stages.quality import distinctness, look_at_source, quality_scores, thumbnail
 from counterfactory.engine.stages.scores import edit_scores, label_score, score
@@ -127,7 +128,9 @@ def test_every_picture_is_scored_against_its_own_source_and_captions(sources: li
         assert second.networks.opened == []
 
 
-def test_the_worst_edit_is_the_variant_s_and_each_has_its_own(sources: list[Source], tmp_path: Path) -> None:
+def test_the_worst_edit_is_the_variant_s_and_each_has_its_own(
+    sources: list[Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = replace(
         tiny_variants(sources, 1)[0],
         caption="a red car in fog",
@@ -135,6 +138,8 @@ def test_the_worst_edit_is_the_variant_s_and_each_has_its_own(sources: list[Sour
         edits=(Edit("colour", "red", "blue"), Edit("weather", "fog", "rain")),
     )
     bare = replace(one, source=replace(sources[1], mask_path=None), edits=(), key="1" * 64)
+    where = np.arange(8)
+    monkeypatch.setattr(check, "find_colour", lambda source, colour: (where,) if colour == "red" else ())
     with tiny_run(tmp_path / "suite", sources, variants=2) as run:
         painted = painted_rows(run, [one, bare])
         found = check.run(run.desk, painted, run.pictures, CHECK)
@@ -143,6 +148,10 @@ def test_the_worst_edit_is_the_variant_s_and_each_has_its_own(sources: list[Sour
         wanted = edit_scores(shown, [(texts[0], texts[1]), (texts[0], texts[2])], 7.0)
         assert found[one].edits == pytest.approx(wanted, abs=1e-6)
         assert found[one].scores["edit"] == min(found[one].edits) < max(found[one].edits)
+        picture = run.desk.suite.load_image(painted[one])
+        new = recolouring(picture, one.edits, lambda colour: (where,) if colour == "red" else ())
+        assert {name: value for name, value in found[one].scores.items() if "recoloured" in name} == new
+        assert set(new) == {"recoloured", "recoloured_colour"}
         assert set(found[bare].scores) == {
             *("image_text", "directional", "image_image", "source_text", "nearer"),
             *("sharp", "spread", "exposed", "changed"),

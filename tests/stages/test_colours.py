@@ -1,0 +1,187 @@
+"""Edits of colours in pixels: drawn scenes whose colours are known, under any light and in haze; and the street world,
+where the truth is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.pocket.world import COLOURS
+from counterfactory.engine.pocket.worlds import STREETS
+from counterfactory.engine.stages.colours import (
+    Change,
+    Regions,
+    _numbers,
+    _table,
+    colour_change,
+    find_colour,
+    recolouring,
+)
+
+Pixels = NDArray[np.uint8]
+RGB = {
+    "black": (25, 25, 30),
+    "white": (240, 240, 235),
+    "red": (190, 30, 40),
+    "green": (40, 130, 60),
+    "blue": (50, 80, 190),
+    "yellow": (235, 205, 60),
+    "orange": (235, 130, 40),
+    "purple": (125, 60, 150),
+}
+
+
+def scene(*things: str, side: int = 128) -> Pixels:
+    """Grey ground under a pale sky, darker and lighter stones on it, and a thing of each colour."""
+    image = np.full((side, side, 3), (128, 126, 122), np.uint8)
+    image[: side // 3] = (196, 204, 214)
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        x, y = rng.integers(0, side), rng.integers(side // 3, side)
+        level = int(rng.integers(20, 240))
+        cv2.rectangle(image, (int(x), int(y)), (int(x) + side // 40, int(y) + side // 40), (level,) * 3, -1)
+    for number, thing in enumerate(things):
+        left = side * (1 + 4 * number) // 10
+        cv2.rectangle(image, (left, side // 2), (left + side // 4, side * 3 // 4), RGB[thing], -1)
+    return image
+
+
+def lit(image: Pixels, light: tuple[float, float, float], haze: float = 0.0) -> Pixels:
+    """In another light, behind grey haze of a share."""
+    seen = image * np.array(light) * (1 - haze) + 190 * haze
+    return seen.clip(0, 255).round().astype(np.uint8)
+
+
+def look(source: Pixels, picture: Pixels, *edits: Edit) -> dict[str, float]:
+    return recolouring(picture, edits, lambda colour: find_colour(source, colour))
+
+
+def painted(old: str, new: str, *edits: Edit) -> float:
+    return look(scene(old), scene(new), *edits)["recoloured"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("red bus", "blue bus", ("red", "blue")),
+        ("a Red bus", "a gray bus", ("red", "grey")),
+        ("violet", "golden", ("purple", "yellow")),
+        ("red", "red and wet", None),
+        ("red bus", "a bus", None),
+        ("bus", "blue bus", None),
+        ("red and white bus", "blue bus", None),
+        ("", "in the snow", None),
+        ("a redder bus", "a blue bus", None),
+    ],
+)
+def test_a_change_of_colours_is_one_colour_for_another(old: str, new: str, found: tuple[str, str] | None) -> None:
+    assert colour_change(Edit("colour", old, new)) == (Change(*found) if found else None)
+
+
+@pytest.mark.parametrize("old", RGB)
+@pytest.mark.parametrize("new", RGB)
+def test_every_colour_is_told_from_every_other(old: str, new: str) -> None:
+    if old == new:
+        return
+    edit = Edit("colour", old, new)
+    assert painted(old, new, edit) > 0.5
+    kept, other = painted(old, old, edit), next(c for c in RGB if c not in (old, new))
+    assert kept < 0.3
+    assert painted(old, other, edit) < 0.35
+
+
+@pytest.mark.parametrize("light", [(1.0, 0.78, 0.62), (0.5, 0.55, 0.75), (0.8, 1.0, 0.9)])
+@pytest.mark.parametrize("haze", [0.0, 0.5])
+@pytest.mark.parametrize(("old", "new"), [("red", "blue"), ("blue", "yellow"), ("green", "red"), ("purple", "green")])
+def test_light_and_haze_are_seen_through(light: tuple[float, float, float], haze: float, old: str, new: str) -> None:
+    edit, source = Edit("colour", old, new), scene(old)
+    assert look(source, lit(scene(new), light, haze), edit)["recoloured"] > 0.4
+    assert look(source, lit(scene(old), light, haze), edit)["recoloured"] < 0.25
+    assert look(lit(source, light, haze), scene(new), edit)["recoloured"] > 0.4
+
+
+def test_of_several_things_one_has_to_change_and_others_do_not_count() -> None:
+    edit = Edit("colour", "red", "blue")
+    assert look(scene("red", "red"), scene("red", "blue"), edit)["recoloured"] > 0.6
+    assert look(scene("red", "green"), scene("red", "blue"), edit)["recoloured"] < 0.2, "where it was not red"
+    speck = scene("green")
+    speck[4:7, 4:7] = RGB["red"]
+    assert look(speck, scene("blue"), edit) == {}, "nine pixels are no thing"
+    assert look(scene("green"), scene("blue"), edit) == {}
+
+
+def test_the_worst_counts_and_types_have_their_own() -> None:
+    edits = (
+        Edit("colour", "red", "blue"),
+        Edit("subject", "a green ball", "a yellow ball"),
+        Edit("time", "day", "night"),
+    )
+    found = look(scene("red", "green"), scene("blue", "purple"), *edits)
+    assert set(found) == {"recoloured", "recoloured_colour", "recoloured_subject"}
+    assert found["recoloured_colour"] > 0.5 > 0.2 > found["recoloured_subject"] == found["recoloured"]
+    assert look(scene("red"), scene("red"), Edit("time", "day", "night")) == {}
+
+
+def test_a_source_is_asked_once_per_colour_and_a_picture_is_looked_at_where_it_says() -> None:
+    asked: list[str] = []
+    top = np.arange(128 * 40)
+
+    def had(colour: str) -> Regions:
+        asked.append(colour)
+        return (top,)
+
+    edit = Edit("colour", "red", "blue")
+    found = recolouring(scene("blue"), [edit], had)
+    assert asked == ["red"]
+    likely = _table()[5][_numbers(scene("blue")).ravel()[top]]
+    assert found["recoloured"] == pytest.approx(likely.mean(), abs=1e-6)
+
+
+def test_large_pictures_are_looked_at_small() -> None:
+    edit = Edit("colour", "red", "blue")
+    large = look(scene("red", side=640), scene("blue", side=640), edit)["recoloured"]
+    assert large == pytest.approx(painted("red", "blue", edit), abs=0.1)
+    assert _numbers(np.zeros((200, 640, 3), np.uint8)).shape == (40, 128)
+    assert max(int(part.max()) for part in find_colour(scene("red", side=640), "red")) < 128 * 128
+
+
+@given(st.integers(0, 255), st.integers(1, 5), st.integers(1, 5))
+def test_flat_and_tiny_pictures_have_an_answer(level: int, height: int, width: int) -> None:
+    flat = np.full((height, width, 3), level, np.uint8)
+    found = look(flat, flat, Edit("colour", "white", "black"), Edit("colour", "grey", "black"))
+    assert all(0 <= value <= 1 for value in found.values())
+
+
+def test_probabilities_of_a_colour_s_terms_sum_to_one_and_focal_colours_are_theirs() -> None:
+    table = _table()
+    assert table.shape == (11, 32**3)
+    assert np.allclose(table.sum(axis=0), 1, atol=1e-3)
+    pure = {3: (31, 0, 0), 4: (0, 20, 0), 5: (0, 0, 31), 6: (31, 31, 0), 1: (31, 31, 31), 0: (0, 0, 0)}
+    assert all(table[:, (r * 32 + g) * 32 + b].argmax() == term for term, (r, g, b) in pure.items())
+
+
+def test_on_rendered_streets_it_knows_new_colours_from_others() -> None:
+    """Any weather and time of day on both sides; of what the truth is, another colour is painted, or none."""
+    right, wrong = [], []
+    for number in range(60):
+        rng = np.random.default_rng((7, number))
+        before = STREETS.scene(77, number)
+        first = before.vehicles[0]
+        new, other = (str(c) for c in rng.permutation([c for c in COLOURS if c != first.colour])[:2])
+        after = STREETS.restyle(before, rng)
+        source, edit = STREETS.draw(before).picture, Edit("colour", f"{first.colour} car", f"{new} car")
+        for colour, into in ((new, right), (first.colour, wrong), (other, wrong)):
+            vehicles = (replace(first, colour=colour), *before.vehicles[1:])
+            found = look(source, STREETS.draw(replace(after, vehicles=vehicles)).picture, edit)
+            into += found.values() if not found else [found["recoloured"]]
+    assert len(right) >= 55, "the old colour is found nearly everywhere"
+    above = np.array(right)[:, None] > np.array(wrong)
+    assert above.mean() > 0.93, "the area under the curve"
