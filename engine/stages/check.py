@@ -34,7 +34,7 @@ from ..sources.source import Source, load_mask
 from ..suite import PaintedRow
 from ..tasks.undo import undo_edits
 from ..variant import Variant
-from .colours import Regions, find_colour, recolouring
+from .colours import Region, find_colour, recolouring
 from .desk import Desk
 from .layout import Layout, outlined_share
 from .quality import SourceLook, Thumbnail, distinctness, look_at_source, quality_scores, thumbnail
@@ -113,7 +113,7 @@ def run(
             return load_mask(source, size)
 
         @lru_cache(_AHEAD)
-        def where(source: Source, colour: str) -> Regions:
+        def where(source: Source, colour: str) -> tuple[Region, ...]:
             return find_colour(images[source.key], colour)
 
         def look(variant: Variant) -> _Look:

@@ -6,9 +6,9 @@ is likeliest, by distance in CIELAB. Light and air change every colour of a scen
 each picture is first seen by its own: what haze adds to all of it is taken away (as the dark channel shows it, He et
 al. 2009), and its mean is brought to grey (Buchsbaum 1980).
 
-Of a source it is asked where the old colour is: connected pixels, large enough to be a thing. Of a picture, how likely
-these have the new colour; of several things that had the old colour the one that has most of the new, since an edit
-speaks of one of them.
+Of a source it is asked where the old colour is: connected pixels within outlines, large enough to be a thing. Of a
+picture, how likely these have the new colour; of several things that had the old colour the one that has most of the
+new, since an edit speaks of one of them, and small ones count less than large ones.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from .validity import by_type
 
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.float32]
-# Of regions of a source, where in its pixels they lie, int64 each.
-Regions = tuple[NDArray[np.int64], ...]
+Numbers = NDArray[np.uint16]
 
 # A focal colour of each term, RGB.
 _FOCAL: Mapping[str, tuple[int, int, int]] = MappingProxyType(
@@ -50,13 +49,18 @@ _FOCAL: Mapping[str, tuple[int, int, int]] = MappingProxyType(
 _SAME_AS: Mapping[str, str] = MappingProxyType({"gray": "grey", "violet": "purple", "golden": "yellow"})
 # The spread of a term around its focal colour, in CIELAB, and what lightness counts against hue: light changes it more.
 _SPREAD, _LIGHTNESS = 12.0, 0.5
-# Pictures are looked at this high or wide at most; things are no smaller than this share of their pixels.
-_SIDE, _LEAST_SHARE = 128, 0.0025
-# How likely a pixel of the old colour has to be that colour: the surest that there are.
-_SURE = (0.3, 0.1, 0.03)
+# Pictures are looked at this high or wide at most. Things are no smaller than the least share of their pixels, and count
+# in full from half the size of the largest on, or of the large share.
+_SIDE, _LEAST, _LARGE = 128, 0.0025, 0.018
+# How likely a pixel of the old colour has to be that colour; the less where nothing is as likely.
+_SURE = (0.2, 0.05)
+# Levels between neighbours, of which an outline has more.
+_OUTLINE = 12
+# The share of a colour's pixels that has to lie within outlines.
+_SMOOTH = 0.2
 # The share of the darkest levels' haze that is taken away, and the grey that the mean is brought to.
 _HAZE, _DARKEST, _GREY = 0.9, 0.01, 150.0
-_LEVELS = 32  # of a channel, in the table of colours
+_BITS = 5  # of a channel, in the table of colours
 
 
 class Change(NamedTuple):
@@ -75,19 +79,33 @@ def colour_change(edit: Edit) -> Change | None:
     return Change(named[0][0], named[1][0])
 
 
-def find_colour(source: Pixels, colour: str) -> Regions:
+class Region(NamedTuple):
+    """A thing of a source: where in its pixels it lies, int64, and what it counts, 0 to 1."""
+
+    places: NDArray[np.int64]
+    weight: float
+
+
+def find_colour(source: Pixels, colour: str) -> tuple[Region, ...]:
     """Where a source, uint8 RGB [H, W, 3], has a colour: its things of it, none where nothing is of it."""
-    numbers = _numbers(source)
-    likely = _table()[_place(colour)][numbers]
+    seen = _in_own_light(source)
+    outlines = cv2.morphologyEx(cv2.medianBlur(seen, 3), cv2.MORPH_GRADIENT, np.ones((2, 2), np.uint8)).max(axis=2)
+    likely = _table()[_place(colour)][_numbers(seen)]
     for sure in _SURE:
-        count, parts, stats, _ = cv2.connectedComponentsWithStats((likely > sure).astype(np.uint8), connectivity=8)
-        large = np.flatnonzero(stats[1:count, cv2.CC_STAT_AREA] >= _LEAST_SHARE * numbers.size) + 1
-        if len(large):
-            return tuple(np.flatnonzero(parts == part) for part in large.tolist())
+        coloured = likely > sure
+        for inside in (coloured & (outlines < _OUTLINE), coloured):
+            count, parts, stats, _ = cv2.connectedComponentsWithStats(inside.astype(np.uint8), connectivity=8)
+            areas = stats[:, cv2.CC_STAT_AREA]
+            things = [part for part in range(1, count) if areas[part] >= _LEAST * inside.size]
+            found = sum(areas[part] for part in things)
+            # Where next to nothing of the colour lies within outlines, they are folds and grain, as of cloth.
+            if things and (inside is coloured or found >= _SMOOTH * coloured.sum()):
+                full = min(_LARGE * inside.size, max(areas[part] for part in things)) / 2
+                return tuple(Region(np.flatnonzero(parts == p), min(1.0, float(areas[p] / full))) for p in things)
     return ()
 
 
-def recolouring(picture: Pixels, edits: Sequence[Edit], had: Callable[[str], Regions]) -> dict[str, float]:
+def recolouring(picture: Pixels, edits: Sequence[Edit], had: Callable[[str], Sequence[Region]]) -> dict[str, float]:
     """How likely a picture, uint8 RGB [H, W, 3], has the edits' new colours where its source `had` the old ones:
     "recoloured" of the worst edit, "recoloured_TYPE" of the worst of a type. Nothing where no edit is of colours that
     the source has.
@@ -96,41 +114,45 @@ def recolouring(picture: Pixels, edits: Sequence[Edit], had: Callable[[str], Reg
     asked = [(type_, change.new, regions) for type_, change in changes if (regions := had(change.old))]
     if not asked:
         return {}
-    numbers = _numbers(picture).ravel()
+    numbers = _numbers(_in_own_light(picture)).ravel()
     likely = [_likeliest(numbers, regions, new) for _, new, regions in asked]
     return {"recoloured": min(likely), **by_type("recoloured", [type_ for type_, *_ in asked], likely)}
 
 
-def _likeliest(numbers: NDArray[np.int64], regions: Regions, colour: str) -> float:
+def _likeliest(numbers: Numbers, regions: Sequence[Region], colour: str) -> float:
     """How likely the region that shows most of a colour is of it, by the numbers of all pixels' colours."""
     likely = _table()[_place(colour)]
-    return round(max(float(likely[numbers[region]].mean(dtype=np.float64)) for region in regions), 6)
+    return round(max(float(likely[numbers[r.places]].mean(dtype=np.float64)) * r.weight for r in regions), 6)
 
 
-def _numbers(picture: Pixels) -> NDArray[np.int64]:
-    """The colour of each pixel by its number in `_table`, in the picture's own light, int64 [h, w]."""
+def _in_own_light(picture: Pixels) -> Pixels:
+    """A picture at the size that it is looked at, without its haze and with a grey mean in each channel."""
     height, width = picture.shape[:2]
     scale = min(1.0, _SIDE / max(height, width))
     if scale < 1:
         size = (max(1, round(width * scale)), max(1, round(height * scale)))
         picture = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
-    levels = np.arange(256, dtype=np.float32)
-    found = np.zeros(picture.shape[:2], np.int64)
+    levels, pixels = np.arange(256, dtype=np.float64), picture.shape[0] * picture.shape[1]
+    seen = np.zeros((1, 256, 3), np.uint8)
     for channel in range(3):
-        plane = np.ascontiguousarray(picture[..., channel])
-        counts = np.bincount(plane.ravel(), minlength=256)
-        darkest = int(np.searchsorted(np.cumsum(counts), _DARKEST * plane.size, side="right"))
+        counts = np.bincount(picture[..., channel].ravel(), minlength=256)
+        darkest = int(np.searchsorted(np.cumsum(counts), _DARKEST * pixels, side="right"))
         clear = np.maximum(levels - _HAZE * darkest, 0)
-        mean = float(counts @ clear) / plane.size
-        seen = np.clip(clear * (_GREY / max(mean, 1.0)), 0, 255)
-        found = found * _LEVELS + (seen * ((_LEVELS - 1) / 255)).round().astype(np.int64)[plane]
-    return found
+        mean = float(counts @ clear) / pixels
+        seen[0, :, channel] = np.clip(clear * (_GREY / max(mean, 1.0)), 0, 255).round()
+    return np.asarray(cv2.LUT(picture, seen), np.uint8)
+
+
+def _numbers(seen: Pixels) -> Numbers:
+    """The colour of each pixel by its number in `_table`, [h, w]."""
+    red, green, blue = ((seen[..., channel] >> (8 - _BITS)).astype(np.uint16) for channel in range(3))
+    return np.asarray((red << 2 * _BITS) | (green << _BITS) | blue, np.uint16)
 
 
 @cache
 def _table() -> Floats:
-    """How likely each colour of 32 levels a channel is each term, float32 [terms, 32768]."""
-    level = np.linspace(0, 1, _LEVELS, dtype=np.float32)
+    """How likely each colour of 5 bits a channel is each term, float32 [terms, 32768]."""
+    level = (np.arange(1 << _BITS, dtype=np.float32) + 0.5) / (1 << _BITS)
     colours = np.stack(np.meshgrid(level, level, level, indexing="ij"), axis=-1).reshape(1, -1, 3)
     focal = np.array([list(_FOCAL.values())], np.float32) / 255
     ours, theirs = (cv2.cvtColor(some, cv2.COLOR_RGB2LAB)[0] for some in (colours, focal))

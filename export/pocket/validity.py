@@ -45,7 +45,7 @@ from .validity_page import draw_curve, validity_page
 SCENES = 150
 _PROFILE = "pocket"
 # Streams and numbers of scenes: those that choose never judge, and no other figure is of either.
-_CHOOSING, _JUDGING = (HELD_OUT, 4000), (JUDGED, 6000)
+_CHOOSING, _JUDGING = (HELD_OUT, 4000), (JUDGED, 8000)
 # Draws of scenes for an interval, and the ends that it has.
 _DRAWS, _ENDS = 1000, (0.025, 0.975)
 # Between these probabilities variants are counted together, to see whether as many are valid as was said.

@@ -20,7 +20,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.stages import check
 from counterfactory.engine.stages.check import Scored
-from counterfactory.engine.stages.colours import recolouring
+from counterfactory.engine.stages.colours import Region, recolouring
 from counterfactory.engine.stages.layout import outlined_share
 from counterfactory.engine.stages.quality import distinctness, look_at_source, quality_scores, thumbnail
 from counterfactory.engine.stages.scores import edit_scores, label_score, score
@@ -138,7 +138,7 @@ def test_the_worst_edit_is_the_variant_s_and_each_has_its_own(
         edits=(Edit("colour", "red", "blue"), Edit("weather", "fog", "rain")),
     )
     bare = replace(one, source=replace(sources[1], mask_path=None), edits=(), key="1" * 64)
-    where = np.arange(8)
+    where = Region(np.arange(8), 1.0)
     monkeypatch.setattr(check, "find_colour", lambda source, colour: (where,) if colour == "red" else ())
     with tiny_run(tmp_path / "suite", sources, variants=2) as run:
         painted = painted_rows(run, [one, bare])

@@ -9,6 +9,8 @@ from dataclasses import replace
 import cv2
 import numpy as np
 import pytest
+import skimage.color
+import skimage.data
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -18,7 +20,8 @@ from counterfactory.engine.pocket.world import COLOURS
 from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.engine.stages.colours import (
     Change,
-    Regions,
+    Region,
+    _in_own_light,
     _numbers,
     _table,
     colour_change,
@@ -118,6 +121,23 @@ def test_of_several_things_one_has_to_change_and_others_do_not_count() -> None:
     assert look(scene("green"), scene("blue"), edit) == {}
 
 
+def test_what_lies_in_one_colour_with_a_road_is_told_from_it_by_its_outline_and_small_things_count_less() -> None:
+    source, picture = scene("green"), scene("green")
+    for image, colour in ((source, (60, 60, 64)), (picture, RGB["orange"])):
+        image[88:] = (52, 52, 55)  # a dark road, and on it a car that is hardly darker
+        cv2.rectangle(image, (40, 92), (84, 118), (20, 20, 22), -1)
+        cv2.rectangle(image, (43, 95), (81, 115), colour, -1)
+    assert look(source, picture, Edit("colour", "black", "orange"))["recoloured"] > 0.5
+    large, small = np.full((128, 128, 3), 128, np.uint8), np.full((128, 128, 3), 128, np.uint8)
+    cv2.rectangle(large, (10, 10), (60, 60), RGB["red"], -1)
+    cv2.rectangle(large, (100, 100), (110, 110), RGB["red"], -1)
+    cv2.rectangle(small, (10, 10), (60, 60), RGB["red"], -1)
+    cv2.rectangle(small, (100, 100), (110, 110), RGB["blue"], -1)
+    weights = sorted(region.weight for region in find_colour(large, "red"))
+    assert weights == [pytest.approx(2 * 81 / (0.018 * 128 * 128), abs=0.15), 1.0]
+    assert 0.2 < look(large, small, Edit("colour", "red", "blue"))["recoloured"] < weights[0] + 0.01
+
+
 def test_the_worst_counts_and_types_have_their_own() -> None:
     edits = (
         Edit("colour", "red", "blue"),
@@ -134,23 +154,23 @@ def test_a_source_is_asked_once_per_colour_and_a_picture_is_looked_at_where_it_s
     asked: list[str] = []
     top = np.arange(128 * 40)
 
-    def had(colour: str) -> Regions:
+    def had(colour: str) -> tuple[Region, ...]:
         asked.append(colour)
-        return (top,)
+        return (Region(top, 0.5),)
 
     edit = Edit("colour", "red", "blue")
     found = recolouring(scene("blue"), [edit], had)
     assert asked == ["red"]
-    likely = _table()[5][_numbers(scene("blue")).ravel()[top]]
-    assert found["recoloured"] == pytest.approx(likely.mean(), abs=1e-6)
+    likely = _table()[5][_numbers(_in_own_light(scene("blue"))).ravel()[top]]
+    assert found["recoloured"] == pytest.approx(likely.mean() / 2, abs=1e-6)
 
 
 def test_large_pictures_are_looked_at_small() -> None:
     edit = Edit("colour", "red", "blue")
     large = look(scene("red", side=640), scene("blue", side=640), edit)["recoloured"]
     assert large == pytest.approx(painted("red", "blue", edit), abs=0.1)
-    assert _numbers(np.zeros((200, 640, 3), np.uint8)).shape == (40, 128)
-    assert max(int(part.max()) for part in find_colour(scene("red", side=640), "red")) < 128 * 128
+    assert _in_own_light(np.zeros((200, 640, 3), np.uint8)).shape == (40, 128, 3)
+    assert max(int(part.places.max()) for part in find_colour(scene("red", side=640), "red")) < 128 * 128
 
 
 @given(st.integers(0, 255), st.integers(1, 5), st.integers(1, 5))
@@ -185,3 +205,23 @@ def test_on_rendered_streets_it_knows_new_colours_from_others() -> None:
     assert len(right) >= 55, "the old colour is found nearly everywhere"
     above = np.array(right)[:, None] > np.array(wrong)
     assert above.mean() > 0.93, "the area under the curve"
+
+
+def test_on_a_photograph_it_sees_what_was_recoloured() -> None:
+    """The suit of an astronaut is orange; in the edited pictures its hue is turned, as scikit-image measures it."""
+    photograph = skimage.data.astronaut()
+    hues = skimage.color.rgb2hsv(photograph)
+    suit = (hues[..., 0] < 0.11) & (hues[..., 1] > 0.5) & (hues[..., 2] > 0.25)
+
+    def turned(by: float) -> Pixels:
+        edited = hues.copy()
+        edited[..., 0] = np.where(suit, (hues[..., 0] + by) % 1, hues[..., 0])
+        return (skimage.color.hsv2rgb(edited) * 255).round().astype(np.uint8)
+
+    edit = Edit("subject", "an orange suit", "a blue suit")
+    assert look(photograph, turned(0.58), edit)["recoloured"] > 0.8
+    assert look(photograph, turned(0.33), edit)["recoloured"] < 0.1, "green"
+    assert look(photograph, photograph, edit)["recoloured"] < 0.1
+    places = np.concatenate([region.places for region in find_colour(photograph, "orange")])
+    small = cv2.resize(suit.astype(np.uint8), (128, 128), interpolation=cv2.INTER_AREA)
+    assert small.ravel()[places].mean() > 0.8, "it is the suit that is looked at"
