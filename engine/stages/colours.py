@@ -49,8 +49,8 @@ _FOCAL: Mapping[str, tuple[int, int, int]] = MappingProxyType(
 _SAME_AS: Mapping[str, str] = MappingProxyType({"gray": "grey", "violet": "purple", "golden": "yellow"})
 # The spread of a term around its focal colour, in CIELAB, and what lightness counts against hue: light changes it more.
 _SPREAD, _LIGHTNESS = 12.0, 0.5
-# Pictures are looked at this high or wide at most. Things are no smaller than the least share of their pixels, and count
-# in full from half the size of the largest on, or of the large share.
+# Pictures are looked at this high or wide at most. Things are no smaller than the least share of their pixels; in full
+# they count from half the size of the largest on, or of the large share.
 _SIDE, _LEAST, _LARGE = 128, 0.0025, 0.018
 # How likely a pixel of the old colour has to be that colour; the less where nothing is as likely.
 _SURE = (0.2, 0.05)
