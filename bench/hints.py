@@ -22,10 +22,10 @@ from itertools import combinations, groupby
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from measure import finish, keep_figures, machine
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
 
 from counterfactory.engine.config.networks import library_of
 from counterfactory.engine.config.profile import ModelPaths, Profile
@@ -36,7 +36,7 @@ from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import SIZE, World, world_named
 from counterfactory.engine.sources.palette import load_palette
 from counterfactory.engine.stages.edges import edge_maps
-from counterfactory.engine.stages.hints import HintSettings, Maps
+from counterfactory.engine.stages.hints import HintSettings, Kind, Maps
 from counterfactory.engine.stages.paint import PaintJob, control_scale, embed_maps, paint
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import JUDGED
@@ -46,7 +46,7 @@ from counterfactory.export.pocket.pairs import Pair, draw_pairs, observe_pairs
 from counterfactory.export.pocket.profiles import profile_of
 
 _FIRST = 7000  # of the stream: no other figure is of these scenes
-_KINDS = ("edges", "depth", "segmentation")
+_KINDS: tuple[Kind, ...] = ("edges", "depth", "segmentation")
 _SETS = tuple(kinds for count in (1, 2, 3) for kinds in combinations(_KINDS, count))
 _DOCS = Path(__file__).parents[1] / "docs"
 Pixels = NDArray[np.uint8]
@@ -121,7 +121,7 @@ def main() -> None:
     parser.add_argument("--scenes", type=int, default=150)
     parser.add_argument("--variants", type=int, default=3)
     parser.add_argument("--first", type=int, default=_FIRST, help=argparse.SUPPRESS)  # to choose by other scenes
-    parser.add_argument("--sheet", type=Path, metavar="PNG", help="write some scenes, a row for each set of hints")
+    parser.add_argument("--sheet", type=Path, metavar="FILE", help="write some scenes, a row for each set of hints")
     parser.add_argument("--write", action="store_true", help="keep the figures in docs/hints.json")
     asked = parser.parse_args()
     subject = Subject.of(world_named(asked.world), asked.models, asked.denoiser)
@@ -138,13 +138,26 @@ def main() -> None:
     table["the truth's renderings"] = figures_of(as_rendered(observed, referee))
     print(f"{'the truth':32}", brief(table["the truth's renderings"]))
     if asked.sheet:
-        columns = range(0, min(len(pairs), 8 * asked.variants), asked.variants)
-        rows = [np.hstack([of_set[column] for column in columns]) for of_set in shown]
-        cv2.imwrite(str(asked.sheet), cv2.cvtColor(np.vstack(rows), cv2.COLOR_RGB2BGR))
+        columns = range(0, min(len(pairs), 7 * asked.variants), asked.variants)
+        names = ["sources", "rendered truth", *(", ".join(kinds) for kinds in _SETS)]
+        draw_sheet(names, [[of_set[column] for column in columns] for of_set in shown], asked.sheet)
     kept = {"world": subject.world.name, "scenes": asked.scenes, "variants": len(pairs), "sets": table}
     if asked.write:
         keep_figures(_DOCS / "hints.json", {**kept, "machine": machine()})
     finish("hints", None, **kept)
+
+
+def draw_sheet(names: Sequence[str], rows: Sequence[Sequence[Pixels]], file: Path) -> None:
+    """A named row of pictures for each set."""
+    bar = 20
+    side = rows[0][0].shape[0]
+    sheet = Image.new("RGB", (len(rows[0]) * side, len(rows) * (side + bar)), "white")
+    draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(14)
+    for y, (name, pictures) in enumerate(zip(names, rows, strict=True)):
+        draw.text((3, y * (side + bar) + 2), name, "black", font)
+        for x, picture in enumerate(pictures):
+            sheet.paste(Image.fromarray(picture), (x * side, y * (side + bar) + bar))
+    sheet.save(file)
 
 
 def brief(figures: dict[str, Any]) -> str:

@@ -73,6 +73,26 @@ def test_a_streets_truth_is_that_of_its_vehicles() -> None:
             assert (kinds[which == number] == KINDS.index(vehicle.kind)).all()
 
 
+def test_a_streets_nearness_is_that_of_its_layout() -> None:
+    for index in range(6):
+        scene = replace(STREETS.scene(HELD_OUT, index), weather="clear", time="day")
+        drawing, other = STREETS.draw(scene), STREETS.draw(replace(scene, weather="rainy", time="night"))
+        near = drawing.nearness
+        assert near.dtype == np.uint8
+        assert np.array_equal(near, other.nearness), "neither weather nor time moves anything"
+        assert (near.min(), near.max()) == (0, 255)
+        assert (near[drawing.mask == STREETS.classes.index("sky")] == 0).all()
+        # The ground rises towards the lower edge; what stands on it is as near as where it stands.
+        road = drawing.mask == STREETS.classes.index("road")
+        rows = [near[y][road[y]] for y in range(128) if road[y].any()]
+        assert all(np.ptp(row.astype(int)) == 0 for row in rows)
+        assert (np.diff([int(row[0]) for row in rows]) >= 0).all()
+        for number, vehicle in enumerate(scene.vehicles, 1):
+            on = drawing.objects == number
+            assert np.ptp(near[on].astype(int)) <= 1
+            assert near[on][0] / 255 == pytest.approx(0.16 + 0.80 * vehicle.depth, abs=0.03)
+
+
 def test_a_wide_worlds_truth_is_that_of_its_objects() -> None:
     found = set()
     for index in range(12):

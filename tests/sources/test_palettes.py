@@ -9,6 +9,7 @@ import pytest
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.wide.scene import CLASSES
+from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.engine.sources.class_map import builtin_class_maps, load_class_map
 from counterfactory.engine.sources.palette import Palette, builtin_palettes, load_palette
 from counterfactory.engine.sources.pixels import UnreadableError
@@ -54,8 +55,10 @@ def test_all_that_a_palette_makes_of_masks_is_in_its_key() -> None:
 
 
 def test_published_palettes_have_the_classes_of_published_sets() -> None:
-    assert builtin_palettes() == ("ade20k", "cityscapes", "wide")
-    ade, cityscapes, wide = (load_palette(name) for name in builtin_palettes())
+    assert builtin_palettes() == ("ade20k", "cityscapes", "streets", "wide")
+    ade, cityscapes, streets, wide = (load_palette(name) for name in builtin_palettes())
+    assert streets.order == STREETS.classes
+    assert streets.colours.keys() == set(STREETS.classes)
     assert (ade.where, len(cityscapes.colours)) == ("the palette ade20k", 19 + 5)
     assert (ade.colours["wall"], ade.colours["road"], ade.colours["flag"]) == (
         (120, 120, 120),

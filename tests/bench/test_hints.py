@@ -1,0 +1,58 @@
+"""The bench of hints: sets of them differ in what they follow, and figures are of the right pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import hints
+import numpy as np
+import pytest
+from hints import Subject
+
+from counterfactory.engine.pocket.worlds import STREETS, WIDE
+from counterfactory.export.pocket.counterfacts import COUNTERFACTS
+from counterfactory.export.pocket.data import HELD_OUT
+from counterfactory.export.pocket.pairs import draw_pairs
+
+
+def test_weights_sum_to_one_and_the_streets_are_sampled_in_full(tmp_path: Path) -> None:
+    subject = Subject.of(STREETS, tmp_path, "denoiser_controls")
+    assert subject.profile.paint.rows_per_variant > 2
+    assert (subject.profile.paint.denoiser, subject.profile.models.folder) == ("denoiser_controls", str(tmp_path))
+    for kinds in hints._SETS:
+        profile = subject.following(kinds)
+        assert profile.hints is not None
+        weights = {hint.kind: hint.weight for hint in profile.hints}
+        assert sum(weights.values()) == pytest.approx(1)
+        assert {kind for kind, weight in weights.items() if weight} == set(kinds)
+        assert [hint.plan for hint in profile.hints] == ["hint", "hint_depth", "hint_classes"]
+    assert len(hints._SETS) == 7
+    wide = Subject.of(WIDE, tmp_path, "denoiser").following(["segmentation"])
+    assert wide.hints is not None
+    assert wide.hints[2].palette == "wide"
+
+
+def test_maps_are_found_edges_and_the_truth(tmp_path: Path) -> None:
+    (pair, *_) = draw_pairs(STREETS, COUNTERFACTS["streets"], HELD_OUT, 1, 1)
+    edges, depth, classes = Subject.of(STREETS, tmp_path, "denoiser_controls").maps(pair)
+    assert edges is not None
+    assert set(np.unique(edges)) == {0, 255}
+    assert np.array_equal(depth, pair.drawing.nearness)
+    assert classes is not None
+    road = pair.drawing.mask == STREETS.classes.index("road")
+    assert np.unique(classes[road], axis=0).tolist() == [[128, 64, 128]]
+
+
+def test_nights_are_counted_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def one(name: str, value: str) -> Any:
+        return SimpleNamespace(changes=(SimpleNamespace(name=name, value=value),))
+
+    monkeypatch.setattr(hints, "edit_shares", lambda some: {"edit_success": 0.5})
+    monkeypatch.setattr(hints, "layout_kept", lambda some: {"layout_miou": float(len(some))} if some else {})
+    some = [one("time", "night"), one("time", "day"), one("weather", "night"), one("time", "night")]
+    found = hints.figures_of(some)
+    assert (found["layout_miou"], found["layout_miou_to_night"], found["edit_success"]) == (4.0, 2.0, 0.5)
+    assert hints.figures_of(some[1:3])["layout_miou_to_night"] is None
+    assert hints.brief(found) == "layout_miou 4.000  edit_success 0.500  layout_miou_to_night 2.000"
