@@ -52,11 +52,13 @@ from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.judged import Judged, held_out, judge_variants
 from counterfactory.export.pocket.restore import restore_clip, restore_denoiser, restore_vae
+from counterfactory.export.pocket.sheet import draw_blocks
 
 Pixels = NDArray[np.uint8]
 _DOCS = Path(__file__).parents[1] / "docs" / "lance.json"
 # Of a picture's pixels, lest a few at an edge decide.
 _LEAST_OUTSIDE = 0.05
+_SHOWN = 12  # scenes on the sheet
 # The last is the one that wants an idle machine.
 _PARTS = ("reconstruction", "quality", "speed")
 
@@ -107,6 +109,8 @@ def quality(lance: Profile, pocket: Profile, asked: argparse.Namespace) -> dict[
         of: float(np.mean([a - b for type_, a, b in pairs if type_ == of])) for of in sorted({t for t, *_ in pairs})
     }
     by_type, of_painter = success(edited), success(painted)
+    if asked.write:
+        draw_pairs(edited, painted, asked.variants)
     print(f"{len(edited)} variants; edits seen: {by_type}, painted anew: {of_painter}")
     print(f"outside of {len(pairs)} edits {ours:.1f} dB, painted anew {theirs:.1f} dB")
     return {
@@ -119,6 +123,22 @@ def quality(lance: Profile, pocket: Profile, asked: argparse.Namespace) -> dict[
         "outside_gain_db": ours - theirs,
         "outside_gain_db_by_type": gains,
     }
+
+
+def draw_pairs(edited: Sequence[Judged], painted: Sequence[Judged], each: int) -> None:
+    """docs/lance.webp: sources, an edit of each, the same painted anew, and the truth where it is known."""
+    blocks = []
+    for one, other in list(zip(edited, painted, strict=True))[:: each + 1][:_SHOWN]:  # each time another of its edits
+        (edit_,), painting = one.row.edits, one.row.painting
+        held = None if painting is None else painting.self_attention
+        kept = "" if held is None else f"source held {held:.0%} of steps"
+        tiles = [
+            (one.drawing.picture, f"source\n{edit_.value}, was {edit_.keyword}"),
+            (one.picture, f"edited\n{kept}"),
+            (other.picture, "painted anew"),
+        ]
+        blocks.append([*tiles, (one.target.picture, "rendered truth")] if one.target is not None else tiles)
+    draw_blocks(blocks, 2, _DOCS.with_name("lance.webp"))
 
 
 def reconstruction(profile: Profile, models: Opened, count: int) -> dict[str, float]:
@@ -258,7 +278,9 @@ def main() -> None:
         "--uneven", action="store_true", help="keep rounds on CPUs whose speed varies, if nothing else ran on them"
     )
     parser.add_argument("--only", choices=_PARTS, nargs="+", default=_PARTS, help="parts to measure (all)")
-    parser.add_argument("--write", action="store_true", help="keep the figures in docs/lance.json")
+    parser.add_argument(
+        "--write", action="store_true", help="keep the figures in docs/lance.json, and the sheet beside them"
+    )
     asked = parser.parse_args()
     if asked.reduced and asked.write:
         parser.error("--write keeps figures of a whole run: leave out --reduced")

@@ -7,10 +7,10 @@ rules. The referee takes no part in it.
 
     python -m counterfactory.export validity
 
-makes two suites in the work folder, with the checks that the profile asks for, and writes validity.json,
-validity.md and validity.svg, of another profile than "pocket" validity-NAME.json and so on. The page holds the weights
-as a profile has them. Beside each suite it leaves valid.csv, for `check SUITE --sweep KEY --valid FILE` and
-`check SUITE --fit FILE`.
+makes two suites in the work folder, with the checks that the profile asks for, and writes validity.json, validity.md,
+the curve validity.svg and the sheet validity.webp, of another profile than "pocket" validity-NAME.json and so on. The
+page holds the weights as a profile has them. Beside each suite it leaves valid.csv, for `check SUITE --sweep KEY
+--valid FILE` and `check SUITE --fit FILE`.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from .judged import Judged
 from .observed import Observed, as_rendered, as_sources
 from .packed import gather
 from .report import Subject
+from .sheet import draw_verdicts
 from .validity_page import draw_curve, validity_page
 
 SCENES = 150
@@ -77,13 +78,15 @@ def _seen(one: Observed) -> tuple[bool | None, ...]:
     return tuple(one.edit_seen(i) for i in range(len(one.edits)))
 
 
-def measure_validity(profile: Profile, folder: Path, referee: Referee, world: World, scenes: int) -> dict[str, Any]:
-    """The figures. What an earlier call left in `folder` is gone on from."""
+def measure_validity(
+    profile: Profile, folder: Path, referee: Referee, world: World, scenes: int
+) -> tuple[dict[str, Any], list[Judged]]:
+    """The figures, and the variants that judge. What an earlier call left in `folder` is gone on from."""
     chosen, judged = (
         judge_suite(profile, folder / f"{stream}-{first}", referee, scenes, stream, first, world)
         for stream, first in (_CHOOSING, _JUDGING)
     )
-    return {
+    figures = {
         "profile": profile.name,
         "world": world.name,
         "scenes": scenes,
@@ -91,6 +94,7 @@ def measure_validity(profile: Profile, folder: Path, referee: Referee, world: Wo
         **referee_figures(judged, referee),
         "checks_share": check_share(folder / f"{JUDGED}-{_JUDGING[1]}" / "suite"),
     }
+    return figures, judged
 
 
 def judge_suite(
@@ -299,11 +303,12 @@ def write_validity(subject: Subject, profile: str, docs: Path) -> Path:
         own = replace(load_profile(profile), models=own.models)
     referee, named = Referee.load(subject.weights, subject.world.vocabulary), _named(profile)
     folder = subject.work / "measured" / named
-    figures = measure_validity(own, folder, referee, subject.world, subject.scenes)
+    figures, judged = measure_validity(own, folder, referee, subject.world, subject.scenes)
     docs.mkdir(parents=True, exist_ok=True)
+    draw_verdicts([(one, is_valid(one, one.row.label or "")) for one in judged], docs / f"{named}.webp")
     for suffix, text in (
         ("json", json.dumps(figures, indent=2) + "\n"),
-        ("md", validity_page(figures, f"{named}.svg")),
+        ("md", validity_page(figures, named)),
         ("svg", draw_curve(figures)),
     ):
         write_whole(docs / f"{named}.{suffix}", text, sync="nothing")

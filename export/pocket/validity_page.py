@@ -13,8 +13,8 @@ PRECISION_BAR, RECALL_BAR = 0.97, 0.9
 _SIDE, _LEFT, _TOP = 300, 46, 16
 
 
-def validity_page(figures: Mapping[str, Any], curve: str) -> str:
-    """The page, which shows the curve in a file of that name beside it."""
+def validity_page(figures: Mapping[str, Any], named: str) -> str:
+    """The page, which shows the curve and the sheet in files that are named so beside it."""
     best = figures["chosen"][0]
     base = {"accepted": 1.0, "precision": figures["gate_base_rate"], "recall": 1.0}
     rows = "\n".join(
@@ -67,7 +67,9 @@ variants to the score `valid` alone; thresholds and weights know the choosing sc
 |---|---|---|---|---|
 {rows}
 
-![Precision by recall]({curve})
+![Precision by recall]({named}.svg)
+
+![Variants that the profile's gate rejects, and accepted ones that are not valid]({named}.webp)
 
 The referee errs, too. Of the truth's own renderings in the place of the variants it calls
 {_share(figures["truth_valid"])} valid, and {_share(figures["source_valid"])} of the unchanged sources where an edit was

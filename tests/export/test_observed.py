@@ -24,7 +24,7 @@ from counterfactory.export.pocket.observed import (
     painted_figures,
 )
 from counterfactory.export.pocket.pairs import draw_pairs, observe_pairs
-from counterfactory.export.pocket.sheet import draw_sheet
+from counterfactory.export.pocket.sheet import draw_blocks, draw_sheet
 
 STREAM = 79
 
@@ -124,16 +124,36 @@ def test_the_sheet_has_24_variants_at_double_size(tmp_path: Any) -> None:
     draw_sheet(observed, tmp_path / "sheet.webp")
     sheet = cv2.imread(str(tmp_path / "sheet.webp"))
     assert sheet is not None
-    tile = 256 + 18
-    assert sheet.shape == (6 * tile, 6 * 256, 3)
+    tile, over = divmod(sheet.shape[0], 6)
+    strip = tile - 256
+    assert (over, sheet.shape[1]) == (0, 6 * 256)
+    assert strip in (16 + 3, 2 * 16 + 3), "a line of text, or two"
     shown = cv2.cvtColor(sheet, cv2.COLOR_BGR2RGB)
     for column, picture in enumerate([observed[0].drawing.picture, observed[0].picture, observed[1].picture]):
         enlarged = picture.repeat(2, 0).repeat(2, 1).astype(int)
-        found = shown[18:tile, 256 * column : 256 * (column + 1)].astype(int)
+        found = shown[strip:tile, 256 * column : 256 * (column + 1)].astype(int)
         assert np.abs(found - enlarged).mean() < 8  # of the file's compression
-    assert (shown[:18] < 128).any()  # what was asked for
+    assert (shown[:strip] < 128).any()  # what was asked for
     draw_sheet(observed[:3], tmp_path / "small.webp")
     small = cv2.imread(str(tmp_path / "small.webp"))
     assert small is not None
-    assert small.shape == (tile, 6 * 256, 3)
+    assert small.shape[1] == 6 * 256
     assert (small[:, 3 * 256 + 16 :] > 250).all()
+
+
+def test_texts_too_long_for_a_tile_go_on_below_and_rows_are_filled_with_white(tmp_path: Any) -> None:
+    import cv2
+
+    grey = np.full((64, 64, 3), 100, np.uint8)
+    draw_blocks(
+        [[(grey, "short"), (grey, "word " * 12 + "\nlast")], [(grey, "")], [(grey, "")]], 2, tmp_path / "s.webp"
+    )
+    sheet = cv2.imread(str(tmp_path / "s.webp"))
+    assert sheet is not None
+    strip = 3 * 16 + 3  # two lines of words, and the last
+    assert sheet.shape == (2 * (strip + 128), 4 * 128, 3)
+    assert (sheet[: strip - 16, 128:256] < 128).any()
+    assert (sheet[strip - 16 : strip, 128:256] < 128).any()
+    assert (sheet[16:strip, :128] > 200).all(), "a short text ends where it ends"
+    assert (sheet[:, 3 * 128 + 8 :] > 245).all(), "a block with fewer tiles"
+    assert (sheet[strip + 128 :, 128 + 8 :] > 245).all(), "a row with fewer blocks"
