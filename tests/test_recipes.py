@@ -18,7 +18,7 @@ from counterfactory.engine.keys import content_key, generator
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.recipes import STAGES, Recipes, code_of, maker_key
 from counterfactory.engine.runtime.releases import releases
-from counterfactory.engine.stages.colours import find_colour, recolouring
+from counterfactory.engine.stages.colours import find_colour, recolouring, see
 from counterfactory.engine.stages.edges import edge_maps
 from counterfactory.engine.stages.layout import outlined_share
 from counterfactory.engine.stages.quality import distinctness, look_at_source, quality_scores, thumbnail
@@ -204,7 +204,7 @@ def check_numbers() -> str:
     found += [
         quality_scores(dim, thumbnail(dim), look_at_source(picture())),
         distinctness(thumbnail(dim), [thumbnail(picture())]),
-        recolouring(dim, [Edit("colour", "red", "pink")], lambda colour: find_colour(picture(), colour)),
+        recolouring(dim, [Edit("colour", "red", "pink")], lambda colour: find_colour(see(picture()), colour)),
     ]
     return content_key([*found, outlined_share(picture(), mask)])[:16]
 

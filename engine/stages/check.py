@@ -34,7 +34,7 @@ from ..sources.source import Source, load_mask
 from ..suite import PaintedRow
 from ..tasks.undo import undo_edits
 from ..variant import Variant
-from .colours import Region, find_colour, recolouring
+from .colours import Region, Seen, find_colour, recolouring, see
 from .desk import Desk
 from .layout import Layout, outlined_share
 from .quality import SourceLook, Thumbnail, distinctness, look_at_source, quality_scores, thumbnail
@@ -43,8 +43,10 @@ from .verdict import CheckSettings
 
 Pixels = NDArray[np.uint8]
 
-# Pictures that are read ahead of the network.
-_AHEAD = 16
+# Rounds of batches that are encoded in one go, so that no stream waits for another, nor for the record, after each.
+_TOGETHER = 3
+# Sources that are kept in mind while their pictures are looked at, and how many are looked at beside each other.
+_SOURCES = 16
 _LOOKERS = 2
 
 
@@ -104,17 +106,21 @@ def run(
         images = pictures.of(variant.source for variant in todo)
         shown = {variant: asked[variant] for variant in todo if variant.source.key in images}
 
-        @lru_cache(_AHEAD)
+        @lru_cache(_SOURCES)
         def seen(source: Source) -> SourceLook:
             return look_at_source(images[source.key])
 
-        @lru_cache(_AHEAD)
+        @lru_cache(_SOURCES)
         def mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
             return load_mask(source, size)
 
-        @lru_cache(_AHEAD)
+        @lru_cache(_SOURCES)
+        def in_its_light(source: Source) -> Seen:
+            return see(images[source.key])
+
+        @lru_cache(_SOURCES)
         def where(source: Source, colour: str) -> tuple[Region, ...]:
-            return find_colour(images[source.key], colour)
+            return find_colour(in_its_light(source), colour)
 
         def look(variant: Variant) -> _Look:
             pixels, source = desk.suite.load_image(painted[variant]), variant.source
@@ -171,8 +177,9 @@ def _scored(
         return
     image, text = desk.models.clip_image(), desk.models.clip_text()
     texts = text.embed(t for item in asked.items() for t in _texts(*item))
+    at_once = _TOGETHER * image.plan.at_once
     originals = dict[str, Floats]()
-    for keys in in_chunks(dict.fromkeys(v.source.key for v in asked), image.plan.at_once):
+    for keys in in_chunks(dict.fromkeys(v.source.key for v in asked), at_once):
         originals |= zip(keys, image.encode([images[key] for key in keys]), strict=True)
     controls = [what.control for what in asked.values() if what.control is not None]
     earlier = [variant for what in asked.values() for variant in what.earlier]
@@ -185,7 +192,7 @@ def _scored(
     classes = desk.classes.embed(text, settings.label_prompt) if labelled else None
 
     def encoded() -> Iterator[tuple[dict[Variant, _Look], Floats]]:
-        for part in in_chunks(ahead(in_turn, look, _AHEAD, _LOOKERS), image.plan.at_once):
+        for part in in_chunks(ahead(in_turn, look, at_once, _LOOKERS), at_once):
             looks = {variant: _loaded(found) for variant, found in part}
             yield looks, image.encode([seen.pixels for seen in looks.values()])
 

@@ -86,22 +86,38 @@ class Region(NamedTuple):
     weight: float
 
 
-def find_colour(source: Pixels, colour: str) -> tuple[Region, ...]:
-    """Where a source, uint8 RGB [H, W, 3], has a colour: its things of it, none where nothing is of it."""
-    seen = _in_own_light(source)
-    outlines = cv2.morphologyEx(cv2.medianBlur(seen, 3), cv2.MORPH_GRADIENT, np.ones((2, 2), np.uint8)).max(axis=2)
-    likely = _table()[_place(colour)][_numbers(seen)]
+class Seen(NamedTuple):
+    """A source in its own light: the `numbers` of its pixels' colours, and `within` outlines, where none is; both
+    [h, w].
+    """
+
+    numbers: Numbers
+    within: NDArray[np.bool_]
+
+
+def see(source: Pixels) -> Seen:
+    """A source's picture, uint8 RGB [H, W, 3], as colours are looked for in it."""
+    numbers, planes = _in_own_light(source)
+    kernel = np.ones((2, 2), np.uint8)
+    steps = [cv2.morphologyEx(cv2.medianBlur(plane, 3), cv2.MORPH_GRADIENT, kernel) for plane in planes]
+    outlines = cv2.max(cv2.max(steps[0], steps[1]), steps[2])
+    return Seen(numbers, np.asarray(outlines) < _OUTLINE)
+
+
+def find_colour(seen: Seen, colour: str) -> tuple[Region, ...]:
+    """Where a source has a colour: its things of it, none where nothing is of it."""
+    likely = _table()[_place(colour)].take(seen.numbers)
     for sure in _SURE:
         coloured = likely > sure
-        for inside in (coloured & (outlines < _OUTLINE), coloured):
-            count, parts, stats, _ = cv2.connectedComponentsWithStats(inside.astype(np.uint8), connectivity=8)
-            areas = stats[:, cv2.CC_STAT_AREA]
+        for inside in (coloured & seen.within, coloured):
+            count, parts, stats, _ = cv2.connectedComponentsWithStats(inside.view(np.uint8), connectivity=8)
+            areas = stats[:, cv2.CC_STAT_AREA].tolist()
             things = [part for part in range(1, count) if areas[part] >= _LEAST * inside.size]
             found = sum(areas[part] for part in things)
             # Where next to nothing of the colour lies within outlines, they are folds and grain, as of cloth.
             if things and (inside is coloured or found >= _SMOOTH * coloured.sum()):
                 full = min(_LARGE * inside.size, max(areas[part] for part in things)) / 2
-                return tuple(Region(np.flatnonzero(parts == p), min(1.0, float(areas[p] / full))) for p in things)
+                return tuple(Region(np.flatnonzero(parts == p), min(1.0, areas[p] / full)) for p in things)
     return ()
 
 
@@ -114,7 +130,7 @@ def recolouring(picture: Pixels, edits: Sequence[Edit], had: Callable[[str], Seq
     asked = [(type_, change.new, regions) for type_, change in changes if (regions := had(change.old))]
     if not asked:
         return {}
-    numbers = _numbers(_in_own_light(picture)).ravel()
+    numbers = _in_own_light(picture)[0].ravel()
     likely = [_likeliest(numbers, regions, new) for _, new, regions in asked]
     return {"recoloured": min(likely), **by_type("recoloured", [type_ for type_, *_ in asked], likely)}
 
@@ -125,28 +141,26 @@ def _likeliest(numbers: Numbers, regions: Sequence[Region], colour: str) -> floa
     return round(max(float(likely[numbers[r.places]].mean(dtype=np.float64)) * r.weight for r in regions), 6)
 
 
-def _in_own_light(picture: Pixels) -> Pixels:
-    """A picture at the size that it is looked at, without its haze and with a grey mean in each channel."""
+def _in_own_light(picture: Pixels) -> tuple[Numbers, list[Pixels]]:
+    """A picture at the size that it is looked at, without its haze and with a grey mean in each channel: the number of
+    each pixel's colour in `_table`, [h, w], and the channels.
+    """
     height, width = picture.shape[:2]
     scale = min(1.0, _SIDE / max(height, width))
     if scale < 1:
         size = (max(1, round(width * scale)), max(1, round(height * scale)))
         picture = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
-    levels, pixels = np.arange(256, dtype=np.float64), picture.shape[0] * picture.shape[1]
-    seen = np.zeros((1, 256, 3), np.uint8)
-    for channel in range(3):
-        counts = np.bincount(picture[..., channel].ravel(), minlength=256)
-        darkest = int(np.searchsorted(np.cumsum(counts), _DARKEST * pixels, side="right"))
+    levels, numbers, planes = np.arange(256, dtype=np.float64), np.zeros(picture.shape[:2], np.uint16), list[Pixels]()
+    for channel, plane in enumerate(cv2.split(picture)):
+        counts = np.bincount(plane.ravel(), minlength=256)
+        darkest = int(np.searchsorted(np.cumsum(counts), _DARKEST * plane.size, side="right"))
         clear = np.maximum(levels - _HAZE * darkest, 0)
-        mean = float(counts @ clear) / pixels
-        seen[0, :, channel] = np.clip(clear * (_GREY / max(mean, 1.0)), 0, 255).round()
-    return np.asarray(cv2.LUT(picture, seen), np.uint8)
-
-
-def _numbers(seen: Pixels) -> Numbers:
-    """The colour of each pixel by its number in `_table`, [h, w]."""
-    red, green, blue = ((seen[..., channel] >> (8 - _BITS)).astype(np.uint16) for channel in range(3))
-    return np.asarray((red << 2 * _BITS) | (green << _BITS) | blue, np.uint16)
+        mean = float(counts @ clear) / plane.size
+        seen = np.clip(clear * (_GREY / max(mean, 1.0)), 0, 255).round().astype(np.uint8)
+        place = (seen >> (8 - _BITS)).astype(np.uint16) << ((2 - channel) * _BITS)
+        numbers |= np.asarray(cv2.LUT(plane, place), np.uint16)
+        planes.append(np.asarray(cv2.LUT(plane, seen), np.uint8))
+    return numbers, planes
 
 
 @cache

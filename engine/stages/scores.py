@@ -5,6 +5,7 @@ Scores are rounded to six digits, so that they are stored and compared exactly.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,12 +18,15 @@ def score(source: Floats, caption: Floats, picture: Floats, edited_caption: Floa
     """The cosines of a picture [E], its source [E] and the captions of both [E], each -1 to 1; "nearer", the difference
     of two of them, is -2 to 2.
     """
-    of_edited, of_caption = _cosine(picture, edited_caption), _cosine(picture, caption)
+    vectors = np.array((source, caption, picture, edited_caption), np.float64)
+    # All come of the vectors' products, those of the changes too: (p - s)(e - c) = pe - pc - se + sc.
+    (ss, sc, sp, se), (_, cc, pc, ce), (_, _, pp, pe), (_, _, _, ee) = (vectors @ vectors.T).tolist()
+    of_edited, of_caption = _cosine(pe, pp, ee), _cosine(pc, pp, cc)
     return {
         "image_text": of_edited,
-        "directional": _cosine(picture - source, edited_caption - caption),
-        "image_image": _cosine(picture, source),
-        "source_text": _cosine(source, caption),
+        "directional": _cosine(pe - pc - se + sc, pp - 2 * sp + ss, ee - 2 * ce + cc),
+        "image_image": _cosine(sp, pp, ss),
+        "source_text": _cosine(sc, ss, cc),
         "nearer": round(of_edited - of_caption, 6),
     }
 
@@ -52,7 +56,6 @@ def _shares(image: Floats, texts: Floats, logit_scale: float) -> NDArray[np.floa
     return np.asarray(powers / powers.sum())
 
 
-def _cosine(a: Floats, b: Floats) -> float:
-    """0 where there is no direction to compare."""
-    norms = np.linalg.norm(a) * np.linalg.norm(b)
-    return round(float((a * b).sum() / np.maximum(norms, 1e-8)), 6)
+def _cosine(product: float, one: float, other: float) -> float:
+    """Of two vectors' product and their squares; 0 where there is no direction to compare."""
+    return round(product / max(math.sqrt(max(one, 0.0) * max(other, 0.0)), 1e-8), 6)

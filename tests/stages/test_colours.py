@@ -22,11 +22,11 @@ from counterfactory.engine.stages.colours import (
     Change,
     Region,
     _in_own_light,
-    _numbers,
     _table,
     colour_change,
     find_colour,
     recolouring,
+    see,
 )
 
 Pixels = NDArray[np.uint8]
@@ -64,7 +64,8 @@ def lit(image: Pixels, light: tuple[float, float, float], haze: float = 0.0) -> 
 
 
 def look(source: Pixels, picture: Pixels, *edits: Edit) -> dict[str, float]:
-    return recolouring(picture, edits, lambda colour: find_colour(source, colour))
+    seen = see(source)
+    return recolouring(picture, edits, lambda colour: find_colour(seen, colour))
 
 
 def painted(old: str, new: str, *edits: Edit) -> float:
@@ -133,7 +134,7 @@ def test_what_lies_in_one_colour_with_a_road_is_told_from_it_by_its_outline_and_
     cv2.rectangle(large, (100, 100), (110, 110), RGB["red"], -1)
     cv2.rectangle(small, (10, 10), (60, 60), RGB["red"], -1)
     cv2.rectangle(small, (100, 100), (110, 110), RGB["blue"], -1)
-    weights = sorted(region.weight for region in find_colour(large, "red"))
+    weights = sorted(region.weight for region in find_colour(see(large), "red"))
     assert weights == [pytest.approx(2 * 81 / (0.018 * 128 * 128), abs=0.15), 1.0]
     assert 0.2 < look(large, small, Edit("colour", "red", "blue"))["recoloured"] < weights[0] + 0.01
 
@@ -161,7 +162,7 @@ def test_a_source_is_asked_once_per_colour_and_a_picture_is_looked_at_where_it_s
     edit = Edit("colour", "red", "blue")
     found = recolouring(scene("blue"), [edit], had)
     assert asked == ["red"]
-    likely = _table()[5][_numbers(_in_own_light(scene("blue"))).ravel()[top]]
+    likely = _table()[5][_in_own_light(scene("blue"))[0].ravel()[top]]
     assert found["recoloured"] == pytest.approx(likely.mean() / 2, abs=1e-6)
 
 
@@ -169,8 +170,8 @@ def test_large_pictures_are_looked_at_small() -> None:
     edit = Edit("colour", "red", "blue")
     large = look(scene("red", side=640), scene("blue", side=640), edit)["recoloured"]
     assert large == pytest.approx(painted("red", "blue", edit), abs=0.1)
-    assert _in_own_light(np.zeros((200, 640, 3), np.uint8)).shape == (40, 128, 3)
-    assert max(int(part.places.max()) for part in find_colour(scene("red", side=640), "red")) < 128 * 128
+    assert see(np.zeros((200, 640, 3), np.uint8)).numbers.shape == (40, 128)
+    assert max(int(part.places.max()) for part in find_colour(see(scene("red", side=640)), "red")) < 128 * 128
 
 
 @given(st.integers(0, 255), st.integers(1, 5), st.integers(1, 5))
@@ -222,6 +223,6 @@ def test_on_a_photograph_it_sees_what_was_recoloured() -> None:
     assert look(photograph, turned(0.58), edit)["recoloured"] > 0.8
     assert look(photograph, turned(0.33), edit)["recoloured"] < 0.1, "green"
     assert look(photograph, photograph, edit)["recoloured"] < 0.1
-    places = np.concatenate([region.places for region in find_colour(photograph, "orange")])
+    places = np.concatenate([region.places for region in find_colour(see(photograph), "orange")])
     small = cv2.resize(suit.astype(np.uint8), (128, 128), interpolation=cv2.INTER_AREA)
     assert small.ravel()[places].mean() > 0.8, "it is the suit that is looked at"
