@@ -58,7 +58,7 @@ Pixels = NDArray[np.uint8]
 _DOCS = Path(__file__).parents[1] / "docs" / "lance.json"
 # Of a picture's pixels, lest a few at an edge decide.
 _LEAST_OUTSIDE = 0.05
-_SHOWN = 12  # scenes on the sheet
+_SHOWN = 8  # scenes on the sheet
 # The last is the one that wants an idle machine.
 _PARTS = ("reconstruction", "quality", "speed")
 

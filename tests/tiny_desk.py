@@ -105,7 +105,7 @@ class Networks:
 
     def clip_image(self) -> Any:
         def encode(images: Sequence[Pixels]) -> Floats:
-            self._called("clip_image", [image_name(image) for image in images], IMAGE_BATCH)
+            self._called("clip_image", [image_name(image) for image in images], 3 * IMAGE_BATCH)
             return np.stack([unit(image_name(image)) for image in images])
 
         self.opened.append("clip_image")

@@ -21,8 +21,10 @@ edits of other things than colours that the source has.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -175,54 +177,57 @@ def _scored(
     """
     if not asked:
         return
-    image, text = desk.models.clip_image(), desk.models.clip_text()
-    texts = text.embed(t for item in asked.items() for t in _texts(*item))
-    at_once = _TOGETHER * image.plan.at_once
-    originals = dict[str, Floats]()
-    for keys in in_chunks(dict.fromkeys(v.source.key for v in asked), at_once):
-        originals |= zip(keys, image.encode([images[key] for key in keys]), strict=True)
     controls = [what.control for what in asked.values() if what.control is not None]
     earlier = [variant for what in asked.values() for variant in what.earlier]
-    painted: dict[Variant, Floats] = {}
-    thumbnails: dict[Variant, Thumbnail] = {}
-    places = {key: place for place, key in enumerate(originals)}
+    places = {key: place for place, key in enumerate(dict.fromkeys(v.source.key for v in asked))}
     needed = dict.fromkeys((*controls, *earlier, *asked))
     in_turn = sorted(needed, key=lambda one: (places[one.source.key], one.kind == "variant", one.index))
-    labelled = any(what.place is not None for what in asked.values())
-    classes = desk.classes.embed(text, settings.label_prompt) if labelled else None
+    image, text = desk.models.clip_image(), desk.models.clip_text()
+    at_once = _TOGETHER * image.plan.at_once
+    with closing(ahead(in_turn, look, at_once, _LOOKERS)) as looking:
+        # The first pictures are looked at while texts and sources are embedded.
+        looked = chain([next(looking)], looking)
+        texts = text.embed(t for item in asked.items() for t in _texts(*item))
+        originals = dict[str, Floats]()
+        for keys in in_chunks(places, at_once):
+            originals |= zip(keys, image.encode([images[key] for key in keys]), strict=True)
+        painted: dict[Variant, Floats] = {}
+        thumbnails: dict[Variant, Thumbnail] = {}
+        labelled = any(what.place is not None for what in asked.values())
+        classes = desk.classes.embed(text, settings.label_prompt) if labelled else None
 
-    def encoded() -> Iterator[tuple[dict[Variant, _Look], Floats]]:
-        for part in in_chunks(ahead(in_turn, look, at_once, _LOOKERS), at_once):
-            looks = {variant: _loaded(found) for variant, found in part}
-            yield looks, image.encode([seen.pixels for seen in looks.values()])
+        def encoded() -> Iterator[tuple[dict[Variant, _Look], Floats]]:
+            for part in in_chunks(looked, at_once):
+                looks = {variant: _loaded(found) for variant, found in part}
+                yield looks, image.encode([seen.pixels for seen in looks.values()])
 
-    def measure(part: tuple[dict[Variant, _Look], Floats]) -> dict[Variant, Scored]:
-        looks, embedded = part
-        painted.update(zip(looks, embedded, strict=True))
-        thumbnails.update((variant, seen.thumbnail) for variant, seen in looks.items())
-        done = {}
-        for variant, seen in looks.items():
-            if (what := asked.get(variant)) is None:
-                continue
-            original, picture = originals[variant.source.key], painted[variant]
-            scores = score(original, texts[variant.caption], picture, texts[variant.edited_caption]) | seen.scores
-            if what.earlier:
-                others = [thumbnails[other] for other in what.earlier]
-                scores["distinct"] = distinctness(seen.thumbnail, others)
-            pairs = [(texts[made], texts[kept]) for made, kept in what.undone]
-            edits = edit_scores(picture, pairs, settings.logit_scale)
-            if edits:
-                scores["edit"] = min(edits)
-            if what.place is not None and classes is not None:
-                beside = [original] if what.control is None else [original, painted[what.control]]
-                scores["label"] = label_score(picture, beside, classes, what.place, settings.logit_scale)
-            done[variant] = Scored(scores, tuple(edits))
-        return done
+        def measure(part: tuple[dict[Variant, _Look], Floats]) -> dict[Variant, Scored]:
+            looks, embedded = part
+            painted.update(zip(looks, embedded, strict=True))
+            thumbnails.update((variant, seen.thumbnail) for variant, seen in looks.items())
+            done = {}
+            for variant, seen in looks.items():
+                if (what := asked.get(variant)) is None:
+                    continue
+                original, picture = originals[variant.source.key], painted[variant]
+                scores = score(original, texts[variant.caption], picture, texts[variant.edited_caption]) | seen.scores
+                if what.earlier:
+                    others = [thumbnails[other] for other in what.earlier]
+                    scores["distinct"] = distinctness(seen.thumbnail, others)
+                pairs = [(texts[made], texts[kept]) for made, kept in what.undone]
+                edits = edit_scores(picture, pairs, settings.logit_scale)
+                if edits:
+                    scores["edit"] = min(edits)
+                if what.place is not None and classes is not None:
+                    beside = [original] if what.control is None else [original, painted[what.control]]
+                    scores["label"] = label_score(picture, beside, classes, what.place, settings.logit_scale)
+                done[variant] = Scored(scores, tuple(edits))
+            return done
 
-    # Beside the network, which works outside of the interpreter.
-    for done in behind(encoded(), measure, depth=1):
-        if done:
-            yield done
+        # Beside the network, which works outside of the interpreter.
+        for done in behind(encoded(), measure, depth=1):
+            if done:
+                yield done
 
 
 def _texts(variant: Variant, asked: _Asked) -> tuple[str, ...]:

@@ -16,8 +16,9 @@ from .observed import Observed
 
 _SCALE, _LINE, _CHARACTERS = 2, 16, 41
 _ROWS, _SOURCES_PER_ROW, _VARIANTS = 6, 2, 2
+_QUALITY = 70  # of WebP: all sheets of the docs together are to stay below a megabyte
 # Of the sheet of verdicts: variants of each kind, and pairs of a source and a variant beside each other.
-_OF_EACH, _PAIRS_PER_ROW = 6, 3
+_OF_EACH, _PAIRS_PER_ROW = 4, 2
 # A picture uint8 [H, W, 3], and what stands above it.
 Tile = tuple[NDArray[np.uint8], str]
 
@@ -41,7 +42,7 @@ def draw_sheet(observed: Sequence[Observed], path: Path) -> None:
 
 def draw_verdicts(judged: Sequence[tuple[Judged, bool]], path: Path) -> None:
     """Write a WebP picture of variants beside their sources, each with whether it is valid: rejected ones, which the
-    reason stands above, valid and not, and accepted ones that are not valid, as many of a kind as there are up to six.
+    reason stands above, valid and not, and accepted ones that are not valid, as many of a kind as there are up to four.
     """
     kinds = [("rejected", False), ("rejected", True), ("accepted", False)]
     blocks = []
@@ -72,7 +73,7 @@ def draw_blocks(blocks: Sequence[Sequence[Tile]], across: int, path: Path) -> No
     wide += [np.full_like(wide[0], 255)] * (-len(wide) % across)
     rows = [np.hstack(wide[i : i + across]) for i in range(0, len(wide), across)]
     sheet = cv2.cvtColor(np.vstack(rows), cv2.COLOR_RGB2BGR)
-    cv2.imwrite(str(path), sheet, [cv2.IMWRITE_WEBP_QUALITY, 90])
+    cv2.imwrite(str(path), sheet, [cv2.IMWRITE_WEBP_QUALITY, _QUALITY])
 
 
 def _lines(text: str) -> list[str]:

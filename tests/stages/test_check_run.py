@@ -101,7 +101,7 @@ def test_every_picture_is_scored_against_its_own_source_and_captions(sources: li
         texts = [text for call in first.networks.calls["clip_text"] for text in call]
         assert len(texts) == len(set(texts)) == 5, "a caption is embedded once"
         assert [len(call) for call in first.networks.calls["clip_text"]] == [TEXT_BATCH, 2]
-        assert [len(call) for call in first.networks.calls["clip_image"]] == [IMAGE_BATCH] * 6
+        assert [len(call) for call in first.networks.calls["clip_image"]] == [3 * IMAGE_BATCH] * 2, "full rounds"
         assert first.made("check") == 6
         assert first.done("check") == (6, 7)
         assert first.desk.meter.current == "check"
