@@ -21,6 +21,9 @@ ARTICLES = ("a", "an", "the", "some", "one", "two", "three", "its", "his", "her"
 _SMALL = frozenset(
     re.findall("[a-z]+", "a an the and or but of at in on by during is are was were with to for near from that which")
 )
+# A word begins here, and ends: apostrophes and hyphens join words.
+_BEGINS, _ENDS = re.compile(r"(?<![^\W_])(?<![^\W_]['\u2019-])"), re.compile(r"(?![^\W_])(?!['\u2019-][^\W_])")
+_BEFORE_IT = tuple(f"{head} " for head in HEADS)
 
 
 def phrase_class(words: str) -> str:
@@ -78,9 +81,22 @@ def _places(caption: str, keyword: str) -> list[tuple[tuple[int, int], tuple[int
     """Where a caption says a keyword, as whole words: with the small words before it, so that those may be exchanged,
     and without.
     """
-    before, after = r"(?<![^\W_])(?<![^\W_]['\u2019-])", r"(?![^\W_])(?!['\u2019-][^\W_])"
-    place = rf"{before}(?:(?:{'|'.join(HEADS)}) )?({re.escape(keyword)}){after}"
-    return [(found.span(), found.span(1)) for found in re.finditer(place, caption, re.IGNORECASE)]
+    said, wanted = caption.lower(), keyword.lower()
+    if len(said) != len(caption) or len(wanted) != len(keyword):  # of a few letters, such as a dotted I
+        said, wanted = caption, keyword
+    places, start = list[tuple[int, int, int]](), said.find(wanted)
+    while start >= 0:
+        if _ENDS.match(caption, start + len(wanted)):
+            heads = [(start - len(head), i) for i, head in enumerate(_BEFORE_IT) if said.endswith(head, 0, start)]
+            begins = [*heads, (start, len(HEADS))]
+            places += [(place, i, start) for place, i in begins if _BEGINS.match(caption, place)]
+        start = said.find(wanted, start + 1)
+    found, free = list[tuple[tuple[int, int], tuple[int, int]]](), 0
+    for place, _, start in sorted(places):  # the first, with what it stands behind before what stands alone
+        if place >= free:
+            free = start + len(wanted)
+            found.append(((place, free), (start, free)))
+    return found
 
 
 def _apart(place: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:

@@ -46,9 +46,9 @@ _LEAST_AREA = 0.6
 # Said of the embedded models' checks.
 _STREETS_SAY = """
 The profile's gate is the probability `valid`, and what it is worth with the layout counted is in
-[validity.md](validity.md). Neither CLIP nor the captioner tells every kind of vehicle from every other, so that lost
-labels pass ([log.md](log.md)). Whoever wants pictures rather than purity says `check SUITE --set check.valid=0`, which
-paints nothing.
+[validity.md](validity.md). CLIP does not tell every kind of vehicle from every other, so that lost labels pass
+([log.md](log.md)). Whoever wants pictures rather than purity says `check SUITE --set check.valid=0`, which paints
+nothing.
 """
 
 
