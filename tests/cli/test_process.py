@@ -176,3 +176,10 @@ def test_output_in_an_encoding_without_our_letters_has_others(tmp_path: Path) ->
     plain = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(start(code, "doctor"), capture_output=True, text=True, check=False, env=plain)
     assert (done.returncode, done.stdout, done.stderr) == (0, "-8.3 .. +3 -> ?\n", "?\n")
+
+
+def test_what_was_imported_is_not_the_collector_s() -> None:
+    code = "import gc\nimport counterfactory.engine.cli.arguments as cli\n"
+    code += "cli.main = lambda: print(gc.get_freeze_count()) or 0"
+    done = subprocess.run(start(code), capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 10_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from picture_rows import control_row, original_row, picture_row
 
+from counterfactory.engine.edit import Edit
 from counterfactory.engine.report.curves import Curve
 from counterfactory.engine.report.reason_table import reason_table
 
@@ -21,6 +22,25 @@ def test_rejected_variants_are_counted_by_what_failed() -> None:
         ("somebody's own", "somebody's own", "1", "16.7 %"),
     )
     assert reason_table([original_row(), control_row(reason="layout 0.1 is below 0.2"), picture_row(0)]) is None
+
+
+def test_what_all_checks_come_to_is_counted_by_what_was_doubted_most() -> None:
+    edits = (Edit("weather", "dry", "snowy"), Edit("colour", "red: bus", "blue: bus"), Edit("object", "the dog", ""))
+    reasons = [
+        "'blue: bus' does not show in place of 'red: bus': valid 0.200 is below 0.750",
+        "outlines have left the mask's: valid 0.300 is below 0.750",
+        "'blue: bus' does not show in place of 'red: bus': valid 0.100 is below 0.750",
+        "'the dog' still shows: valid 0.100 is below 0.750",
+        "'blue: bus' does not show in place of 'red: bus': edit 0.100 is below 0.750",
+    ]
+    table = reason_table([picture_row(i, reason=reason, edits=edits) for i, reason in enumerate(reasons)])
+    assert table is not None
+    assert [row[:3] for row in table.rows] == [
+        ("an edit of colour does not show", "valid", "2"),
+        ("an edit does not show", "edit", "1"),
+        ("an edit of object does not show", "valid", "1"),
+        ("outlines have left the mask's", "valid", "1"),
+    ]
 
 
 def test_a_curve_is_drawn_across_its_limits() -> None:

@@ -253,6 +253,9 @@ def test_a_variant_is_held_to_those_before_it_alone(sources: list[Source], tmp_p
         )
         assert run.made("check") == 3
         assert more[twin].scores["distinct"] == 0.0
+        (other,) = painted_rows(run, [replace(three[0], key="9" * 64)]).values()
+        check.run(run.desk, {three[0]: other, three[1]: painted[twin]}, run.pictures, CHECK)
+        assert run.made("check") == 5, "one before it is another picture"
 
 
 def test_another_layout_may_be_plugged_in(sources: list[Source], tmp_path: Path) -> None:

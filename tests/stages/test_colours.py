@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import skimage.color
 import skimage.data
+import skimage.measure
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -226,3 +227,83 @@ def test_on_a_photograph_it_sees_what_was_recoloured() -> None:
     places = np.concatenate([region.places for region in find_colour(see(photograph), "orange")])
     small = cv2.resize(suit.astype(np.uint8), (128, 128), interpolation=cv2.INTER_AREA)
     assert small.ravel()[places].mean() > 0.8, "it is the suit that is looked at"
+
+
+def slow_sight(picture: Pixels) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Numbers of colours, and what lies within outlines, pixel by pixel in NumPy."""
+    numbers, steepest = np.zeros(picture.shape[:2], np.int64), np.zeros(picture.shape[:2], np.int64)
+    for channel in range(3):
+        plane = picture[..., channel].astype(np.float64)
+        darkest = np.sort(plane.ravel())[int(0.01 * plane.size)]
+        clear = np.maximum(plane - 0.9 * darkest, 0)
+        seen = np.round(np.minimum(clear * 150 / max(clear.mean(), 1), 255)).astype(np.int64)
+        numbers = numbers * 32 + seen // 8
+        padded = np.pad(seen, 1, mode="edge")
+        calm = np.median([padded[y : y + seen.shape[0], x : x + seen.shape[1]] for y in range(3) for x in range(3)], 0)
+        before = np.pad(calm, ((1, 0), (1, 0)), mode="edge")
+        near = [before[y : y + seen.shape[0], x : x + seen.shape[1]] for y in range(2) for x in range(2)]
+        steepest = np.maximum(steepest, (np.max(near, 0) - np.min(near, 0)).astype(np.int64))
+    return numbers, steepest < 12
+
+
+def slow_regions(picture: Pixels, colour: str) -> list[tuple[list[int], float]]:
+    """Things of a colour, by scikit-image's labels."""
+    numbers, within = slow_sight(picture)
+    likely = _table()[list(COLOURS_IN_ORDER).index(colour)][numbers]
+    for sure in (0.2, 0.05):
+        coloured = likely > np.float32(sure)
+        for whole in (False, True):
+            parts = skimage.measure.label(coloured if whole else coloured & within, connectivity=2)
+            things = [np.flatnonzero(parts == part) for part in range(1, parts.max() + 1)]
+            things = [thing for thing in things if len(thing) >= 0.0025 * parts.size]
+            if things and (whole or sum(map(len, things)) >= 0.2 * coloured.sum()):
+                full = min(0.018 * parts.size, max(map(len, things))) / 2
+                return [(thing.tolist(), min(1.0, len(thing) / full)) for thing in things]
+    return []
+
+
+COLOURS_IN_ORDER = ("black", "white", "grey", "red", "green", "blue", "yellow", "orange", "brown", "pink", "purple")
+
+
+@pytest.mark.parametrize("kind", ["street", "photograph", "noise", "tiny"])
+def test_things_are_those_of_a_slow_way(kind: str) -> None:
+    rng, found = np.random.default_rng(11), 0
+    for number in range(12):
+        if kind == "street":
+            picture = STREETS.draw(STREETS.scene(78, number)).picture
+        elif kind == "photograph":
+            y, x = rng.integers(0, 384, 2)
+            picture = np.ascontiguousarray(skimage.data.astronaut()[y : y + 128, x : x + 128])
+        else:  # soft spots; in the smallest picture a pixel or two are a thing
+            side = 20 if kind == "tiny" else 80
+            small = rng.integers(0, 256, (side // 5, side // 5, 3), dtype=np.uint8)
+            picture = cv2.resize(
+                small, (side, side), interpolation=cv2.INTER_LINEAR if number % 2 else cv2.INTER_NEAREST
+            )
+        seen = see(picture)
+        numbers, within = slow_sight(picture)
+        assert np.array_equal(seen.numbers, numbers)
+        assert np.array_equal(seen.within, within)
+        for colour in COLOURS_IN_ORDER:
+            things = [(region.places.tolist(), region.weight) for region in find_colour(seen, colour)]
+            assert sorted(things) == sorted(slow_regions(picture, colour)), (kind, number, colour)
+            found += len(things)
+            if things:
+                other = STREETS.draw(STREETS.scene(79, number)).picture[: picture.shape[0], : picture.shape[1]]
+                shown = slow_sight(other)[0].ravel()
+                likely = _table()[6].astype(np.float64)[shown]
+                most = max(likely[places].mean() * weight for places, weight in things)
+                edit = Edit("colour", colour if colour != "yellow" else "red", "yellow")
+                score = recolouring(other, [edit], lambda _, seen=seen, colour=colour: find_colour(seen, colour))
+                assert score["recoloured"] == round(most, 6)
+    assert found > 20
+
+
+@pytest.mark.parametrize("shape", [(384, 256), (256, 384), (129, 128), (300, 2), (2, 300)])
+def test_large_pictures_are_looked_at_by_area(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(4)
+    large = rng.integers(0, 256, (*shape, 3), dtype=np.uint8)
+    scale = 128 / max(shape)
+    size = (max(1, round(shape[1] * scale)), max(1, round(shape[0] * scale)))
+    small = cv2.resize(large, size, interpolation=cv2.INTER_AREA)
+    assert np.array_equal(see(large).numbers, slow_sight(small)[0])
