@@ -180,8 +180,8 @@ def _scored(
     controls = [what.control for what in asked.values() if what.control is not None]
     earlier = [variant for what in asked.values() for variant in what.earlier]
     places = {key: place for place, key in enumerate(dict.fromkeys(v.source.key for v in asked))}
-    needed = dict.fromkeys((*controls, *earlier, *asked))
-    in_turn = sorted(needed, key=lambda one: (places[one.source.key], one.kind == "variant", one.index))
+    needed = dict.fromkeys((*controls, *earlier, *asked))  # the first control before the variants of its number
+    in_turn = sorted(needed, key=lambda one: (places[one.source.key], one.index))
     image, text = desk.models.clip_image(), desk.models.clip_text()
     at_once = _TOGETHER * image.plan.at_once
     with closing(ahead(in_turn, look, at_once, _LOOKERS)) as looking:
