@@ -146,7 +146,7 @@ def _in_own_light(picture: Pixels) -> tuple[Numbers, list[Pixels]]:
     each pixel's colour in `_table`, [h, w], and the channels.
     """
     height, width = picture.shape[:2]
-    scale = min(1.0, _SIDE / max(height, width))
+    scale = _SIDE / max(height, width)
     if scale < 1:
         size = (max(1, round(width * scale)), max(1, round(height * scale)))
         picture = np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
@@ -156,7 +156,7 @@ def _in_own_light(picture: Pixels) -> tuple[Numbers, list[Pixels]]:
         darkest = int(np.searchsorted(np.cumsum(counts), _DARKEST * plane.size, side="right"))
         clear = np.maximum(levels - _HAZE * darkest, 0)
         mean = float(counts @ clear) / plane.size
-        seen = np.clip(clear * (_GREY / max(mean, 1.0)), 0, 255).round().astype(np.uint8)
+        seen = np.minimum(clear * (_GREY / max(mean, 1.0)), 255).round().astype(np.uint8)
         place = (seen >> (8 - _BITS)).astype(np.uint16) << ((2 - channel) * _BITS)
         numbers |= np.asarray(cv2.LUT(plane, place), np.uint16)
         planes.append(np.asarray(cv2.LUT(plane, seen), np.uint8))
