@@ -69,8 +69,8 @@ class World:
     `first_object` on are of vehicles, people and small things, whose pixels count more. `confuse`, if there is one,
     gives a caption of a scene and one with a fact wrong, or twice the same where the fact went unsaid. `palette` are
     the colours, RGB, in which a map of the classes is given to the denoiser that is trained in the world, none where
-    edges alone guide it.
-    `fair(scene, number)` is the scene on a day as a careless team photographs it, of clear and cloudy days by turns.
+    edges alone guide it. `fair(scene, number)` is the scene on a day as a careless team photographs it, of clear and
+    cloudy days by turns.
     """
 
     name: str

@@ -63,20 +63,20 @@ _HAZE, _DARKEST, _GREY = 0.9, 0.01, 150.0
 _BITS = 5  # of a channel, in the table of colours
 
 
-class Change(NamedTuple):
+class ColourChange(NamedTuple):
     """An edit's old colour and its new one, terms of `_FOCAL`."""
 
     old: str
     new: str
 
 
-def colour_change(edit: Edit) -> Change | None:
+def colour_change(edit: Edit) -> ColourChange | None:
     """The colours of an edit that puts one in another's place; None of any other edit."""
     old, new = ([_term(word.same) for word in words_of(text)] for text in (edit.keyword, edit.alternative))
     named = [[term for term in terms if term] for terms in (old, new)]
     if [len(terms) for terms in named] != [1, 1] or named[0] == named[1]:
         return None
-    return Change(named[0][0], named[1][0])
+    return ColourChange(named[0][0], named[1][0])
 
 
 class Region(NamedTuple):

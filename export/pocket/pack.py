@@ -18,6 +18,7 @@ from diffusers.models.controlnets.controlnet import ControlNetConditioningEmbedd
 from tokenizers import Tokenizer
 from transformers import CLIPModel
 
+from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.worlds import EMBEDDED, World
 
 from ..graphs import modules
@@ -118,8 +119,12 @@ def pack_denoiser(training: Training, weights: Path) -> None:
 
 def pack_controls(training: Training, weights: Path) -> None:
     """hint_depth.xml, hint_classes.xml and denoiser_controls.xml, whose ControlNets follow edges, depth and classes:
-    beside the packed networks of a world whose denoiser follows edges alone.
+    beside the packed networks of a world whose denoiser follows edges alone. Raises CounterfactoryError for another.
     """
+    if training.world.palette:
+        raise CounterfactoryError(
+            f"the denoiser of the world {training.world.name} follows depth and classes itself: leave out controls"
+        )
     parts = (restore_vae(weights), *restore_clip(weights), training.world, training.workers)
     learnt = [
         controls.train(training.work, name, restore_denoiser(weights, training.world), *parts)

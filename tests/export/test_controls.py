@@ -10,7 +10,8 @@ import pytest
 import torch
 from diffusers import ControlNetModel
 
-from counterfactory.engine.pocket.worlds import STREETS
+from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.pocket.worlds import STREETS, WIDE
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.export.__main__ import main
 from counterfactory.export.pocket import controls, pack
@@ -136,3 +137,8 @@ def test_controls_want_a_folder_of_their_own(
     assert (
         "the package does not hold what controls makes; name a folder for it with --weights" in capsys.readouterr().err
     )
+
+
+def test_a_world_that_follows_them_by_itself_needs_no_further_controls(tmp_path: Path) -> None:
+    with pytest.raises(CounterfactoryError, match="the world wide follows depth and classes itself"):
+        pack_controls(Training(tmp_path, WIDE), tmp_path)

@@ -20,7 +20,7 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.world import COLOURS
 from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.engine.stages.colours import (
-    Change,
+    ColourChange,
     Region,
     _in_own_light,
     _table,
@@ -88,7 +88,7 @@ def painted(old: str, new: str, *edits: Edit) -> float:
     ],
 )
 def test_a_change_of_colours_is_one_colour_for_another(old: str, new: str, found: tuple[str, str] | None) -> None:
-    assert colour_change(Edit("colour", old, new)) == (Change(*found) if found else None)
+    assert colour_change(Edit("colour", old, new)) == (ColourChange(*found) if found else None)
 
 
 @pytest.mark.parametrize("old", RGB)
