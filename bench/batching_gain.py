@@ -14,8 +14,8 @@ from measure import compare, finish
 from numpy.typing import NDArray
 from streets import set_up
 
-from counterfactory.engine.config.profile import load_profile
-from counterfactory.engine.stages.paint import paint
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.stages.paint.paint import paint
 
 
 def main() -> None:

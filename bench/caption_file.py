@@ -11,32 +11,32 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.content_keys import STAGES, ContentKeys, Stage
 from counterfactory.engine.edit import EDIT_TYPES
+from counterfactory.engine.english.names import short_name
+from counterfactory.engine.english.writing import agree
 from counterfactory.engine.keys import content_key
-from counterfactory.engine.language.chat import ChatPrompts, Style, prompts_of
+from counterfactory.engine.language.chat import ChatPrompts, prompts_of
 from counterfactory.engine.language.questions import clean_text
 from counterfactory.engine.language.request import Request
-from counterfactory.engine.language.settings import LlmSettings
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.library import Library
+from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.network import Network, Networks, Rows
-from counterfactory.engine.models.opened import Opened
-from counterfactory.engine.recipes import STAGES, Recipes, Stage
-from counterfactory.engine.runtime.session import RuntimeSettings
+from counterfactory.engine.profile.llm import LlmSettings, Style
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.profile.rewrite import GroundingSettings, RewriteSettings
+from counterfactory.engine.profile.runtime import RuntimeSettings
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages import pointing, proposals, rewrite
 from counterfactory.engine.stages.classes import Classes
-from counterfactory.engine.stages.desk import Desk
-from counterfactory.engine.stages.draft import RewriteSettings, draft_of
-from counterfactory.engine.stages.pointing import GroundingSettings
-from counterfactory.engine.stages.rewrite import Rewritten
+from counterfactory.engine.stages.rewrite import label_grounding
+from counterfactory.engine.stages.rewrite.caption_edits import draft_of
+from counterfactory.engine.stages.rewrite.rewrite import Rewritten, proposals, rewrite
+from counterfactory.engine.stages.run import Run
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.tasks.grounding import protect
-from counterfactory.engine.tasks.names import short_name
-from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task, builtin_task
-from counterfactory.engine.tasks.writing import agree
 
 # As docs/tasks.md gives them.
 GROUNDING = GroundingSettings(batch=16, min_similarity=0.45)
@@ -69,7 +69,7 @@ def read_captions(file: Path) -> list[Captioned]:
     return rows
 
 
-class Language(Opened):
+class Language(ModelPool):
     """The models of rewriting alone: no text encoder cuts captions off, since nothing is painted."""
 
     def caption_room(self) -> Callable[[str], int]:
@@ -78,7 +78,7 @@ class Language(Opened):
 
 
 @contextmanager
-def open_language(llm: Path, encoder: Path, style: Style, precision: str, suite: Path) -> Iterator[Desk]:
+def open_language(llm: Path, encoder: Path, style: Style, precision: str, suite: Path) -> Iterator[Run]:
     """What rewriting works with: folders that `export llm` and `export sentence` wrote; `suite` keeps the answers."""
     settings = LlmSettings("openvino", str(llm.resolve()), style)
     runtime = RuntimeSettings(**{**vars(load_profile("pocket").runtime), "precision": precision})
@@ -91,9 +91,9 @@ def open_language(llm: Path, encoder: Path, style: Style, precision: str, suite:
     )
     library, meter = Library(encoder, networks, runtime, settings), Meter(lambda _: None)
     maker, nothing = library.digest("rewrite"), dict.fromkeys(("image", "caption", "edges", "paint", "text", "check"))
-    recipes = Recipes(**nothing, sampling=settings.sampling, makers=dict.fromkeys(STAGES, maker))
+    recipes = ContentKeys(**nothing, sampling=settings.sampling, makers=dict.fromkeys(STAGES, maker))
     with Suite.open(suite) as opened, closing(Language(library, meter)) as models:
-        yield Desk(opened, models, meter, recipes, 0, 0, Classes(()))
+        yield Run(opened, models, meter, recipes, 0, 0, Classes(()))
 
 
 def sources_of(rows: Sequence[Captioned]) -> dict[Source, str]:
@@ -111,7 +111,7 @@ class Asked:
     """What is asked of the rewriting stage, as the command asks it."""
 
     settings: RewriteSettings
-    wanted: JourneySettings
+    wanted: SuiteRequest
     prompts: ChatPrompts
 
     @classmethod
@@ -130,13 +130,13 @@ class Asked:
         assert isinstance(prompts, ChatPrompts), "the parser's choices"
         task = builtin_task("classification", sorted({row.label for row in rows}))
         settings = RewriteSettings(types, 6, alternatives, 4, 320, verbatim=True, menus=menus)
-        return cls(settings, JourneySettings(task, variants, 0, edits, 0), prompts)
+        return cls(settings, SuiteRequest(task, variants, 0, edits, 0), prompts)
 
-    def rewrite(self, desk: Desk, captions: Mapping[Source, str]) -> Rewritten:
+    def rewrite(self, desk: Run, captions: Mapping[Source, str]) -> Rewritten:
         """What the engine's stage makes of the captions."""
         return rewrite.run(desk, captions, self.settings, self.wanted, self.prompts, GROUNDING)
 
-    def possible_types(self, desk: Desk, captions: Mapping[Source, str]) -> dict[Source, frozenset[str]]:
+    def possible_types(self, desk: Run, captions: Mapping[Source, str]) -> dict[Source, frozenset[str]]:
         """The types of which a caption has at least one edit to choose; sources without a ground are left out."""
 
         def ask(question: str, requests: Sequence[Request]) -> list[str]:
@@ -145,7 +145,7 @@ class Asked:
             return [answers[request] for request in requests]
 
         with desk.meter.stage("rewrite"):
-            pointed = pointing.run(desk, captions, self.wanted.task, GROUNDING, self.prompts, ask)
+            pointed = label_grounding.run(desk, captions, self.wanted.task, GROUNDING, self.prompts, ask)
             drafts = [draft_of(s, clean_text(c), self.wanted.task, pointed.get(s)) for s, c in captions.items()]
             proposals.find_choices(drafts, self.settings, self.wanted, ask, self.prompts)
         return {d.source: frozenset(c.type for c in d.choices if c.alternatives) for d in drafts if not d.problem}

@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from measure import Bracket, Yardstick, open_yardstick
 
-from counterfactory.engine.config.device import PlanFacts
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.estimate.estimate import cpu_precision
 from counterfactory.engine.estimate.formulas import known_facts
 from counterfactory.engine.estimate.peak import measure_peak
+from counterfactory.engine.models.networks import library_of
+from counterfactory.engine.models.plan_facts import PlanFacts
+from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.suite.run_record import RunSummary
 

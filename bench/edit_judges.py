@@ -16,8 +16,8 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.tasks.names import label_words, synset_of
-from counterfactory.engine.tasks.nouns import load_nouns
+from counterfactory.engine.english.names import label_words, synset_of
+from counterfactory.engine.english.nouns import load_nouns
 
 Floats = NDArray[np.float32]
 Encode = Callable[[Sequence[str]], Floats]

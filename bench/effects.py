@@ -29,14 +29,16 @@ from PIL import Image
 from counterfactory.engine.cli.demo import demo_scene, write_sources
 from counterfactory.engine.cli.effects_text import interval, points
 from counterfactory.engine.cli.terminal import Terminal
-from counterfactory.engine.config.profile import load_profile
-from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.inputs import Inputs
+from counterfactory.engine.journey import Journey
 from counterfactory.engine.judging.effects import Answered, Effect, find_effects
 from counterfactory.engine.keys import generator
 from counterfactory.engine.pocket.judges import Classifier
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.report.table import Table
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import PictureRow, Suite, read_metadata
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
@@ -91,9 +93,9 @@ def _arguments() -> argparse.Namespace:
 def _made(folder: Path, count: int, variants: int) -> tuple[list[PictureRow], Path]:
     write_sources(folder / "sources", count)
     sources, _ = find_sources(folder / "sources")
-    settings = JourneySettings(street_task("classification"), variants, controls=1, edits=(1, 3), seed=0)
+    settings = SuiteRequest(street_task("classification"), variants, controls=1, edits=(1, 3), seed=0)
     with Suite.open(folder / "suite") as suite:
-        Journey(load_profile("pocket"), settings).run(sources, suite)
+        Journey(load_profile("pocket"), settings).run(Inputs(sources), suite)
     return [row for row in read_metadata(folder / "suite") if row.accepted], folder / "suite"
 
 

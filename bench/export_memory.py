@@ -22,7 +22,7 @@ from measure import finish
 from safetensors.torch import save_file
 from transformers import OPTForCausalLM
 
-from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export.graphs.mapped import build_empty
 from counterfactory.export.graphs.weights import drawn
 from counterfactory.export.production import blip2, command

@@ -24,12 +24,12 @@ from measure import finish, with_masters
 from numpy.typing import NDArray
 from scipy.stats import t as student_t
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import Profile, load_profile, painting_as_teacher
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import WORLDS, world_named
+from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.distil import STUDENT, student_paint
@@ -137,7 +137,7 @@ def profiles_of(asked: argparse.Namespace) -> dict[str, Profile]:
 
 def paint_all(pairs: Sequence[Pair], profile: Profile, referee: Referee, truth: Floats) -> Painted:
     """One way's pictures of the pairs; `truth` are the features of their renderings, [N, D]."""
-    models, side = Opened(library_of(profile), Meter(lambda _: None)), profile.image.short_side
+    models, side = ModelPool(library_of(profile), Meter(lambda _: None)), profile.image.short_side
     pictures = paint_pairs(pairs, profile, models.paint_plans(side, side), models.clip_text())
     features = scaled(models.clip_image().encode(pictures))
     return Painted(observe_pairs(pairs, pictures, referee), kernel(features, features), kernel(features, truth))
@@ -185,7 +185,7 @@ def main() -> None:
     profiles, world = profiles_of(asked), world_named(asked.world)
     weights = profiles["student"].models.path
     pairs = draw_pairs(world, COUNTERFACTS[world.name], HELD_OUT, asked.scenes, asked.variants, asked.first)
-    clip = Opened(library_of(profiles["teacher"]), Meter(lambda _: None)).clip_image()
+    clip = ModelPool(library_of(profiles["teacher"]), Meter(lambda _: None)).clip_image()
     truth = scaled(clip.encode([pair.target.picture for pair in pairs]))
     referee = Referee.load(weights, world.vocabulary)
     ways = {name: paint_all(pairs, profile, referee, truth) for name, profile in profiles.items()}

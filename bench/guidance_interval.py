@@ -18,9 +18,10 @@ from judging import measures
 from measure import compare, finish
 from streets import set_up
 
-from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.pocket.judges import Referee
-from counterfactory.engine.stages.paint import GuidanceSettings, PaintSettings, paint
+from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.stages.paint.paint import paint
 from counterfactory.export.pocket.judged import judge_variants
 from counterfactory.export.pocket.packed import MASTERS
 

@@ -16,11 +16,11 @@ from measure import compare, finish
 from numpy.typing import NDArray
 from streets import set_up
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.stages.edges import edge_maps
-from counterfactory.engine.stages.paint import paint
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.paint.paint import paint
 
 
 @dataclass(frozen=True)

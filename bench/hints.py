@@ -27,17 +27,19 @@ from measure import finish, keep_figures, machine
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import ModelPaths, Profile
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import SIZE, World, world_named
+from counterfactory.engine.profile.maps import HintSettings, Kind
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.sources.palette import load_palette
-from counterfactory.engine.stages.edges import edge_maps
-from counterfactory.engine.stages.hints import HintSettings, Kind, Maps
-from counterfactory.engine.stages.paint import PaintJob, control_scale, embed_maps, paint
+from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.maps.maps import Maps
+from counterfactory.engine.stages.paint.paint import PaintJob, control_scale, embed_maps, paint
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import JUDGED
 from counterfactory.export.pocket.int8 import full_profile
@@ -90,7 +92,7 @@ def paint_pairs(subject: Subject, kinds: Sequence[str], pairs: Sequence[Pair]) -
     """Pictures of the pairs' captions over hints of these kinds, in the pairs' order."""
     profile = subject.following(kinds)
     assert profile.hints is not None
-    models = Opened(library_of(profile), Meter(lambda _: None))
+    models = ModelPool(library_of(profile), Meter(lambda _: None))
     plans, weights = models.paint_plans(SIZE, SIZE), [hint.weight for hint in profile.hints]
     scale, jobs = control_scale(plans, profile.paint.control_scale, weights), list[PaintJob]()
     for _, group in groupby(pairs, key=lambda pair: pair.source):

@@ -23,14 +23,14 @@ from judging import MEASURES, differences, measures
 from measure import compare, finish, with_masters
 from streets import set_up
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.estimate.estimate import cpu_precision
 from counterfactory.engine.estimate.formulas import known_facts
 from counterfactory.engine.estimate.peak import measure_peak
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import SIZE
-from counterfactory.engine.stages.paint import paint
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.stages.paint.paint import paint
 from counterfactory.export.pocket.int8 import master_of
 from counterfactory.export.pocket.judged import Judged, judge_variants
 

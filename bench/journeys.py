@@ -17,16 +17,18 @@ from measure import Spent, spent, with_masters
 from numpy.typing import NDArray
 from PIL import Image as Pictures
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import Profile
-from counterfactory.engine.journey import Journey, JourneySettings, RunSummary
+from counterfactory.engine.inputs import Inputs
+from counterfactory.engine.journey import Journey, RunSummary
 from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.opening import open_llm
 from counterfactory.engine.language.request import Request
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite import rewrite
+from counterfactory.engine.stages.rewrite.rewrite import rewrite
 from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.variant import Variant
 from counterfactory.export.pocket.int8 import master_of
@@ -49,7 +51,7 @@ class Bench:
     """What all runs of one bench share. Suites are made in `folder`."""
 
     profile: Profile
-    settings: JourneySettings
+    settings: SuiteRequest
     sources: Sequence[Source]
     folder: Path
 
@@ -60,7 +62,7 @@ class Bench:
 
         def work() -> None:
             with Suite.open(self.folder / name) as suite:
-                reports.append(Journey(self.profile, self.settings).run(self.sources, suite))
+                reports.append(Journey(self.profile, self.settings).run(Inputs(self.sources), suite))
 
         took = spent(work)
         return Run(reports[0], replace(took, wall_s=took.wall_s - reports[0].models_load_s))

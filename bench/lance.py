@@ -31,22 +31,22 @@ from lance_peer import LancePeer
 from measure import compare, finish, keep_figures, machine, open_yardstick, spent, with_masters
 from numpy.typing import NDArray
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.inversion import Path as Trajectory
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.pocket.judges import Classifier, Referee, Segmenter
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.schedule.evaluations import run_jobs
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.desk import Desk
-from counterfactory.engine.stages.edges import edge_maps
-from counterfactory.engine.stages.invert import choose, edit, restore_detail, row_hints
-from counterfactory.engine.stages.sweep import invert_source
+from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.paint.edit_search import invert_source
+from counterfactory.engine.stages.paint.invert import choose, edit, restore_detail, row_hints
+from counterfactory.engine.stages.run import Run
 from counterfactory.engine.variant import Variant
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import HELD_OUT
@@ -141,7 +141,7 @@ def draw_pairs(edited: Sequence[Judged], painted: Sequence[Judged], each: int) -
     draw_blocks(blocks, 2, _DOCS.with_name("lance.webp"))
 
 
-def reconstruction(profile: Profile, models: Opened, count: int) -> dict[str, float]:
+def reconstruction(profile: Profile, models: ModelPool, count: int) -> dict[str, float]:
     """Controls, and sources that were only encoded and decoded: how near they are to the sources, and how often the
     models under test answer as before.
     """
@@ -195,7 +195,7 @@ def sources_of(pictures: Sequence[Pixels]) -> list[Source]:
         return find_sources(Path(folder))[0]
 
 
-def speed(profile: Profile, models: Opened, asked: argparse.Namespace) -> dict[str, Any]:
+def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dict[str, Any]:
     """Inverting and editing by turns with diffusers."""
     assert profile.invert is not None
     paint, invert, weights = profile.paint, profile.invert, profile.models.path
@@ -204,7 +204,7 @@ def speed(profile: Profile, models: Opened, asked: argparse.Namespace) -> dict[s
     unet = restore_denoiser(weights).unet.requires_grad_(False)
     peer = LancePeer(unet, restore_vae(weights), clip, tokenizer, sampler, paint.guidance.scale, invert)
     some = cases(asked.timed, asked.variants)
-    desk = cast(Desk, SimpleNamespace(models=models))
+    desk = cast(Run, SimpleNamespace(models=models))
     sources = sources_of([picture for picture, _, _ in some])
     images, variants = dict[str, Pixels](), list[Variant]()
     for source, (picture, caption, edited) in zip(sources, some, strict=True):
@@ -285,7 +285,7 @@ def main() -> None:
     if asked.reduced and asked.write:
         parser.error("--write keeps figures of a whole run: leave out --reduced")
     lance, pocket = (with_masters(load_profile(name)) for name in ("pocket-lance", "pocket-full"))
-    models = Opened(library_of(lance), Meter(lambda _: None))
+    models = ModelPool(library_of(lance), Meter(lambda _: None))
     parts: dict[str, Callable[[], Mapping[str, Any]]] = {
         "reconstruction": lambda: reconstruction(lance, models, asked.reconstructed),
         "quality": lambda: quality(lance, pocket, asked),

@@ -42,9 +42,9 @@ from typing import Any
 
 from measure import finish, seconds
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.meter.energy import peak_memory_bytes
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.suite import Origin, Painting, PictureRow, Suite, image_path, mask_path
 from counterfactory.engine.suite.outcome import Outcome, Outcomes

@@ -33,13 +33,13 @@ from counterfactory.engine.language.questions import (
     read_proposals,
 )
 from counterfactory.engine.language.request import Request
-from counterfactory.engine.language.settings import LLAMA_GRAPH
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile.llm import LLAMA_GRAPH
+from counterfactory.engine.profile.rewrite import RewriteSettings
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.draft import RewriteSettings
-from counterfactory.engine.stages.rewrite import rewrite
-from counterfactory.engine.tasks.settings import JourneySettings
+from counterfactory.engine.stages.rewrite.rewrite import rewrite
 from counterfactory.engine.tasks.task import Task
 from counterfactory.export.language.llm import write_for_cpu
 
@@ -133,7 +133,7 @@ def main() -> None:
             )
             for i, (_, label) in enumerate(part)
         ]
-        wanted = JourneySettings(_TASK, asked.variants, 0, (1, 2), 0)
+        wanted = SuiteRequest(_TASK, asked.variants, 0, (1, 2), 0)
         for answered in rewrite(sources, [caption for caption, _ in part], settings, wanted, ask, prompts):
             variants += len(answered.variants)
             for variant in answered.variants:

@@ -16,15 +16,15 @@ import numpy as np
 from measure import Rounds, Spent, finish, keep_quiet, now, ratio_of
 from tokenizers import Tokenizer
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.edit import STREET_TYPES
+from counterfactory.engine.english.words import spans
 from counterfactory.engine.language.grammar import Grammar, keywords_grammar
 from counterfactory.engine.language.opening import open_llm
 from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.language.request import Llm, Request
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.tasks.words import spans
+from counterfactory.engine.profile.profile import load_profile
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from counterfactory.engine.config.profile import ModelPaths, Profile
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.runtime.openvino import open_core, resolve_precision
 from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.export.pocket.packed import gather

@@ -3,6 +3,8 @@
 Each run is a whole journey of the pocket profile in a fresh process, on scenes of the street world that were rendered
 beforehand, five variants per source. `ratio` is the large run's peak resident memory over the small one's: lower is
 better. Peaks are the kernel's (VmHWM), libraries, weights and plans included; what they are without any run, an
+from counterfactory.engine.inputs import Inputs
+from counterfactory.engine.inputs import Inputs
 import of everything and nothing else, is printed beside them.
 
     python bench/memory_flat.py [--small 200] [--large 2000] [--rounds 1]
@@ -21,11 +23,13 @@ from pathlib import Path
 import cv2
 from measure import figures_of, finish
 
-from counterfactory.engine.config.profile import load_profile
-from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.inputs import Inputs
+from counterfactory.engine.journey import Journey
 from counterfactory.engine.meter.energy import peak_memory_bytes
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import Suite
 
@@ -48,11 +52,11 @@ def one_run(streets: Path, count: int) -> None:
     if count:
         sources, _ = find_sources(streets)
         chosen = sorted(sources, key=lambda source: source.name.split("/")[-1])[:count]
-        settings = JourneySettings(
+        settings = SuiteRequest(
             street_task("classification"), variants=VARIANTS_PER_SOURCE, controls=0, edits=(1, 3), seed=0
         )
         with tempfile.TemporaryDirectory() as folder, Suite.open(Path(folder) / "suite") as suite:
-            report = Journey(load_profile("pocket"), settings).run(chosen, suite)
+            report = Journey(load_profile("pocket"), settings).run(Inputs(chosen), suite)
         taken = {"variants": report.variants, "wall_s": report.wall_s}
     print(json.dumps(taken | {"peak_mb": peak_memory_bytes() / 1e6}))
 

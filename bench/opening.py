@@ -29,13 +29,13 @@ from typing import Any
 import numpy as np
 from measure import Spent, compare, finish, now
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.content_keys import STAGES
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.judges import Classifier, Segmenter
 from counterfactory.engine.pocket.worlds import SIZE
-from counterfactory.engine.recipes import STAGES
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.runtime.opening import open_plan
 from counterfactory.engine.runtime.session import Session
@@ -57,7 +57,7 @@ def open_all() -> Opening:
     imports = now()
     library = library_of(load_profile("pocket"))
     meter = Meter(lambda _: None)
-    models = Opened(library, meter)
+    models = ModelPool(library, meter)
     for stage in STAGES:
         library.digest(stage)
     digests = now()

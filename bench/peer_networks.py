@@ -19,11 +19,11 @@ from measure import with_masters
 from tokenizers import Tokenizer
 from transformers import Blip2ForConditionalGeneration, CLIPModel
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.language.opening import open_llm
 from counterfactory.engine.language.request import Llm
 from counterfactory.engine.language.request import Request as Question
+from counterfactory.engine.models.networks import library_of
+from counterfactory.engine.profile.profile import Profile
 from counterfactory.export.graphs.hub import locate
 from counterfactory.export.pocket import llama
 from counterfactory.export.pocket.int8 import master_of

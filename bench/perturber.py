@@ -26,15 +26,15 @@ from edits import Judged, judge
 from measure import finish, keep_figures, machine
 
 from counterfactory.engine.cli.terminal import Terminal
-from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.english.menus import menu
 from counterfactory.engine.keys import content_key
-from counterfactory.engine.language.chat import Style
 from counterfactory.engine.language.llama import Llama
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.reading import surprises
+from counterfactory.engine.profile.llm import Style
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.runtime.openvino import resolve_precision
-from counterfactory.engine.tasks.menus import menu
 from counterfactory.export.pocket.edits import measure_edits
 from counterfactory.export.pocket.languages import LANGUAGES
 from counterfactory.export.pocket.packed import RUNTIME

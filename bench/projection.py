@@ -20,8 +20,10 @@ from typing import Any
 from measure import finish
 
 from counterfactory.engine.cli.terminal import Terminal
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
 from counterfactory.engine.estimate.estimate import OTHER_SHARE, Estimate, estimate
+from counterfactory.engine.models.plan_facts import plan_facts
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.report.table import Table
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -32,7 +34,7 @@ GOALS: Mapping[str, float] = {"a10g": 0.26, "a10g-fast": 0.06}
 # Operations at 512 x 512, counted by torch in diffusers' modules: a row of Stable Diffusion 1.5's ControlNet, without
 # its hint encoder.
 _CONTROLNET = 268.6e9
-# Tokens that questions for the alternatives of three keywords read (engine/config/networks.py).
+# Tokens that questions for the alternatives of three keywords read (engine/models/networks.py).
 _ALTERNATIVES_READ = 3 * 40
 
 Change = Callable[[Profile], Profile]

@@ -27,14 +27,14 @@ from numpy.typing import NDArray
 from peer_networks import PeerNetworks, TorchLanguage, until
 from PIL import Image as Pictures
 
-from counterfactory.engine.config.profile import Profile
+from counterfactory.engine.english.undo import undo_edits
 from counterfactory.engine.keys import generator
 from counterfactory.engine.models.clip import to_pixel_values
-from counterfactory.engine.models.sampler import SamplerSettings
+from counterfactory.engine.profile.paint import SamplerSettings
+from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.sources.source import load_pixels
-from counterfactory.engine.stages.edges import edge_maps
-from counterfactory.engine.stages.scores import edit_scores, score
-from counterfactory.engine.tasks.undo import undo_edits
+from counterfactory.engine.stages.check.clip_scores import edit_scores, score
+from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs import modules
 

@@ -23,8 +23,8 @@ from typing import Any
 from ledger_scale import VARIANTS_PER_SOURCE, Made
 from measure import finish, seconds
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.judging.recheck import recheck
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.suite import PictureRow, Suite, image_path, mask_path
 
 BAR_S = 2.0
@@ -82,7 +82,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=asked.folder) as temporary:
         folder = Path(temporary) / "suite"
         fill(folder, made)
-        settings = [replace(load_profile("pocket").check, min_image_text=least) for least in THRESHOLDS]
+        settings = [load_profile("pocket").check.having(min_image_text=least) for least in THRESHOLDS]
         recheck(folder, settings[1])
         whole, alone = [], []
         for _ in range(asked.rounds):

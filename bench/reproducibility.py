@@ -22,10 +22,12 @@ import numpy as np
 from measure import with_masters
 from numpy.typing import NDArray
 
-from counterfactory.engine.config.profile import Profile, load_profile
-from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.inputs import Inputs
+from counterfactory.engine.journey import Journey
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import Suite, read_metadata
@@ -34,9 +36,9 @@ from counterfactory.engine.suite import Suite, read_metadata
 def make(profile: Profile, streets: Path, suite_path: Path, backward: bool = False) -> Path:
     """Generate a suite of two variants per source."""
     sources, _ = find_sources(streets)
-    settings = JourneySettings(street_task("classification"), variants=2, controls=1, edits=(1, 2), seed=0)
+    settings = SuiteRequest(street_task("classification"), variants=2, controls=1, edits=(1, 2), seed=0)
     with Suite.open(suite_path) as suite:
-        Journey(profile, settings).run(sources[::-1] if backward else sources, suite)
+        Journey(profile, settings).run(Inputs(sources[::-1] if backward else sources), suite)
     return suite_path
 
 

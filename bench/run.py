@@ -29,9 +29,9 @@ from measure import Yardstick, figures_of, finish, open_yardstick
 
 from counterfactory.engine.cli.run_text import cost_line, cost_table, count_line, use_line
 from counterfactory.engine.cli.terminal import Terminal
-from counterfactory.engine.config.profile import Profile, load_profile, painting_as_teacher
-from counterfactory.engine.journey import JourneySettings
 from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
+from counterfactory.engine.request import SuiteRequest
 
 if TYPE_CHECKING:
     from versus import Comparison
@@ -108,7 +108,7 @@ def by_clip_alone(profile: Profile) -> Profile:
     and without the captioner's second look.
     """
     return replace(
-        profile, check=replace(profile.check.without("min_valid"), recaption=None, recaption_of=None, valid=None)
+        profile, check=replace(profile.check.having(min_valid=None), recaption=None, recaption_of=None, valid=None)
     )
 
 
@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None, yardstick: Yardstick | None = N
             box_of(asked, one)
     refuse_without_device(profile)
     # Both sides paint what the captioner says, a vehicle named or not: this bench asks what work costs.
-    settings = JourneySettings(
+    settings = SuiteRequest(
         street_task("classification"), asked.variants, controls=0, edits=(1, 3), seed=0, allow_ungrounded=True
     )
     yardstick = yardstick or (open_yardstick(True) if asked.uneven else None)

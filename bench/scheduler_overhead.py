@@ -17,12 +17,12 @@ import numpy as np
 from measure import figures_of, finish, keep_quiet
 from streets import set_up
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.meter.meter import Work
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import PaintPlans
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.session import Array, Signature
-from counterfactory.engine.stages.paint import PaintJob, paint
+from counterfactory.engine.stages.paint.paint import PaintJob, paint
 
 
 @dataclass(frozen=True)

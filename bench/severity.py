@@ -18,16 +18,16 @@ import numpy as np
 from measure import finish
 from numpy.typing import NDArray
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.worlds import EMBEDDED, SIZE
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.engine.stages.edges import edge_maps
-from counterfactory.engine.stages.paint import PaintJob, paint
-from counterfactory.engine.stages.severity import between, text_share
+from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.paint.paint import PaintJob, paint
+from counterfactory.engine.stages.paint.severity import between, text_share
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.packed import MASTERS
@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 def series(asked: argparse.Namespace) -> tuple[list[str], NDArray[np.uint8]]:
     """The weather of each series, and pictures uint8 [series, levels, 128, 128, 3]."""
     profile = load_profile(asked.profile)
-    models = Opened(library_of(profile), Meter(lambda _: None))
+    models = ModelPool(library_of(profile), Meter(lambda _: None))
     plans, text = models.paint_plans(SIZE, SIZE), models.clip_text()
     jobs, weathers = list[PaintJob](), []
 

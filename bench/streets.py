@@ -10,14 +10,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.stages.edges import edge_maps
-from counterfactory.engine.stages.paint import PaintJob
+from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.paint.paint import PaintJob
 
 _STREAM = 55
 
@@ -39,14 +39,14 @@ class Easel:
     jobs: Sequence[PaintJob]
     negative: NDArray[np.float32]
     edges: NDArray[np.uint8]
-    models: Opened
+    models: ModelPool
     meter: Meter
 
 
 def set_up(profile: Profile, sources: int, variants: int) -> Easel:
     """`variants` jobs a scene: its edges, the caption of the scene in another appearance."""
     meter = Meter(lambda _: None)
-    models = Opened(library_of(profile), meter)
+    models = ModelPool(library_of(profile), meter)
     jobs: list[PaintJob] = []
     edges: list[NDArray[np.uint8]] = []
     for i in range(sources):

@@ -28,11 +28,11 @@ from measure import Ratio, Spent, Yardstick, compare, seconds, spent
 from peer_networks import box_networks, pocket_networks
 from reference import DIFFUSERS_BATCHED, ON_GPU, REFERENCE, Device, Made, Peer
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import Profile, painting_as_teacher
 from counterfactory.engine.estimate.flops import multiplies_integers
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.stages.verdict import failing
+from counterfactory.engine.profile.profile import Profile, painting_as_teacher
+from counterfactory.engine.stages.check.verdict import failing
 from counterfactory.engine.suite import read_metadata
 from counterfactory.export.pocket.languages import LANGUAGES
 from counterfactory.export.production.graph import Request

@@ -44,23 +44,27 @@ from stand_in_kernels import Driver
 from stand_in_torch import CachingAllocator
 
 from counterfactory.engine import journey
-from counterfactory.engine.config.networks import networks_of
-from counterfactory.engine.config.painters import editor_form
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
-from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.inputs import Inputs
+from counterfactory.engine.journey import Journey
 from counterfactory.engine.keys import file_digest
 from counterfactory.engine.language import exllama, openvino_llm
 from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.exllamav2 import ExLlamaV2
 from counterfactory.engine.models.blip2 import Blip2
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import networks_of
+from counterfactory.engine.models.painters import editor_form
+from counterfactory.engine.models.plan_facts import plan_facts
 from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime import cuda, kernels
 from counterfactory.engine.runtime.plans import PlanKey, Shapes, write_key
 from counterfactory.engine.runtime.session import continued_cache, is_cache
 from counterfactory.engine.runtime.trt_library import library_name
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.stages import rewrite
+from counterfactory.engine.stages.rewrite.rewrite import rewrite
 from counterfactory.engine.suite import Suite
 from counterfactory.export.pocket.packed import RUNTIME
 from counterfactory.export.production import blip2, clip, denoiser, graph, hed, sentence, small_words, vae
@@ -467,13 +471,13 @@ def run(name: str, shards: int = 2, root: Path | None = None, *, again: bool = T
         _put_in(stack, driver, SizedLibrary(driver, ports, watch), llm, watch, keeps)
         found, _ = find_sources(photographs(work / "photographs", sources * shards))
         # A caption of the pocket world names cars, and what is photographed here is called a bus.
-        settings = JourneySettings(street_task("classification"), 2, 1, edits=(1, 2), seed=0, allow_ungrounded=True)
+        settings = SuiteRequest(street_task("classification"), 2, 1, edits=(1, 2), seed=0, allow_ungrounded=True)
         # Other questions of the same captions: what was open for painting is there when the language model is opened.
         # Another seed, so that edits that are chosen again are painted again.
         asked_again = replace(profile, rewrite=replace(profile.rewrite, types=("time", "weather", "colour")))
         for seed, one in enumerate((profile, asked_again) if again else (profile,)):
             with Suite.open(work / "suite") as suite:
-                summary = Journey(one, replace(settings, seed=seed)).run(found, suite)
+                summary = Journey(one, replace(settings, seed=seed)).run(Inputs(found), suite)
             assert summary.painted > 0, "no stage was left out"
             gc.collect()
     assert not driver.faults, driver.faults
@@ -486,9 +490,9 @@ def _put_in(stack: ExitStack, driver: Memory, library: SizedLibrary, llm: SizedL
     def patch(owner: Any, attribute: str, instead: Any) -> None:
         stack.enter_context(mock.patch.object(owner, attribute, instead))
 
-    enter = Opened.enter
+    enter = ModelPool.enter
 
-    def entered(self: Opened, stage: Any) -> None:
+    def entered(self: ModelPool, stage: Any) -> None:
         watch.enter(stage)
         enter(self, stage)
 
@@ -516,7 +520,7 @@ def _put_in(stack: ExitStack, driver: Memory, library: SizedLibrary, llm: SizedL
         watch.next_shard()
         return step(self, *arguments)
 
-    patch(Opened, "enter", entered)
+    patch(ModelPool, "enter", entered)
     patch(Blip2, "caption", captioned)
     patch(Journey, "step", stepped)
     patch(journey, "prompts_of", lambda style: prompts_of("pocket"))

@@ -15,14 +15,16 @@ from PIL import Image
 from session_records import costs, session_facts
 from stand_in_cuda import OPENED
 
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, painting_as_teacher
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.models import opened
+from counterfactory.engine.models import model_pool
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
+from counterfactory.engine.profile.runtime import RuntimeSettings
 from counterfactory.engine.runtime import quiet_openvino  # noqa: F401 - before any test imports OpenVINO
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.runtime.opening import plan_file
-from counterfactory.engine.runtime.session import RuntimeSettings, Session
+from counterfactory.engine.runtime.session import Session
 from counterfactory.engine.suite import (
     Origin,
     Painted,
@@ -108,7 +110,7 @@ def shared_plans(opened_plans: dict[object, Session]) -> Iterator[None]:
 
     What a run counts as loading stays in place, and takes no time. Not for tests of opening and closing networks.
     """
-    really = opened.open_plan
+    really = model_pool.open_plan
 
     def open_once(
         folder: Path,
@@ -126,7 +128,7 @@ def shared_plans(opened_plans: dict[object, Session]) -> Iterator[None]:
         return opened_plans[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opened, "open_plan", open_once)
+        patch.setattr(model_pool, "open_plan", open_once)
         yield
 
 
@@ -148,7 +150,7 @@ def made_profile() -> Profile:
     """What `made_suite` is said to be made with: no profile that comes with the package."""
     pocket = load_profile("pocket")
     image = replace(pocket.image, short_side=64)
-    return replace(pocket, name="mine", image=image, check=replace(pocket.check, min_image_text=0.45))
+    return replace(pocket, name="mine", image=image, check=pocket.check.having(min_image_text=0.45))
 
 
 @pytest.fixture

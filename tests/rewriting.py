@@ -10,10 +10,13 @@ from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.request import Prompt, Request
 from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.profile.rewrite import RewriteSettings
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.draft import RewriteSettings
+from counterfactory.engine.stages.rewrite.caption_edits import Questions
+from counterfactory.engine.stages.rewrite.rewrite import Limits, SourceVariants
+from counterfactory.engine.stages.rewrite.rewrite import rewrite as rewrite_with
 from counterfactory.engine.tasks.interventions import Interventions
-from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task
 
 SETTINGS = RewriteSettings(
@@ -30,12 +33,25 @@ def wanted_of(
     interventions: Interventions | None = None,
     task: Task = TASK,
     controls: int = 0,
-) -> JourneySettings:
-    return JourneySettings(task, variants, controls, edits, seed, interventions)
+) -> SuiteRequest:
+    return SuiteRequest(task, variants, controls, edits, seed, interventions)
 
 
 def source(name: str, label: str | None = "bus") -> Source:
     return Source(name, name, Path(name), (8, 8), label, None, "d", content_key(name, label))
+
+
+def rewrite(
+    sources: Sequence[Source],
+    captions: Sequence[str],
+    settings: RewriteSettings,
+    wanted: SuiteRequest,
+    ask: Any,
+    prompts: Any,
+    **limits: Any,
+) -> list[SourceVariants]:
+    """What becomes of captions."""
+    return rewrite_with(sources, captions, Questions(settings, wanted, ask, prompts), Limits(**limits))
 
 
 class Told:

@@ -11,8 +11,8 @@ pytest.importorskip("torch", reason="no torch: what plans of full size take and 
 
 from a10g_memory import BAR_BYTES, PROFILES, ROOT, by_stage, run
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.profile.profile import load_profile
 
 
 @pytest.mark.slow

@@ -29,9 +29,9 @@ from stand_in_gpu import Library, write_stand_in
 from stand_in_kernels import Driver
 
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.config import profile as profiles
-from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.models.blip2 import Blip2
+from counterfactory.engine.profile import profile as profiles
+from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.runtime import cuda, kernels, openvino
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.runtime.quiet_openvino import ov

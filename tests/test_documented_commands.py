@@ -25,8 +25,8 @@ from PIL import Image
 from counterfactory.engine.cli import doctor
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.cli.gpus import Gpu
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export import __main__ as exporter
 from counterfactory.export.production import command as production
 from counterfactory.export.production.artefact import Asked

@@ -12,22 +12,23 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 from conftest import quick_profile
 from PIL import Image
 
-from counterfactory.engine.config.profile import ModelPaths, Profile
+from counterfactory.engine import journey
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.journey import Journey, JourneySettings, Progress, RunSummary
+from counterfactory.engine.inputs import Inputs
+from counterfactory.engine.journey import Journey, Progress, RunSummary
 from counterfactory.engine.judging.recheck import recheck
-from counterfactory.engine.language.chat import prompts_of
-from counterfactory.engine.models.referee import RefereeSettings
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.profile.referees import RefereeSettings
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.suite import Suite, read_metadata, read_run
@@ -36,7 +37,7 @@ from counterfactory.engine.tasks.interventions import parse_interventions
 pytestmark = pytest.mark.usefixtures("shared_plans")
 
 ROOT = Path(__file__).parents[1]
-SETTINGS = JourneySettings(street_task("segmentation"), variants=2, controls=1, edits=(1, 2), seed=3)
+SETTINGS = SuiteRequest(street_task("segmentation"), variants=2, controls=1, edits=(1, 2), seed=3)
 
 
 @pytest.fixture(scope="module")
@@ -61,13 +62,13 @@ def quick(packed_models: Path) -> Profile:
 
 def travel(
     profile: Profile,
-    settings: JourneySettings,
+    settings: SuiteRequest,
     sources: Sequence[Source],
     path: Path,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> RunSummary:
     with Suite.open(path) as suite:
-        return Journey(profile, settings).run(sources, suite, on_progress)
+        return Journey(profile, settings).run(Inputs(sources), suite, on_progress)
 
 
 def contents(path: Path) -> dict[str, str]:
@@ -147,7 +148,7 @@ def test_a_plan_is_what_a_run_then_paints(
     finished: tuple[Path, RunSummary], streets: Path, quick: Profile, tmp_path: Path
 ) -> None:
     with Suite.open(tmp_path / "plan") as suite:
-        plan = Journey(quick, SETTINGS).plan(find_sources(streets)[0], suite)
+        plan = Journey(quick, SETTINGS).plan(Inputs(find_sources(streets)[0]), suite)
     planned = [(v.source.name, v.index, v.caption, v.edits, v.edited_caption) for v in plan.rewritten.variants]
     rows = [row for row in read_metadata(finished[0]) if row.kind != "original"]
     assert sorted(planned, key=str) == sorted(
@@ -155,15 +156,6 @@ def test_a_plan_is_what_a_run_then_paints(
     )
     assert len(planned) > 8
     assert not list((tmp_path / "plan").rglob("*.png"))
-
-
-def test_a_run_and_a_plan_ground_labels_as_the_profile_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = {"rewrite": "bounds", "grounding": "how", "check": "thresholds", "random_words": "random"}
-    profile: Any = SimpleNamespace(llm=SimpleNamespace(style="chatml"), **tables)
-    desk: Any = "desk"
-    monkeypatch.setattr("counterfactory.engine.journey.rewrite.run", lambda *given: given)
-    given: Any = Journey(profile, SETTINGS)._rewrite(desk, {})
-    assert given == ("desk", {}, "bounds", SETTINGS, prompts_of("chatml"), "how", "thresholds", "random")
 
 
 @pytest.mark.parametrize(("shard", "backward"), [(1, False), (4, False), (100, True)])
@@ -192,7 +184,7 @@ def test_a_teacher_makes_no_other_suite(
     finished: tuple[Path, RunSummary], streets: Path, quick: Profile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, first = finished
-    monkeypatch.setattr(Journey, "step", lambda *_: pytest.fail("a finished shard was not passed"))
+    monkeypatch.setattr(journey, "step", lambda *_: pytest.fail("a finished shard was not passed"))
     report = travel(replace(quick, teacher="a10g"), SETTINGS, find_sources(streets)[0], path)
     assert report.reused == first.painted
 
@@ -206,7 +198,7 @@ def test_changes_reuse_what_they_leave_as_it_was(
     more = travel(quick, SETTINGS, sources, tmp_path / "s")
     assert more.reused == first.painted
     assert more.painted == more.variants - first.variants > 0
-    strict = replace(quick, check=replace(quick.check, min_image_text=1.0))
+    strict = replace(quick, check=quick.check.having(min_image_text=1.0))
     none = travel(strict, SETTINGS, sources, tmp_path / "s")
     assert (none.painted, none.accepted, none.models_load_s) == (0, 0, 0.0)
     painted = contents(tmp_path / "s")
@@ -235,7 +227,7 @@ def test_edited_captions_are_scored_as_texts_and_thresholds_on_them_hold_later_t
     variants = [row for row in read_metadata(path) if row.kind == "variant"]
     for row in variants:
         assert {"said_edits", "miou", "recall", "recall_road"} - row.scores.keys() == set()
-    strict = replace(read.check, max_perplexity=1.0)
+    strict = read.check.having(max_perplexity=1.0)
     assert recheck(path, strict).accepted == 0
     assert all("reads badly" in (row.reason or "") for row in read_metadata(path) if row.kind == "variant")
     none = travel(replace(read, check=strict), SETTINGS, sources, path)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import Street
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.models.networks import library_of
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.suite import read_metadata
 from counterfactory.export.pocket.packed import MASTERS, RUNTIME
@@ -44,7 +44,7 @@ def test_the_wheel_carries_what_suites_are_made_with(wheel: Path) -> None:
     runtime = {f.relative_to(RUNTIME).as_posix() for f in RUNTIME.rglob("*") if f.is_file()}
     assert packed == {f"counterfactory/engine/pocket/weights/{name}" for name in runtime}
     assert not {path.name for path in MASTERS.iterdir()} & {Path(name).name for name in names}
-    assert {"counterfactory/engine/config/profiles/pocket.toml", "counterfactory/kernels/edges.py"} <= names
+    assert {"counterfactory/engine/profile/profiles/pocket.toml", "counterfactory/kernels/edges.py"} <= names
 
 
 def test_an_installed_wheel_makes_a_suite(wheel: Path, street: Street, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,23 +15,29 @@ from numpy.typing import NDArray
 from PIL import Image
 from tiny_networks import TOKENS, WIDTH, TinyPainter, tiny_editor, tiny_tokenizer
 
+from counterfactory.engine.content_keys import STAGES, ContentKeys
 from counterfactory.engine.language.request import Request, Usage
 from counterfactory.engine.meter.meter import Meter, Progress
 from counterfactory.engine.models.blip2 import Reading
-from counterfactory.engine.models.decoding import DecodingSettings
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.editor import EditorPlans
-from counterfactory.engine.recipes import STAGES, Recipes
+from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.profile.caption import DecodingSettings
+from counterfactory.engine.profile.llm import LlmSettings
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.schedule.overlap import in_chunks
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.pictures import Pictures
 from counterfactory.engine.sources.source import ImageSettings, Source
 from counterfactory.engine.stages.classes import Classes
-from counterfactory.engine.stages.desk import Desk
+from counterfactory.engine.stages.run import Run
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.variant import Variant
 
 Floats = NDArray[np.float32]
+# A language model that converses.
+CHAT = LlmSettings("openvino", "llm", "chatml")
 Pixels = NDArray[np.uint8]
 
 TEXT_BATCH, IMAGE_BATCH, EDIT_BATCH = 3, 2, 5
@@ -66,6 +72,7 @@ class Networks:
     opened: list[str] = field(default_factory=list)
     answers: dict[str, str] = field(default_factory=dict)  # by what the prompt says
     meanings: dict[str, Floats] = field(default_factory=dict)  # a sentence encoder's vectors
+    unknown: Floats | None = None  # that of other texts
     likely: dict[str, float] = field(default_factory=dict)  # words in a text, before any picture; others are 0.5
     surprise: dict[str, float] = field(default_factory=dict)  # how hard texts are to read, for the language model
     filled: Mapping[tuple[str, str], list[str]] = field(default_factory=dict)  # blanks, by a masked language model
@@ -152,7 +159,12 @@ class Networks:
     def sentence(self) -> Any:
         def encode(texts: Sequence[str]) -> Floats:
             self._called("sentence", texts, 10**6)
-            return np.stack([self.meanings[text] for text in texts])
+            return np.stack(
+                [
+                    self.meanings.get(text, self.unknown) if self.unknown is not None else self.meanings[text]
+                    for text in texts
+                ]
+            )
 
         self.opened.append("sentence")
         return SimpleNamespace(encode=encode)
@@ -204,12 +216,17 @@ class Networks:
 
 @dataclass
 class TinyRun:
-    """A desk, and what a test looks at."""
+    """A run, and what a test looks at."""
 
-    desk: Desk
+    run: Run
     networks: Networks
     pictures: Pictures
     progress: list[Progress]
+
+    def of(self, request: SuiteRequest | None = None, **tables: Any) -> Run:
+        """The run with another request, and other tables of the profile."""
+        profile = replace(self.run.profile, **tables)
+        return replace(self.run, profile=profile, request=request or self.run.request)
 
     def done(self, stage: str) -> tuple[int, int]:
         """How far the stage is, and of how much."""
@@ -218,7 +235,7 @@ class TinyRun:
 
     def made(self, stage: str) -> int:
         """How many of its results this run made."""
-        return sum(cost.made for cost in self.desk.meter.costs() if cost.stage == stage)
+        return sum(cost.made for cost in self.run.meter.costs() if cost.stage == stage)
 
 
 @contextmanager
@@ -229,11 +246,14 @@ def tiny_run(
     progress: list[Progress] = []
     networks = Networks(painter)
     kinds: dict[str, Any] = dict.fromkeys(("image", "caption", "sampling", "edges", "paint", "text", "check"), 0)
-    recipes = Recipes(**kinds, makers={stage: f"{stage} maker" for stage in STAGES})
+    keys = ContentKeys(**kinds, makers={stage: f"{stage} maker" for stage in STAGES})
     with Suite.open(path) as suite:
         classes, meter = Classes(source.label for source in sources), Meter(progress.append)
-        desk = Desk(suite, networks, meter, recipes, len(sources), variants, classes)  # type: ignore[arg-type]
-        yield TinyRun(desk, networks, Pictures(IMAGE), progress)
+        models: Any = networks
+        profile = replace(load_profile("pocket"), image=IMAGE)
+        request = SuiteRequest(street_task("classification"), 1, 0, (1, 1), 0)
+        run = Run(profile, request, suite, models, meter, keys, len(sources), variants, classes)
+        yield TinyRun(run, networks, Pictures(IMAGE), progress)
 
 
 def tiny_sources(root: Path, count: int) -> list[Source]:

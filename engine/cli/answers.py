@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..config.recorded import recorded_classes
 from ..errors import CounterfactoryError
 from ..files.reading import read_text
 from ..judging.evaluate import evaluate_labels, evaluate_masks
@@ -16,6 +15,7 @@ from ..judging.masks import compare_masks
 from ..judging.predictions import Prediction, load_predictions, match_predictions
 from ..report.album import add_scores
 from ..suite import PictureRow
+from ..suite.recorded import recorded_classes
 from .terminal import Terminal
 
 # Names that a warning shows.

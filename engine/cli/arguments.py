@@ -195,7 +195,7 @@ def _add_sources(parser: argparse.ArgumentParser, optional: bool = False) -> Non
     drawn.add_argument("--sample", type=_positive, metavar="N", help="use N sources in all, drawn by --seed")
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="another seed, another suite (%(default)s)")
     parser.add_argument(
-        "--anything",
+        "--allow-out-of-domain",
         action="store_true",
         help="take sources outside of what the profile's models know as well; every result then says so",
     )

@@ -12,8 +12,8 @@ from .run_text import percent
 if TYPE_CHECKING:
     from ..judging.fit_valid import Example
     from ..judging.recheck import Recheck
-    from ..judging.sweep import Point, Sweep
-    from ..stages.verdict import CheckSettings
+    from ..judging.threshold_curve import Point, Sweep
+    from ..profile.check import CheckSettings
 
 _BAR = 20
 

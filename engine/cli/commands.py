@@ -13,30 +13,29 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ..config.profile import load_profile
-from ..config.recorded import recorded_check, recorded_profile
-from ..config.worlds import take_known
 from ..errors import CounterfactoryError
 from ..files.writing import write_whole
+from ..inputs import usable_inputs
 from ..judging.edit_labels import planned_edits, require_new, write_edits
 from ..judging.recheck import recheck, set_thresholds, threshold_named
-from ..judging.sweep import load_valid, sweep
+from ..judging.threshold_curve import load_valid, sweep
+from ..profile.check import CheckSettings
+from ..profile.paint import protect_classes
+from ..profile.profile import load_profile
 from ..report.curves import Curve
 from ..report.edit_table import spread_data
 from ..report.notes import suite_notes
 from ..report.table import Table
 from ..sources.data_set import refuse_suite_among_sources
 from ..sources.source import Problem, Source
-from ..stages.hints import reads_depth, take_mapped
-from ..stages.protect import protect_classes, take_labelled
-from ..stages.verdict import CheckSettings
 from ..suite import PictureRow, Suite, accepted_edits, caution, count_outside, read_metadata, require_finished
+from ..suite.recorded import recorded_check, recorded_profile
 from ..suite.verdicts import read_verdicts
-from ..tasks.doubts import doubts
+from ..tasks.label_warnings import label_warnings
 from ..tasks.spread import spread_of
-from .asked import require_truths, settings_of, usable_sources
 from .check_text import changes_table, curve_of, fit_table, recheck_lines, sweep_lines, sweep_table
 from .effects_text import evaluation_tables, finding_line, headline, note_lines
+from .inputs import inputs_of, read_data, request_of
 from .plan_text import show_spread
 from .run_text import (
     as_data,
@@ -62,22 +61,18 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     if args.protect is not None:
         profile = replace(profile, protect=protect_classes(args.protect, profile.protect, profile.image.short_side))
     refuse_suite_among_sources(args.sources, args.out)
-    found = usable_sources(args, profile, terminal)
-    sources, problems = found.sources, found.problems
-    require_truths(args, sources, terminal)
-    # The journey asks the same again: what it would refuse is refused before there is a folder.
-    mapped, _ = take_mapped(profile.hints, profile.depth, take_known(profile, sources, anything=args.anything)[0])
-    take_labelled(profile.protect, mapped)
-    if args.depth is not None and not reads_depth(profile.hints, profile.depth):
+    data = read_data(args, profile, terminal)
+    request = request_of(args, profile, data)
+    inputs = inputs_of(args, profile, data, terminal)
+    if args.depth is not None and not profile.reads_depth:
         terminal.warn(f"--depth: profile {profile.name} has no hint of kind depth from files, so nothing follows them")
-    settings = settings_of(args, profile, found)
-    for doubt in doubts(settings.task, [source.label for source in sources]):
-        terminal.warn(doubt)
-    for line in lost_lines(sources, profile.image):
+    for warning in label_warnings(request.task, [source.label for source in data.sources]):
+        terminal.warn(warning)
+    for line in lost_lines(inputs.sources, profile.image):
         terminal.warn(line)
     with Suite.open(args.out) as suite, terminal.progress() as on_progress:
-        report = Journey(profile, settings).run(sources, suite, on_progress, args.metrics, found.record())
-    for problem in report.problems:
+        report = Journey(profile, request).run(inputs, suite, on_progress, args.metrics)
+    for problem in report.problems[len(inputs.left_out) :]:
         terminal.warn(f"skipped {problem.name}: {problem.reason}")
     for unwritten in filter(None, (report.metrics_problem, report.cache_problem)):
         terminal.warn(unwritten)
@@ -91,11 +86,11 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     for line in shortfall_lines(report):
         terminal.say(line)
     spread = spread_of(accepted_edits(args.out))
-    show_spread(spread, settings.interventions, terminal)
+    show_spread(spread, request.interventions, terminal)
     terminal.say(f"suite      {args.out}")
     look = shlex.join(["counterfactory", "report", str(args.out)])
     terminal.say(f"look at it with: {look}")
-    skipped = [*problems, *report.problems]
+    skipped = [*data.problems, *report.problems]
     terminal.finish(
         {
             "suite": str(args.out),
@@ -115,26 +110,27 @@ def plan(args: Namespace, terminal: Terminal) -> int:
     profile = load_profile(args.profile)
     if args.write is not None:
         require_new(args.write)
-    found = usable_sources(args, profile, terminal)
-    sources, unknown = take_known(profile, found.sources[: args.first], anything=args.anything)
-    settings = settings_of(args, profile, found)
-    for doubt in doubts(settings.task, [source.label for source in found.sources]):
-        terminal.warn(doubt)
+    data = read_data(args, profile, terminal)
+    request = request_of(args, profile, data)
+    inputs = inputs_of(args, profile, data, terminal)
+    for warning in label_warnings(request.task, [source.label for source in data.sources]):
+        terminal.warn(warning)
+    first = replace(inputs, sources=inputs.sources[: args.first])
     with TemporaryDirectory() as folder, Suite.open(Path(folder) / "plan") as suite, terminal.progress() as progress:
-        planned = Journey(profile, settings).plan(sources, suite, progress)
+        planned = Journey(profile, request).plan(first, suite, progress)
     if args.write is not None:
         both = (*planned.rewritten.variants, *planned.rewritten.dropped)
         write_edits(args.write, planned_edits(both, planned.rewritten.scores, profile.check))
     planned_spread = spread_of(edit for variant in planned.rewritten.variants for edit in variant.edits)
     for line in text.lines(planned):
         terminal.say(line)
-    show_spread(planned_spread, settings.interventions, terminal)
+    show_spread(planned_spread, request.interventions, terminal)
     if planned.cache_problem is not None:
         terminal.warn(planned.cache_problem)
-    for problem in (*unknown, *planned.problems):
+    for problem in planned.problems:
         terminal.warn(f"skipped {problem.name}: {problem.reason}")
     terminal.finish({**text.as_data(planned), "edits": spread_data(planned_spread)})
-    return EXIT_SKIPPED if found.problems or unknown or planned.problems else 0
+    return EXIT_SKIPPED if data.problems or inputs.left_out or planned.problems else 0
 
 
 def estimate(args: Namespace, terminal: Terminal) -> int:
@@ -151,12 +147,11 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
     if args.sources is None:
         sources = args.count
     else:
-        found = usable_sources(args, profile, terminal)
-        sources, strange = take_known(profile, found.sources, anything=args.anything)
-        outside = sum(source.known_world is False for source in sources)
-        for problem in strange:
+        data = read_data(args, profile, terminal)
+        inputs = usable_inputs(profile, data.sources, allow_out_of_domain=args.allow_out_of_domain)
+        for problem in inputs.left_out:
             terminal.warn(f"skipped {problem.name}: {problem.reason}")
-        problems = [*found.problems, *strange]
+        sources, outside, problems = inputs.sources, inputs.out_of_domain, [*data.problems, *inputs.left_out]
     asked = None if args.memory is None else round(args.memory * 1e9)
     predicted = predict(profile, sources, args.variants, asked, controls=args.controls)
     for line in forecast.cost_lines(predicted):

@@ -16,14 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from ..config.profile import load_profile
-from ..journey import Journey, JourneySettings, RunSummary
+from ..inputs import Inputs
+from ..journey import Journey, RunSummary
 from ..judging.confusion import confusion_matrix
 from ..judging.evaluate import evaluate_labels, evaluate_masks
 from ..judging.evaluation import Evaluation
 from ..pocket.judges import Classifier, Segmenter
 from ..pocket.tasks import street_task
 from ..pocket.worlds import EMBEDDED
+from ..profile.profile import load_profile
 from ..report.album import Answer, add_scores, mark_answers
 from ..report.folder import write_report
 from ..report.notes import suite_notes
@@ -31,6 +32,7 @@ from ..report.outlines import edge_detector
 from ..report.page import ReportText
 from ..report.reason_table import reason_table
 from ..report.table import Table
+from ..request import SuiteRequest
 from ..runtime.blob_cache import find_blob_cache
 from ..sources.data_set import find_sources
 from ..suite import PictureRow, Suite, read_metadata
@@ -60,11 +62,11 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     # The world's own renderer drew them.
     sources = [replace(source, known_world=True) for source in find_sources(out / "sources")[0]]
     clock.append(time.monotonic())
-    settings = JourneySettings(
+    settings = SuiteRequest(
         task=street_task("classification"), variants=variants, controls=1, edits=(1, 3), seed=0, interventions=None
     )
     with Suite.open(suite_path) as suite, terminal.progress() as on_progress:
-        report = Journey(profile, settings).run(sources, suite, on_progress)
+        report = Journey(profile, settings).run(Inputs(sources), suite, on_progress)
     clock.append(time.monotonic())
     rows, weights, blobs = read_metadata(suite_path), profile.models.path, find_blob_cache()
     models = Classifier.load(weights, blobs=blobs), Segmenter.load(weights, blobs=blobs)

@@ -18,11 +18,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ..config.networks import library_of
-from ..config.profile import Profile, load_profile, other_decoder
-from ..config.weights import WeightSettings
 from ..errors import CounterfactoryError
 from ..meter.machine import machine, machine_memory
+from ..models.networks import library_of
+from ..models.plan_facts import other_decoder
+from ..profile.profile import Profile, load_profile
+from ..profile.weights import WeightSettings
 from ..report.table import Table
 from ..runtime.blob_cache import SWITCH, BlobCache
 from ..runtime.installing import (

@@ -6,12 +6,12 @@ from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import asdict
 
-from ..config.profile import load_profile
-from ..config.recorded import recorded_check
 from ..errors import CounterfactoryError
 from ..judging.edit_labels import Success, draw, read_labelled, successes, suite_edits, write_edits
+from ..profile.profile import load_profile
 from ..report.table import Table
 from ..suite import read_metadata
+from ..suite.recorded import recorded_check
 from .terminal import Terminal
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from ..profile.image import ImageSettings, lost_share
 from ..report.table import Table
 from ..sources.boxes import MIN_VISIBLE, fit_boxes
-from ..sources.pixels import ImageSettings, lost_share
 
 if TYPE_CHECKING:
     from ..journey import RunSummary

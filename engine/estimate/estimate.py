@@ -13,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..config.networks import library_of
-from ..config.profile import Profile
+from ..content_keys import STAGES, Stage
 from ..errors import CounterfactoryError
 from ..meter.machine import machine_memory
 from ..meter.meter import device_hours_per_1k
 from ..models.library import Library
 from ..models.network import Networks
-from ..recipes import STAGES, Stage
+from ..models.networks import library_of
+from ..profile.profile import Profile
 from ..runtime.openvino import resolve_precision
 from ..schedule.residency import PlanCost, Residency, StageNeeds, Timeline
 from ..sources.source import Source

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
-from ..runtime import widening
+from ..runtime import dequantize
 from ..runtime.openvino import open_core
 from ..runtime.session import row_axis
 
@@ -68,7 +68,7 @@ def multiplies_integers(path: Path) -> bool:
 
     Raises CounterfactoryError when the file is missing or no model.
     """
-    return widening.multiplies_integers(_read(path))
+    return dequantize.multiplies_integers(_read(path))
 
 
 def weight_bytes(path: Path) -> int:
@@ -77,7 +77,7 @@ def weight_bytes(path: Path) -> int:
     Raises CounterfactoryError when the file is missing or is no model.
     """
     model = _read(path)
-    widening.widen_unless_multiplied(model)
+    dequantize.widen_unless_multiplied(model)
     constants = (op for op in model.get_ops() if op.get_type_name() == "Constant")
     return sum(int(op.get_byte_size()) for op in constants)
 

@@ -12,13 +12,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from ..config.device import DeviceSettings, PlanFacts
-from ..config.networks import SILENT_SHARE, SILENT_TOGETHER
-from ..config.profile import Profile, plan_facts
+from ..content_keys import Stage
 from ..errors import CounterfactoryError
 from ..models.library import Library
 from ..models.network import Network, Networks, Rows, Tokens
-from ..recipes import Stage
+from ..models.networks import SILENT_SHARE, SILENT_TOGETHER
+from ..models.plan_facts import PlanFacts, plan_facts
+from ..profile.device import DeviceSettings
+from ..profile.profile import Profile
 from ..runtime.opening import arithmetic
 from ..schedule.residency import PlanCost
 from .flops import count_flops, flops_per_token, input_names, multiplies_integers, output_length, weight_bytes

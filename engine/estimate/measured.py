@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..config.profile import Profile
 from ..errors import CounterfactoryError
 from ..files.caches import cache_folder
 from ..files.fill import fill
 from ..files.writing import make_folder, write_whole
 from ..keys import content_key
 from ..meter.machine import machine
+from ..profile.profile import Profile
 
 if TYPE_CHECKING:
     from ..suite.run_record import RunSummary

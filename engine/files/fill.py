@@ -45,19 +45,36 @@ def fill(cls: type[T], table: Mapping[str, Any], where: str) -> T:
     """Build the dataclass `cls` from `table`, field by field.
 
     Fields may be str, int, float (which takes whole numbers too), bool, Literal, tuple[X, ...], tuple[X, Y], another
-    dataclass (a table), and any of these with `| None`. Every field must be given, whatever its default, but for
-    `| None`, which TOML cannot write: there, leaving it out says None. `where` names the file in errors.
+    dataclass or Mapping[str, X] (a table), and any of these with `| None`. Every field must be given, whatever its
+    default, but for `| None`, which TOML cannot write: there, leaving it out says None. A mapping whose metadata names
+    a `prefix` and `names` is gathered from keys of the table itself. `where` names the file in errors.
     Raises CounterfactoryError for an unknown key, a missing one, and a value of another type.
     """
     return _fill(cls, table, where, "")
 
 
+def plain(settings: Any) -> dict[str, Any]:
+    """A dataclass as the table that `fill` takes: mappings of one prefix are keys of the table itself."""
+    table: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if (before := field.metadata.get("prefix")) is not None:
+            table |= {before + name: item for name, item in value.items()}
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            table[field.name] = plain(value)
+        elif isinstance(value, tuple | list):
+            table[field.name] = [plain(item) if dataclasses.is_dataclass(item) else item for item in value]
+        else:
+            table[field.name] = value
+    return table
+
+
 def _fill(cls: type[T], table: Mapping[str, Any], where: str, prefix: str) -> T:
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
-    hints = typing.get_type_hints(cls)
+    hints, table = typing.get_type_hints(cls), _gather(fields.values(), table)
     for key in table:
         if key not in fields:
-            raise CounterfactoryError(f"{where}: unknown key {prefix + key!r}; {nearest(key, fields, prefix)}")
+            raise CounterfactoryError(f"{where}: unknown key {prefix + key!r}; {nearest(key, _keys(fields), prefix)}")
     values = {}
     for name in fields:
         if name in table:
@@ -73,6 +90,27 @@ def _fill(cls: type[T], table: Mapping[str, Any], where: str, prefix: str) -> T:
         raise CounterfactoryError(f"{where}: {table_name}{error}") from error
 
 
+def _gather(fields: Iterable[dataclasses.Field[Any]], table: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The table with its keys of one prefix as a mapping, for a field whose metadata names `prefix` and `names`."""
+    gathered = dict(table)
+    for field in fields:
+        if (before := field.metadata.get("prefix")) is not None and field.name not in table:
+            known = [name for name in field.metadata["names"] if gathered.get(before + name) is not None]
+            gathered[field.name] = {name: gathered[before + name] for name in known}
+            for name in field.metadata["names"]:
+                gathered.pop(before + name, None)
+    return gathered
+
+
+def _keys(fields: Mapping[str, dataclasses.Field[Any]]) -> list[str]:
+    """The keys that a table may have."""
+    keys = []
+    for name, field in fields.items():
+        before = field.metadata.get("prefix")
+        keys += [name] if before is None else [before + known for known in field.metadata["names"]]
+    return keys
+
+
 def _value(hint: Any, value: Any, where: str, key: str) -> Any:
     origin = typing.get_origin(hint)
     if origin in (Union, types.UnionType):
@@ -81,6 +119,8 @@ def _value(hint: Any, value: Any, where: str, key: str) -> Any:
         return _literal(typing.get_args(hint), value, where, key)
     if origin is tuple:
         return _tuple(hint, value, where, key)
+    if origin is Mapping:
+        return _mapping(hint, value, where, key)
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise _wrong(hint, value, where, key)
@@ -114,6 +154,13 @@ def _tuple(hint: Any, value: Any, where: str, key: str) -> tuple[Any, ...]:
     return tuple(_value(kind, item, where, f"{key}[{i}]") for i, (kind, item) in pairs)
 
 
+def _mapping(hint: Any, value: Any, where: str, key: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _wrong(hint, value, where, key)
+    _, kind = typing.get_args(hint)
+    return {name: _value(kind, item, where, f"{key}.{name}") for name, item in value.items()}
+
+
 def _wrong(hint: Any, value: Any, where: str, key: str) -> CounterfactoryError:
     return CounterfactoryError(f"{where}: {key!r} should be {_described(hint)}, found {value!r}")
 
@@ -128,6 +175,8 @@ def _described(hint: Any) -> str:
         return f"a list, each item {_described(args[0])}"
     if origin is tuple:
         return f"a list of {len(args)}: " + ", ".join(map(_described, args))
+    if origin is Mapping:
+        return "a table"
     return "a table" if dataclasses.is_dataclass(hint) else _KINDS.get(hint, str(hint))
 
 

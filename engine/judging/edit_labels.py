@@ -21,7 +21,8 @@ from ..errors import CounterfactoryError
 from ..files.tables import SUFFIXES, read_table
 from ..files.writing import write_whole
 from ..keys import content_key
-from ..stages.text_filters import TEXT_SCORES, TextThresholds, text_failure
+from ..profile.check import CheckSettings
+from ..profile.scores import TEXT_SCORES
 from ..suite import PictureRow
 from ..variant import Variant
 
@@ -91,7 +92,7 @@ class Success:
         return self.kept_succeed / self.succeed if self.succeed else None
 
 
-def suite_edits(rows: Sequence[PictureRow], thresholds: TextThresholds) -> list[EditRow]:
+def suite_edits(rows: Sequence[PictureRow], thresholds: CheckSettings) -> list[EditRow]:
     """The edits of a suite's variants, those of repeats once."""
     return [
         _row(i, row.key, row.source, row.label, row, row.scores, thresholds)
@@ -102,13 +103,13 @@ def suite_edits(rows: Sequence[PictureRow], thresholds: TextThresholds) -> list[
 
 
 def planned_edits(
-    variants: Iterable[Variant], scores: Mapping[Variant, Mapping[str, float]], thresholds: TextThresholds
+    variants: Iterable[Variant], scores: Mapping[Variant, Mapping[str, float]], thresholds: CheckSettings
 ) -> list[EditRow]:
     """The edits of variants of a plan, those included that text filters drop, those left out that break a rule."""
     found = list[EditRow]()
     for variant in variants:
         own, source = scores.get(variant, {}), variant.source
-        broken = variant.dropped is not None and text_failure(own, thresholds) is None
+        broken = variant.dropped is not None and thresholds.text_failure(own) is None
         if variant.kind == "variant" and not variant.repeat and variant.level == 1 and not broken:
             found += [
                 _row(i, variant.key, source.name, source.label, variant, own, thresholds)
@@ -124,11 +125,11 @@ def _row(
     label: str | None,
     of: PictureRow | Variant,
     scores: Mapping[str, float],
-    thresholds: TextThresholds,
+    thresholds: CheckSettings,
 ) -> EditRow:
-    kept, failure = {name: scores[name] for name in TEXT_SCORES if name in scores}, text_failure(scores, thresholds)
+    kept, failure = {name: scores[name] for name in TEXT_SCORES if name in scores}, thresholds.text_failure(scores)
     texts = (of.edits[place], of.protected, of.caption, of.edited_caption)
-    return EditRow(f"{key[:16]}-{place}", source, label, *texts, kept, failure and failure[1])
+    return EditRow(f"{key[:16]}-{place}", source, label, *texts, kept, None if failure is None else failure.reason)
 
 
 def draw(rows: Sequence[EditRow], count: int, seed: int) -> list[EditRow]:
@@ -168,7 +169,7 @@ def _cells(row: EditRow) -> dict[str, Any]:
     return dict(zip(COLUMNS, (*values, *(row.scores.get(name, "") for name in TEXT_SCORES)), strict=True))
 
 
-def read_labelled(path: Path, thresholds: TextThresholds | None = None) -> tuple[list[Labelled], int]:
+def read_labelled(path: Path, thresholds: CheckSettings | None = None) -> tuple[list[Labelled], int]:
     """The labelled edits of a table, and how many rows are not labelled. With `thresholds` the filters' verdicts follow
     anew from the scores, else they are those of the table.
 
@@ -188,7 +189,7 @@ def read_labelled(path: Path, thresholds: TextThresholds | None = None) -> tuple
         if right_type is None or right_label is None or coherent is None:
             empty += 1
             continue
-        failed = bool(row.get("dropped")) if thresholds is None else text_failure(_scores(row, where), thresholds)
+        failed = bool(row.get("dropped")) if thresholds is None else thresholds.text_failure(_scores(row, where))
         found.append(Labelled(type_, right_type, right_label, coherent, bool(failed)))
     return found, empty
 

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from ..errors import CounterfactoryError
-from ..stages.validity import ValidPart, evidence, valid_score
+from ..profile.check import ValidPart, evidence
+from ..stages.check.validity import valid_score
 from ..suite import PictureRow
-from .sweep import Point
+from .threshold_curve import Point
 
 # Shares of the valid variants that thresholds are shown for; the first is what is fitted for.
 RECALLS = (0.9, 0.95, 0.8, 0.7, 0.6, 0.5)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..errors import CounterfactoryError
-from ..files.fill import nearest
-from ..stages.verdict import CheckSettings, failed_check, threshold_names, verdict, with_valid
+from ..files.fill import nearest, plain
+from ..profile.check import CheckSettings, threshold_names
+from ..stages.check.verdict import failed_check, verdict, with_valid
 from ..suite import Suite
 from ..suite.run_record import count_verdicts
 from ..suite.verdicts import ScoredRow, read_verdicts
@@ -69,9 +69,9 @@ def set_thresholds(settings: CheckSettings, given: Mapping[str, float]) -> Check
 
     Raises CounterfactoryError for a key that is no threshold, and for a value that no score can be.
     """
-    changes: dict[str, Any] = {threshold_named(key): value for key, value in given.items()}
+    changes = {threshold_named(key): value for key, value in given.items()}
     try:
-        return replace(settings, **changes)
+        return settings.having(**changes)
     except ValueError as error:
         raise CounterfactoryError(str(error)) from error
 
@@ -88,7 +88,7 @@ def recheck(suite: Path, settings: CheckSettings) -> Recheck:
         record = opened.read_run()  # before anything is changed: one that is broken stops here
         table.write(suite, judged)
         if record.sessions:
-            opened.write_run(record.with_verdicts(judged, asdict(settings)))
+            opened.write_run(record.with_verdicts(judged, plain(settings)))
     now, before = count_verdicts(judged), count_verdicts(table.rows)
     return Recheck(
         now["accepted"] + now["rejected"],

@@ -12,13 +12,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
+from ..profile.llm import Style
 from .edit_types import EXAMPLE_CAPTION, EditType
 from .questions import PlainPrompts, clean_text, write_answer
 from .request import Prompt
 
-Style = Literal["pocket", "wide", "llama2", "chatml"]
 # A turn is what the user says and what the model answers.
 Turn = tuple[str, str]
 

@@ -32,9 +32,9 @@ from typing import Any, ClassVar, Protocol
 
 from ..errors import CounterfactoryError
 from ..keys import content_key
+from ..profile.llm import ExllamaSettings
 from ..runtime.installing import BOX, BOX_EXLLAMAV3, pip_install
 from .request import Request, Usage
-from .settings import ExllamaSettings
 from .token_filter import TokenFilter, Vocabulary, read_vocabulary
 
 # What brings each package with the torch that it was compiled for.

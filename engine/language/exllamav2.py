@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import CounterfactoryError
+from ..profile.llm import ExllamaSettings
 from .exllama import Loaded
-from .settings import ExllamaSettings
 from .token_filter import TokenFilter, allowed
 
 # Above 32 rows its kernels write the weights out in fp16 for every product.

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ..profile.llm import ExllamaSettings
 from .exllama import Loaded
-from .settings import ExllamaSettings
 from .token_filter import TokenFilter
 
 _CACHE_BITS = {"q8": 8, "q4": 4}

@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..keys import file_digest
-from ..runtime import widening
+from ..profile.llm import LLAMA_FILES, LLAMA_GRAPH
+from ..runtime import dequantize
 from ..runtime.blob_cache import BlobCache
 from ..runtime.compiling import Making, compile_model
 from ..runtime.openvino import Precision, open_core
 from ..runtime.quiet_openvino import ov
-from .settings import LLAMA_FILES, LLAMA_GRAPH
 from .token_filter import read_vocabulary
 from .tokenizer import load_tokenizer
 
@@ -86,7 +86,7 @@ class Llama:
         if threads:
             config["INFERENCE_NUM_THREADS"] = threads
         files = [folder / name for name in LLAMA_FILES]
-        making = Making(files, (__file__, widening.__file__), {}, config)
+        making = Making(files, (__file__, dequantize.__file__), {}, config)
         prepare = partial(_prepared, graph, self._element)
         compiled = compile_model(core, making, prepare, blobs, digest)
         self._request = compiled.create_infer_request()
@@ -218,7 +218,7 @@ def _prepared(graph: Any, element: Any) -> Any:
     """The graph with its weights widened, and keys and values going in and out as `element`, so that none is converted
     at the border.
     """
-    widening.widen_unless_multiplied(graph)
+    dequantize.widen_unless_multiplied(graph)
     ports = ov.preprocess.PrePostProcessor(graph)
     for port in graph.inputs[4:]:
         ports.input(port.get_any_name()).tensor().set_element_type(element)

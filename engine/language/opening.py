@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ..errors import CounterfactoryError
 from ..keys import content_key, file_digest
+from ..profile.llm import LLAMA_FILES, Backend, LlmSettings
+from ..profile.runtime import RuntimeSettings
 from ..runtime.blob_cache import BlobCache
-from ..runtime.session import RuntimeSettings
 from .request import Llm
-from .settings import LLAMA_FILES, Backend, LlmSettings
 
 # Beyond the tables of a safetensors file its weights count by their number of bytes: hashing 8 GB would take longer
 # than loading them.

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ..errors import CounterfactoryError
+from ..profile.runtime import RuntimeSettings
 from ..runtime import cuda
-from ..runtime.session import RuntimeSettings
 from .energy import peak_memory_bytes, resident_memory_bytes
 
 

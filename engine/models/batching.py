@@ -14,8 +14,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ..meter.meter import Work
+from ..runtime.buffers import DeviceArray, DeviceSession
 from ..runtime.pipeline import Pipeline
-from ..runtime.places import DeviceArray, DeviceSession
 from ..runtime.session import Array, Session
 
 T = TypeVar("T")

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from ..errors import CounterfactoryError
+from ..profile.caption import DecodingSettings
 from ..schedule.overlap import in_chunks
 from .batching import Batched, pad_rows
 from .clip import to_pixel_values
-from .decoding import DecodingSettings, decode
+from .decoding import decode
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]

@@ -42,17 +42,6 @@ _LATEST = 4096
 _TOGETHER = 4
 
 
-@dataclass(frozen=True)
-class TextSettings:
-    """`batch` is the text encoder's plan's. Painting and checks share it, so that neither depends on the other's."""
-
-    batch: int
-
-    def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"[text] needs a batch of at least 1, got {self.batch}")
-
-
 def read_chars(tokenizer: Tokenizer, caption: str) -> int:
     """How many of a caption's characters the text encoder reads: all, or those before the tokens that are cut off."""
     found = tokenizer.encode(caption)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..profile.caption import DecodingSettings
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -22,43 +23,6 @@ Ids = NDArray[np.int64]
 Advance = Callable[[Ids, Ids], NDArray[np.float32]]
 
 _NEVER = -np.inf
-_MODES = ("greedy", "nucleus", "beam")
-
-
-@dataclass(frozen=True)
-class DecodingSettings:
-    """How text is generated.
-
-    `beams`: hypotheses per text in a beam search, else 1. `top_p` and `temperature` apply to nucleus sampling only.
-    `min_tokens` and `max_tokens` bound the length without the end token. `repetition_penalty` 1 is none;
-    `length_penalty` divides a beam's score by its length to that power.
-    """
-
-    mode: Literal["greedy", "nucleus", "beam"]
-    beams: int
-    top_p: float
-    temperature: float
-    min_tokens: int
-    max_tokens: int
-    repetition_penalty: float
-    length_penalty: float
-
-    def __post_init__(self) -> None:
-        if self.mode not in _MODES:
-            raise ValueError(f"decoding mode is one of {', '.join(_MODES)}, got {self.mode!r}")
-        if (self.beams > 1) != (self.mode == "beam") or self.beams < 1:
-            raise ValueError(f"decoding needs beams of 2 or more in a beam search and 1 without, got {self.beams}")
-        if not 0 < self.top_p <= 1 or self.temperature <= 0:
-            raise ValueError(
-                f"decoding needs 0 < top_p <= 1 and a temperature above 0, got {self.top_p} and {self.temperature}"
-            )
-        if not 0 <= self.min_tokens <= self.max_tokens or self.max_tokens < 1:
-            raise ValueError(
-                "decoding needs 0 <= min_tokens <= max_tokens of at least 1, "
-                f"got {self.min_tokens} and {self.max_tokens}"
-            )
-        if self.repetition_penalty <= 0:
-            raise ValueError(f"decoding repetition_penalty is above 0 (1: none), got {self.repetition_penalty}")
 
 
 def decode(

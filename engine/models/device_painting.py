@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from counterfactory.kernels.guided_step import HISTORY, StepWeights, pack
 
+from ..runtime.buffers import DeviceArray
 from ..runtime.kernels import PaintKernels
 from ..runtime.pipeline import Pipeline
-from ..runtime.places import DeviceArray
 from ..runtime.session import Array
 from .batching import Batched, pad_rows
 from .denoiser import DenoiserRow, Denoising, Floats, PaintPlans, blended

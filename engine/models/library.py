@@ -11,16 +11,16 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..content_keys import STAGES, Stage, maker_key
 from ..errors import CounterfactoryError
 from ..keys import Digests
 from ..language.opening import model_digest
-from ..language.settings import LLAMA_GRAPH, LlmSettings
-from ..recipes import STAGES, Stage, maker_key
+from ..profile.llm import LLAMA_GRAPH, LlmSettings
+from ..profile.runtime import RuntimeSettings
 from ..runtime.blob_cache import BlobCache
 from ..runtime.opening import PlanState, arithmetic, existing, plan_digest, plan_file, plan_state
 from ..runtime.plans import read_key
 from ..runtime.releases import releases
-from ..runtime.session import RuntimeSettings
 from .network import Network, Networks
 
 

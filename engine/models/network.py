@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..recipes import STAGES, Stage
+from ..content_keys import STAGES, Stage
 from ..runtime.session import EditorForm
 
 # The last two axes of an input are the picture's in pixels, or its latents'.

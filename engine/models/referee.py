@@ -15,20 +15,17 @@ to 1, less `mean`, by `std`, scaled to `size`.
 
 from __future__ import annotations
 
-import importlib
-import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
-from ..keys import content_key, file_digest
-from ..runtime.session import RuntimeSettings, Session
+from ..profile.referees import RefereeSettings, load_function
+from ..profile.runtime import RuntimeSettings
+from ..runtime.session import Session
 
 Pixels = NDArray[np.uint8]
 # Masks [N, H, W], probabilities [N, C], or boxes of each picture.
@@ -38,59 +35,12 @@ Box = tuple[float, float, float, float, int]
 _LEAST_SCORE = 0.5
 
 
-@dataclass(frozen=True)
-class RefereeSettings:
-    """A referee `run` (an .onnx file or "module:function") in batches of `batch`; `classes` are the names of its class
-    numbers from 0 on. `size` (height, width), `mean` and `std` are an ONNX graph's.
-    """
-
-    kind: Literal["masks", "labels", "boxes"]
-    run: str
-    batch: int
-    classes: tuple[str, ...]
-    size: tuple[int, int] | None = None
-    mean: tuple[float, float, float] | None = None
-    std: tuple[float, float, float] | None = None
-
-    def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"[[referees]] batch is at least 1, got {self.batch}")
-        if not self.classes:
-            raise ValueError("[[referees]] classes names what the referee's numbers mean: at least one name")
-        if self.is_graph != (self.size is not None):
-            wanted = "needs" if self.is_graph else "has no"
-            raise ValueError(f"[[referees]] {self.run!r} {wanted} size = [height, width]: a graph has one, no function")
-        if not self.is_graph and (self.run.count(":") != 1 or self.mean or self.std):
-            raise ValueError(
-                f'[[referees]] run is a file NAME.onnx, or "module:function" without mean and std, found {self.run!r}'
-            )
-        if self.std is not None and min(self.std) <= 0:
-            raise ValueError(f"[[referees]] std is above 0, got {list(self.std)}")
-
-    @property
-    def is_graph(self) -> bool:
-        """Whether it is an ONNX file."""
-        return self.run.endswith(".onnx")
-
-    def digest(self) -> str:
-        """Names what it computes: the settings, and the content of its file. Raises CounterfactoryError without one."""
-        return content_key("referee", self, file_digest(self._file()))
-
-    def _file(self) -> Path:
-        if self.is_graph:
-            path = Path(self.run).expanduser()
-            if not path.is_file():
-                raise CounterfactoryError(f"referee {path} is missing: correct [[referees]] run in the profile")
-            return path
-        return Path(inspect.getsourcefile(_function(self.run)) or __file__)
-
-
 def open_referee(settings: RefereeSettings, runtime: RuntimeSettings) -> Sight:
     """What the settings name, ready to look. Raises CounterfactoryError where there is no such thing, and for a graph
     under a runtime that opens none.
     """
     if not settings.is_graph:
-        return _checked(settings, _function(settings.run))
+        return _checked(settings, load_function(settings.run))
     if runtime.backend != "openvino":
         raise CounterfactoryError(
             f'referee {settings.run} is a graph, which [runtime] backend = "openvino" opens, found '
@@ -98,19 +48,8 @@ def open_referee(settings: RefereeSettings, runtime: RuntimeSettings) -> Sight:
         )
     from ..runtime.openvino import open_session  # profiles hold the settings, and --help does not wait for a runtime
 
-    session = open_session(settings._file(), batch=settings.batch, precision="f32", threads=runtime.threads)
+    session = open_session(settings.file(), batch=settings.batch, precision="f32", threads=runtime.threads)
     return _checked(settings, lambda images: _look(session, settings, images))
-
-
-def _function(named: str) -> Callable[..., Any]:
-    module, _, name = named.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise CounterfactoryError(f"referee {named!r} is not found ({error}): correct [[referees]] run") from error
-    if not inspect.isfunction(found):
-        raise CounterfactoryError(f"referee {named!r} is no function, found {type(found).__name__}")
-    return found
 
 
 def _checked(settings: RefereeSettings, sight: Sight) -> Sight:

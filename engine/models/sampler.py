@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,60 +28,17 @@ from numpy.typing import NDArray
 from counterfactory.kernels import guided_step
 from counterfactory.kernels.guided_step import Floats, History, StepWeights
 
+from ..profile.paint import LCM_TIMESTEPS, SamplerSettings
+
 _TRAIN_STEPS = 1000
 _BETA_START, _BETA_END = 0.00085, 0.012
 _LEADING_OFFSET = 1  # Stable Diffusion's `steps_offset`: "leading" never asks for timestep 0
-_MAX_STEPS = 250  # beyond it "leading" would bunch up its integer timesteps far from the noise
-# LCMs were distilled on every twentieth timestep only: 19, 39, ... 999.
-_LCM_TIMESTEPS = 50
 # Of the boundary condition that leaves latents at timestep 0 as they are: the spread of the data, and what timesteps
 # are multiplied by.
 _LCM_SIGMA_DATA, _LCM_TIMESTEP_SCALING = 0.5, 10.0
 # UniPC works on log SNR, so a terminal SNR of zero is this small number instead, as in diffusers.
 _LEAST_SIGNAL_POWER = 2.0**-24
 _MEMORY = {"ddim": 0, "unipc": 3, "lcm": 0}  # arrays of history that a step can use
-_CHOICES = {
-    "kind": ("ddim", "unipc", "lcm"),
-    "prediction": ("epsilon", "v_prediction"),
-    "spacing": ("leading", "trailing", "linspace", "lcm"),
-}
-
-
-@dataclass(frozen=True)
-class SamplerSettings:
-    """How latents are denoised. All but `kind` and `steps` must be as in the network's training.
-
-    `kind` "lcm" is for weights that were distilled for it, and they for it alone. `prediction`: what the network's
-    output means. `spacing`: which timesteps are visited; "trailing" starts at pure noise, as zero SNR needs, and "lcm"
-    stays on those of the distillation. `zero_snr`: whether the schedule was rescaled to end in pure noise.
-    """
-
-    kind: Literal["ddim", "unipc", "lcm"]
-    steps: int
-    prediction: Literal["epsilon", "v_prediction"]
-    spacing: Literal["leading", "trailing", "linspace", "lcm"]
-    zero_snr: bool
-
-    def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ValueError(f"sampler {name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
-        least = 2 if (self.kind, self.spacing) == ("ddim", "linspace") else 1  # one step would start at timestep 0
-        most = _LCM_TIMESTEPS if self.kind == "lcm" else _MAX_STEPS
-        if (self.kind == "lcm") != (self.spacing == "lcm"):
-            raise ValueError(
-                f"sampler {self.kind} with {self.spacing} spacing: lcm weights know only the timesteps of their "
-                'distillation, so kind "lcm" goes with spacing "lcm", and no other kind does'
-            )
-        if not least <= self.steps <= most:
-            raise ValueError(
-                f"sampler {self.kind} with {self.spacing} spacing takes {least} to {most} steps, got {self.steps}"
-            )
-        if self.zero_snr and self.prediction == "epsilon":
-            raise ValueError(
-                "sampler zero_snr needs prediction v_prediction, got epsilon: "
-                "where there is no signal, the noise alone does not determine the picture"
-            )
 
 
 @dataclass(frozen=True)
@@ -173,8 +129,8 @@ def _signal_power(zero_snr: bool) -> NDArray[np.float64]:
 def _timesteps(settings: SamplerSettings) -> NDArray[np.int64]:
     """The timesteps, int64 [steps], descending. UniPC's spacing includes the noiseless end point, DDIM's does not."""
     if settings.spacing == "lcm":
-        distilled = np.arange(_LCM_TIMESTEPS, 0, -1, dtype=np.int64) * (_TRAIN_STEPS // _LCM_TIMESTEPS) - 1
-        return distilled[np.arange(settings.steps) * _LCM_TIMESTEPS // settings.steps]
+        distilled = np.arange(LCM_TIMESTEPS, 0, -1, dtype=np.int64) * (_TRAIN_STEPS // LCM_TIMESTEPS) - 1
+        return distilled[np.arange(settings.steps) * LCM_TIMESTEPS // settings.steps]
     points = settings.steps + (settings.kind == "unipc")
     if settings.spacing == "linspace":
         spaced: NDArray[np.generic] = np.linspace(0, _TRAIN_STEPS - 1, points).round()[::-1]

@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from ..edit import Edit
-from ..stages.verdict import failed_check
+from ..stages.check.verdict import failed_check
 from ..suite import PictureRow
 from ..suite.names import safe_name
 

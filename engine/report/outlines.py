@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ..config.profile import Profile
 from ..errors import CounterfactoryError
-from ..stages.edges import edge_maps
+from ..profile.profile import Profile
+from ..stages.maps.edges import edge_maps
 
 Images = NDArray[np.uint8]
 # Takes uint8 RGB [B, H, W, 3] to uint8 [B, H, W].
@@ -21,11 +21,11 @@ def edge_detector(profile: Profile) -> EdgeDetector:
     """The detector of `profile`. Raises CounterfactoryError, when it is used, where its network is missing."""
     if profile.edges.hed is None:
         return partial(edge_maps, settings=profile.edges)
-    from ..config.networks import library_of
     from ..meter.meter import Meter
-    from ..models.opened import Opened
+    from ..models.model_pool import ModelPool
+    from ..models.networks import library_of
 
-    models = Opened(library_of(profile), Meter(lambda _: None))
+    models = ModelPool(library_of(profile), Meter(lambda _: None))
 
     def detect(images: Images) -> Images:
         try:

@@ -20,7 +20,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 
 from ..edit import EDIT_TYPES
 from ..files.writing import write_whole
-from ..stages.verdict import check_meaning
+from ..stages.check.verdict import check_meaning
 from .album import Strip
 from .coloured_masks import class_colour
 from .curves import Curve

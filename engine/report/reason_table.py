@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..stages.verdict import check_meaning, failed_check
+from ..stages.check.verdict import check_meaning, failed_check
 from ..suite import PictureRow
 from .table import Table
 

@@ -13,12 +13,13 @@ from typing import Literal
 
 from ..errors import CounterfactoryError
 from ..keys import file_digest
+from ..profile.runtime import Backend, RuntimeSettings
 from .blob_cache import BlobCache
 from .cuda import Cuda, open_device
 from .manifests import exported_digest, exported_shapes
 from .openvino import open_session, resolve_precision
 from .plans import PlanRequirements, find_mismatches, onnx_digest, read_key
-from .session import Backend, EditorForm, RuntimeSettings, Session
+from .session import EditorForm, Session
 
 PlanState = Literal["found", "stale", "missing"]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import CounterfactoryError
 from ..keys import file_digest
-from . import following, widening
+from . import dequantize, prompt_to_prompt
 from .blob_cache import BlobCache
 from .compiling import Making, compile_model
 from .quiet_openvino import ov
@@ -160,9 +160,9 @@ def _prepared(
         raise CounterfactoryError(f"model file {path} cannot be loaded at batch {batch}, {sizes}: {reason}") from error
     if editor is not None:
         if editor == "without controls":
-            following.drop_controls(model)
-        model = following.follow_rows(model, path)
-    widening.widen_unless_multiplied(model)
+            prompt_to_prompt.drop_controls(model)
+        model = prompt_to_prompt.follow_rows(model, path)
+    dequantize.widen_unless_multiplied(model)
     _widen_weights_of_constants(model)
     _fold_half_products(model)
     return model
@@ -185,7 +185,9 @@ def open_session(
     `sizes` fixes the last two axes (height, width) of the inputs that it names; other dynamic axes stay so. Of
     the threads each of `streams` runs at a time gets its share. With `blobs` a model in OpenVINO's own format is
     compiled once and kept there; `digest` says what the content of a file is. A denoiser becomes an `editor` of that
-    form (following.py). Raises CounterfactoryError when the file is missing or no model, the shapes do not suit the
+    form (prompt_to_prompt.py).
+
+    Raises CounterfactoryError when the file is missing or no model, the shapes do not suit the
     network, or no editor can be made of it.
     """
     if not path.is_file():
@@ -204,7 +206,7 @@ def open_session(
     # An .onnx may have its weights in files that only its graph names, so that no key of it is known beforehand.
     files = [file for file in (path, path.with_suffix(".bin")) if file.is_file()]
     settings = {"batch": batch, "sizes": asked} | ({} if editor is None else {"editor": editor})
-    making = Making(files, (__file__, following.__file__, widening.__file__), settings, config)
+    making = Making(files, (__file__, prompt_to_prompt.__file__, dequantize.__file__), settings, config)
     blobs = blobs if path.suffix == ".xml" else None
     compiled = compile_model(core, making, lambda: _prepared(core, path, batch, asked, editor), blobs, digest)
     kept = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from .buffers import DeviceArray
 from .cuda import Buffer, Cuda, Event, Pinned
-from .places import DeviceArray
 from .session import Array
 
 _UNDER_WAY = 2

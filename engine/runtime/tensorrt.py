@@ -23,8 +23,8 @@ import numpy as np
 from ..errors import CounterfactoryError
 from ..keys import file_digest
 from . import cuda
+from .buffers import DeviceArray, PortMemory
 from .cuda import Buffer, Cuda, Located
-from .places import DeviceArray, Place
 from .plans import REBUILD, PlanRequirements, read_key, require_fresh
 from .scratch import Lease
 from .session import Port, Signature, continued_cache, refuse_longer_cache, refuse_other_cache, row_axis
@@ -43,8 +43,8 @@ class TensorRtSession:
     signature: Signature
     _context: Any
     _cuda: Cuda
-    _inputs: Mapping[str, Place]
-    _outputs: Mapping[str, Place]
+    _inputs: Mapping[str, PortMemory]
+    _outputs: Mapping[str, PortMemory]
     _scratch: Lease
     # Device buffers of held outputs that nobody holds any longer, by output.
     _idle: dict[str, list[Buffer]] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class TensorRtSession:
         self._ran()
         return {name: self._places(place) for name, place in self._outputs.items()}
 
-    def _places(self, place: Place) -> DeviceArray:
+    def _places(self, place: PortMemory) -> DeviceArray:
         return DeviceArray(place.largest, place.dtype, place.device(place.largest), self._cuda)
 
     def _check(self, feeds: Mapping[str, Any], hold: Collection[str]) -> None:
@@ -142,7 +142,7 @@ class TensorRtSession:
                 f"plan {self.name} refuses {name} of shape {list(shape)}: outside of its profile; {REBUILD}"
             )
 
-    def _put(self, place: Place, given: Any) -> None:
+    def _put(self, place: PortMemory, given: Any) -> None:
         """Bring an input to the device, or leave it where it is."""
         name, shape = place.port.name, tuple(given.shape)
         if isinstance(given, DeviceArray):
@@ -205,7 +205,7 @@ class TensorRtSession:
             del buffer  # too small: given back before there is a larger one
         return self._cuda.allocate(place.nbytes(shape))
 
-    def _kept(self, place: Place, shape: tuple[int, ...], buffer: Buffer) -> DeviceArray:
+    def _kept(self, place: PortMemory, shape: tuple[int, ...], buffer: Buffer) -> DeviceArray:
         kept = DeviceArray(shape, place.dtype, buffer, self._cuda)
         weakref.finalize(kept, self._idle.setdefault(place.port.name, []).append, buffer).atexit = False
         return kept
@@ -291,7 +291,7 @@ def bind(
         free = open_axes.get(one, [] if static else unknown)
         dtype = np.dtype(library.nptype(engine.get_tensor_dtype(one)))
         port = Port(one, tuple(None if axis in free else n for axis, n in enumerate(shape)), dtype.name)
-        places[one] = Place(port, shape, device)
+        places[one] = PortMemory(port, shape, device)
         if continued_cache(one) and places[one].nbytes(shape[1:]) % _ALIGNMENT:
             raise CounterfactoryError(
                 f"plan {name} has positions of {places[one].nbytes(shape[1:])} bytes in {one}, which lie behind one "

@@ -19,7 +19,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def ahead(
+def prefetch(
     items: Iterable[T], load: Callable[[T], R], depth: int, workers: int = 1
 ) -> Generator[tuple[T, R | Exception], None, None]:
     """Yield (item, load(item)) in the order of `items`, loading up to `depth` items ahead in `workers` threads.
@@ -183,7 +183,7 @@ class Behind(Generic[T]):
             return [self._waiting.popleft()]
 
 
-def behind(items: Iterable[T], write: Callable[[T], R], depth: int) -> Generator[R, None, None]:
+def write_behind(items: Iterable[T], write: Callable[[T], R], depth: int) -> Generator[R, None, None]:
     """Yield write(item) in the order of `items`, writing in a thread beside the caller's (see `Behind`).
 
     Whatever ends the drawing of `items`, what was drawn by then is written.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from .pixels import crop_box
+from ..profile.image import crop_box
 
 # A box that keeps less of its area than this shows a part by which a thing can hardly be told.
 MIN_VISIBLE = 0.3

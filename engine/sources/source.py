@@ -17,17 +17,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..content_keys import source_key
 from ..errors import CounterfactoryError
 from ..keys import content_key
-from ..recipes import source_key
-from ..schedule.overlap import ahead
+from ..profile.image import ImageSettings
+from ..schedule.overlap import prefetch
 from .blobs import Blob, path_of, read_blob
 from .boxes import Box
 from .class_map import ClassMap
 from .depth import Depth, DepthValues, depth_digest, fit_depth, read_depth
 from .listing import Entry, Problem
 from .masks import Mask
-from .pixels import ImageSettings, UnreadableError, fit, fit_mask, read_picture
+from .pixels import UnreadableError, fit, fit_mask, read_picture
 from .shapes import Drawn
 
 __all__ = ["Examine", "ImageSettings", "Problem", "Reader", "Source", "load_depth", "load_mask", "load_pixels"]
@@ -147,7 +148,7 @@ class Reader:
     def verify(self, entries: Sequence[Entry]) -> Iterator[Source | Problem]:
         """Each entry as a source, or why it is none, in their order."""
         self._total += len(entries)
-        for _, result in ahead(entries, self._verified, depth=8 * _READERS, workers=_READERS):
+        for _, result in prefetch(entries, self._verified, depth=8 * _READERS, workers=_READERS):
             if isinstance(result, Exception):
                 raise result
             self._done += 1

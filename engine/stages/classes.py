@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..tasks.names import LABEL, label_words
+from ..english.names import label_words
+from ..profile.caption import LABEL
 
 if TYPE_CHECKING:  # commands that open no network should not load a runtime
     from ..models.clip import ClipText

@@ -9,38 +9,38 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Sequence
 from contextlib import closing
 
-from ..schedule.overlap import behind, in_chunks
+from ..schedule.overlap import in_chunks, write_behind
 from ..sources.pictures import Image, Pictures
 from ..sources.source import Source, load_mask
 from ..suite import Painted, PaintedRow
-from .desk import Desk
+from .run import Run
 
 _STAGE = "original"
 # Pictures that are written together, and such batches that may wait to be written.
 _AT_ONCE, _BEHIND = 8, 2
 
 
-def run(desk: Desk, sources: Collection[Source], pictures: Pictures) -> dict[Source, PaintedRow]:
+def keep_originals(run: Run, sources: Collection[Source], pictures: Pictures) -> dict[Source, PaintedRow]:
     """The suite's rows of the sources' own pictures; a source whose file cannot be read any more is left out."""
-    keys = {source: desk.recipes.original_key(source.key) for source in sources}
-    with desk.meter.stage("read"):
-        rows = desk.suite.images(_STAGE, list(keys.values()))
+    keys = {source: run.keys.original_key(source.key) for source in sources}
+    with run.meter.stage("read"):
+        rows = run.suite.images(_STAGE, list(keys.values()))
         # An interrupt ends what writes behind it before the suite is closed.
-        with closing(_written(desk, [source for source in sources if keys[source] not in rows], pictures)) as batches:
+        with closing(_written(run, [source for source in sources if keys[source] not in rows], pictures)) as batches:
             for made in batches:
                 rows |= made
     return {source: rows[key] for source, key in keys.items() if key in rows}
 
 
-def _written(desk: Desk, sources: Sequence[Source], pictures: Pictures) -> Generator[dict[str, PaintedRow], None, None]:
+def _written(run: Run, sources: Sequence[Source], pictures: Pictures) -> Generator[dict[str, PaintedRow], None, None]:
     images = pictures.of(sources)
 
     def write(some: Sequence[Source]) -> dict[str, PaintedRow]:
-        return desk.suite.write_images(_STAGE, [_original(desk, s, images[s.key]) for s in some])
+        return run.suite.write_images(_STAGE, [_original(run, s, images[s.key]) for s in some])
 
-    yield from behind(in_chunks((source for source in sources if source.key in images), _AT_ONCE), write, _BEHIND)
+    yield from write_behind(in_chunks((source for source in sources if source.key in images), _AT_ONCE), write, _BEHIND)
 
 
-def _original(desk: Desk, source: Source, pixels: Image) -> Painted:
+def _original(run: Run, source: Source, pixels: Image) -> Painted:
     mask = None if source.mask_path is None else load_mask(source, pixels.shape[:2])
-    return Painted(desk.recipes.original_key(source.key), source.name, pixels, mask, "originals")
+    return Painted(run.keys.original_key(source.key), source.name, pixels, mask, "originals")

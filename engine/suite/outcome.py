@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from ..recipes import shard_key
+from ..content_keys import shard_key
 from ..sources.source import Problem, Source
 from .fields import Fields
 from .paths import checked_name

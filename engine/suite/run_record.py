@@ -37,7 +37,7 @@ class Standing:
     """What a suite came to by its last finished session: its variants and its controls by verdict (`controls` are the
     accepted ones), the variants `dropped` for their text, and the sources that have fewer variants than asked for.
     `check` is the settings that the verdicts follow. `outside_world` sources are outside of what the models know, and
-    --anything took them all the same.
+    --allow-out-of-domain took them all the same.
     """
 
     sources: int

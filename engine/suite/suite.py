@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from ..files.writing import make_folder, open_whole
 from ..sources.source import Problem
-from .draft import Draft
 from .images import Painted, Top, encode_mask, encode_picture, read_png
 from .ledger import Ledger
 from .lock import Lock
@@ -39,6 +38,8 @@ from .names import safe_name
 from .painted_row import PaintedRow, StoredFile
 from .paths import TOPS, Folder
 from .picture_row import PictureRow
+from .picture_store import BATCH_DONE, PictureStore
+from .row_spool import RowSpool
 from .run_record import FILE as RUN_FILE
 from .run_record import RunRecord, Standing, read_run, write_run
 from .session import (
@@ -50,7 +51,6 @@ from .session import (
     forget_open_session,
     load_open_session,
 )
-from .shelf import BATCH_DONE, Shelf
 
 _LEDGER, _LOCK = "ledger.sqlite", "suite.lock"
 # What is opened before any name is read from it.
@@ -95,7 +95,7 @@ class _Latest:
 class Suite:
     """An open suite, this process's alone; its threads may share it. Use `Suite.open` as a context manager."""
 
-    def __init__(self, path: Path, lock: Lock, ledger: Ledger, shelf: Shelf) -> None:
+    def __init__(self, path: Path, lock: Lock, ledger: Ledger, shelf: PictureStore) -> None:
         self.path = path
         self.ledger = ledger
         self._latest = _Latest(_LATEST_BYTES)
@@ -121,7 +121,7 @@ class Suite:
         try:
             ledger = Ledger(path / _LEDGER)
             try:
-                suite = cls(path, lock, ledger, Shelf(path, ledger))
+                suite = cls(path, lock, ledger, PictureStore(path, ledger))
                 suite._book_killed_session()
                 return suite
             except BaseException:
@@ -218,7 +218,7 @@ class Suite:
         never lists a file that is not there. Raises CounterfactoryError for a listed file that is gone, and
         ValueError for two rows of one file; the old table stays then.
         """
-        with Draft(self.path) as draft:
+        with RowSpool(self.path) as draft:
             for row in rows:
                 draft.add(row)
             with self._filing:

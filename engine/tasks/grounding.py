@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .mentions import forms, mentioned, normalise
-from .names import ground, names_of
+from ..english.mentions import forms, mentioned, normalise
+from ..english.names import ground, names_of
 from .task import Task
 
 # Words that a prompt lists. Of more, those that the caption does not hold are left to the check afterwards.

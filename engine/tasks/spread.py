@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..edit import Edit
-from .beside import AGREEING
-from .difference import words_of
+from ..english.difference import words_of
+from ..english.edit_scope import AGREEING
 
 # Of fewer edits a share says little.
 _FEW = 20

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..english.mentions import normalise
+from ..english.names import class_words, label_words, names_of, short_name
+from ..english.nouns import load_nouns
 from ..errors import CounterfactoryError
 from ..files.fill import nearest
-from .mentions import normalise
-from .names import LABEL, class_words, label_words, names_of, short_name
-from .nouns import load_nouns
+from ..profile.caption import LABEL
 
 TASKS = ("classification", "segmentation", "detection")
 # Of classes that a sentence lists: a prompt is read anew for every source.

@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.exllama import INSTALL, existing_model
+from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.runtime.installing import pip_install
 
 from ..graphs.hub import locate

@@ -25,11 +25,11 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from tokenizers import Tokenizer
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import replacing
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import ChatPrompts, prompts_of
+from counterfactory.engine.profile.profile import load_profile
 
 from .answer_loss import answer_loss, encode_answers
 from .llama_source import UserLlama, read_llama

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from counterfactory.engine.english.menus import menu
+from counterfactory.engine.english.words import allowed_proposals
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.tables import read_table
 from counterfactory.engine.keys import content_key, generator
@@ -22,13 +24,12 @@ from counterfactory.engine.language.chat import ChatPrompts
 from counterfactory.engine.language.edit_types import BUILT_IN
 from counterfactory.engine.language.questions import write_answer
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.stages.draft import RewriteSettings
-from counterfactory.engine.stages.proposals import About, question
+from counterfactory.engine.profile.rewrite import RewriteSettings
+from counterfactory.engine.request import SUBJECTIVE, SuiteRequest
+from counterfactory.engine.stages.rewrite.caption_edits import Questions
+from counterfactory.engine.stages.rewrite.proposals import About, question
 from counterfactory.engine.tasks.grounding import protect
-from counterfactory.engine.tasks.menus import menu
-from counterfactory.engine.tasks.settings import SUBJECTIVE
 from counterfactory.engine.tasks.task import builtin_task
-from counterfactory.engine.tasks.words import allowed_proposals
 
 # The stream of scenes whose captions are learnt from: no other is drawn from it.
 _STREAM = 15_000
@@ -138,6 +139,9 @@ def exercises(
     take such an answer. Of more pairs than it asks for at once the first are taught.
     """
     task = builtin_task("classification", sorted({pair.about.label for pair in pairs}))
+    questions = Questions(
+        settings, SuiteRequest(task, 1, 0, (1, 1), 0), lambda _, requests: [""] * len(requests), prompts
+    )
     grouped: dict[tuple[Captioned, str], list[tuple[str, str]]] = {}
     for pair in pairs:
         grouped.setdefault((pair.about, pair.type), []).append((pair.keyword, pair.alternative))
@@ -145,7 +149,7 @@ def exercises(
     for (one, type_), edits in grouped.items():
         protection = protect(task, one.label, (), one.caption)
         about = About(task.sentence_for(one.label), protection.keep, protection.told, one.caption, one.label)
-        request = question(about, BUILT_IN[type_], settings, prompts) if protection.grounded else None
+        request = question(about, BUILT_IN[type_], questions) if protection.grounded else None
         usable = [] if request is None else [e for e in edits if request.grammar.allows(write_answer([list(e)]))]
         left += len(edits) - len(usable)
         if request is not None and usable:

@@ -5,6 +5,7 @@ For anything that answers requests it computes the share of right answers to eac
 
 from __future__ import annotations
 
+from counterfactory.engine.english.words import spans
 from counterfactory.engine.language.edit_types import BUILT_IN
 from counterfactory.engine.language.grammar import (
     NOTHING,
@@ -17,7 +18,6 @@ from counterfactory.engine.language.grammar import (
 from counterfactory.engine.language.questions import AnswerError, read_caption
 from counterfactory.engine.language.request import Llm, Request
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.tasks.words import spans
 
 from .data import HELD_OUT
 from .exercises import KINDS_OF_QUESTION, Exercise

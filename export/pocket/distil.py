@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.sampler import Sampler
-from counterfactory.engine.stages.paint import GuidanceSettings, PaintSettings
+from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings
 
 from ..graphs.modules import FusedDenoiser, VaeDecoder
 from .convnets import channels_last

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.english.additions import apply_by_rule
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
@@ -25,10 +26,10 @@ from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.language.request import Llm
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import world_named
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite import rewrite
-from counterfactory.engine.tasks.additions import apply_by_rule
-from counterfactory.engine.tasks.settings import JourneySettings
+from counterfactory.engine.stages.rewrite.caption_edits import Questions
+from counterfactory.engine.stages.rewrite.rewrite import rewrite
 from counterfactory.engine.variant import Variant
 
 from .answers import language_scores
@@ -93,8 +94,9 @@ def _variants(llm: Llm, language: Language, task: str, numbers: Sequence[int]) -
         scene, name = world.scene(HELD_OUT, number), f"{number:05d}"
         sources.append(Source(name, name, Path(name), (128, 128), scene.label, None, name, content_key(name)))
         captions.append(world.describe(scene, np.random.default_rng((_SEED, number)), True))
-    wanted = JourneySettings(street_task(task, world.name), _VARIANTS, 0, _EDITS, _SEED)
-    found = rewrite(sources, captions, language.settings, wanted, lambda _, asked: llm.generate(asked), prompts)
+    wanted = SuiteRequest(street_task(task, world.name), _VARIANTS, 0, _EDITS, _SEED)
+    questions = Questions(language.settings, wanted, lambda _, asked: llm.generate(asked), prompts)
+    found = rewrite(sources, captions, questions)
     return [variant for one in found for variant in one.variants if not variant.repeat]
 
 

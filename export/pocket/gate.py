@@ -18,15 +18,17 @@ from numpy.typing import NDArray
 from PIL import Image
 from scipy import stats
 
-from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.edit import EDIT_TYPES
-from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.inputs import Inputs
+from counterfactory.engine.journey import Journey
 from counterfactory.engine.judging.confusion import confusion_matrix, iou
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED, STREETS, World
+from counterfactory.engine.profile.check import CheckSettings
+from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.stages.verdict import CheckSettings
 from counterfactory.engine.suite import Suite
 
 from .data import HELD_OUT, JUDGED
@@ -111,9 +113,9 @@ def judge_demo(
             Image.fromarray(array).save(path)
     found, _ = find_sources(folder / "street")
     task, edits = street_task("classification", world.name), profile.rewrite.edits or (1, 3)
-    settings = JourneySettings(task, _VARIANTS, controls=1, edits=edits, seed=0)
+    settings = SuiteRequest(task, _VARIANTS, controls=1, edits=edits, seed=0)
     with Suite.open(folder / "suite") as suite:
-        Journey(profile, settings).run(found, suite)
+        Journey(profile, settings).run(Inputs(found), suite)
     return judge_rows(folder / "suite", referee, truth, world)
 
 

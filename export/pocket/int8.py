@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, painting_as_teacher
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.worlds import EMBEDDED, World
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.paint import PaintSettings
+from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.session import Session, Signature
-from counterfactory.engine.stages.edges import edge_maps
-from counterfactory.engine.stages.paint import PaintJob, PaintSettings, paint
+from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.paint.paint import PaintJob, paint
 
 from ..graphs.quantise import Feeds, quantise
 from .data import TRAIN
@@ -74,7 +76,7 @@ def painting_feeds(profile: Profile, pictures: int, world: World = EMBEDDED) -> 
     profile = replace(profile, paint=replace(profile.paint, denoiser=name, streams=1))
     settings, side, folder = profile.paint, profile.image.short_side, profile.models.path
     exact = replace(profile, runtime=replace(profile.runtime, precision="f32"))
-    models = Opened(library_of(exact), Meter(lambda _: None))
+    models = ModelPool(library_of(exact), Meter(lambda _: None))
     plans = models.paint_plans(side, side)
     size = plans.latent_shape[1:]
     sizes = {"latents": size, "hint_embedding": size}

@@ -11,11 +11,13 @@ from typing import Any
 import cv2
 import numpy as np
 
-from counterfactory.engine.config.profile import Profile
-from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.inputs import Inputs
+from counterfactory.engine.journey import Journey
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED, Drawing, World
+from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import PictureRow, Suite, read_metadata
 
@@ -59,9 +61,9 @@ def judge_variants(
         cv2.imwrite(str(folder / f"street/images/{i:04d}.png"), cv2.cvtColor(drawing.picture, cv2.COLOR_RGB2BGR))
         cv2.imwrite(str(folder / f"street/masks/{i:04d}.png"), drawing.mask)
     found, _ = find_sources(folder / "street")
-    settings = JourneySettings(street_task("segmentation", world.name), variants, 0, edits, seed=0)
+    settings = SuiteRequest(street_task("segmentation", world.name), variants, 0, edits, seed=0)
     with Suite.open(folder / "suite") as suite:
-        Journey(profile, settings).run(found, suite)
+        Journey(profile, settings).run(Inputs(found), suite)
     return judge_rows(folder / "suite", referee, truth, world)
 
 

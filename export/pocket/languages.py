@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 from counterfactory.engine.edit import STREET_TYPES
-from counterfactory.engine.language.chat import Style
 from counterfactory.engine.pocket import captions, world
 from counterfactory.engine.pocket.wide import facts, words
 from counterfactory.engine.pocket.wide.scene import COLOURS
 from counterfactory.engine.pocket.worlds import STREETS, WIDE, World
-from counterfactory.engine.stages.draft import RewriteSettings
+from counterfactory.engine.profile.llm import Style
+from counterfactory.engine.profile.rewrite import RewriteSettings
 
 from . import questions, wide_questions
 from .exercises import Exercise

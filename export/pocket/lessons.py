@@ -15,15 +15,16 @@ import torch
 from diffusers import AutoencoderTiny
 from numpy.typing import NDArray
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.denoiser import Denoising, PaintPlans
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.pocket.worlds import World
-from counterfactory.engine.stages.paint import PaintJob, PaintSettings, paint
+from counterfactory.engine.profile.paint import PaintSettings
+from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.stages.paint.paint import PaintJob, paint
 
 from .data import ScenePool
 from .denoiser import LatentPool
@@ -49,7 +50,7 @@ class Teacher:
     @classmethod
     def of(cls, profile: Profile, embed: Callable[[torch.Tensor], torch.Tensor]) -> Teacher:
         """The networks of a profile, opened."""
-        models, side = Opened(library_of(profile), Meter(lambda _: None)), profile.image.short_side
+        models, side = ModelPool(library_of(profile), Meter(lambda _: None)), profile.image.short_side
         text = models.clip_text()
         return cls(models.paint_plans(side, side), profile.paint, lambda texts: text.encode(list(texts))[0], embed)
 

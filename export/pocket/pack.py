@@ -1,4 +1,4 @@
-"""From trained pocket models to the files that the engine loads (see engine/config/networks.py).
+"""From trained pocket models to the files that the engine loads (see engine/models/networks.py).
 
 Beside them goes `parameters.json`, by which restore.py makes the torch modules of them again. All but the
 autoencoder and the judges are stored in 8 bits.

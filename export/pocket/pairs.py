@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.models.clip import ClipText
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import Drawing, World
-from counterfactory.engine.stages.edges import edge_maps
-from counterfactory.engine.stages.paint import PaintJob, paint
+from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.paint.paint import PaintJob, paint
 
 from .changes import Change, Counterfacts
 from .observed import Observed

@@ -26,8 +26,8 @@ from torch import nn
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.keys import content_key, file_digest
+from counterfactory.engine.runtime.dequantize import widen_weights
 from counterfactory.engine.runtime.openvino import open_core
-from counterfactory.engine.runtime.widening import widen_weights
 
 from ..graphs.narrowing import narrow_file
 

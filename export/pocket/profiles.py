@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.pocket.worlds import STREETS, World
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile
 
 from .clip import TOKENS
 from .languages import LANGUAGES

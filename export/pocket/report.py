@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import STREETS, WIDE, World
+from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.stages.caption import caption_images
 from counterfactory.kernels.pixels import to_pictures
 
@@ -97,11 +97,11 @@ class Subject:
     def open(self) -> Instruments:
         """Its networks. Raises CounterfactoryError for what is missing in the folder, when that is first used."""
         profile = self.profile
-        models, side = Opened(library_of(profile), Meter(lambda _: None)), profile.image.short_side
+        models, side = ModelPool(library_of(profile), Meter(lambda _: None)), profile.image.short_side
 
         def caption(pictures: Pictures) -> Sequence[str]:
-            names = [str(i) for i in range(len(pictures))]
-            return caption_images(pictures, names, models.blip2(), profile.caption)
+            named = [(str(i), picture) for i, picture in enumerate(pictures)]
+            return caption_images(models.blip2(), named, profile.caption)
 
         return Instruments(
             caption=caption,

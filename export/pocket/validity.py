@@ -26,13 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
 from counterfactory.engine.judging.fit_valid import EDIT_SCORES, RECALLS, Example, fit_valid, strictest
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import World, world_named
-from counterfactory.engine.stages.verdict import CheckSettings, failing, threshold_names, with_valid
+from counterfactory.engine.profile.check import CheckSettings, threshold_names
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.stages.check.verdict import failing, with_valid
 from counterfactory.engine.suite import PictureRow, read_run
 
 from .data import HELD_OUT, JUDGED
@@ -148,10 +149,10 @@ def figures_of(check: CheckSettings, choosing: Sequence[Case], judging: Sequence
     chosen = {recall: strictest(fit.out_of_fold, valid, recall) for recall in RECALLS}
     choosing, scored = with_probabilities(free, choosing), with_probabilities(free, judging)
     gates = [
-        {"recall_wanted": recall, "thresholds": {"min_valid": least}, **gate_of(replace(free, min_valid=least), scored)}
+        {"recall_wanted": recall, "thresholds": {"min_valid": least}, **gate_of(free.having(min_valid=least), scored)}
         for recall, least in chosen.items()
     ]
-    best = replace(free, min_valid=chosen[RECALLS[0]])
+    best = free.having(min_valid=chosen[RECALLS[0]])
     return {
         "variants": len(judging),
         "gate_base_rate": float(np.mean([case.valid for case in judging])),
@@ -175,7 +176,7 @@ def with_probabilities(settings: CheckSettings, cases: Sequence[Case]) -> list[C
 def open_gate(check: CheckSettings) -> CheckSettings:
     """The settings without any threshold that rejects."""
     for name in check.strict:
-        check = check.without(name)
+        check = check.having(**{name: None})
     return check
 
 

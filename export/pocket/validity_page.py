@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from counterfactory.engine.judging.fit_valid import EDIT_SCORES, fitted_toml
-from counterfactory.engine.stages.validity import ValidPart
+from counterfactory.engine.profile.check import ValidPart
 
 # Of the accepted variants, those that are to be valid; of the valid ones, those that are to be accepted.
 PRECISION_BAR, RECALL_BAR = 0.97, 0.9

@@ -13,6 +13,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.english.additions import phrase_of
+from counterfactory.engine.english.words import allowed_values, check_edited_caption
+from counterfactory.engine.english.writing import write_by_rule
 from counterfactory.engine.language.grammar import NOTHING
 from counterfactory.engine.language.phrases import phrase_class
 from counterfactory.engine.language.questions import PlainPrompts, write_answer
@@ -31,12 +34,9 @@ from counterfactory.engine.pocket.wide.scene import (
 )
 from counterfactory.engine.pocket.wide.words import Phrases
 from counterfactory.engine.pocket.worlds import WIDE
-from counterfactory.engine.stages.draft import RewriteSettings
-from counterfactory.engine.tasks.additions import phrase_of
+from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.tasks.grounding import protect
 from counterfactory.engine.tasks.task import Task
-from counterfactory.engine.tasks.words import allowed_values, check_edited_caption
-from counterfactory.engine.tasks.writing import write_by_rule
 
 from .exercises import KINDS_OF_QUESTION, Draws, Exercise, Situation
 from .wide_spans import WIDE_TYPES, Span, additions, others, read_spans, value_of

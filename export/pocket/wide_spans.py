@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from counterfactory.engine.english.words import allowed_alternatives, allowed_proposals
 from counterfactory.engine.language.grammar import alternatives_grammar
 from counterfactory.engine.language.phrases import phrase_class
 from counterfactory.engine.pocket.wide import words
 from counterfactory.engine.pocket.wide.facts import Facts, people_said, read_facts, things_said, vehicles_said
 from counterfactory.engine.pocket.wide.scene import COLOURS, THING_COLOURS, THING_KINDS, VEHICLE_KINDS
 from counterfactory.engine.pocket.wide.words import Phrases
-from counterfactory.engine.tasks.words import allowed_alternatives, allowed_proposals
 
 # Types of edits as engine/language/edit_types.py has them, with the facts that they are of.
 WIDE_TYPES = (

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.config.profile import load_profile
-from counterfactory.engine.config.worlds import world_file
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.sources.domain import world_file
 from counterfactory.engine.sources.source import ImageSettings
 from counterfactory.engine.sources.world import TRAITS, Trait, World, traits_of
 

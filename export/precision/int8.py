@@ -19,8 +19,8 @@ from onnx import TensorProto, helper
 
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.profile.paint import PaintSettings
 from counterfactory.engine.runtime.session import Array, Signature
-from counterfactory.engine.stages.paint import PaintSettings
 from counterfactory.kernels.guided_step import guide
 
 from ..graphs.quantise import SENSITIVE

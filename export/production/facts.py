@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.flops import count_flops, input_names
 from counterfactory.engine.models.network import Network
+from counterfactory.engine.profile.profile import load_profile
 
 from .graph import exported_networks
 

@@ -12,14 +12,14 @@ from diffusers import ModelMixin
 from torch import nn
 from transformers import PreTrainedModel
 
-from counterfactory.engine.config.networks import networks_of
-from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.network import Networks
+from counterfactory.engine.models.networks import networks_of
+from counterfactory.engine.profile.maps import DetectorSettings, HedSettings
+from counterfactory.engine.profile.paint import PaintSettings
+from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.runtime.plans import PlanProfile, Shapes
 from counterfactory.engine.runtime.session import EditorForm
-from counterfactory.engine.stages.edges import DetectorSettings, HedSettings
-from counterfactory.engine.stages.paint import PaintSettings
 
 from ..graphs.tracing import Axes
 

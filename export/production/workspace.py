@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from counterfactory.engine.config.device import PlanFacts
-from counterfactory.engine.config.networks import networks_of
-from counterfactory.engine.config.profile import Profile, plan_facts
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import plan_budget
 from counterfactory.engine.estimate.formulas import plan_cost
 from counterfactory.engine.models.network import Network, Networks, Rows
+from counterfactory.engine.models.networks import networks_of
+from counterfactory.engine.models.plan_facts import PlanFacts, plan_facts
+from counterfactory.engine.profile.profile import Profile
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,9 @@ from ceiling import ceiling, gpu_yardstick, measure_product, refuse_without_devi
 from run import box_of, main, parser_of
 from session_records import costs, stage_cost
 
-from counterfactory.engine.config.profile import Profile, load_profile, plan_facts
 from counterfactory.engine.meter.meter import PlanUse
+from counterfactory.engine.models.plan_facts import plan_facts
+from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.suite.run_record import RunSummary, SuiteCosts
 
 

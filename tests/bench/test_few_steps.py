@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from few_steps import Difference, distance, faults, jackknifed, kernel, profiles_of
 
-from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.profile.profile import load_profile
 
 
 def test_student_and_teacher_are_those_of_the_folder(tmp_path: Path) -> None:

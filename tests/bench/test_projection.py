@@ -10,7 +10,7 @@ import projection
 import pytest
 from projection import FILE, GOALS, PAGE, cost, document, figures, levers, per_1k, project, stage_table, write
 
-from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.profile.profile import load_profile
 
 
 def test_the_documents_say_what_is_projected_today() -> None:

@@ -14,7 +14,7 @@ import versus
 from journeys import Bench, in_f32, unquantised
 from measure import Ratio, Spent
 
-from counterfactory.engine.config.profile import Profile, load_profile, painting_as_teacher
+from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
 from counterfactory.export.pocket.int8 import master_of
 
 # Seconds per accepted variant of a peer, by its steps.

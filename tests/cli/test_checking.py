@@ -11,8 +11,8 @@ from conftest import MadeSuite
 from picture_rows import picture_row
 
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.suite.draft import Draft
 from counterfactory.engine.suite.metadata import write_table
+from counterfactory.engine.suite.row_spool import RowSpool
 
 
 def run(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
@@ -58,7 +58,7 @@ def test_judgements_add_how_much_is_valid(
         ("=0.5", "a key and a number are needed"),
         ("check.edit=nan", "a key and a number are needed"),
         ("check.edit=much", "a key and a number are needed"),
-        ("check.edit=2", "[check] min_edit is a share, 0 to 1, got 2.0"),
+        ("check.edit=2", "[check] min_edit is a share, 0 to 1, got 2"),
         ("check.edits=0.5", "'check.edits' is no threshold of a profile; did you mean 'check.min_edit'?"),
     ],
 )
@@ -73,7 +73,7 @@ def test_check_refuses_what_is_no_threshold(
 def test_check_says_what_other_thresholds_change(made_suite: MadeSuite, capsys: pytest.CaptureFixture[str]) -> None:
     settings = ("--set", "check.image_text=0.65", "--set", "check.directional=0")
     lines = [line.rstrip() for line in run(capsys, "check", made_suite.path, *settings)[1].splitlines()]
-    by = "min_image_text 0.65, min_directional 0, min_layout 0.5, min_valid 0.85"
+    by = "min_layout 0.5, min_image_text 0.65, min_directional 0, min_valid 0.85"
     assert lines[0] == f"3 of 6 variants accepted (before: 5; 2 turned), by {by}"
     assert lines[2:4] == ["Variants by reason", "rejected for  before  now  newly rejected  accepted again"]
     assert lines[5] == "image_text         1    3               2               0"
@@ -113,7 +113,7 @@ def test_a_fit_prints_what_goes_into_a_profile_and_writes_nothing(
     answers = [f"{row.file_name},{(i % 2 == 1) != (i % 11 == 0)}\n" for i, row in enumerate(rows)]
     valid = tmp_path / "valid.csv"
     valid.write_text("image,valid\n" + "".join(answers))
-    with Draft(tmp_path) as draft, (tmp_path / "metadata.parquet").open("wb") as file:
+    with RowSpool(tmp_path) as draft, (tmp_path / "metadata.parquet").open("wb") as file:
         for row in rows:
             draft.add(row)
         write_table(draft, draft.score_names, file)

@@ -17,9 +17,9 @@ from session_records import costs, session_facts
 
 from counterfactory.engine.cli import commands
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.journey import Journey
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.suite import RunRecord, Suite, read_metadata, read_run
 from counterfactory.engine.suite.session import SessionRecord
@@ -96,7 +96,7 @@ def test_generate_refuses_sets_that_no_model_could_be_judged_by(
     monkeypatch.setattr(Journey, "run", stopped)
     (tmp_path / "flat" / "bus").mkdir()
     Image.new("RGB", (32, 32)).save(tmp_path / "flat" / "bus" / "b.png")
-    _, _, err = run(capsys, "generate", tmp_path / "flat", "--out", tmp_path / "suite", "--anything")
+    _, _, err = run(capsys, "generate", tmp_path / "flat", "--out", tmp_path / "suite", "--allow-out-of-domain")
     assert "1 of 2 sources lack labels (class folders, or --labels), the first is a" in err
     (tmp_path / "task.toml").write_text('name = "n"\nsentence = "s"\nprotect = []\nprotect_label = false\n')
     _, _, err = run(
@@ -463,9 +463,7 @@ def test_generate_hands_the_metrics_file_on(
 ) -> None:
     seen: list[Path | None] = []
 
-    def stopped(
-        journey: Journey, sources: object, suite: object, on_progress: object, metrics: Path | None, about: object
-    ) -> None:
+    def stopped(journey: Journey, sources: object, suite: object, on_progress: object, metrics: Path | None) -> None:
         seen.append(metrics)
         raise KeyboardInterrupt
 

@@ -16,12 +16,12 @@ import pytest
 
 from counterfactory.engine.cli import doctor, gpus
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.rewrite import GroundingSettings, RandomWordSettings
+from counterfactory.engine.profile.runtime import RuntimeSettings
 from counterfactory.engine.runtime.blob_cache import LIMIT_BYTES, SWITCH, BlobCache
 from counterfactory.engine.runtime.plans import PlanKey, PlanRequirements, Shapes, read_key, write_key
-from counterfactory.engine.runtime.session import RuntimeSettings
-from counterfactory.engine.stages.pointing import GroundingSettings
-from counterfactory.engine.stages.random_words import RandomWordSettings
 
 # No release of it is installed, and so none is wanted.
 COMPILER = "tensorrt 11.0"

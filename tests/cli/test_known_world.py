@@ -53,7 +53,9 @@ def test_photographs_are_refused_before_anything_is_made(
     *progress, said = err.splitlines()
     assert [line.split()[0] for line in progress] == ["read"]
     assert said.startswith("error: the models of profile pocket know rendered streets and nothing else, and 10 of 10")
-    assert "nothing was painted; use --profile a10g or a10g-fast or lance for photographs, or --anything" in err
+    assert (
+        "nothing was painted; use --profile a10g or a10g-fast or lance for photographs, or --allow-out-of-domain" in err
+    )
     assert not (tmp_path / "suite").exists()
 
 
@@ -67,7 +69,7 @@ def test_estimates_say_what_they_are_of(
     assert "of 3 sources" in out
     assert "skipped bus/photo0: it does not look like rendered streets, which is all that the models know" in err
     add_photographs(street.root / "images", 8)
-    status, out, err = run(capsys, "estimate", street.root, "--anything", "--json")
+    status, out, err = run(capsys, "estimate", street.root, "--allow-out-of-domain", "--json")
     assert status == 0
     assert json.loads(out)["outside_world"] == 8
     assert f"caution    8 of 11 sources are {MARK}" in err
@@ -91,7 +93,7 @@ def test_a_few_strangers_are_skipped_and_anything_marks_them_everywhere(
     assert [problem.name for problem in record.sessions[-1].problems] == ["bus/photo0"]
     assert (record.standing.sources, record.standing.outside_world) == (3, 0)
 
-    status, out, err = run(capsys, *args, "--anything")
+    status, out, err = run(capsys, *args, "--allow-out-of-domain")
     assert status == 0
     assert (json.loads(out)["sources"], json.loads(out)["outside_world"]) == (4, 1)
     assert f"caution    1 of 4 sources are {MARK}" in err
@@ -102,7 +104,7 @@ def test_a_few_strangers_are_skipped_and_anything_marks_them_everywhere(
     assert record is not None
     assert record.standing is not None
     assert record.standing.outside_world == 1
-    assert [session.facts.settings["anything"] for session in record.sessions] == [False, True]
+    assert [session.facts.settings["allow_out_of_domain"] for session in record.sessions] == [False, True]
 
     # Back without it: the shard, finished with the stranger in it, is made anew without.
     run(capsys, *args)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.models.networks import library_of
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.suite import read_metadata
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from counterfactory.engine.config.networks import networks_of
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
 from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.models.network import Rows
-from counterfactory.engine.stages.paint import GuidanceSettings
-from counterfactory.engine.stages.protect import ProtectSettings
-from counterfactory.engine.stages.sweep import InvertSettings
+from counterfactory.engine.models.networks import networks_of
+from counterfactory.engine.models.plan_facts import plan_facts
+from counterfactory.engine.profile.invert import InvertSettings
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.paint import GuidanceSettings, ProtectSettings
+from counterfactory.engine.profile.profile import Profile, load_profile
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from session_records import costs, session_facts
 
-from counterfactory.engine.config.recorded import recorded_classes
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.suite.recorded import recorded_classes
 from counterfactory.engine.suite.run_record import RunRecord, write_run
 from counterfactory.engine.suite.session import SessionRecord
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from counterfactory.engine.config.device import PlanFacts
-from counterfactory.engine.config.networks import networks_of
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.estimate.formulas import plan_cost
+from counterfactory.engine.models.networks import networks_of
+from counterfactory.engine.models.plan_facts import PlanFacts
+from counterfactory.engine.profile.image import lost_share
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.boxes import Box, fit_boxes
-from counterfactory.engine.sources.pixels import fit, fit_mask, lost_share
+from counterfactory.engine.sources.pixels import fit, fit_mask
 
 BOX = ("a10g", "a10g-fast", "lance")
 

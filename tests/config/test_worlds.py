@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, profile_names
-from counterfactory.engine.config.worlds import examiner, take_known, world_of
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile, profile_names
 from counterfactory.engine.sources.data_set import find_sources
+from counterfactory.engine.sources.domain import drop_out_of_domain, examiner, world_of
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.sources.world import TRAITS, Trait, World
 
@@ -51,7 +52,7 @@ def test_the_profiles_that_come_with_the_package() -> None:
 
 def test_whoever_knows_photographs_refuses_nothing(tmp_path: Path) -> None:
     sources = sources_of(tmp_path / "set", LIGHT, DARK)
-    assert take_known(load_profile("a10g"), sources, anything=False) == (sources, [])
+    assert drop_out_of_domain(load_profile("a10g"), sources, allow=False) == (sources, [])
 
 
 @pytest.mark.parametrize(
@@ -92,25 +93,29 @@ def test_the_examiner_sees_what_would_be_painted(profile: Profile) -> None:
 
 
 def test_few_strangers_are_left_out_by_name(profile: Profile, tmp_path: Path) -> None:
-    taken, problems = take_known(profile, sources_of(tmp_path / "set", DARK, LIGHT, DARK), anything=False)
+    taken, problems = drop_out_of_domain(profile, sources_of(tmp_path / "set", DARK, LIGHT, DARK), allow=False)
     assert [(source.name, source.known_world) for source in taken] == [("0", True), ("2", True)]
     assert [problem.name for problem in problems] == ["1"]
-    assert "does not look like dark pictures, which is all that the models know; --anything" in problems[0].reason
+    assert (
+        "does not look like dark pictures, which is all that the models know; --allow-out-of-domain"
+        in problems[0].reason
+    )
 
 
 def test_half_of_them_are_too_many(profile: Profile, tmp_path: Path) -> None:
     told = (
         r"^the models of profile mine know dark pictures and nothing else, and 1 of 2 sources do not look like that, "
-        r"such as 1: nothing was painted; use --profile a10g or a10g-fast or lance for photographs, or --anything"
+        r"such as 1: nothing was painted; use --profile a10g or a10g-fast or lance for photographs, or "
+        "--allow-out-of-domain"
     )
     with pytest.raises(CounterfactoryError, match=told):
-        take_known(profile, sources_of(tmp_path / "set", DARK, LIGHT), anything=False)
+        drop_out_of_domain(profile, sources_of(tmp_path / "set", DARK, LIGHT), allow=False)
     with pytest.raises(CounterfactoryError, match="and the source does not look like that: nothing was painted"):
-        take_known(profile, sources_of(tmp_path / "one", LIGHT), anything=False)
+        drop_out_of_domain(profile, sources_of(tmp_path / "one", LIGHT), allow=False)
 
 
 def test_anything_takes_them_all_and_remembers(profile: Profile, tmp_path: Path) -> None:
-    taken, problems = take_known(profile, sources_of(tmp_path / "set", LIGHT, DARK, LIGHT), anything=True)
+    taken, problems = drop_out_of_domain(profile, sources_of(tmp_path / "set", LIGHT, DARK, LIGHT), allow=True)
     assert [source.known_world for source in taken] == [False, True, False]
     assert problems == []
 
@@ -120,5 +125,5 @@ def test_what_was_examined_is_not_read_again(profile: Profile, tmp_path: Path) -
     known = [replace(gone, known_world=True), replace(strange, known_world=True)]
     for source in known:
         source.path.unlink()
-    assert take_known(profile, known, anything=False) == (known, [])
-    assert take_known(profile, [gone], anything=False)[0][0].known_world is None, "the run says what became of it"
+    assert drop_out_of_domain(profile, known, allow=False) == (known, [])
+    assert drop_out_of_domain(profile, [gone], allow=False)[0][0].known_world is None, "the run says what became of it"

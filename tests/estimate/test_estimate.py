@@ -18,8 +18,6 @@ from PIL import Image
 
 from counterfactory.engine.cli import estimate_text as forecast
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.config.networks import library_of, networks_of
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, painting_as_teacher
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate import estimate as module
 from counterfactory.engine.estimate import measured as rates
@@ -39,6 +37,9 @@ from counterfactory.engine.estimate.measured import (
 from counterfactory.engine.meter.machine import machine_memory
 from counterfactory.engine.meter.meter import PlanUse, StageCost
 from counterfactory.engine.models.network import STAGES
+from counterfactory.engine.models.networks import library_of, networks_of
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 from counterfactory.engine.sources.data_set import find_sources

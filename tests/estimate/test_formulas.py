@@ -10,9 +10,6 @@ import pytest
 
 from counterfactory.engine.cli import estimate_text as forecast
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.config.device import DeviceSettings, PlanFacts, load_facts
-from counterfactory.engine.config.networks import library_of, networks_of
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.estimate.flops import count_flops
@@ -26,6 +23,11 @@ from counterfactory.engine.estimate.formulas import (
     time_assumptions,
 )
 from counterfactory.engine.estimate.measured import PlanRate, Rates, profile_key, save_rates
+from counterfactory.engine.models.networks import library_of, networks_of
+from counterfactory.engine.models.plan_facts import PlanFacts, load_facts, plan_facts
+from counterfactory.engine.profile.device import DeviceSettings
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.runtime.plans import PlanKey, write_key
 from counterfactory.export.production.graph import batches_of
 
@@ -260,7 +262,7 @@ def test_on_a_cpu_plans_hold_packed_weights_and_their_graph() -> None:
 
 def test_a_caption_costs_all_its_steps() -> None:
     profile = load_profile("pocket")
-    check = profile.check.without("min_valid")
+    check = profile.check.having(min_valid=None)
     check = replace(check, recaption=None, recaption_of=None, valid=None)  # else pictures are read as well
     profile = replace(profile, check=check)
     decoder = profile.models.path / "opt_decoder.xml"

@@ -14,10 +14,10 @@ import torch
 from diffusers import DDIMScheduler
 from tiny_networks import TOKENS, WIDTH, copied, tiny_denoiser, tiny_painter
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.sampler import Sampler
-from counterfactory.engine.stages.paint import GuidanceSettings
+from counterfactory.engine.profile.paint import GuidanceSettings
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export.graphs.modules import FusedDenoiser, VaeDecoder
 from counterfactory.export.pocket import distil as at
 from counterfactory.export.pocket import vae

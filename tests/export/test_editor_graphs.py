@@ -12,9 +12,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from counterfactory.engine.config.painters import editor_form
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, plan_facts
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.models.painters import editor_form
+from counterfactory.engine.models.plan_facts import plan_facts
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.export.graphs.parity import assert_parity
 from counterfactory.export.production import command, denoiser, reuse, vae
 from counterfactory.export.production.artefact import Asked

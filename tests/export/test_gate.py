@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.pocket.worlds import WIDE
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export.pocket import gate
 from counterfactory.export.pocket.gate import Case, choose, gate_figures, gate_section
 

@@ -13,8 +13,8 @@ import httpx2
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError, RemoteEntryNotFoundError
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export.graphs.hub import locate
 from counterfactory.export.language import llm
 from counterfactory.export.production import blip2, clip, denoiser, hed, vae

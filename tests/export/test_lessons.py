@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from tiny_networks import TOKENS, WIDTH, copied, tiny_painter
 from torch.nn import functional as F
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.keys import generator
 from counterfactory.engine.models.denoiser import DenoiserRow
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.pocket.worlds import STREETS
-from counterfactory.engine.stages.paint import GuidanceSettings, PaintSettings
+from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export.graphs.modules import HintEncoder
 from counterfactory.export.pocket import vae
 from counterfactory.export.pocket.lessons import STREAM, Lessons, Teacher

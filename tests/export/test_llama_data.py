@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="no torch: the pocket language model's train
 
 import torch
 
-from counterfactory.engine.tasks.mentions import broken_word
+from counterfactory.engine.english.mentions import broken_word
 from counterfactory.export.pocket.answers import built_in, request_of, same_facts
 from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.exercises import KINDS_OF_QUESTION

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from exllama_standin import real_package, write_model
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export.language import llm
 from counterfactory.export.language.llm import PACKAGES, Conversion
 

@@ -16,14 +16,14 @@ from transformers import (
     pipeline,
 )
 
-from counterfactory.engine.config.networks import networks_of
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.library import Library
 from counterfactory.engine.models.masked import Mask
-from counterfactory.engine.models.opened import Opened
-from counterfactory.engine.stages.random_words import RandomWordSettings
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import networks_of
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.profile.rewrite import RandomWordSettings
 from counterfactory.export import __main__ as exporter
 from counterfactory.export.language.masked import export_masked, words_of
 
@@ -64,7 +64,7 @@ def test_blanks_are_filled_as_transformers_fills_them(tmp_path: Path, monkeypatc
     assert done.value.code == 0
     profile = replace(load_profile("pocket"), random_words=RandomWordSettings(2, 4, 3))
     runtime = replace(profile.runtime, precision="f32", threads=1)
-    opened = Opened(Library(out, networks_of(profile), runtime, profile.llm), Meter(lambda _: None))
+    opened = ModelPool(Library(out, networks_of(profile), runtime, profile.llm), Meter(lambda _: None))
     masked = opened.masked()
     assert opened.masked() is masked
     whole = ["dog", "cat", "grass", "old", "red", "on", "a", "wall"]

@@ -19,7 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.llama import Llama
-from counterfactory.engine.runtime import widening
+from counterfactory.engine.runtime import dequantize
 from counterfactory.engine.runtime.blob_cache import BlobCache
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.quiet_openvino import ov
@@ -222,7 +222,7 @@ def test_a_compiled_language_model_goes_by_the_code_that_widens(
     cache = BlobCache(tmp_path / "compiled")
     for code in ("one", "one", "two"):
         (tmp_path / code).write_text(code)
-        monkeypatch.setattr(widening, "__file__", str(tmp_path / code))
+        monkeypatch.setattr(dequantize, "__file__", str(tmp_path / code))
         Llama(language[0] / "llm", precision="f32", threads=1, blobs=cache)
     assert cache.contents().blobs == 2
 

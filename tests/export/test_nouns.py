@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from counterfactory.engine.tasks.nouns import FILE, load_nouns
+from counterfactory.engine.english.nouns import FILE, load_nouns
 from counterfactory.export.language.nouns import write_nouns
 
 # Lines of WordNet 3.0: an abstraction, a thing, an animal, a dog, a named dog, and a dog that is a person.

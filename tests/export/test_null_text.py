@@ -8,7 +8,8 @@ import torch
 from tiny_networks import TOKENS, WIDTH, tiny_denoiser
 
 from counterfactory.engine.models.inversion import step_back
-from counterfactory.engine.models.sampler import Sampler, SamplerSettings
+from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.profile.paint import SamplerSettings
 from counterfactory.export.graphs.null_text import NullText, invert, optimise
 
 SAMPLER = Sampler(SamplerSettings("ddim", 3, "v_prediction", "trailing", True))

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.worlds import STREETS, WIDE
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.export import __main__ as command
 from counterfactory.export.graphs.modules import FusedDenoiser
@@ -82,7 +83,7 @@ def test_the_teacher_of_a_profile_that_has_one_is_that(tmp_path: Path, monkeypat
     full = replace(load_profile("pocket-full"), name="full")
     few = replace(full, name="pocket", paint=distil.student_paint(full.paint, 2), teacher="full.toml")
     monkeypatch.setattr(int8, "load_profile", lambda name: few)
-    monkeypatch.setattr("counterfactory.engine.config.profile.load_profile", {"full.toml": full}.get)
+    monkeypatch.setattr("counterfactory.engine.profile.profile.load_profile", {"full.toml": full}.get)
     assert int8.full_profile(tmp_path).paint == full.paint
     assert int8.full_profile(tmp_path).models.path == tmp_path
 
@@ -154,5 +155,5 @@ def test_an_untrained_student_is_its_teacher_packed_anew(
         again = FusedDenoiser(model.unet, model.controlnet)(*map(torch.from_numpy, feeds.values()))
     np.testing.assert_allclose(again.numpy(), few, atol=5e-3 * np.abs(wanted).max())
     profile = replace(load_profile("pocket"), models=ModelPaths(str(weights)))
-    plans = Opened(library_of(profile), Meter(lambda _: None)).paint_plans(128, 128)
+    plans = ModelPool(library_of(profile), Meter(lambda _: None)).paint_plans(128, 128)
     assert plans.latent_shape == (4, 32, 32)

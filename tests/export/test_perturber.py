@@ -10,11 +10,11 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.chat import ChatPrompts, chatml
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import read_proposals
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export import __main__ as exporter
 from counterfactory.export.language import perturber
 from counterfactory.export.language.llama_source import UserLlama, read_llama

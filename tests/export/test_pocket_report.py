@@ -16,11 +16,12 @@ import torch
 from numpy.typing import NDArray
 from tiny_networks import TOKENS, WIDTH, TinyPainter, tiny_painter
 
-from counterfactory.engine.config.profile import ModelPaths, load_profile
 from counterfactory.engine.pocket.judges import Referee, _Network
 from counterfactory.engine.pocket.wide.captions import describe
 from counterfactory.engine.pocket.wide.facts import facts_of
 from counterfactory.engine.pocket.worlds import STREETS, WIDE, World
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.export.__main__ import main
 from counterfactory.export.pocket import report

@@ -14,8 +14,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.models.batching import Batched
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime import session
 from counterfactory.engine.runtime.session import Array
 from counterfactory.export.graphs.parity import assert_parity, relative_error

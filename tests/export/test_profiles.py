@@ -11,13 +11,14 @@ import pytest
 
 pytest.importorskip("torch", reason="no torch: the profiles of packed models go unchecked")
 
-from counterfactory.engine.config.profile import ModelPaths, load_profile
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.english.additions import apply_by_rule
+from counterfactory.engine.english.words import spans
 from counterfactory.engine.pocket.wide.captions import describe
 from counterfactory.engine.pocket.wide.facts import facts_of
 from counterfactory.engine.pocket.worlds import STREETS, WIDE
-from counterfactory.engine.tasks.additions import apply_by_rule
-from counterfactory.engine.tasks.words import spans
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export.pocket import blip2, clip
 from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.languages import LANGUAGES

@@ -25,8 +25,8 @@ from tiny_bert import save_bert
 from torch import nn
 from transformers import Blip2Config, Blip2ForConditionalGeneration, CLIPConfig, CLIPModel
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.manifests import exported_classes
 from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.graphs.weights import fill, tensors, weight_files

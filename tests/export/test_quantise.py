@@ -16,14 +16,15 @@ from diffusers.models.attention_processor import AttnProcessor
 from numpy.typing import NDArray
 from openvino import opset13 as ops
 
-from counterfactory.engine.config.networks import library_of, networks_of
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.flops import weight_bytes
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of, networks_of
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.runtime.openvino import open_core, open_session
 from counterfactory.engine.runtime.session import Array
 from counterfactory.export.graphs import modules
@@ -322,7 +323,7 @@ def test_a_profile_paints_with_the_plan_that_it_names(packed_models: Path) -> No
     for name, one in named.items():
         meter = Meter(lambda _: None)
         single = replace(one, paint=replace(one.paint, batch=1, streams=1))
-        found = Opened(library_of(single), meter).paint_plans(128, 128).denoiser.run(feeds)["prediction"]
+        found = ModelPool(library_of(single), meter).paint_plans(128, 128).denoiser.run(feeds)["prediction"]
         path, sizes = one.models.path / f"{name}.xml", {"latents": (32, 32), "hint_embedding": (32, 32)}
         wanted = open_session(path, batch=1, precision=one.runtime.precision, sizes=sizes).run(feeds)["prediction"]
         np.testing.assert_array_equal(found, wanted)

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from counterfactory.engine.config.networks import library_of, networks_of
-from counterfactory.engine.config.profile import load_profile, plan_facts
+from counterfactory.engine.models.networks import library_of, networks_of
+from counterfactory.engine.models.plan_facts import plan_facts
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.plans import onnx_digest, read_key
 from counterfactory.export.production import command, reuse
 from counterfactory.export.production.artefact import Asked, Row

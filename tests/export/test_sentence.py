@@ -11,15 +11,16 @@ import torch
 from tiny_bert import WORDS, save_bert
 from transformers import BertModel
 
-from counterfactory.engine.config.networks import library_of, networks_of
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.formulas import known_facts
 from counterfactory.engine.language.tokenizer import load_tokenizer
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.library import Library
-from counterfactory.engine.models.opened import Opened
-from counterfactory.engine.stages.pointing import GroundingSettings
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of, networks_of
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.profile.rewrite import GroundingSettings
 from counterfactory.export import __main__ as exporter
 from counterfactory.export.graphs.parity import assert_parity
 from counterfactory.export.graphs.sentence import Sentence, feeds_of, load_bert
@@ -47,7 +48,7 @@ def test_embeddings_are_means_over_the_tokens_of_length_one(
         pocket, llm=replace(pocket.llm, style="chatml"), grounding=GroundingSettings(batch=2, min_similarity=0.5)
     )
     runtime = replace(profile.runtime, precision="f32", threads=1)
-    opened = Opened(Library(out, networks_of(profile), runtime, profile.llm), Meter(lambda _: None))
+    opened = ModelPool(Library(out, networks_of(profile), runtime, profile.llm), Meter(lambda _: None))
     texts = ["w1 w2 w3", "w4", " ".join(f"w{i % 30}" for i in range(80))]
     found = opened.sentence().encode(texts)
     assert opened.sentence() is opened.sentence()
@@ -80,7 +81,7 @@ def test_a_box_s_encoder_is_exported_with_its_other_networks(tmp_path: Path) -> 
     assert (row.faults, row.precision) == ([], "fp16")
     assert request.batch("sentence") == 2
     profile = replace(grounded(tmp_path), grounding=replace(GROUNDING, batch=2))
-    opened = Opened(library_of(profile), Meter(lambda _: None))
+    opened = ModelPool(library_of(profile), Meter(lambda _: None))
     texts = ["a red car on the road", "night", "rain " * 70]
     found = opened.sentence().encode(texts)
     tokenizer = sentence.tokenizer_of(request)

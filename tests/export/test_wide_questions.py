@@ -18,13 +18,13 @@ pytest.importorskip("torch", reason="no torch: the pocket language model's train
 import torch
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
+from counterfactory.engine.english.additions import apply_by_rule
+from counterfactory.engine.english.mentions import broken_word
+from counterfactory.engine.english.words import check_edited_caption, drop_overlapping
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.wide import scene as wide
 from counterfactory.engine.pocket.wide.facts import read_facts
 from counterfactory.engine.pocket.worlds import STREETS, WIDE
-from counterfactory.engine.tasks.additions import apply_by_rule
-from counterfactory.engine.tasks.mentions import broken_word
-from counterfactory.engine.tasks.words import check_edited_caption, drop_overlapping
 from counterfactory.export.pocket import llama
 from counterfactory.export.pocket.answers import request_of
 from counterfactory.export.pocket.data import HELD_OUT

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.reading import number_lines
 from counterfactory.engine.files.tables import read_table
 from counterfactory.engine.judging.predictions import load_predictions
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.tasks.interventions import load_interventions
 from counterfactory.engine.tasks.user_task import load_task

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from checks import held_to
 from picture_rows import control_row, picture_row
 
 from counterfactory.engine.edit import Edit
@@ -24,11 +25,10 @@ from counterfactory.engine.judging.edit_labels import (
     write_edits,
 )
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.text_filters import TextThresholds
 from counterfactory.engine.variant import Variant
 
 DRY, BLUE = Edit("weather", "dry", "snowy"), Edit("colour", "red", "blue")
-STRICT = TextThresholds(max_text_label=0.5)
+STRICT = held_to(max_text_label=0.5)
 REASON = "an edit's words mean nearly what the label says: text_label 0.600 is above 0.500"
 
 
@@ -102,9 +102,9 @@ def test_a_table_is_written_labelled_and_read_back(tmp_path: Path, name: str) ->
         file.write_text("\n".join(map(json.dumps, table)), encoding="utf-8")
     first, second = Labelled("weather", True, True, True, True), Labelled("weather", True, False, False, False)
     assert read_labelled(file) == ([first, second], 1)
-    loose = TextThresholds(max_perplexity=12.5)
+    loose = held_to(max_perplexity=12.5)
     assert read_labelled(file, loose) == ([replace(first, dropped=False), second], 1), "verdicts follow from scores"
-    assert read_labelled(file, TextThresholds(max_perplexity=12.4))[0][0] == first
+    assert read_labelled(file, held_to(max_perplexity=12.4))[0][0] == first
 
 
 def test_files_that_may_hold_labels_stay(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_label_that_is_none_is_named(tmp_path: Path, row: str, message: str) -
     file = tmp_path / "edits.csv"
     file.write_text(f"type,right_type,right_label,coherent,dropped,text_label\n{row}\n")
     with pytest.raises(CounterfactoryError, match=message):
-        read_labelled(file, TextThresholds())
+        read_labelled(file, held_to())
 
 
 def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from picture_rows import picture_row
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.files.fill import fill
+from counterfactory.engine.files.fill import fill, plain
 from counterfactory.engine.judging.fit_valid import (
     RECALLS,
     Example,
@@ -24,8 +23,9 @@ from counterfactory.engine.judging.fit_valid import (
     part_scores,
     strictest,
 )
-from counterfactory.engine.stages.validity import ValidPart, valid_score
-from counterfactory.engine.stages.verdict import CheckSettings
+from counterfactory.engine.profile.check import CheckSettings, ValidPart
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.stages.check.validity import valid_score
 
 TRUTH = (
     ValidPart("colour", ("said_colour", "edit_colour"), (1.0, 0.0), 1.0),
@@ -138,9 +138,9 @@ def test_points_say_what_thresholds_let_pass(fit: Fit) -> None:
 def test_what_is_printed_goes_into_a_profile() -> None:
     text = fitted_toml(TRUTH, 0.625)
     table = tomllib.loads(text.replace("[[check.valid]]", "[[valid]]"))
-    check = asdict(load_profile("pocket-lance").check) | {"recaption": True} | table
+    check = plain(load_profile("pocket-lance").check) | {"recaption": True} | table
     found = fill(CheckSettings, check, "profile")
-    assert (found.valid, found.min_valid) == (TRUTH, 0.625)
+    assert (found.valid, found.least["valid"]) == (TRUTH, 0.625)
 
 
 def test_examples_are_the_judged_rows() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,10 @@ from conftest import MadeSuite
 from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.files.fill import plain
 from counterfactory.engine.judging.recheck import CheckCounts, Recheck, recheck, set_thresholds, threshold_named
-from counterfactory.engine.judging.sweep import sweep
-from counterfactory.engine.stages.validity import ValidPart
-from counterfactory.engine.stages.verdict import CheckSettings
+from counterfactory.engine.judging.threshold_curve import sweep
+from counterfactory.engine.profile.check import CheckSettings, ValidPart
 from counterfactory.engine.suite import Suite, read_metadata, read_run
 from counterfactory.engine.suite.verdicts import read_verdicts
 
@@ -23,6 +23,7 @@ STRICT = CheckSettings(
     batch=8,
     label_prompt="a {label}",
     logit_scale=10.0,
+).having(
     min_image_text=0.65,
     min_directional=0.5,
     min_image_image=-1.0,
@@ -45,9 +46,9 @@ def test_verdicts_follow_from_the_scores(made_suite: MadeSuite) -> None:
     assert record is not None
     assert record.standing is not None
     assert (record.standing.accepted, record.standing.rejected) == (3, 3)
-    assert record.standing.check == asdict(STRICT)
+    assert record.standing.check == plain(STRICT)
     # And back: what was rejected is accepted again.
-    lenient = replace(STRICT, min_image_text=-1.0)
+    lenient = STRICT.having(min_image_text=-1.0)
     found = recheck(made_suite.path, lenient)
     turned = CheckCounts("image_text", before=3, now=0, newly_rejected=0, newly_accepted=3)
     assert found == Recheck(variants=6, accepted=6, accepted_before=3, checks=(turned,))
@@ -87,7 +88,7 @@ def test_what_turned_is_counted_by_reason(tmp_path: Path) -> None:
 
 def test_thresholds_go_by_the_profile_s_keys() -> None:
     changed = set_thresholds(STRICT, {"check.edit": 0.5, "check.min_label": 0.25})
-    assert changed == replace(STRICT, min_edit=0.5, min_label=0.25)
+    assert changed == STRICT.having(min_edit=0.5, min_label=0.25)
     assert set_thresholds(STRICT, {}) == STRICT
     assert threshold_named("check.min_image_text") == threshold_named("check.image_text") == "min_image_text"
     assert threshold_named("check.max_perplexity") == threshold_named("check.perplexity") == "max_perplexity"
@@ -131,9 +132,9 @@ def test_a_suite_without_a_record_of_runs_gets_none(made_suite: MadeSuite) -> No
 
 def test_other_parts_of_validity_change_the_score_and_the_verdicts(made_suite: MadeSuite) -> None:
     """The score is replayed, not only its threshold: likeness to the source decides here."""
-    free = replace(STRICT, min_image_text=-1.0, min_directional=-1.0, min_edit=0.0)
+    free = STRICT.having(min_image_text=-1.0, min_directional=-1.0, min_edit=0.0)
     part = ValidPart("layout", ("image_image",), (2.0,), 0.0)
-    recheck(made_suite.path, replace(free, valid=(part,), min_valid=0.5))
+    recheck(made_suite.path, replace(free, valid=(part,), least=free.least | {"valid": 0.5}))
     rows = [row for row in read_metadata(made_suite.path) if row.kind == "variant"]
     for row in rows:
         assert row.scores["valid"] == pytest.approx(1 / (1 + math.exp(-2 * row.scores["image_image"])), abs=1e-6)

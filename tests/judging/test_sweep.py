@@ -10,12 +10,14 @@ import pytest
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.judging.sweep import Point, load_valid, sweep
-from counterfactory.engine.stages.verdict import CheckSettings
+from counterfactory.engine.judging.threshold_curve import Point, load_valid, sweep
+from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.suite.verdicts import ScoredRow
 from counterfactory.engine.variant import Kind
 
-SETTINGS = CheckSettings(1, "{label}", 1.0, 0.2, -1, -1, 0.25, -1, 0)
+SETTINGS = CheckSettings(1, "{label}", 1.0).having(
+    min_image_text=0.2, min_directional=-1, min_image_image=-1, min_edit=0.25, min_label=-1, min_layout=0
+)
 
 
 def row(name: str, edit: float, text: float = 0.5, kind: Kind = "variant") -> ScoredRow:
@@ -57,7 +59,7 @@ def test_judgements_say_how_many_are_valid() -> None:
 
 def test_today_s_threshold_is_among_them() -> None:
     """As it is, and once: another that reads the same is left out."""
-    found = sweep(ROWS, replace(SETTINGS, min_edit=0.2501), "min_edit")
+    found = sweep(ROWS, SETTINGS.having(min_edit=0.2501), "min_edit")
     assert [point.limit for point in found.points if 0.2 < point.limit < 0.3] == [0.2501]
     assert found.current == 0.2501
 
@@ -70,7 +72,7 @@ def test_pictures_without_the_score_pass_it_whatever_it_is() -> None:
 
 def test_the_most_of_a_score_rejects_what_is_above_it() -> None:
     read = [replace(one, scores=one.scores | {"perplexity": 10.0 + i}) for i, one in enumerate(ROWS[:5])]
-    found = sweep([*read, row("g", 1.0)], replace(SETTINGS, max_perplexity=13.0), "max_perplexity", {"d": True})
+    found = sweep([*read, row("g", 1.0)], SETTINGS.having(max_perplexity=13.0), "max_perplexity", {"d": True})
     assert found.current == 13.0
     by = {point.limit: point for point in found.points}
     assert (by[10.0].accepted, by[11.0].accepted, by[13.0].accepted, by[14.0].accepted) == (1, 2, 3, 4)

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
+from counterfactory.engine.english.words import allowed_proposals, check_edited_caption, kept_words, phrases
 from counterfactory.engine.keys import content_key
-from counterfactory.engine.language.chat import ChatPrompts, Style, chatml, llama2, prompts_of
+from counterfactory.engine.language.chat import ChatPrompts, chatml, llama2, prompts_of
 from counterfactory.engine.language.edit_types import BUILT_IN, EditType, edit_types
 from counterfactory.engine.language.grammar import edited_grammar, place_grammar, proposals_grammar, values_grammar
 from counterfactory.engine.language.questions import (
@@ -25,7 +26,7 @@ from counterfactory.engine.language.questions import (
     read_proposals,
 )
 from counterfactory.engine.language.request import Prompt, Request
-from counterfactory.engine.tasks.words import allowed_proposals, check_edited_caption, kept_words, phrases
+from counterfactory.engine.profile.llm import Style
 
 TASK = "classify the animal"
 CAPTION = "a horse in front of a red barn in the rain."

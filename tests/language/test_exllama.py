@@ -25,8 +25,6 @@ pytest.importorskip("llguidance", reason="no llguidance: the language models for
 import torch
 from exllama_standin import Forward, drawn, real_package, scores, write_model
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.chat import ChatPrompts, prompts_of
 from counterfactory.engine.language.edit_types import edit_types
@@ -42,10 +40,12 @@ from counterfactory.engine.language.grammar import (
     values_grammar,
 )
 from counterfactory.engine.language.request import Prompt, Request
-from counterfactory.engine.language.settings import ExllamaSettings
 from counterfactory.engine.language.token_filter import TokenFilter, allowed, read_vocabulary
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
+from counterfactory.engine.profile.llm import ExllamaSettings
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
 
 SETTINGS = ExllamaSettings(rows=4, cache="fp16", cache_tokens=16 * 256, temperature=0.0, top_p=0.85, seed=0)
@@ -362,7 +362,7 @@ def test_a_dropped_model_gives_everything_back(
     library = replace(library, llm=replace(library.llm, backend=name, model=str(folder), exllama=SETTINGS))
     costs = [PlanCost(plan, 1, 1.0) for plan in library.networks.plans]
     needs = [StageNeeds("caption", ("blip2_vision", "opt_decoder")), StageNeeds("rewrite", ("llm",))]
-    models = Opened(library, Meter(lambda _: None), Residency(needs, costs, 2))
+    models = ModelPool(library, Meter(lambda _: None), Residency(needs, costs, 2))
     models.enter("rewrite")
     llm = models.llm()
     assert isinstance(llm, ExllamaLlm)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.edit import STREET_TYPES
+from counterfactory.engine.english.words import spans
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language import answers, openvino_llm, running_batch
 from counterfactory.engine.language.answers import Answers
@@ -33,7 +33,7 @@ from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.language.request import Prompt, Request
 from counterfactory.engine.language.running_batch import step_width
 from counterfactory.engine.language.token_filter import TokenFilter, Vocabulary, allowed
-from counterfactory.engine.tasks.words import spans
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export.language.llama_steps import write_llama
 from counterfactory.export.language.llm import write_for_cpu
 from counterfactory.export.pocket import llama

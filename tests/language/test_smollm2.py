@@ -13,6 +13,8 @@ from conftest import Street
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.edit import STREET_TYPES
+from counterfactory.engine.english.menus import menu, offer
+from counterfactory.engine.english.words import allowed_proposals, kept_words, phrases
 from counterfactory.engine.language.chat import ChatPrompts, chatml, prompts_of
 from counterfactory.engine.language.edit_types import BUILT_IN
 from counterfactory.engine.language.grammar import choices_grammar, edited_grammar, proposals_grammar, text_grammar
@@ -22,8 +24,6 @@ from counterfactory.engine.language.request import Request
 from counterfactory.engine.language.tokenizer import load_tokenizer
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.suite import read_metadata
-from counterfactory.engine.tasks.menus import menu, offer
-from counterfactory.engine.tasks.words import allowed_proposals, kept_words, phrases
 
 pytestmark = pytest.mark.slow  # the export alone takes half a minute
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from stand_in_cuda import Error, Memory
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.memory import DeviceMemory, ProcessMemory, memory_of
 from counterfactory.engine.meter.meter import Meter
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.profile.runtime import RuntimeSettings
 from counterfactory.engine.runtime import cuda
-from counterfactory.engine.runtime.session import RuntimeSettings
 
 GPU = RuntimeSettings("tensorrt", "f16", 0, 24.0)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.language.tokenizer import load_tokenizer
 from counterfactory.engine.models.alignment import CaptionTokens, align, follow_nobody, read_tokens
+from counterfactory.engine.profile.profile import load_profile
 
 SIZE, BEGIN, END = 12, 90, 91
 

@@ -18,9 +18,9 @@ from counterfactory.engine.meter.meter import Work
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.blip2 import Blip2, Reading
 from counterfactory.engine.models.clip import to_pixel_values
-from counterfactory.engine.models.decoding import DecodingSettings
+from counterfactory.engine.profile.caption import CaptionSettings, DecodingSettings
 from counterfactory.engine.runtime.session import Array, Port, Signature, continued_cache
-from counterfactory.engine.stages.caption import CaptionSettings, caption_images
+from counterfactory.engine.stages.caption import caption_images
 from counterfactory.export.graphs import modules
 
 EOS, WORDS = 2, 20
@@ -294,8 +294,8 @@ def test_captions_are_joined_as_sentences(blip2: Blip2ForConditionalGeneration) 
     captioner = ours(blip2, 2, "grown")
     generators = [[generator("key", f"caption {i}") for i in range(2)]]
     ((first, second),) = captioner.caption([image], generators, "", SAMPLED.decoding)
-    assert caption_images([image], ["key"], captioner, SAMPLED) == [f"{first}. {second}."]
-    assert caption_images([image], ["other"], captioner, SAMPLED) != [f"{first}. {second}."]
+    assert caption_images(captioner, [("key", image)], SAMPLED) == [f"{first}. {second}."]
+    assert caption_images(captioner, [("other", image)], SAMPLED) != [f"{first}. {second}."]
 
 
 def test_equal_captions_are_not_joined() -> None:

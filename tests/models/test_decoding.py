@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import OPTConfig, OPTForCausalLM
 
-from counterfactory.engine.models.decoding import DecodingSettings, decode
+from counterfactory.engine.models.decoding import decode
+from counterfactory.engine.profile.caption import DecodingSettings
 
 END, VOCABULARY = 2, 24
 GREEDY = DecodingSettings("greedy", 1, 1.0, 1.0, 0, 8, 1.0, 1.0)

@@ -12,7 +12,8 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans, blended
 from counterfactory.engine.models.hints import hints_of
-from counterfactory.engine.models.sampler import Sampler, SamplerSettings
+from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.profile.paint import SamplerSettings
 from counterfactory.engine.runtime.session import Array, Port, Signature
 
 LATENT = (2, 3, 4)

@@ -28,13 +28,14 @@ from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.clip import ClipText
 from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans
 from counterfactory.engine.models.device_painting import DevicePaintPlans, kept_bytes
-from counterfactory.engine.models.sampler import Sampler, SamplerSettings
+from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, ProtectSettings, SamplerSettings
 from counterfactory.engine.runtime import cuda, kernels, tensorrt
 from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.pipeline import Pipeline
 from counterfactory.engine.runtime.plans import Shapes
-from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings, paint
-from counterfactory.engine.stages.protect import Kept, ProtectSettings
+from counterfactory.engine.stages.paint.paint import PaintJob, paint
+from counterfactory.engine.stages.paint.protect import Kept
 
 pytest.importorskip("triton", reason="triton is not installed: painting on a device goes unchecked")
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from counterfactory.engine.models.inversion import Path, step_back, step_weights
-from counterfactory.engine.models.sampler import Sampler, SamplerSettings
+from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.profile.paint import SamplerSettings
 
 SAMPLERS = {
     "epsilon": Sampler(SamplerSettings("ddim", 5, "epsilon", "leading", False)),

@@ -14,16 +14,18 @@ import pytest
 from conftest import Street, quick_profile
 from stand_in_cuda import Memory
 
-from counterfactory.engine.config.networks import library_of, networks_of
-from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import residency_of
-from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.inputs import Inputs
+from counterfactory.engine.journey import Journey
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models import opened
-from counterfactory.engine.models.clip import TextSettings
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models import model_pool
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of, networks_of
 from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.profile.paint import TextSettings
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.engine.schedule.residency import PlanCost, Residency, StageNeeds
@@ -31,7 +33,7 @@ from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.run_record import RunSummary
 
-SETTINGS = JourneySettings(street_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
+SETTINGS = SuiteRequest(street_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
 
 
 @pytest.fixture
@@ -41,7 +43,7 @@ def quick(packed_models: Path) -> Profile:
 
 def travel(profile: Profile, street: Street, path: Path) -> tuple[RunSummary, bytes]:
     with Suite.open(path) as suite:
-        report = Journey(profile, SETTINGS).run(find_sources(street.root)[0][:2], suite)
+        report = Journey(profile, SETTINGS).run(Inputs(find_sources(street.root)[0][:2]), suite)
     return report, (path / "metadata.parquet").read_bytes()
 
 
@@ -89,7 +91,7 @@ def test_what_a_stage_drops_is_closed_and_nothing_else(quick: Profile, denoiser:
     costs = [*(PlanCost(plan, 1, 1.0) for plan in ("clip_text", "hint", "vae_decoder")), PlanCost(denoiser, 2, 0.5)]
     stages = [StageNeeds("paint", painting), StageNeeds("check", ("clip_text", "clip_image"))]
     residency = Residency(stages, [*costs, PlanCost("clip_image", 2, 1.0)], 5)
-    models = Opened(library_of(profile), Meter(lambda _: None), residency)
+    models = ModelPool(library_of(profile), Meter(lambda _: None), residency)
     models.enter("paint")
     text, plans = models.clip_text(), models.paint_plans(64, 64)
     assert models.paint_plans(64, 64) is plans
@@ -111,11 +113,11 @@ def test_what_closed_plans_computed_in_is_free_before_others_load(
         lease = device.scratch.lease(own_device(), needs[arguments[1]])
         return SimpleNamespace(signature=Signature((Port("x", (2, 3), "float32"),), ()), lease=lease)
 
-    monkeypatch.setattr(opened, "open_device", lambda: device)
-    monkeypatch.setattr(opened, "open_plan", open_plan)
+    monkeypatch.setattr(model_pool, "open_device", lambda: device)
+    monkeypatch.setattr(model_pool, "open_plan", open_plan)
     stages = [StageNeeds("check", ("clip_text", "clip_image")), StageNeeds("rewrite", ("clip_text", "llm"))]
     costs = [PlanCost("clip_text", 1, 1.0), PlanCost("clip_image", 5, 1.0), PlanCost("llm", 5, 1.0)]
-    models = Opened(library_of(quick), Meter(lambda _: None), Residency(stages, costs, 6))
+    models = ModelPool(library_of(quick), Meter(lambda _: None), Residency(stages, costs, 6))
     models.enter("check")
     models.clip_text()
     models.clip_image()
@@ -144,9 +146,9 @@ def test_plans_are_opened_on_one_device(quick: Profile, monkeypatch: pytest.Monk
             devices.append(device())
         return session
 
-    monkeypatch.setattr(opened, "open_device", open_device)
-    monkeypatch.setattr(opened, "open_plan", open_plan)
-    models = Opened(library_of(quick), Meter(lambda _: None))
+    monkeypatch.setattr(model_pool, "open_device", open_device)
+    monkeypatch.setattr(model_pool, "open_plan", open_plan)
+    models = ModelPool(library_of(quick), Meter(lambda _: None))
     models._open("hint")
     assert made == []
     models.clip_text()

@@ -11,10 +11,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.models.referee import RefereeSettings, open_referee
+from counterfactory.engine.models.referee import open_referee
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.profile.referees import RefereeSettings
 
 STREETS = "counterfactory.engine.pocket.judges"
 RUNTIME = load_profile("pocket").runtime

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from counterfactory.engine.models.sampler import Sampler, SamplerSettings
+from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.profile.paint import SamplerSettings
 from counterfactory.kernels import guided_step
 from counterfactory.kernels.guided_step import guide
 

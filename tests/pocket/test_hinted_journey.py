@@ -17,17 +17,19 @@ from PIL import Image
 from tiny_networks import filled
 
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.config import profile as profile_module
-from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.estimate.estimate import estimate
-from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.inputs import Inputs
+from counterfactory.engine.journey import Journey
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.wide.render import render
 from counterfactory.engine.pocket.wide.sampling import sample_scene
+from counterfactory.engine.profile import profile as profile_module
+from counterfactory.engine.profile.maps import HintSettings
+from counterfactory.engine.profile.paint import ProtectSettings
+from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.hints import HintSettings
-from counterfactory.engine.stages.protect import ProtectSettings
 from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.suite.run_record import RunSummary
 from counterfactory.export.graphs.tracing import to_ir
@@ -35,7 +37,7 @@ from counterfactory.export.graphs.tracing import to_ir
 pytestmark = pytest.mark.usefixtures("shared_plans")
 
 TASK = street_task("segmentation")
-SETTINGS = JourneySettings(TASK, variants=1, controls=1, edits=(1, 1), seed=0, anything=True)
+SETTINGS = SuiteRequest(TASK, variants=1, controls=1, edits=(1, 1), seed=0, allow_out_of_domain=True)
 EDGES = HintSettings("edges", "hint", 1.0)
 DEPTH = HintSettings("depth", "hint_depth", 1.0)
 CLASSES = HintSettings("segmentation", "hint_classes", 1.0, "wide")
@@ -80,7 +82,7 @@ def sources_of(root: Path) -> list[Source]:
 
 def travel(profile: Profile, root: Path, suite_path: Path) -> tuple[RunSummary, dict[str, bytes]]:
     with Suite.open(suite_path) as suite:
-        report = Journey(profile, SETTINGS).run(sources_of(root), suite)
+        report = Journey(profile, SETTINGS).run(Inputs(sources_of(root)), suite)
     images = suite_path / "images"
     return report, {str(file.relative_to(images)): file.read_bytes() for file in images.rglob("*.png")}
 
@@ -163,7 +165,7 @@ def test_generate_says_what_a_hint_lacks_before_there_is_a_suite(
     hint = '\n[[hints]]\nkind = "depth"\nplan = "hint_depth"\nweight = 1.0\n'
     (tmp_path / "depth.toml").write_text(text.replace('folder = "pocket"', f'folder = "{models}"') + hint)
     (tmp_path / "plain.toml").write_text(text)
-    out, task = tmp_path / "suite", ["--task", "segmentation", "--anything"]
+    out, task = tmp_path / "suite", ["--task", "segmentation", "--allow-out-of-domain"]
     (root / "depth").rename(tmp_path / "depth")
     asked = ["generate", str(root), "--out", str(out), *task, "--profile"]
     assert main([*asked, str(tmp_path / "depth.toml")]) == 2

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import skimage
 
-from counterfactory.engine.config.profile import load_profile
-from counterfactory.engine.config.worlds import examiner, world_of
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.sources.domain import examiner, world_of
 from counterfactory.engine.sources.source import Examine
 from counterfactory.engine.sources.world import TRAITS
 from counterfactory.export.pocket.pictures import ALTERATIONS, DRAWN, STREET_FORMS, Picture, read_collection

@@ -14,16 +14,16 @@ import pytest
 from openvino import opset13 as ops
 from small_graphs import picture_graph
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.content_keys import STAGES
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import file_digest
 from counterfactory.engine.language.llama import Llama
 from counterfactory.engine.meter.meter import Meter
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.judges import Classifier, Segmenter
 from counterfactory.engine.pocket.worlds import SIZE
-from counterfactory.engine.recipes import STAGES
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime import openvino as sessions
 from counterfactory.engine.runtime.blob_cache import BlobCache
 from counterfactory.engine.runtime.compiling import Making, blob_key, compile_model, compiler
@@ -273,7 +273,7 @@ def test_a_run_s_networks_are_kept_where_its_library_says(
     digests = {stage: library.digest(stage) for stage in STAGES}
 
     def open_some() -> None:
-        models = Opened(library, Meter(lambda _: None))
+        models = ModelPool(library, Meter(lambda _: None))
         models.clip_text()
         models.llm()
         for judge in (Classifier, Segmenter):

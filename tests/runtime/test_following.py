@@ -13,9 +13,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.models.networks import library_of
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.blob_cache import BlobCache
 from counterfactory.engine.runtime.openvino import OpenVinoSession, open_session
 from counterfactory.engine.runtime.session import EditorForm

@@ -13,15 +13,16 @@ import pytest
 import torch
 from torch import nn
 
-from counterfactory.engine.config import profile as module
-from counterfactory.engine.config.networks import library_of
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile, profile_names
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.opening import model_digest, open_llm
-from counterfactory.engine.language.settings import LlmSettings
+from counterfactory.engine.models.networks import library_of
+from counterfactory.engine.profile import profile as module
+from counterfactory.engine.profile.llm import LlmSettings
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile, profile_names
+from counterfactory.engine.profile.runtime import RuntimeSettings
 from counterfactory.engine.runtime.opening import arithmetic, open_plan, plan_file
 from counterfactory.engine.runtime.plans import Shapes, onnx_digest
-from counterfactory.engine.runtime.session import RuntimeSettings
 from counterfactory.export.graphs.tracing import to_onnx
 
 COMPILED = RuntimeSettings("onnxruntime", "f16", 0, 24, "tensorrt")

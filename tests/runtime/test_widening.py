@@ -10,7 +10,7 @@ import pytest
 from openvino import opset13 as ops
 
 from counterfactory.engine.estimate.flops import multiplies_integers, weight_bytes
-from counterfactory.engine.runtime import widening
+from counterfactory.engine.runtime import dequantize
 from counterfactory.engine.runtime.blob_cache import BlobCache
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.session import Array
@@ -47,8 +47,8 @@ def constants(model: ov.Model) -> dict[str, tuple[str, Array]]:
 
 def test_a_weight_is_its_integers_times_their_scales_in_half_precision(file: Path) -> None:
     model = ov.Core().read_model(file)
-    widening.widen_weights(model)
-    assert not widening.multiplies_integers(model)
+    dequantize.widen_weights(model)
+    assert not dequantize.multiplies_integers(model)
     ((name, (kind, weight)),) = constants(model).items()
     assert (name, kind) == ("weight", "f16")
     np.testing.assert_array_equal(weight, (VALUES * SCALE).astype(np.float16))
@@ -67,7 +67,7 @@ def test_what_is_opened_rounds_no_activations(file: Path) -> None:
 def test_weights_that_are_multiplied_as_integers_stay(tmp_path: Path) -> None:
     file = product(tmp_path / "integers.xml", rounded=True)
     model = ov.Core().read_model(file)
-    widening.widen_unless_multiplied(model)
+    dequantize.widen_unless_multiplied(model)
     assert constants(model)["weight"][0] == "i8"
     assert multiplies_integers(file)
     assert VALUES.nbytes < weight_bytes(file) < 2 * VALUES.nbytes
@@ -84,6 +84,6 @@ def test_code_that_widens_is_part_of_what_was_compiled(
     cache = BlobCache(tmp_path / "compiled")
     for code in ("one", "one", "two"):
         (tmp_path / code).write_text(code)
-        monkeypatch.setattr(widening, "__file__", str(tmp_path / code))
+        monkeypatch.setattr(dequantize, "__file__", str(tmp_path / code))
         open_session(file, batch=1, precision="f32", blobs=cache)
     assert cache.contents().blobs == 2

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.schedule.overlap import Behind, ahead, behind, in_chunks
+from counterfactory.engine.schedule.overlap import Behind, in_chunks, prefetch, write_behind
 
 PATIENCE_S = 20  # how long a test waits for what must come; nothing is timed
 
@@ -85,7 +85,7 @@ def test_ahead_keeps_order_and_bounds_and_tells_each_error_in_its_place(
         return f"loaded {i}"
 
     got = []
-    for item, result in ahead(items(), load, depth, workers):
+    for item, result in prefetch(items(), load, depth, workers):
         out.leave()
         pause(1 if slow_caller else 0)
         got.append((item, str(result), isinstance(result, ValueError)))
@@ -97,7 +97,7 @@ def test_ahead_keeps_order_and_bounds_and_tells_each_error_in_its_place(
 
 def test_ahead_really_loads_while_the_caller_works() -> None:
     started = [threading.Event() for _ in range(6)]
-    for i, _ in ahead(range(6), lambda i: started[i].set(), depth=2):
+    for i, _ in prefetch(range(6), lambda i: started[i].set(), depth=2):
         for later in range(i + 1, min(i + 3, 6)):
             assert started[later].wait(PATIENCE_S), f"{later} is not being loaded while {i} is worked on"
         assert not any(event.is_set() for event in started[i + 3 :])
@@ -105,7 +105,7 @@ def test_ahead_really_loads_while_the_caller_works() -> None:
 
 def test_ahead_uses_its_workers_at_once() -> None:
     together = threading.Barrier(3)
-    assert len(list(ahead(range(3), lambda _: together.wait(PATIENCE_S), depth=3, workers=3))) == 3
+    assert len(list(prefetch(range(3), lambda _: together.wait(PATIENCE_S), depth=3, workers=3))) == 3
 
 
 def test_ahead_draws_nothing_before_it_is_asked() -> None:
@@ -116,7 +116,7 @@ def test_ahead_draws_nothing_before_it_is_asked() -> None:
             drawn.append(i)
             yield i
 
-    line = ahead(items(), str, depth=3)
+    line = prefetch(items(), str, depth=3)
     assert drawn == []
     next(line)
     assert drawn == [0, 1, 2, 3]
@@ -131,7 +131,7 @@ def test_ahead_closed_early_begins_nothing_more_and_leaves_no_thread(leave: str)
         begun.append(i)
         return i
 
-    line = ahead(range(1000), load, depth=4, workers=2)
+    line = prefetch(range(1000), load, depth=4, workers=2)
     kind = {"error": ValueError, "interrupt": KeyboardInterrupt}.get(leave, GeneratorExit)
     with suppress(kind):
         for i, _ in line:
@@ -158,7 +158,7 @@ def test_ahead_closed_early_drops_the_loads_that_have_not_begun() -> None:
         begun.append(i)
         time.sleep(0.05)
 
-    with closing(ahead(range(9), load, depth=6)) as line:
+    with closing(prefetch(range(9), load, depth=6)) as line:
         next(line)
     assert 1 <= len(begun) <= 3, "one was done, one under way, and one may have begun in between"
 
@@ -171,7 +171,7 @@ def test_ahead_loads_one_at_a_time_unless_told_otherwise() -> None:
         time.sleep(0.005)
         return len(loading), loading.remove(i)  # type: ignore[return-value, func-returns-value]
 
-    assert [found for _, (found, _) in ahead(range(6), load, depth=4)] == [1] * 6  # type: ignore[misc]
+    assert [found for _, (found, _) in prefetch(range(6), load, depth=4)] == [1] * 6  # type: ignore[misc]
 
 
 def test_ahead_asks_no_more_of_items_that_failed() -> None:
@@ -188,7 +188,7 @@ def test_ahead_asks_no_more_of_items_that_failed() -> None:
             return self.asked
 
     items = Items()
-    line = ahead(items, str, depth=4)
+    line = prefetch(items, str, depth=4)
     assert next(line) == (1, "1")
     with pytest.raises(OSError, match="the second is broken"):
         next(line)
@@ -218,7 +218,7 @@ def test_an_interrupt_while_waiting_for_a_load_gets_out() -> None:
         return i
 
     def run() -> None:
-        for _ in ahead(range(50), load, depth=4):
+        for _ in prefetch(range(50), load, depth=4):
             waited_for.set()
 
     with pytest.raises(KeyboardInterrupt):
@@ -231,7 +231,7 @@ def test_an_error_of_the_items_comes_after_what_was_begun() -> None:
         yield from range(3)
         raise OSError("the list ends here")
 
-    line = ahead(items(), str, depth=8)
+    line = prefetch(items(), str, depth=8)
     assert [next(line) for _ in range(3)] == [(0, "0"), (1, "1"), (2, "2")]
     with pytest.raises(OSError, match="the list ends here"):
         next(line)
@@ -243,7 +243,7 @@ def test_what_is_no_exception_is_raised_at_its_place() -> None:
             raise SystemExit(3)
         return i
 
-    line = ahead(range(9), load, depth=4)
+    line = prefetch(range(9), load, depth=4)
     assert next(line) == (0, 0)
     with pytest.raises(SystemExit):
         next(line)
@@ -254,7 +254,7 @@ def test_ahead_holds_on_to_nothing_that_it_gave() -> None:
         pass
 
     seen: list[weakref.ref[Large]] = []
-    for _, result in ahead(range(5), lambda _: Large(), depth=1):
+    for _, result in prefetch(range(5), lambda _: Large(), depth=1):
         assert isinstance(result, Large)
         seen.append(weakref.ref(result))
         del result
@@ -265,7 +265,7 @@ def test_ahead_holds_on_to_nothing_that_it_gave() -> None:
 @pytest.mark.parametrize(("depth", "workers"), [(0, 1), (1, 0), (-1, 1)])
 def test_ahead_refuses_bounds_below_one_at_once(depth: int, workers: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        ahead([], str, depth, workers)
+        prefetch([], str, depth, workers)
 
 
 # Behind
@@ -487,7 +487,7 @@ def test_threads_have_names() -> None:
     names: list[str] = []
     with Behind[int](lambda _: names.append(threading.current_thread().name), depth=1) as writer:
         writer.put(0)
-    list(ahead([0], lambda _: names.append(threading.current_thread().name), depth=1))
+    list(prefetch([0], lambda _: names.append(threading.current_thread().name), depth=1))
     assert names == ["behind", "ahead_0"]
 
 
@@ -506,7 +506,7 @@ def test_behind_gives_what_was_written_in_order(count: int, depth: int) -> None:
         written.append(item)
         return f"wrote {item}"
 
-    assert list(behind(items(), write, depth)) == [f"wrote {i}" for i in range(count)]
+    assert list(write_behind(items(), write, depth)) == [f"wrote {i}" for i in range(count)]
     assert written == list(range(count))
 
 
@@ -518,10 +518,10 @@ def test_behind_writes_what_was_drawn_before_an_error() -> None:
         raise OSError("no more")
 
     with pytest.raises(OSError, match="no more"):
-        list(behind(items(), written.append, 5))
+        list(write_behind(items(), written.append, 5))
     assert written == [0, 1, 2]
     with pytest.raises(ValueError, match="disk"):
-        list(behind(range(3), lambda _: (_ for _ in ()).throw(ValueError("disk")), 1))
+        list(write_behind(range(3), lambda _: (_ for _ in ()).throw(ValueError("disk")), 1))
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from counterfactory.engine.sources.pixels import (
-    UnreadableError,
-    crop_box,
-    fit,
-    fit_mask,
-    read_mask,
-    read_picture,
-    target_size,
-)
+from counterfactory.engine.profile.image import crop_box, target_size
+from counterfactory.engine.sources.pixels import UnreadableError, fit, fit_mask, read_mask, read_picture
 
 SIZES = st.integers(8, 70)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from counterfactory.engine.sources.pixels import crop_box, lost_share
+from counterfactory.engine.profile.image import crop_box, lost_share
 from counterfactory.engine.sources.source import ImageSettings
 
 BUCKETS = ((512, 512), (512, 704), (704, 512), (512, 832), (832, 512), (512, 1024))

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from tiny_desk import IMAGE_BATCH, image_name, tiny_run, tiny_sources
 
 from counterfactory.engine.keys import generator
-from counterfactory.engine.models.decoding import DecodingSettings
 from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.profile.caption import CaptionSettings, DecodingSettings
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import ImageSettings, Source, load_pixels
 from counterfactory.engine.stages import caption
-from counterfactory.engine.stages.caption import CaptionSettings
+from counterfactory.engine.stages.caption import caption_sources, missing_captions
 
 NUCLEUS = DecodingSettings("nucleus", 1, 0.9, 1.0, 0, 8, 1.0, 1.0)
 CAPTION = CaptionSettings(batch=IMAGE_BATCH, texts=2, prefix="a ", decoding=NUCLEUS)
@@ -42,20 +43,20 @@ def caption_of(source: Source, key: str) -> str:
 
 def test_captions_are_each_source_s_own_and_recorded(sources: list[Source], tmp_path: Path) -> None:
     with tiny_run(tmp_path / "suite", sources) as first:
-        assert caption.missing(first.desk, sources, CAPTION) == sources
-        some = caption.run(first.desk, sources[2:4], first.pictures, CAPTION, TASK)
-        assert some == {s: caption_of(s, first.desk.recipes.caption_key(s.digest)) for s in sources[2:4]}
-        assert caption.missing(first.desk, sources, CAPTION) == [*sources[:2], *sources[4:]]
-        found = caption.run(first.desk, sources, first.pictures, CAPTION, TASK)
+        assert missing_captions(first.of(caption=CAPTION), sources) == sources
+        some = caption_sources(first.of(caption=CAPTION), sources[2:4], first.pictures)
+        assert some == {s: caption_of(s, first.run.keys.caption_key(s.digest)) for s in sources[2:4]}
+        assert missing_captions(first.of(caption=CAPTION), sources) == [*sources[:2], *sources[4:]]
+        found = caption_sources(first.of(caption=CAPTION), sources, first.pictures)
         assert list(found) == sources
-        assert found == {s: caption_of(s, first.desk.recipes.caption_key(s.digest)) for s in sources}
+        assert found == {s: caption_of(s, first.run.keys.caption_key(s.digest)) for s in sources}
         assert [len(call) for call in first.networks.calls["blip2"]] == [2, 2, 2, 1]
         assert first.networks.entered == ["caption"] * 2
         assert first.made("caption") == 7
         assert first.done("caption") == (9, 7)  # two were asked for twice
-        assert first.desk.meter.current == "caption"
+        assert first.run.meter.current == "caption"
     with tiny_run(tmp_path / "suite", sources) as second:
-        assert caption.run(second.desk, sources, second.pictures, CAPTION, TASK) == found
+        assert caption_sources(second.of(caption=CAPTION), sources, second.pictures) == found
         assert (second.networks.opened, second.networks.entered) == ([], [])
         assert second.done("caption") == (7, 7)
 
@@ -63,12 +64,12 @@ def test_captions_are_each_source_s_own_and_recorded(sources: list[Source], tmp_
 def test_a_picture_that_cannot_be_read_has_no_caption_and_costs_no_other(sources: list[Source], tmp_path: Path) -> None:
     sources[1].path.unlink()
     with tiny_run(tmp_path / "suite", sources) as run:
-        found = caption.run(run.desk, sources, run.pictures, CAPTION, TASK)
+        found = caption_sources(run.of(caption=CAPTION), sources, run.pictures)
         assert list(found) == [sources[0], *sources[2:]]
-        assert all(found[s] == caption_of(s, run.desk.recipes.caption_key(s.digest)) for s in found)
+        assert all(found[s] == caption_of(s, run.run.keys.caption_key(s.digest)) for s in found)
         assert [len(call) for call in run.networks.calls["blip2"]] == [2, 2, 2]
         assert [problem.name for problem in run.pictures.problems] == [sources[1].name]
-        assert caption.missing(run.desk, sources, CAPTION) == [sources[1]]
+        assert missing_captions(run.of(caption=CAPTION), sources) == [sources[1]]
 
 
 def test_a_caption_that_does_not_name_its_label_is_written_again_after_a_text_that_does(
@@ -79,35 +80,37 @@ def test_a_caption_that_does_not_name_its_label_is_written_again_after_a_text_th
     labelled = [replace(s, label=label) for s, label in zip(sources, labels, strict=True)]
     again = replace(CAPTION, label_prefix="a photo of a {label}")
     with tiny_run(tmp_path / "suite", labelled) as run:
-        plain = caption.run(run.desk, labelled, run.pictures, CAPTION, TASK)
-        found = caption.run(run.desk, labelled, run.pictures, again, TASK)
+        plain = caption_sources(run.of(caption=CAPTION), labelled, run.pictures)
+        found = caption_sources(run.of(caption=again), labelled, run.pictures)
         for at in (3, 4, 5):  # nothing to name, and "a ..." names an "a"
             assert found[labelled[at]] == plain[labelled[at]]
         for at, text in ((0, "a photo of an apple"), (1, "a photo of a golden retriever"), (6, "a photo of an apple")):
             source = labelled[at]
-            key = run.desk.recipes.caption_key(source.digest, text)
+            key = run.run.keys.caption_key(source.digest, text)
             first, second = (generator(key, f"caption {i}").integers(10**6) for i in range(2))
             name = f"{text}{image_name(pixels_of(source))[:4]}"  # what the stand-in continues, it says again
             assert found[source] == f"{text} {name} {first} nucleus. {text} {name} {second} nucleus."
         assert [len(call) for call in run.networks.calls["blip2"]] == [2, 2, 2, 1, 2, 1, 1]
         assert run.done("caption") == (14, 7), "a caption that is written twice is one that was asked for"
-        assert caption.run(run.desk, labelled, run.pictures, again, TASK) == found
+        assert caption_sources(run.of(caption=again), labelled, run.pictures) == found
         assert len(run.networks.calls["blip2"]) == 7
         free = replace(TASK, protect_label=False)
-        assert caption.run(run.desk, labelled, run.pictures, again, free) == plain
+        assert (
+            caption_sources(run.of(SuiteRequest(free, 1, 0, (1, 1), 0), caption=again), labelled, run.pictures) == plain
+        )
 
 
 def test_captions_may_all_go_on_after_their_labels(sources: list[Source], tmp_path: Path) -> None:
     labelled = [replace(sources[0], label="umbrella"), replace(sources[1], label=None)]
     settings = replace(CAPTION, prefix="A {label},", texts=1)
     with tiny_run(tmp_path / "suite", labelled) as run:
-        assert caption.missing(run.desk, labelled, settings) == labelled
-        found = caption.run(run.desk, labelled, run.pictures, settings, TASK)
+        assert missing_captions(run.of(caption=settings), labelled) == labelled
+        found = caption_sources(run.of(caption=settings), labelled, run.pictures)
         assert [text.split(" ")[:2] for text in found.values()] == [
             ["An", "umbrella,"],
             ["A", f"A{image_name(pixels_of(sources[1]))[:4]}"],
         ]
-        assert caption.missing(run.desk, labelled, settings) == []
+        assert missing_captions(run.of(caption=settings), labelled) == []
 
 
 @pytest.mark.parametrize(

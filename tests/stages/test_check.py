@@ -6,23 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from checks import changed
 from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.stages.validity import ValidPart
-from counterfactory.engine.stages.verdict import (
-    CheckSettings,
-    check_meaning,
-    failed_check,
-    failing,
-    threshold_names,
-    verdict,
-)
+from counterfactory.engine.profile.check import CheckSettings, ValidPart, threshold_names
+from counterfactory.engine.stages.check.verdict import check_meaning, failed_check, failing, verdict
 
 SETTINGS = CheckSettings(
     batch=4,
     label_prompt="a photo of a {label}",
     logit_scale=100.0,
+).having(
     min_image_text=0.25,
     min_directional=-0.5,
     min_image_image=0.5,
@@ -79,22 +74,23 @@ def test_scores_alone_say_what_fails() -> None:
     assert failing(GOOD | {"image_image": 0.4}, SETTINGS, "variant") == "image_image"
     assert failing(GOOD | {"directional": -1.0}, SETTINGS, "control") is None
     assert failing({}, SETTINGS, "original") is None
-    assert [SETTINGS.least(name) for name in GOOD] == list(GOOD.values())
+    assert [SETTINGS.least[name] for name in GOOD] == list(GOOD.values())
     assert SETTINGS.thresholds == {f"min_{name}": value for name, value in GOOD.items()}
 
 
 def test_thresholds_that_can_reject_something() -> None:
-    lenient = CheckSettings(1, "{label}", 1.0, -1, -1, -0.99, 0, -1, 0.01)
+    lenient = CheckSettings(1, "{label}", 1.0).having(
+        min_image_text=-1, min_directional=-1, min_image_image=-0.99, min_edit=0, min_label=-1, min_layout=0.01
+    )
     assert lenient.strict == {"min_layout": 0.01, "min_image_image": -0.99}
-    assert replace(lenient, max_perplexity=20.0, min_text_caption=-1.0).strict == {
+    assert lenient.having(max_perplexity=20.0, min_text_caption=-1.0).strict == {
         "min_layout": 0.01,
         "min_image_image": -0.99,
         "max_perplexity": 20.0,
-        "min_text_caption": -1.0,
     }
     assert len(SETTINGS.strict) == 6
     for name in SETTINGS.strict:
-        assert SETTINGS.without(name).strict == {k: v for k, v in SETTINGS.strict.items() if k != name}
+        assert SETTINGS.having(**{name: None}).strict == {k: v for k, v in SETTINGS.strict.items() if k != name}
 
 
 def test_reasons_name_the_check() -> None:
@@ -174,7 +170,7 @@ def test_a_threshold_that_is_not_given_asks_for_no_score(name: str) -> None:
     strict = set_least(name, least)
     assert verdict(row(**{name: least}), strict) is None
     assert verdict(row(**{name: least - 0.01}), strict) == reason
-    assert verdict(row(**{name: -2.0}), strict.without(f"min_{name}")) is None
+    assert verdict(row(**{name: -2.0}), strict.having(**{f"min_{name}": None})) is None
     control = control_row(scores=GOOD | {name: -2.0})
     assert (verdict(control, strict) is None) == (name in ("nearer", "changed", "recoloured")), (
         "of which a control has none"
@@ -188,7 +184,7 @@ def test_a_threshold_that_is_not_given_asks_for_no_score(name: str) -> None:
 
 def set_least(name: str, least: float) -> CheckSettings:
     changes: dict[str, Any] = {f"min_{name}": least}
-    return replace(SETTINGS, **changes)
+    return changed(SETTINGS, **changes)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +208,7 @@ def test_a_control_has_no_edit_and_no_direction_to_be_held_to() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changes", "message"),
     [
         ({"batch": 0}, "batch of at least 1, got 0"),
         ({"label_prompt": "a photo"}, r"label_prompt holds \{label\} once, got 'a photo'"),
@@ -229,18 +225,21 @@ def test_a_control_has_no_edit_and_no_direction_to_be_held_to() -> None:
         ({"min_layout": 1.1}, "min_layout is a share"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], message: str) -> None:
-    CheckSettings(1, "{label}", 0.1, -1, -1, -1, 0, -1, 0)
-    CheckSettings(1, "{label}", 1000.0, 1, 1, 1, 1, 1, 1)
+def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], message: str) -> None:
+    CheckSettings(1, "{label}", 0.1).having(
+        min_image_text=-1, min_directional=-1, min_image_image=-1, min_edit=0, min_label=-1, min_layout=0
+    )
+    CheckSettings(1, "{label}", 1000.0).having(
+        min_image_text=1, min_directional=1, min_image_image=1, min_edit=1, min_label=1, min_layout=1
+    )
     with pytest.raises(ValueError, match=message):
-        replace(SETTINGS, **changed)
+        changed(SETTINGS, **changes)
 
 
 def test_thresholds_decide_no_score() -> None:
-    thresholds = {name: 1.0 if "text" in name else 0.5 for name in vars(SETTINGS) if name.startswith("min_")}
-    thresholds |= {name: 1.0 for name in vars(SETTINGS) if name.startswith("max_")}
+    thresholds = {name: 1.0 if "text" in name or name.startswith("max_") else 0.5 for name in threshold_names()}
     assert len(thresholds) == 28
     parts = (ValidPart("label", ("said_label",), (1.0,), 0.5),)
-    assert replace(SETTINGS, **thresholds, valid=parts).measures == SETTINGS.measures
+    assert changed(SETTINGS, **thresholds, valid=parts).measures == SETTINGS.measures
     others: dict[str, Any] = {"batch": 5, "label_prompt": "a {label}", "logit_scale": 10.0}
-    assert all(replace(SETTINGS, **{name: value}).measures != SETTINGS.measures for name, value in others.items())
+    assert all(changed(SETTINGS, **{name: value}).measures != SETTINGS.measures for name, value in others.items())

@@ -17,20 +17,22 @@ from tiny_desk import IMAGE, IMAGE_BATCH, TEXT_BATCH, TinyRun, image_name, tiny_
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
-from counterfactory.engine.stages import check
-from counterfactory.engine.stages.check import Scored
-from counterfactory.engine.stages.colours import Region, recolouring
-from counterfactory.engine.stages.layout import outlined_share
-from counterfactory.engine.stages.quality import distinctness, look_at_source, quality_scores, thumbnail
-from counterfactory.engine.stages.scores import edit_scores, label_score, score
-from counterfactory.engine.stages.verdict import CheckSettings
+from counterfactory.engine.stages.check import check
+from counterfactory.engine.stages.check.check import Scored, score_pictures
+from counterfactory.engine.stages.check.clip_scores import class_share, edit_scores, label_score, score
+from counterfactory.engine.stages.check.colours import Region, recolouring
+from counterfactory.engine.stages.check.layout import outlined_share
+from counterfactory.engine.stages.check.quality import distinctness, look_at_source, quality_scores, thumbnail
 from counterfactory.engine.suite import Painted, PaintedRow
 from counterfactory.engine.variant import Variant
 
 Pixels = NDArray[np.uint8]
 
-CHECK = CheckSettings(IMAGE_BATCH, "one {label}", 7.0, 0.0, 0.0, 0.0, 0.0, -1.0, 0.0)
+CHECK = CheckSettings(IMAGE_BATCH, "one {label}", 7.0).having(
+    min_image_text=0.0, min_directional=0.0, min_image_image=0.0, min_edit=0.0, min_label=-1.0, min_layout=0.0
+)
 # Its keyword stands in no caption: undone, the caption is left.
 FOG = Edit("weather", "dry", "foggy")
 
@@ -48,7 +50,7 @@ def painted_rows(run: TinyRun, variants: Sequence[Variant]) -> dict[Variant, Pai
         rng = np.random.default_rng(list(bytes.fromhex(key[:16])))
         pixels = rng.integers(0, 256, load_pixels(variant.source, IMAGE).shape, np.uint8)
         pictures.append(Painted(key, variant.source.name, pixels, None))
-    rows = run.desk.suite.write_images("paint", pictures)
+    rows = run.run.suite.write_images("paint", pictures)
     return {variant: rows[key] for variant, key in keys.items()}
 
 
@@ -60,24 +62,26 @@ def expected(
     earlier: Sequence[PaintedRow] = (),
 ) -> Scored:
     """The scores of one picture by itself; its edits' texts are the edited caption and the caption."""
-    picture, source = run.desk.suite.load_image(row), load_pixels(variant.source, IMAGE)
+    picture, source = run.run.suite.load_image(row), load_pixels(variant.source, IMAGE)
     shown, original = unit(image_name(picture)), unit(image_name(source))
     scores = score(original, unit(variant.caption), shown, unit(variant.edited_caption))
     scores |= quality_scores(picture, thumbnail(picture), look_at_source(source))
     if earlier:
-        others = [thumbnail(run.desk.suite.load_image(other)) for other in earlier]
+        others = [thumbnail(run.run.suite.load_image(other)) for other in earlier]
         scores["distinct"] = distinctness(thumbnail(picture), others)
     pairs = [(unit(variant.edited_caption), unit(variant.caption))] * len(variant.edits)
     edits = edit_scores(shown, pairs, 7.0)
     if edits:
         scores["edit"] = edits[0]
-    names = run.desk.classes.names
+    names = run.run.classes.names
     if names and variant.source.label in names:
         others = [original]
         if control is not None:
-            others.append(unit(image_name(run.desk.suite.load_image(control))))
+            others.append(unit(image_name(run.run.suite.load_image(control))))
         classes = np.stack([unit(f"one {name}") for name in names])
-        scores["label"] = label_score(shown, others, classes, names.index(variant.source.label), 7.0)
+        place = names.index(variant.source.label)
+        own, *rest = (class_share(one, classes, place, 7.0) for one in (shown, *others))
+        scores["label"] = label_score(own, rest)
     if variant.source.mask_path is not None:
         scores["layout"] = outlined_share(picture, load_mask(variant.source, picture.shape[:2]))
     return Scored(scores, tuple(edits))
@@ -93,7 +97,7 @@ def test_every_picture_is_scored_against_its_own_source_and_captions(sources: li
         painted = painted_rows(first, variants)
         wanted = {variant: expected(first, variant, row) for variant, row in painted.items()}
         sources[3].path.unlink()
-        found = check.run(first.desk, painted, first.pictures, CHECK)
+        found = score_pictures(first.of(check=CHECK), painted, first.pictures)
         assert list(found) == [variant for variant in variants if variant.source != sources[3]]
         assert all(same(scored, wanted[variant]) for variant, scored in found.items())
         assert len({str(scored) for scored in found.values()}) == 6
@@ -104,11 +108,11 @@ def test_every_picture_is_scored_against_its_own_source_and_captions(sources: li
         assert [len(call) for call in first.networks.calls["clip_image"]] == [3 * IMAGE_BATCH] * 2, "full rounds"
         assert first.made("check") == 6
         assert first.done("check") == (6, 7)
-        assert first.desk.meter.current == "check"
+        assert first.run.meter.current == "check"
     with tiny_run(tmp_path / "suite", sources, variants=7) as second:
         known = {variant: row for variant, row in painted.items() if variant in found}
-        assert check.run(second.desk, known, second.pictures, CHECK) == found
-        assert check.run(second.desk, {}, second.pictures, CHECK) == {}
+        assert score_pictures(second.of(check=CHECK), known, second.pictures) == found
+        assert score_pictures(second.of(check=CHECK), {}, second.pictures) == {}
         assert (second.networks.opened, second.networks.entered) == ([], [])
         (variant, row), *_, (_, another_row) = known.items()  # of the same size
         others = [
@@ -119,12 +123,12 @@ def test_every_picture_is_scored_against_its_own_source_and_captions(sources: li
             {variant: another_row},
         ]
         for other in others:
-            assert check.run(second.desk, other, second.pictures, CHECK).keys() == other.keys()
+            assert score_pictures(second.of(check=CHECK), other, second.pictures).keys() == other.keys()
         assert second.made("check") == 5, "a picture is scored anew for other words or another source, as another is"
         second.networks.opened.clear()
         # None can be read: nothing is opened, nothing is scored.
         gone = {variant: row for variant, row in painted.items() if variant.source == sources[3]}
-        assert check.run(second.desk, gone, second.pictures, CHECK) == {}
+        assert score_pictures(second.of(check=CHECK), gone, second.pictures) == {}
         assert second.networks.opened == []
 
 
@@ -142,13 +146,13 @@ def test_the_worst_edit_is_the_variant_s_and_each_has_its_own(
     monkeypatch.setattr(check, "find_colour", lambda source, colour: (where,) if colour == "red" else ())
     with tiny_run(tmp_path / "suite", sources, variants=2) as run:
         painted = painted_rows(run, [one, bare])
-        found = check.run(run.desk, painted, run.pictures, CHECK)
-        shown = unit(image_name(run.desk.suite.load_image(painted[one])))
+        found = score_pictures(run.of(check=CHECK), painted, run.pictures)
+        shown = unit(image_name(run.run.suite.load_image(painted[one])))
         texts = [unit("a blue car in rain"), unit("a red car in rain"), unit("a blue car in fog")]
         wanted = edit_scores(shown, [(texts[0], texts[1]), (texts[0], texts[2])], 7.0)
         assert found[one].edits == pytest.approx(wanted, abs=1e-6)
         assert found[one].scores["edit"] == min(found[one].edits) < max(found[one].edits)
-        picture = run.desk.suite.load_image(painted[one])
+        picture = run.run.suite.load_image(painted[one])
         new = recolouring(picture, one.edits, lambda colour: (where,) if colour == "red" else ())
         assert {name: value for name, value in found[one].scores.items() if "recoloured" in name} == new
         assert set(new) == {"recoloured", "recoloured_colour"}
@@ -175,14 +179,14 @@ def test_labels_are_compared_with_the_original_and_the_first_control(sources: li
     variants = with_controls(named)
     first = {v.source: v for v in variants if v.kind == "control" and v.index == 0}
     with tiny_run(tmp_path / "suite", named, variants=20) as run:
-        assert run.desk.classes.names == ("bus", "car")
+        assert run.run.classes.names == ("bus", "car")
         painted = painted_rows(run, variants[::-1])  # controls may come after their variants
         controls = {v: painted[first[v.source]] if v.kind == "variant" else None for v in variants}
         before = {v: [o for o in variants if o.source == v.source and o.kind == v.kind == "variant"] for v in variants}
         earlier = {v: [painted[o] for o in before[v] if o.index < v.index] for v in variants}
         assert sorted(map(len, earlier.values())) == [0] * 15 + [1] * 5
         wanted = {v: expected(run, v, row, controls[v], earlier[v]) for v, row in painted.items()}
-        found = check.run(run.desk, painted, run.pictures, CHECK)
+        found = score_pictures(run.of(check=CHECK), painted, run.pictures)
         assert found.keys() == wanted.keys()
         assert all(same(found[v], wanted[v]) for v in variants)
         assert {v.source.label for v in variants if "label" in found[v].scores} == {"car", "bus"}
@@ -195,7 +199,7 @@ def test_labels_are_compared_with_the_original_and_the_first_control(sources: li
         # A variant that comes later is compared with the control that is on record.
         late = replace(variants[1], key="7" * 64, index=2)
         more = painted | painted_rows(run, [late])
-        again = check.run(run.desk, more, run.pictures, CHECK)
+        again = score_pictures(run.of(check=CHECK), more, run.pictures)
         assert same(
             again[late],
             expected(run, late, more[late], controls[variants[1]], [painted[v] for v in before[variants[1]]]),
@@ -210,27 +214,29 @@ def test_other_classes_or_another_control_score_labels_anew(sources: list[Source
     control, variant, *_ = with_controls(named)
     with tiny_run(tmp_path / "suite", named, variants=2) as run:
         painted = painted_rows(run, [control, variant])
-        check.run(run.desk, painted, run.pictures, CHECK)
-        check.run(run.desk, {variant: painted[variant]}, run.pictures, CHECK)
+        score_pictures(run.of(check=CHECK), painted, run.pictures)
+        score_pictures(run.of(check=CHECK), {variant: painted[variant]}, run.pictures)
         assert run.made("check") == 3, "without its control"
         other = painted_rows(run, [replace(control, key="8" * 64)])
-        check.run(run.desk, {control: next(iter(other.values())), variant: painted[variant]}, run.pictures, CHECK)
+        score_pictures(
+            run.of(check=CHECK), {control: next(iter(other.values())), variant: painted[variant]}, run.pictures
+        )
         assert run.made("check") == 5, "beside another control"
     with tiny_run(tmp_path / "suite", [*named, replace(sources[2], label="truck")], variants=2) as wider:
-        check.run(wider.desk, painted, wider.pictures, CHECK)
+        score_pictures(wider.of(check=CHECK), painted, wider.pictures)
         assert wider.made("check") == 2, "among more classes"
         nameless = {replace(variant, source=replace(variant.source, label=None, key="nameless")): painted[variant]}
-        check.run(wider.desk, nameless, wider.pictures, CHECK)
+        score_pictures(wider.of(check=CHECK), nameless, wider.pictures)
         assert wider.made("check") == 3
     with tiny_run(tmp_path / "suite", named, variants=2) as fewer:
-        check.run(fewer.desk, nameless, fewer.pictures, CHECK)
+        score_pictures(fewer.of(check=CHECK), nameless, fewer.pictures)
         assert fewer.made("check") == 0, "a picture without a label is compared with no class"
     with tiny_run(tmp_path / "suite", named[:1], variants=2) as single:
-        found = check.run(single.desk, painted, single.pictures, CHECK)
+        found = score_pictures(single.of(check=CHECK), painted, single.pictures)
         assert single.made("check") == 2
         assert all("label" not in scored.scores for scored in found.values())
         bare = {v: row for v, row in painted.items() if v.kind == "variant"}
-        check.run(single.desk, bare, single.pictures, CHECK)
+        score_pictures(single.of(check=CHECK), bare, single.pictures)
         assert single.made("check") == 2, "where labels are not compared, controls do not count"
 
 
@@ -242,19 +248,23 @@ def test_a_variant_is_held_to_those_before_it_alone(sources: list[Source], tmp_p
         twin = replace(three[2], key="7" * 64)
         painted[twin] = painted.pop(three[1])  # variant 2 is painted as variant 1 was
         alone = {three[0]: painted[three[0]]}
-        first = check.run(run.desk, alone, run.pictures, CHECK)
-        found = check.run(run.desk, {three[0]: painted[three[0]], three[1]: painted[twin]}, run.pictures, CHECK)
+        first = score_pictures(run.of(check=CHECK), alone, run.pictures)
+        found = score_pictures(
+            run.of(check=CHECK), {three[0]: painted[three[0]], three[1]: painted[twin]}, run.pictures
+        )
         assert run.made("check") == 2
         assert found[three[0]] == first[three[0]]
         assert "distinct" not in first[three[0]].scores
         assert found[three[1]].scores["distinct"] > 0.01
-        more = check.run(
-            run.desk, {twin: painted[twin], three[1]: painted[twin], three[0]: painted[three[0]]}, run.pictures, CHECK
+        more = score_pictures(
+            run.of(check=CHECK),
+            {twin: painted[twin], three[1]: painted[twin], three[0]: painted[three[0]]},
+            run.pictures,
         )
         assert run.made("check") == 3
         assert more[twin].scores["distinct"] == 0.0
         (other,) = painted_rows(run, [replace(three[0], key="9" * 64)]).values()
-        check.run(run.desk, {three[0]: other, three[1]: painted[twin]}, run.pictures, CHECK)
+        score_pictures(run.of(check=CHECK), {three[0]: other, three[1]: painted[twin]}, run.pictures)
         assert run.made("check") == 5, "one before it is another picture"
 
 
@@ -267,7 +277,7 @@ def test_another_layout_may_be_plugged_in(sources: list[Source], tmp_path: Path)
 
     with tiny_run(tmp_path / "suite", sources, variants=7) as run:
         painted = painted_rows(run, tiny_variants(sources, 1))
-        found = check.run(run.desk, painted, run.pictures, CHECK, layout)
+        found = score_pictures(run.of(check=CHECK), painted, run.pictures, layout)
         assert {scored.scores["layout"] for scored in found.values()} == {0.125}
     assert len(seen) == 7
     assert all(image[:2] == mask for image, mask in seen)
@@ -278,4 +288,4 @@ def test_a_picture_that_was_changed_since_is_not_scored(sources: list[Source], t
         painted = painted_rows(run, tiny_variants(sources[:2], 1))
         (tmp_path / "suite" / list(painted.values())[1].image.path).write_bytes(b"another")
         with pytest.raises(CounterfactoryError, match="has changed since it was painted"):
-            check.run(run.desk, painted, run.pictures, CHECK)
+            score_pictures(run.of(check=CHECK), painted, run.pictures)

@@ -8,21 +8,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from rewriting import rewrite
 
 from counterfactory.engine.edit import EDIT_TYPES
+from counterfactory.engine.english.menus import menu, offer
+from counterfactory.engine.english.words import allowed_proposals
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import ChatPrompts, chatml
 from counterfactory.engine.language.edit_types import EditType, edit_types
 from counterfactory.engine.language.grammar import choices_grammar
 from counterfactory.engine.language.request import Request
+from counterfactory.engine.profile.rewrite import RewriteSettings
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.draft import RewriteSettings
-from counterfactory.engine.stages.rewrite import SourceVariants, rewrite
+from counterfactory.engine.stages.rewrite.rewrite import SourceVariants
 from counterfactory.engine.tasks.grounding import protect
-from counterfactory.engine.tasks.menus import menu, offer
-from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task
-from counterfactory.engine.tasks.words import allowed_proposals
 
 TASK = Task("animals", "classify the animal: here it is {label}", (), True)
 PROMPTS = ChatPrompts(chatml)
@@ -38,7 +39,7 @@ def rewritten(
     own: tuple[EditType, ...] = (),
 ) -> list[SourceVariants]:
     settings = RewriteSettings(EDIT_TYPES, 1, 1, 2, 90, verbatim=True, menus=True)
-    wanted = JourneySettings(TASK, variants, 0, (1, 1), 0, avoid=avoid, types=own)
+    wanted = SuiteRequest(TASK, variants, 0, (1, 1), 0, avoid=avoid, types=own)
     sources = [
         Source(str(i), str(i), Path(str(i)), (8, 8), label, None, "d", content_key(i)) for i in range(len(captions))
     ]

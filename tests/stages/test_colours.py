@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.world import COLOURS
 from counterfactory.engine.pocket.worlds import STREETS
-from counterfactory.engine.stages.colours import (
+from counterfactory.engine.stages.check.colours import (
     ColourChange,
     Region,
     _in_own_light,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from counterfactory.engine.meter.meter import Meter, Progress
-from counterfactory.engine.schedule.overlap import behind
+from counterfactory.engine.schedule.overlap import write_behind
 from counterfactory.engine.stages.classes import Classes
-from counterfactory.engine.stages.desk import Desk
+from counterfactory.engine.stages.run import Run
 
 
 class Records:
@@ -29,15 +30,16 @@ class Records:
 
 
 class Bench:
-    """A desk with a ledger in memory, and what was asked of it."""
+    """A run with a ledger in memory, and what was asked of it."""
 
     def __init__(self) -> None:
         self.records, self.entered, self.progress = Records(), list[str](), list[Progress]()
         self.made: list[list[str]] = []
         models: Any = SimpleNamespace(enter=self.entered.append)
-        suite: Any = SimpleNamespace(ledger=self.records)
-        recipes: Any = SimpleNamespace()
-        self.desk = Desk(suite, models, Meter(self.progress.append), recipes, 9, 9, Classes(()))
+        suite: Any = SimpleNamespace(ledger=self.records, images=self.records.get)
+        unread: Any = SimpleNamespace()
+        meter = Meter(self.progress.append)
+        self.run = Run(unread, unread, suite, models, meter, unread, 9, 18, Classes(()))
 
     def make(self, todo: list[str]) -> Generator[dict[str, str], None, None]:
         """Two at a time; nothing comes of "lost"."""
@@ -53,36 +55,35 @@ def keys(*items: str) -> dict[str, str]:
 def test_what_is_on_record_is_taken_and_the_rest_is_made_and_recorded() -> None:
     bench = Bench()
     bench.records.put("caption", {"key of b": "old b"})
-    found = bench.desk.recorded("caption", keys("a", "b", "c", "lost"), bench.make, total=9)
+    found = bench.run.recorded("caption", keys("a", "b", "c", "lost"), bench.make, counted=True)
     assert found == {"a": "made of a", "b": "old b", "c": "made of c"}
     assert list(found) == ["a", "b", "c"]
     assert bench.made == [["a", "c", "lost"]]
     assert bench.entered == ["caption"]
     assert bench.records.get("caption", ["key of a", "key of c"]) == {"key of a": "made of a", "key of c": "made of c"}
     assert [(p.done, p.total) for p in bench.progress] == [(1, 9), (3, 9), (3, 9)]
-    (cost,) = bench.desk.meter.costs()
+    (cost,) = bench.run.meter.costs()
     assert (cost.items, cost.made) == (3, 2)
-    again = bench.desk.recorded("caption", keys("c", "a"), bench.make, total=9)
+    again = bench.run.recorded("caption", keys("c", "a"), bench.make, counted=True)
     assert again == {"c": "made of c", "a": "made of a"}
     assert (len(bench.made), bench.entered) == (1, ["caption"]), "nothing to do opens nothing"
 
 
-def test_other_stages_and_progress_without_a_total_are_left_alone() -> None:
+def test_other_stages_and_progress_that_is_not_counted_are_left_alone() -> None:
     bench = Bench()
     bench.records.put("paint", {"key of a": "old a"})
-    assert bench.desk.missing(keys("a", "b"), lambda wanted: bench.records.get("paint", list(wanted))) == ["b"]
-    assert bench.desk.recorded("check", keys("a"), bench.make) == {"a": "made of a"}
+    assert bench.run.missing("paint", keys("a", "b")) == ["b"]
+    assert bench.run.missing("check", keys("a", "b")) == ["a", "b"]
+    assert bench.run.recorded("check", keys("a"), bench.make) == {"a": "made of a"}
     assert bench.progress == []
 
 
-def test_a_stage_that_finds_and_keeps_in_its_own_way() -> None:
-    bench, kept = Bench(), []
-    found = bench.desk.recorded(
-        "paint", keys("a", "b"), bench.make, find=lambda _: {"key of a": "there"}, keep=kept.append
-    )
-    assert found == {"a": "there", "b": "made of b"}
-    assert kept == [{"key of b": "made of b"}]
-    assert bench.records.rows == {}
+def test_pictures_are_found_and_kept_by_the_suite_and_counted_as_pictures() -> None:
+    bench = Bench()
+    bench.records.put("paint", {"key of a": "there"})
+    assert bench.run.recorded("paint", keys("a", "b"), bench.make, counted=True) == {"a": "there", "b": "made of b"}
+    assert bench.records.rows == {("paint", "key of a"): "there"}, "what makes a picture writes its row"
+    assert [(p.done, p.total) for p in bench.progress] == [(1, 18), (2, 18)]
 
 
 def test_an_interrupt_between_batches_waits_for_what_is_being_written() -> None:
@@ -95,12 +96,14 @@ def test_an_interrupt_between_batches_waits_for_what_is_being_written() -> None:
         return made
 
     def make(todo: list[str]) -> Generator[dict[str, str], None, None]:
-        yield from behind(bench.make(todo), write, depth=2)
+        yield from write_behind(bench.make(todo), write, depth=2)
 
-    def interrupt(_: Mapping[str, Any]) -> None:
-        raise KeyboardInterrupt
+    def interrupt(_: Progress) -> None:
+        if written:
+            raise KeyboardInterrupt
 
+    bench.run = replace(bench.run, meter=Meter(interrupt))
     with pytest.raises(KeyboardInterrupt) as raised:
-        bench.desk.recorded("paint", keys(*"abcdefgh"), make, keep=interrupt)
+        bench.run.recorded("paint", keys(*"abcdefgh"), make, counted=True)
     assert raised.tb is not None  # frames are still held: nothing but the stage itself can have ended the writing
     assert len(written) >= 4, "what was handed over before the interrupt is written"

@@ -20,23 +20,27 @@ from PIL import Image
 
 from counterfactory.engine.cli import doctor
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.config import profile as profile_module
-from counterfactory.engine.config.networks import library_of, networks_of
-from counterfactory.engine.config.profile import ModelPaths, Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.estimate.formulas import PerSource, Reach, item_s, known_facts
-from counterfactory.engine.journey import Journey, JourneySettings
+from counterfactory.engine.inputs import Inputs
+from counterfactory.engine.journey import Journey
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.hed import Hed
-from counterfactory.engine.models.opened import Opened
+from counterfactory.engine.models.model_pool import ModelPool
+from counterfactory.engine.models.networks import library_of, networks_of
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.profile import profile as profile_module
+from counterfactory.engine.profile.maps import DetectorSettings, HedSettings
+from counterfactory.engine.profile.models import ModelPaths
+from counterfactory.engine.profile.profile import Profile, load_profile
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime import onnxruntime as ort_sessions
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.stages import edges as edges_stage
-from counterfactory.engine.stages.edges import DetectorSettings, HedSettings, edge_maps
+from counterfactory.engine.stages.maps import edges as edges_stage
+from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.run_record import RunSummary
 from counterfactory.export.production import hed as hed_export
@@ -50,7 +54,7 @@ pytestmark = pytest.mark.usefixtures("shared_plans")
 CANNY = DetectorSettings("canny", canny=CannySettings(100, 200))
 HED = DetectorSettings("hed", hed=HedSettings(batch=2))
 SMALL = Request(small=True)
-SETTINGS = JourneySettings(street_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
+SETTINGS = SuiteRequest(street_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
 Pixels = NDArray[np.uint8]
 
 
@@ -120,7 +124,7 @@ def test_published_controlnets_get_the_canny_that_they_were_trained_on(pictures:
 
 def over_openvino(quick: Profile, exported: Path) -> Hed:
     exact = replace(quick, runtime=replace(quick.runtime, precision="f32"))
-    opened = Opened(library_of(replace(exact, edges=HED)), Meter(lambda _: None)).hed(128, 128)
+    opened = ModelPool(library_of(replace(exact, edges=HED)), Meter(lambda _: None)).hed(128, 128)
     assert opened is not None
     return opened
 
@@ -215,7 +219,7 @@ def test_settings_that_go_with_no_detector_are_refused_by_table_and_key(
 def travel(profile: Profile, street: Street, path: Path) -> tuple[RunSummary, dict[str, bytes]]:
     """The report of a run and its pictures."""
     with Suite.open(path) as suite:
-        report = Journey(profile, SETTINGS).run(find_sources(street.root)[0], suite)
+        report = Journey(profile, SETTINGS).run(Inputs(find_sources(street.root)[0]), suite)
     return report, {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*.png")}
 
 

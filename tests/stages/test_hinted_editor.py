@@ -15,12 +15,12 @@ from tiny_networks import tiny_editor
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.editor import EditorPlans, EditorRow, Evaluated
-from counterfactory.engine.models.sampler import SamplerSettings
+from counterfactory.engine.profile.invert import InvertSettings, rows_per_source, rows_per_variant
+from counterfactory.engine.profile.maps import HintSettings
+from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, SamplerSettings
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.hints import Maps
-from counterfactory.engine.stages.invert import Candidate, edit, rows_per_source, rows_per_variant
-from counterfactory.engine.stages.paint import GuidanceSettings, PaintSettings
-from counterfactory.engine.stages.sweep import InvertSettings
+from counterfactory.engine.stages.maps.maps import Maps
+from counterfactory.engine.stages.paint.invert import Candidate, edit_candidates
 from counterfactory.engine.variant import Variant
 
 PAINT = PaintSettings(
@@ -68,8 +68,9 @@ def edited(
     with tiny_run(suite, sources) as run, pytest.MonkeyPatch.context() as patched:
         patched.setattr(EditorPlans, "evaluate", note)
         patched.setattr(run.networks, "editor_plans", lambda height, width: plans)
-        images = run.pictures.of(sources)
-        return list(edit(run.desk, variants, images, PAINT, INVERT, None, maps, weights))
+        hints = (HintSettings("edges", "hint", weights[0]), HintSettings("depth", "hint_1", weights[1]))
+        of = run.of(paint=PAINT, invert=INVERT, hints=hints)
+        return list(edit_candidates(of, variants, maps, run.pictures))
 
 
 @pytest.mark.parametrize("controls", [1, 2], ids=["one ControlNet", "one each"])

@@ -11,17 +11,19 @@ import pytest
 from PIL import Image
 from tiny_desk import TinyRun, tiny_run, tiny_sources
 
-from counterfactory.engine.config import profile as profile_module
-from counterfactory.engine.config.networks import networks_of
-from counterfactory.engine.config.profile import Profile, load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.depth import DepthEstimator
 from counterfactory.engine.models.hints import hints_of
+from counterfactory.engine.models.networks import networks_of
+from counterfactory.engine.profile import profile as profile_module
+from counterfactory.engine.profile.maps import DepthSettings, HintSettings
+from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.sources.class_map import load_class_map
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source, load_depth, load_mask, load_pixels
-from counterfactory.engine.stages import edges, hints
-from counterfactory.engine.stages.hints import DepthSettings, HintSettings
+from counterfactory.engine.stages.maps import edges
+from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.maps.maps import Maps, draw_maps, without_maps
 from counterfactory.export.production.graph import batches_of, names_of
 from counterfactory.kernels.canny import CannySettings
 
@@ -49,8 +51,8 @@ def sources(tmp_path: Path) -> list[Source]:
     return read_set(str(root), SetOptions(depth=tmp_path / "depth")).sources
 
 
-def found(run: TinyRun, sources: list[Source], *wanted: HintSettings) -> dict[Source, hints.Maps]:
-    return hints.run(run.desk, sources, sources, run.pictures, CANNY, wanted or None)
+def found(run: TinyRun, sources: list[Source], *wanted: HintSettings) -> dict[Source, Maps]:
+    return draw_maps(run.of(edges=CANNY, hints=tuple(wanted) or None), sources, sources, run.pictures)
 
 
 def test_each_hint_has_its_map(sources: list[Source], palette: Path, tmp_path: Path) -> None:
@@ -58,13 +60,15 @@ def test_each_hint_has_its_map(sources: list[Source], palette: Path, tmp_path: P
     with tiny_run(tmp_path / "suite", sources) as run:
         maps = found(run, sources, EDGES, DEPTH, classes)
         assert (run.done("edges"), run.made("edges"), run.networks.entered) == ((5, 5), 5, ["edges"])
-        plain = edges.run(run.desk, sources, sources, run.pictures, CANNY)
+        plain = draw_maps(run.of(edges=CANNY), sources, sources, run.pictures)
         assert run.networks.opened == []
     colours = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], np.uint8)
     for source, (outline, near, coloured) in maps.items():
-        size = plain[source].shape
+        (alone,) = plain[source]
         assert outline is not None
-        np.testing.assert_array_equal(outline, plain[source])
+        assert alone is not None
+        size = alone.shape
+        np.testing.assert_array_equal(outline, alone)
         np.testing.assert_array_equal(near, load_depth(source, (size[0], size[1])))
         np.testing.assert_array_equal(coloured, colours[load_mask(source, (size[0], size[1]))])
     assert list(maps) == sources
@@ -72,11 +76,10 @@ def test_each_hint_has_its_map(sources: list[Source], palette: Path, tmp_path: P
 
 def test_without_hints_the_edges_are_all(sources: list[Source], tmp_path: Path) -> None:
     with tiny_run(tmp_path / "suite", sources) as run:
-        maps = found(run, sources)
-        plain = edges.run(run.desk, sources, sources, run.pictures, CANNY)
-    assert list(maps) == list(plain)
+        maps, pictures = found(run, sources), run.pictures.of(sources)
+    assert list(maps) == sources
     for source, (outline,) in maps.items():
-        np.testing.assert_array_equal(outline, plain[source])
+        np.testing.assert_array_equal(outline, edge_maps(pictures[source.key][None], CANNY)[0])
 
 
 def test_a_hint_of_no_weight_is_not_looked_for(sources: list[Source], tmp_path: Path) -> None:
@@ -171,37 +174,40 @@ def test_maps_of_8_and_16_bits_and_of_colours_go_from_0_to_1() -> None:
 # What a source lacks.
 
 
+def following(*hints: HintSettings, network: bool = False) -> Profile:
+    return replace(load_profile("pocket"), hints=hints or None, depth=DepthSettings(1) if network else None)
+
+
 def test_sources_without_what_hints_show_are_left_out_with_advice(sources: list[Source]) -> None:
     classes = HintSettings("segmentation", "hint_classes", 1.0, "ade20k")
     bare, maskless = replace(sources[1], depth=None, key="b"), replace(sources[2], mask_path=None, key="m")
     some = [sources[0], bare, maskless]
-    assert hints.take_mapped(None, None, some) == (some, [])
-    assert hints.take_mapped([EDGES], None, some) == (some, [])
-    kept, problems = hints.take_mapped([EDGES, DEPTH, classes], None, some)
-    assert kept == [sources[0]]
-    assert [(p.name, p.reason) for p in problems] == [
+    assert without_maps(following(), some) == {}
+    assert without_maps(following(EDGES), some) == {}
+    reasons = without_maps(following(EDGES, DEPTH, classes), some)
+    assert [(source.name, reason) for source, reason in reasons.items()] == [
         ("1", 'it has no depth map (--depth DIR, or a network: [depth]), which [[hints]] kind = "depth" needs'),
         (
             "2",
             'it has no mask (masks/ beside images/, or --masks DIR), which [[hints]] kind = "segmentation" needs',
         ),
     ]
-    assert hints.take_mapped([EDGES, replace(DEPTH, weight=0.0)], None, some) == (some, [])
-    assert hints.take_mapped([EDGES, DEPTH], DepthSettings(1), some) == (some, []), "a network finds it"
+    assert without_maps(following(EDGES, replace(DEPTH, weight=0.0)), some) == {}
+    assert without_maps(following(EDGES, DEPTH, network=True), some) == {}, "a network finds it"
     with pytest.raises(CounterfactoryError) as caught:
-        hints.take_mapped([DEPTH], None, [bare])
+        without_maps(following(DEPTH), [bare])
     assert str(caught.value) == (
         '[[hints]] kind = "depth" needs a depth map (--depth DIR, or a network: [depth]), and no source has one: give '
         "them, or take the hint out"
     )
-    assert hints.take_mapped([DEPTH], None, []) == ([], [])
+    assert without_maps(following(DEPTH), []) == {}
 
 
 def test_files_of_depth_are_read_for_a_hint_of_weight_without_a_network() -> None:
-    assert hints.reads_depth([EDGES, DEPTH], None)
-    assert not hints.reads_depth([DEPTH], DepthSettings(1))
-    for wanted in (None, [EDGES], [replace(DEPTH, weight=0.0)]):
-        assert not hints.reads_depth(wanted, None)
+    assert following(EDGES, DEPTH).reads_depth
+    assert not following(DEPTH, network=True).reads_depth
+    for hints in ((), (EDGES,), (EDGES, replace(DEPTH, weight=0.0))):
+        assert not following(*hints).reads_depth
 
 
 # Settings.

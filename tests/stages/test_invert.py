@@ -18,22 +18,26 @@ from tiny_networks import TOKENS, tiny_denoiser, tiny_editor, tiny_tokenizer
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.models.alignment import align, read_tokens
 from counterfactory.engine.models.editor import EditorPlans, RowHint
-from counterfactory.engine.models.sampler import SamplerSettings
-from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.invert import (
-    Candidate,
-    best,
-    edit,
+from counterfactory.engine.profile.invert import (
+    InvertSettings,
+    end_of,
     require_invertible,
-    restore_detail,
     rows_per_source,
     rows_per_variant,
-    run,
 )
-from counterfactory.engine.stages.paint import GuidanceSettings, Keep, PaintSettings
-from counterfactory.engine.stages.protect import Kept, ProtectSettings
-from counterfactory.engine.stages.scores import score
-from counterfactory.engine.stages.sweep import InvertSettings, end_of, words_mask
+from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, ProtectSettings, SamplerSettings
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages.check.clip_scores import score
+from counterfactory.engine.stages.paint import invert
+from counterfactory.engine.stages.paint.edit_search import words_mask
+from counterfactory.engine.stages.paint.invert import (
+    Candidate,
+    best,
+    edit_candidates,
+    edit_variants,
+    restore_detail,
+)
+from counterfactory.engine.stages.paint.protect import Kept
 from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs.editing import EditingDenoiser
 
@@ -163,8 +167,7 @@ class Slow:
 
 
 def edited(desk: TinyRun, variants: list[Variant], paint: PaintSettings, invert: InvertSettings) -> list[Candidate]:
-    images = desk.pictures.of(variant.source for variant in variants)
-    return list(edit(desk.desk, variants, images, paint, invert))
+    return list(edit_candidates(desk.of(paint=paint, invert=invert), variants, {}, desk.pictures))
 
 
 @pytest.mark.parametrize("rounds", [0, 1])
@@ -204,15 +207,14 @@ def test_rows_are_gathered_on_the_host(sources: list[Source], tmp_path: Path) ->
 def test_what_is_protected_is_the_source_for_as_long(sources: list[Source], tmp_path: Path) -> None:
     *variants, control = variants_of(sources[:1])
 
-    def kept(share: float, until: float) -> Keep:
-        part = Kept(np.zeros(0), np.full((16, 16), share, np.float32), ProtectSettings(("road",), 0.0, until))
-        return lambda some: [part] * len(some)
+    def kept(share: float, until: float) -> Kept:
+        return Kept(np.zeros(0), np.full((16, 16), share, np.float32), ProtectSettings(("road",), 0.0, until))
 
-    with tiny_run(tmp_path / "suite", sources) as desk:
-        images = desk.pictures.of(sources[:1])
+    with tiny_run(tmp_path / "suite", sources) as desk, pytest.MonkeyPatch.context() as patched:
 
-        def shown(keep: Keep | None, asked: list[Variant] = variants) -> list[bytes]:
-            return [one.pixels.tobytes() for one in edit(desk.desk, asked, images, PAINT, INVERT, keep)]
+        def shown(part: Kept | None, asked: list[Variant] = variants) -> list[bytes]:
+            patched.setattr(invert, "keep_regions", lambda run, of, pictures: [part] * len(of))
+            return [one.pixels.tobytes() for one in edited(desk, asked, PAINT, INVERT)]
 
         free, (source,) = shown(None), shown(None, [control])
         assert shown(kept(0.0, 1.0)) == free
@@ -259,7 +261,7 @@ def test_all_rows_follow_the_edges_of_their_source(sources: list[Source], tmp_pa
     with tiny_run(tmp_path / "suite", sources) as desk, pytest.MonkeyPatch.context() as patched:
         patched.setattr(EditorPlans, "embed_hints", embed)
         patched.setattr(EditorPlans, "evaluate", note)
-        found = run(desk.desk, variants, desk.pictures, paint, INVERT, maps=maps)
+        found = edit_variants(desk.of(paint=paint, invert=INVERT), variants, maps, desk.pictures)
     assert list(found) == [variant for variant in variants if variant.source in maps]
     assert {hint.scale for hint in followed} == {1.5}
     of_each = rows_per_source(paint, INVERT) + 2 * rows_per_variant(paint, INVERT)
@@ -278,7 +280,7 @@ def test_shares_part_where_the_first_of_them_ends() -> None:
 def test_the_best_pictures_are_kept_once_with_their_masks(sources: list[Source], tmp_path: Path) -> None:
     variants = variants_of(sources)
     with tiny_run(tmp_path / "suite", sources, variants=len(variants)) as first:
-        found = run(first.desk, variants, first.pictures, PAINT, INVERT)
+        found = edit_variants(first.of(paint=PAINT, invert=INVERT), variants, {}, first.pictures)
         assert list(found) == variants
         assert first.made("paint") == len(variants)
         pictures = first.pictures.of(sources)
@@ -289,7 +291,7 @@ def test_the_best_pictures_are_kept_once_with_their_masks(sources: list[Source],
             (seen,) = image.encode([pictures[sources[1].key]])
             _, (before, after) = text.encode([variant.caption, variant.edited_caption])
             told = [(one, score(seen, before, image.encode([one.pixels])[0], after)["directional"]) for one in own]
-            kept = first.desk.suite.load_image(found[variant])
+            kept = first.run.suite.load_image(found[variant])
             chosen = best(told, pictures[sources[1].key])
             np.testing.assert_array_equal(kept, chosen.pixels)
             assert found[variant].self_attention == (chosen.fraction if variant.edits else None)
@@ -298,12 +300,12 @@ def test_the_best_pictures_are_kept_once_with_their_masks(sources: list[Source],
         sizes = {name for name in first.networks.opened if name.startswith("edit")}
         assert sizes == {"edit 32 32", "edit 32 48", "edit 48 32"}
     with tiny_run(tmp_path / "suite", sources, variants=len(variants)) as second:
-        assert run(second.desk, variants, second.pictures, PAINT, INVERT) == found
+        assert edit_variants(second.of(paint=PAINT, invert=INVERT), variants, {}, second.pictures) == found
         assert (second.networks.opened, second.made("paint")) == ([], 0)
         assert second.done("paint") == (len(variants), len(variants))
     sources[2].path.unlink()
     with tiny_run(tmp_path / "other", sources) as third:
-        left = run(third.desk, variants, third.pictures, PAINT, INVERT)
+        left = edit_variants(third.of(paint=PAINT, invert=INVERT), variants, {}, third.pictures)
         assert list(left) == [v for v in variants if v.source is not sources[2]]
         assert {v: row.image.sha256 for v, row in left.items()} == {v: found[v].image.sha256 for v in left}
 
@@ -331,10 +333,10 @@ def test_a_control_with_its_detail_is_the_source(sources: list[Source], tmp_path
     variants, exact = variants_of(sources), replace(INVERT, detail_levels=8.0)
     controls = [v for v in variants if v.kind == "control"]
     with tiny_run(tmp_path / "suite", sources) as desk:
-        found = run(desk.desk, controls, desk.pictures, PAINT, exact)
+        found = edit_variants(desk.of(paint=PAINT, invert=exact), controls, {}, desk.pictures)
         images = desk.pictures.of(sources)
         for variant, row in found.items():
-            np.testing.assert_array_equal(desk.desk.suite.load_image(row), images[variant.source.key])
+            np.testing.assert_array_equal(desk.run.suite.load_image(row), images[variant.source.key])
 
 
 def test_the_direction_decides_and_among_equals_the_source() -> None:

@@ -7,8 +7,11 @@ from functools import partial
 
 import pytest
 from rewriting import SETTINGS, TASK, UNUSED, Scripted, Told, source, wanted_of
+from rewriting import rewrite as rewrite_told
 
+from counterfactory.engine.content_keys import variant_key
 from counterfactory.engine.edit import STREET_TYPES, Edit
+from counterfactory.engine.english.words import spans
 from counterfactory.engine.language.grammar import (
     additions_grammar,
     alternatives_grammar,
@@ -19,15 +22,12 @@ from counterfactory.engine.language.grammar import (
 )
 from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.language.request import Request
-from counterfactory.engine.recipes import variant_key
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages import rewrite as stage
-from counterfactory.engine.stages.rewrite import SourceVariants
+from counterfactory.engine.stages.rewrite.rewrite import SourceVariants
 from counterfactory.engine.tasks.interventions import Interventions
-from counterfactory.engine.tasks.words import spans
 from counterfactory.engine.variant import Variant
 
-rewrite = partial(stage.rewrite, prompts=PlainPrompts())
+rewrite = partial(rewrite_told, prompts=PlainPrompts())
 
 
 def variant_of(source: Source, caption: str, edit: Edit, edited: str, seed: int, dropped: str | None = None) -> Variant:
@@ -46,7 +46,7 @@ def test_every_question_says_all_that_it_is_about_and_a_bad_answer_costs_no_othe
         alternatives=["{}", '["a café","bus bar","bar"]'],  # the first changes too little, the second names the label
         rewrite=['"a red bar bus"' if verbatim else "{}"],
     )
-    found = stage.rewrite(sources, captions, bounds, wanted_of(2, (1, 1), seed=7, controls=1), ask, Told())
+    found = rewrite_told(sources, captions, bounds, wanted_of(2, (1, 1), seed=7, controls=1), ask, Told())
     told, keep = Told(), ("bus",)
     assert ask.asked == {
         "keywords": [
@@ -102,7 +102,7 @@ def test_a_user_s_values_are_asked_about_as_they_are() -> None:
         rewrite=[f'"{edited}"'],
     )
     wanted = wanted_of(1, (1, 1), seed=7, interventions=values)
-    (found,) = stage.rewrite([own], [caption], SETTINGS, wanted, ask, Told())
+    (found,) = rewrite_told([own], [caption], SETTINGS, wanted, ask, Told())
     assert found == SourceVariants((variant_of(own, caption, Edit("colour", "red", "red and blue"), edited, 7),), None)
     types, told, keep = ("time", "colour"), Told(), ("bus",)
     free = spans(caption, SETTINGS.max_words_keyword, keep)
@@ -193,7 +193,7 @@ def test_a_model_that_adds_is_asked_what_a_silent_caption_could_say() -> None:
         rewrite=['"a blue bus by a wall"'],
     )
     wanted = replace(wanted_of(12, (1, 1)), avoid=("dog",))
-    (found,) = stage.rewrite([source("bus/1")], [caption], bounds, wanted, ask, Taught())
+    (found,) = rewrite_told([source("bus/1")], [caption], bounds, wanted, ask, Taught())
     told, keep, task = Taught(), ("bus",), TASK.sentence
     assert ask.asked["alternatives"] == [
         Request(told.alternatives(task, keep, caption, "colour", "red", ()), alternatives_grammar("red", 4)),
@@ -223,13 +223,13 @@ def test_a_model_that_only_replaces_is_not_asked_for_additions() -> None:
 
 def test_a_caption_without_keywords_can_be_added_to() -> None:
     ask = Scripted(keywords=['[["time","none"]]'], alternatives=['["at night"]'])
-    (found,) = stage.rewrite([source("bus/1")], ["a bus"], SETTINGS, wanted_of(1, (1, 1)), ask, Taught())
+    (found,) = rewrite_told([source("bus/1")], ["a bus"], SETTINGS, wanted_of(1, (1, 1)), ask, Taught())
     assert [(v.edits, v.edited_caption) for v in found.variants] == [
         ((Edit("time", "", "at night"),), "a bus at night")
     ]
     assert found.shortfall is None
     cut = Scripted(keywords=['[["time","none"]]'], alternatives=['["at'])
-    (found,) = stage.rewrite([source("bus/1")], ["a bus"], SETTINGS, wanted_of(1, (1, 1)), cut, Taught())
+    (found,) = rewrite_told([source("bus/1")], ["a bus"], SETTINGS, wanted_of(1, (1, 1)), cut, Taught())
     assert "answer is not closed JSON" in (found.shortfall or "")
 
 
@@ -244,7 +244,7 @@ def test_a_user_s_values_are_added_where_a_model_that_adds_finds_silence() -> No
         rewrite=['"a bus in rainy weather"'],
     )
     wanted = wanted_of(4, (1, 1), interventions=values)
-    (found,) = stage.rewrite([source("bus/1")], [caption], SETTINGS, wanted, ask, Taught())
+    (found,) = rewrite_told([source("bus/1")], [caption], SETTINGS, wanted, ask, Taught())
     assert {(v.edits, v.edited_caption) for v in found.variants} == {
         ((Edit("weather", "in the fog", "in rainy weather"),), "a bus in rainy weather"),
         ((Edit("time", "", "at night"),), "a bus in the fog at night"),
@@ -260,5 +260,5 @@ def test_a_user_s_values_are_added_where_a_model_that_adds_finds_silence() -> No
     # Words that are no phrase are replaced by the user's own.
     ask = Scripted(keywords=['[["weather","foggy"]]'], alternatives=['["rainy"]'], rewrite=['"a rainy bus"'])
     rain = wanted_of(1, (1, 1), interventions=Interventions((("weather", ("rainy",)),)))
-    stage.rewrite([source("bus/1")], ["a foggy bus"], SETTINGS, rain, ask, Taught())
+    rewrite_told([source("bus/1")], ["a foggy bus"], SETTINGS, rain, ask, Taught())
     assert [request.grammar for request in ask.asked["alternatives"]] == [values_grammar(("rainy",))]

@@ -7,17 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from checks import NO_LIMITS
 from rewriting import SETTINGS, source, wanted_of
 from tiny_desk import tiny_run, tiny_sources
 
+from counterfactory.engine.content_keys import choice_key
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.models.masked import Blank
-from counterfactory.engine.recipes import choice_key
-from counterfactory.engine.stages import rewrite
-from counterfactory.engine.stages.draft import draft_of
-from counterfactory.engine.stages.random_words import RandomWordSettings, find_choices
+from counterfactory.engine.profile.rewrite import RandomWordSettings
+from counterfactory.engine.request import SuiteRequest
+from counterfactory.engine.stages.rewrite.caption_edits import Questions, draft_of
+from counterfactory.engine.stages.rewrite.random_words import find_choices
+from counterfactory.engine.stages.rewrite.rewrite import rewrite_captions
 from counterfactory.engine.tasks.choose import Choice
 from counterfactory.engine.tasks.interventions import parse_interventions
 
@@ -28,6 +31,10 @@ FILLED = {
     ("a red bus on a wet ", ""): ["road", "lane"],
 }
 WANTED = wanted_of(3, (1, 1))
+
+
+def questions(wanted: SuiteRequest) -> Questions:
+    return Questions(SETTINGS, wanted, lambda question, requests: [], PlainPrompts())
 
 
 class Filler:
@@ -41,7 +48,7 @@ class Filler:
 
 def choices(name: str, words: int, alternatives: int, fill: Filler, seed: int = 0) -> list[Choice]:
     draft = draft_of(source(name), CAPTION, WANTED.task, None)
-    find_choices([draft], RandomWordSettings(1, words, alternatives), SETTINGS, replace(WANTED, seed=seed), fill)
+    find_choices([draft], questions(replace(WANTED, seed=seed)), RandomWordSettings(1, words, alternatives), fill)
     assert draft.problem is None
     return draft.choices
 
@@ -75,7 +82,7 @@ def test_blanks_are_asked_for_once_and_not_of_captions_that_cannot_be_edited() -
     fill, drafts = Filler(), [draft_of(source(n), CAPTION, WANTED.task, None) for n in ("1", "2")]
     other = draft_of(source("3"), "the bus", WANTED.task, None)
     strange = draft_of(source("4"), "a red kite", WANTED.task, None)
-    find_choices([*drafts, other, strange], RandomWordSettings(1, 9, 1), SETTINGS, WANTED, fill)
+    find_choices([*drafts, other, strange], questions(WANTED), RandomWordSettings(1, 9, 1), fill)
     assert fill.asked == [[*FILLED]]
     assert other.problem == "its caption has no words that may change"
     assert "names nothing that it is labelled with" in (strange.problem or "")
@@ -83,7 +90,7 @@ def test_blanks_are_asked_for_once_and_not_of_captions_that_cannot_be_edited() -
 
 def test_a_blank_that_nothing_may_fill_is_no_choice() -> None:
     draft = draft_of(source("1"), "a red bus", WANTED.task, None)
-    find_choices([draft], RandomWordSettings(1, 9, 1), SETTINGS, WANTED, Filler())
+    find_choices([draft], questions(WANTED), RandomWordSettings(1, 9, 1), Filler())
     assert (draft.choices, draft.problem) == ([], None)
 
 
@@ -96,7 +103,7 @@ def test_settings_are_bounded(name: str, value: int) -> None:
 def test_what_the_user_would_change_is_no_random_word() -> None:
     wanted = wanted_of(1, (1, 1), interventions=parse_interventions("time: night", "a file"))
     with pytest.raises(CounterfactoryError, match="leave out --interventions and --types"):
-        find_choices([], RandomWordSettings(1, 1, 1), SETTINGS, wanted, Filler())
+        find_choices([], questions(wanted), RandomWordSettings(1, 1, 1), Filler())
 
 
 def test_captions_are_written_by_rule_and_what_fills_blanks_is_on_record(tmp_path: Path) -> None:
@@ -106,7 +113,7 @@ def test_captions_are_written_by_rule_and_what_fills_blanks_is_on_record(tmp_pat
         with tiny_run(tmp_path / "suite", list(captions)) as run:
             run.networks.filled = FILLED
             random = RandomWordSettings(4, 9, 2)
-            found = rewrite.run(run.desk, captions, SETTINGS, WANTED, PlainPrompts(), random=random)
+            found = rewrite_captions(run.of(WANTED, rewrite=SETTINGS, random_words=random, check=NO_LIMITS), captions)
             assert found.dropped == ()
             assert len({v.edited_caption for v in found.variants}) == 3
             for variant in found.variants:

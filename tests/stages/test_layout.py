@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from counterfactory.engine.stages import layout
-from counterfactory.engine.stages.layout import _boundaries, outlined_share
+from counterfactory.engine.stages.check import layout
+from counterfactory.engine.stages.check.layout import _boundaries, outlined_share
 
 
 def scene(left: int, right: int, size: int = 128) -> tuple[np.ndarray, np.ndarray]:

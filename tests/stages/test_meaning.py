@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_desk import tiny_run, tiny_sources
+from checks import NO_LIMITS
+from tiny_desk import CHAT, tiny_run, tiny_sources
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.language.chat import ChatPrompts, chatml
+from counterfactory.engine.profile.rewrite import GroundingSettings, RewriteSettings
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages import rewrite
-from counterfactory.engine.stages.draft import RewriteSettings
-from counterfactory.engine.stages.meaning import MeaningCheck, Pair
-from counterfactory.engine.stages.pointing import GroundingSettings
-from counterfactory.engine.tasks.settings import JourneySettings
+from counterfactory.engine.stages.rewrite.meaning import MeaningCheck, Pair
+from counterfactory.engine.stages.rewrite.rewrite import rewrite_captions
 from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.variant import Variant
 
@@ -74,7 +74,7 @@ def test_nothing_is_compared_where_nothing_else_changed() -> None:
 
 
 PROMPTS = ChatPrompts(chatml)
-WANTED = JourneySettings(builtin_task("classification", ["dog", "bus"]), 2, 0, (1, 1), 0)
+WANTED = SuiteRequest(builtin_task("classification", ["dog", "bus"]), 2, 0, (1, 1), 0)
 FREE = RewriteSettings(("colour",), 2, 2, 2, 100, verbatim=False)
 MEANINGS = {CAPTION: np.array([1, 0], np.float32), OTHER: np.array([0.8, 0.6], np.float32)}
 
@@ -99,25 +99,42 @@ def test_free_rewriting_is_held_to_its_meaning_and_its_cosines_are_on_record(
     for time in ("first", "again"):
         with tiny_run(tmp_path / "suite", list(captions)) as run:
             run.networks.meanings, run.networks.answers = MEANINGS, answers("a blue dog in grass")
+
+            run.networks.unknown = np.array([1, 0], np.float32)
             strict, loose = GroundingSettings(2, 0.5, 0.81), GroundingSettings(2, 0.5, 0.79)
-            found = rewrite.run(run.desk, captions, FREE, WANTED, PROMPTS, strict)
+            found = rewrite_captions(
+                run.of(WANTED, llm=CHAT, rewrite=FREE, grounding=strict, check=NO_LIMITS), captions
+            )
             (dropped,) = found.dropped
             assert "means something else beside its edits" in str(dropped.dropped)
             assert [one.edited_caption for one in found.variants] == ["a green dog on grass"] * 2, "painted again"
             assert found.shortfalls == ()
-            assert rewrite.run(run.desk, captions, FREE, WANTED, PROMPTS, loose).dropped == ()
-            encoded = [[CAPTION, OTHER]] if time == "first" else []
-            assert run.networks.calls.get("sentence", []) == encoded
+            assert (
+                rewrite_captions(
+                    run.of(WANTED, llm=CHAT, rewrite=FREE, grounding=loose, check=NO_LIMITS), captions
+                ).dropped
+                == ()
+            )
+            encoded = [texts for texts in run.networks.calls.get("sentence", []) if OTHER in texts]
+            assert encoded == ([[CAPTION, OTHER]] if time == "first" else [])
 
 
 def test_captions_held_to_their_words_and_profiles_without_an_encoder_are_not_compared(
     captions: dict[Source, str], tmp_path: Path
 ) -> None:
     with tiny_run(tmp_path / "suite", list(captions)) as run:
+        run.networks.unknown = np.array([1, 0], np.float32)
         run.networks.answers = answers("a blue dog in grass")
-        assert rewrite.run(run.desk, captions, FREE, WANTED, PROMPTS).dropped == ()
+        assert rewrite_captions(run.of(WANTED, llm=CHAT, rewrite=FREE, check=NO_LIMITS), captions).dropped == ()
     with tiny_run(tmp_path / "held", list(captions)) as run:
+        run.networks.unknown = np.array([1, 0], np.float32)
         run.networks.answers = answers("a blue dog on grass")
         held = replace(FREE, verbatim=True)
-        assert rewrite.run(run.desk, captions, held, WANTED, PROMPTS, GroundingSettings(2, 0.5, 1.0)).dropped == ()
-        assert "sentence" not in run.networks.opened
+        assert (
+            rewrite_captions(
+                run.of(WANTED, llm=CHAT, rewrite=held, grounding=GroundingSettings(2, 0.5, 1.0), check=NO_LIMITS),
+                captions,
+            ).dropped
+            == ()
+        )
+        assert not [texts for texts in run.networks.calls["sentence"] if OTHER in texts]

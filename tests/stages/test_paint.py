@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from tiny_networks import FACTOR, TOKENS, WIDTH, TinyPainter, TorchSession, tiny_painter
 
 from counterfactory.engine.models.denoiser import PaintPlans
-from counterfactory.engine.models.sampler import SamplerSettings
-from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings, paint
+from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, SamplerSettings
+from counterfactory.engine.stages.paint.paint import PaintJob, paint
 
 Image = NDArray[np.uint8]
 Floats = NDArray[np.float32]

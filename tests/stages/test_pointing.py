@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_desk import tiny_run, tiny_sources
+from checks import NO_LIMITS
+from tiny_desk import CHAT, TinyRun, tiny_run, tiny_sources
 
-from counterfactory.engine.config.networks import networks_of
-from counterfactory.engine.config.profile import load_profile
+from counterfactory.engine.english.words import spans
 from counterfactory.engine.language.chat import ChatPrompts, chatml, prompts_of
 from counterfactory.engine.language.grammar import NOTHING, one_of_grammar
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.models.network import Rows
+from counterfactory.engine.models.networks import networks_of
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.profile.rewrite import GroundingSettings, RewriteSettings
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages import pointing, rewrite
-from counterfactory.engine.stages.pointing import GroundingSettings
-from counterfactory.engine.stages.rewrite import RewriteSettings
-from counterfactory.engine.tasks.settings import JourneySettings
+from counterfactory.engine.stages.rewrite.caption_edits import Questions
+from counterfactory.engine.stages.rewrite.label_grounding import point_at_labels
+from counterfactory.engine.stages.rewrite.rewrite import rewrite_captions
 from counterfactory.engine.tasks.task import Task, builtin_task
-from counterfactory.engine.tasks.words import spans
 
 SETTINGS = GroundingSettings(batch=8, min_similarity=0.5)
 PROMPTS = ChatPrompts(chatml)
@@ -51,6 +53,17 @@ def sources(tmp_path: Path) -> list[Source]:
     return [replace(source, label="n02099601") for source in tiny_sources(tmp_path / "set", 5)]
 
 
+def point(
+    run: TinyRun,
+    captions: Mapping[Source, str],
+    model: Model,
+    settings: GroundingSettings = SETTINGS,
+    task: Task = TASK,
+) -> dict[Source, str]:
+    of = run.of(SuiteRequest(task, 1, 0, (1, 1), 0), llm=CHAT, grounding=settings, check=NO_LIMITS)
+    return point_at_labels(of, captions, Questions(of.profile.rewrite, of.request, model, PROMPTS))
+
+
 def angle(cosine: float) -> np.ndarray:
     return np.array([cosine, np.sqrt(1 - cosine**2)], np.float32)
 
@@ -65,8 +78,8 @@ def test_what_the_model_points_at_counts_if_the_encoder_agrees(sources: list[Sou
     model = Model(puppy='"puppy"', field='"grass"', meadow='"none"', cut="{}")
     with tiny_run(tmp_path / "suite", sources) as run:
         run.networks.meanings = MEANINGS
-        with run.desk.meter.stage("rewrite"):
-            found = pointing.run(run.desk, captions, TASK, SETTINGS, PROMPTS, model)
+        with run.run.meter.stage("rewrite"):
+            found = point(run, captions, model, SETTINGS)
             assert found == dict.fromkeys(sources[:2], "puppy")
             (texts,) = run.networks.calls["sentence"]
             assert texts == ["golden retriever", "puppy", "grass"]
@@ -76,12 +89,12 @@ def test_what_the_model_points_at_counts_if_the_encoder_agrees(sources: list[Sou
                 one_of_grammar([*spans(CAPTION, 3, ()), NOTHING]),
             )
             assert model.asked[0] == request
-            key = run.desk.recipes.answer_key("similarity", ("golden retriever", "puppy"))
-            assert run.desk.suite.ledger.get("rewrite", [key]) == {key: 0.5}
+            key = run.run.keys.answer_key("similarity", ("golden retriever", "puppy"))
+            assert run.run.suite.ledger.get("rewrite", [key]) == {key: 0.5}
             strict = replace(SETTINGS, min_similarity=0.51)
-            assert pointing.run(run.desk, captions, TASK, strict, PROMPTS, model) == {}
-    with tiny_run(tmp_path / "suite", sources) as run, run.desk.meter.stage("rewrite"):
-        assert pointing.run(run.desk, captions, TASK, SETTINGS, PROMPTS, model) == found
+            assert point(run, captions, model, strict) == {}
+    with tiny_run(tmp_path / "suite", sources) as run, run.run.meter.stage("rewrite"):
+        assert point(run, captions, model, SETTINGS) == found
         assert run.networks.opened == [], "cosines are on record"
 
 
@@ -89,29 +102,31 @@ def test_nothing_is_asked_where_words_ground_the_label_or_nothing_could(sources:
     labels = ["n02099601", None, "n00000000", "n02099601", "n02099601"]
     labelled = [replace(source, label=label) for source, label in zip(sources, labels, strict=True)]
     captions = dict(zip(labelled, ["a dog", CAPTION, CAPTION, "!", CAPTION], strict=True))
-    with tiny_run(tmp_path / "suite", labelled) as run, run.desk.meter.stage("rewrite"):
-        assert pointing.run(run.desk, dict(list(captions.items())[:4]), TASK, SETTINGS, PROMPTS, Model()) == {}
+    with tiny_run(tmp_path / "suite", labelled) as run, run.run.meter.stage("rewrite"):
+        assert point(run, dict(list(captions.items())[:4]), Model()) == {}
         free = Task("mine", "look", (), protect_label=False)
-        assert pointing.run(run.desk, captions, free, SETTINGS, PROMPTS, Model()) == {}
+        assert point(run, captions, Model(), task=free) == {}
         assert run.networks.entered == []
 
 
 def test_what_is_pointed_at_is_protected_and_grounds_the_source(sources: list[Source], tmp_path: Path) -> None:
-    asked_for = JourneySettings(TASK, 1, 0, (1, 1), 0)
+    asked_for = SuiteRequest(TASK, 1, 0, (1, 1), 0)
     bounds = RewriteSettings(("background",), 2, 2, 2, 100, verbatim=True)
     captions = {sources[0]: CAPTION}
     with tiny_run(tmp_path / "suite", sources) as run:
-        run.networks.meanings = MEANINGS
+        run.networks.meanings, run.networks.unknown = MEANINGS, angle(0.5)
         run.networks.answers = {
             "Thing:": '"puppy"',
             "Changes:": '"a puppy on snow"',
             "Keep:": '[["grass","snow"]]',
         }
-        found = rewrite.run(run.desk, captions, bounds, asked_for, PROMPTS, SETTINGS)
+        found = rewrite_captions(
+            run.of(asked_for, llm=CHAT, rewrite=bounds, grounding=SETTINGS, check=NO_LIMITS), captions
+        )
         assert found.shortfalls == ()
         (variant,) = found.variants
         assert (variant.protected, variant.edited_caption) == (("puppy",), "a puppy on snow")
-        without = rewrite.run(run.desk, captions, bounds, asked_for, PROMPTS)
+        without = rewrite_captions(run.of(asked_for, llm=CHAT, rewrite=bounds, check=NO_LIMITS), captions)
         assert without.variants == ()
         assert "names nothing that it is labelled with" in without.shortfalls[0].reason
 

@@ -9,19 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rewriting import rewrite
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
+from counterfactory.engine.english.words import phrases
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.edit_types import BUILT_IN, EditType
 from counterfactory.engine.language.grammar import edited_grammar, place_grammar, proposals_grammar
 from counterfactory.engine.language.request import Prompt, Request
+from counterfactory.engine.profile.rewrite import RewriteSettings
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.draft import RewriteSettings
-from counterfactory.engine.stages.rewrite import SourceVariants, rewrite
+from counterfactory.engine.stages.rewrite.rewrite import SourceVariants
 from counterfactory.engine.tasks.interventions import Interventions
-from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task
-from counterfactory.engine.tasks.words import phrases
 
 TASK = Task("animals", "classify the animal", (), True)
 CAPTION = "a brown dog on grass. a dog looks up."
@@ -73,7 +74,7 @@ def rewritten(
     ask: Scripted, types: tuple[str, ...], *captions: str, variants: int = 9, values: Interventions | None = None
 ) -> list[SourceVariants]:
     settings = RewriteSettings(types, 1, 3, 2, 60, verbatim=True)
-    wanted = JourneySettings(TASK, variants, 0, (1, 1), 0, values)
+    wanted = SuiteRequest(TASK, variants, 0, (1, 1), 0, values)
     sources = [source(str(i)) for i in range(len(captions))]
     return rewrite(sources, captions, settings, wanted, ask, Told())
 
@@ -146,7 +147,7 @@ def test_the_model_names_neither_the_label_nor_a_thing_of_the_caption_again() ->
     (found,) = rewritten(ask, ("object", "other"), CAPTION)
     assert set(edits_of(found)) == {Edit("object", "grass", "sand"), Edit("other", "brown", "grassy")}
     # A picture without a label has none.
-    settings, wanted = RewriteSettings(("object",), 1, 3, 2, 60, True), JourneySettings(TASK, 9, 0, (1, 1), 0)
+    settings, wanted = RewriteSettings(("object",), 1, 3, 2, 60, True), SuiteRequest(TASK, 9, 0, (1, 1), 0)
     unlabelled = replace(source("a"), label=None)
     (found,) = rewrite([unlabelled], [CAPTION], settings, replace(wanted, allow_ungrounded=True), ask, Told())
     assert {edit.alternative for edit in edits_of(found)} == {"puppy", "an old hound", "sand"}
@@ -154,7 +155,7 @@ def test_the_model_names_neither_the_label_nor_a_thing_of_the_caption_again() ->
 
 def test_words_stand_beside_the_whole_name_of_a_thing() -> None:
     ask = Scripted(adjective="[]")
-    settings, wanted = RewriteSettings(("adjective",), 1, 3, 2, 60, True), JourneySettings(TASK, 9, 0, (1, 1), 0)
+    settings, wanted = RewriteSettings(("adjective",), 1, 3, 2, 60, True), SuiteRequest(TASK, 9, 0, (1, 1), 0)
     caption = "a golden retriever on grass"
     rewrite([source("a", "golden retriever")], [caption], settings, wanted, ask, Told())
     (request,) = ask.asked["proposals"]
@@ -189,7 +190,7 @@ def test_what_picture_it_is_is_said_instead_of_what_it_was() -> None:
 
 def test_a_type_without_any_place_is_not_asked_about() -> None:
     settings = RewriteSettings(("adjective", "colour", "time"), 1, 3, 2, 60, verbatim=True)
-    wanted = JourneySettings(TASK, 9, 0, (1, 1), 0, allow_ungrounded=True)
+    wanted = SuiteRequest(TASK, 9, 0, (1, 1), 0, allow_ungrounded=True)
     ask = Scripted(adjective=[["up", "down"]], colour=[["up", "red"]], time=[["", "at night"]])
     found = rewrite([source("0"), source("1")], ["of a", "up"], settings, wanted, ask, Told())
     asked = [json.loads(request.prompt.source)[1] for request in ask.asked["proposals"]]
@@ -212,7 +213,7 @@ def test_a_caption_without_colours_is_asked_for_one_of_the_labelled_thing() -> N
 def test_overlapping_words_are_not_edited_together() -> None:
     ask = Scripted(adjective=[["brown", "old"], ["grass", "dry grass"]], other=[["a brown", "one old"]])
     settings = RewriteSettings(("adjective", "other"), 1, 3, 2, 60, verbatim=True)
-    wanted = JourneySettings(TASK, 9, 0, (2, 2), 0)
+    wanted = SuiteRequest(TASK, 9, 0, (2, 2), 0)
     (found,) = rewrite([source("0")], [CAPTION], settings, wanted, ask, Told())
     assert {tuple((e.keyword, e.alternative) for e in v.edits) for v in found.variants} == {
         (("brown", "old"), ("grass", "dry grass")),
@@ -264,7 +265,7 @@ def test_a_user_s_types_are_asked_about_after_the_profile_s() -> None:
     time = EditType("time", "the century", "end", (("", "in 1920"),), "a dog")
     ask = Scripted(time=[["", "in 1920"]], lens=[["", "in soft focus"]])
     settings = RewriteSettings(("time",), 1, 3, 2, 60, verbatim=True)
-    wanted = JourneySettings(TASK, 9, 0, (1, 1), 0, types=(lens, time))
+    wanted = SuiteRequest(TASK, 9, 0, (1, 1), 0, types=(lens, time))
     (found,) = rewrite([source("0")], [CAPTION], settings, wanted, ask, Told())
     assert [json.loads(request.prompt.source)[1] for request in ask.asked["proposals"]] == ["time", "lens"]
     assert {edit.alternative for edit in edits_of(found)} == {"in 1920", "in soft focus"}
@@ -287,6 +288,6 @@ def test_a_user_s_colour_stands_before_the_labelled_thing(type_: str, edits: dic
 def test_a_user_s_colour_has_no_place_where_the_label_is_not_named() -> None:
     values = Interventions((("colour", ("red",)), ("time", ("night",))))
     settings = RewriteSettings(("colour", "time"), 1, 3, 2, 60, verbatim=True)
-    wanted = JourneySettings(TASK, 9, 0, (1, 1), 0, values, allow_ungrounded=True)
+    wanted = SuiteRequest(TASK, 9, 0, (1, 1), 0, values, allow_ungrounded=True)
     (found,) = rewrite([source("0")], ["a cat"], settings, wanted, Scripted(), Told())
     assert edits_of(found) == {Edit("time", "", "at night"): "a cat at night"}

@@ -18,16 +18,16 @@ from test_paint import CASES, CONTROL_SCALE, DDIM, NEGATIVE, assert_same_picture
 from tiny_desk import image_name, numbers, tiny_run, tiny_sources
 from tiny_networks import TinyPainter, tiny_painter
 
-from counterfactory.engine.config.networks import networks_of
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.encoder import LatentEncoder
+from counterfactory.engine.models.networks import networks_of
+from counterfactory.engine.profile.paint import ProtectSettings, protect_classes
+from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source, load_mask
-from counterfactory.engine.stages import protect
-from counterfactory.engine.stages.paint import PaintJob, paint
-from counterfactory.engine.stages.protect import Kept, ProtectSettings, feathered, shrink
+from counterfactory.engine.stages.paint.paint import PaintJob, paint
+from counterfactory.engine.stages.paint.protect import Kept, feathered, keep_regions, shrink, without_masks
 
 Floats = NDArray[np.float32]
 WHOLE = ProtectSettings(("0",), 0.0, 1.0)
@@ -140,7 +140,7 @@ def test_variants_keep_the_pixels_of_the_classes_that_are_named(sources: list[So
     settings = ProtectSettings(("2", "1"), 2.0, 0.5)
     same = [sources[0], sources[3]]
     with tiny_run(tmp_path / "suite", sources) as run:
-        first, last = protect.keep(run.desk, run.pictures, settings, same)
+        first, last = keep_regions(run.of(protect=settings), same, run.pictures)
         image = run.pictures.of(same)[sources[0].key]
         assert run.networks.opened == ["vae_encoder 32 32"]
         assert run.networks.calls["vae_encoder"] == [[image_name(image)]]
@@ -150,7 +150,7 @@ def test_variants_keep_the_pixels_of_the_classes_that_are_named(sources: list[So
         np.testing.assert_array_equal(first.latents, numbers(image_name(image), 4, 16, 16))
         region = load_mask(sources[0], (32, 32)) > 0
         np.testing.assert_array_equal(first.share, shrink(feathered(region, 2.0), (16, 16)))
-        assert protect.keep(run.desk, run.pictures, settings, [sources[3]]) == [None]
+        assert keep_regions(run.of(protect=settings), [sources[3]], run.pictures) == [None]
         assert len(run.networks.opened) == 1
         assert run.pictures.problems == []
 
@@ -159,13 +159,13 @@ def test_classes_go_by_their_names_where_the_set_has_them(sources: list[Source],
     (tmp_path / "map.toml").write_text('[classes]\n0 = "sky"\n1 = "road"\n2 = "car"\n')
     named = read_set(str(tmp_path / "set"), SetOptions(class_map=str(tmp_path / "map.toml"))).sources
     with tiny_run(tmp_path / "suite", named) as run:
-        (found,) = protect.keep(run.desk, run.pictures, ProtectSettings(("road",), 0.0, 1.0), named[:1])
+        (found,) = keep_regions(run.of(protect=ProtectSettings(("road",), 0.0, 1.0)), named[:1], run.pictures)
         assert found is not None
         np.testing.assert_array_equal(found.share, shrink(feathered(load_mask(named[0], (32, 32)) == 1, 0), (16, 16)))
-        assert protect.keep(run.desk, run.pictures, ProtectSettings(("1",), 0.0, 1.0), named[:1]) == [None]
-    assert protect.take_labelled(ProtectSettings(("car",), 0.0, 1.0), named) == (named, [])
+        assert keep_regions(run.of(protect=ProtectSettings(("1",), 0.0, 1.0)), named[:1], run.pictures) == [None]
+    assert without_masks(ProtectSettings(("car",), 0.0, 1.0), named) == {}
     with pytest.raises(CounterfactoryError) as caught:
-        protect.take_labelled(ProtectSettings(("sky", "cat"), 0.0, 1.0), named)
+        without_masks(ProtectSettings(("sky", "cat"), 0.0, 1.0), named)
     assert str(caught.value) == (
         "[protect] names the class 'cat', which the data set does not have; there are car, road, sky"
     )
@@ -175,7 +175,7 @@ def test_a_mask_that_cannot_be_read_protects_nothing_and_says_so(sources: list[S
     assert sources[0].mask_path is not None
     sources[0].mask_path.unlink()
     with tiny_run(tmp_path / "suite", sources) as run:
-        assert protect.keep(run.desk, run.pictures, ProtectSettings(("1",), 0.0, 1.0), sources[:1]) == [None]
+        assert keep_regions(run.of(protect=ProtectSettings(("1",), 0.0, 1.0)), sources[:1], run.pictures) == [None]
         (problem,) = run.pictures.problems
         assert (problem.name, "0.png: there is no file" in problem.reason) == ("0", True)
 
@@ -183,17 +183,16 @@ def test_a_mask_that_cannot_be_read_protects_nothing_and_says_so(sources: list[S
 def test_sources_without_masks_are_left_out_with_advice(sources: list[Source]) -> None:
     settings = ProtectSettings(("1",), 0.0, 1.0)
     bare = replace(sources[1], mask_path=None)
-    assert protect.take_labelled(None, [bare]) == ([bare], [])
-    kept_, problems = protect.take_labelled(settings, [sources[0], bare])
-    assert kept_ == [sources[0]]
-    assert [(p.name, p.reason) for p in problems] == [
+    assert without_masks(None, [bare]) == {}
+    reasons = without_masks(settings, [sources[0], bare])
+    assert [(source.name, reason) for source, reason in reasons.items()] == [
         ("1", "it has no mask (masks/ beside images/, or --masks DIR), which [protect] needs")
     ]
     with pytest.raises(CounterfactoryError, match=r"^\[protect\] needs masks .*, and no source has one: give them, or"):
-        protect.take_labelled(settings, [bare])
+        without_masks(settings, [bare])
     with pytest.raises(CounterfactoryError, match=r"names the class 'car', .*; its masks have numbers alone \(see"):
-        protect.take_labelled(replace(settings, classes=("car",)), sources)
-    assert protect.take_labelled(settings, []) == ([], [])
+        without_masks(replace(settings, classes=("car",)), sources)
+    assert without_masks(settings, []) == {}
 
 
 @pytest.mark.parametrize(
@@ -213,9 +212,9 @@ def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], messag
 
 
 def test_the_command_line_names_classes_and_the_profile_the_rest() -> None:
-    assert protect.protect_classes(("car",), None, 512) == ProtectSettings(("car",), 16.0, 1.0)
+    assert protect_classes(("car",), None, 512) == ProtectSettings(("car",), 16.0, 1.0)
     usual = ProtectSettings(("bus",), 3.0, 0.5)
-    assert protect.protect_classes(("car",), usual, 512) == ProtectSettings(("car",), 3.0, 0.5)
+    assert protect_classes(("car",), usual, 512) == ProtectSettings(("car",), 3.0, 0.5)
 
 
 # Who has to know of the encoder.

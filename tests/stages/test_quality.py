@@ -8,7 +8,13 @@ import pytest
 from numpy.typing import NDArray
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.stages.quality import distance, distinctness, look_at_source, quality_scores, thumbnail
+from counterfactory.engine.stages.check.quality import (
+    distance,
+    distinctness,
+    look_at_source,
+    quality_scores,
+    thumbnail,
+)
 
 Pixels = NDArray[np.uint8]
 

@@ -13,14 +13,14 @@ import pytest
 from numpy.typing import NDArray
 from tiny_desk import IMAGE, TinyRun, tiny_run, tiny_sources, tiny_variants
 
+from counterfactory.engine.content_keys import source_key
 from counterfactory.engine.keys import content_key
-from counterfactory.engine.models.referee import RefereeSettings, Sight
-from counterfactory.engine.recipes import source_key
+from counterfactory.engine.models.referee import Sight
+from counterfactory.engine.profile.referees import RefereeSettings
 from counterfactory.engine.sources.boxes import Box
 from counterfactory.engine.sources.masks import Mask
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
-from counterfactory.engine.stages import referees
-from counterfactory.engine.stages.referees import box_scores, mask_scores
+from counterfactory.engine.stages.check.referees import box_scores, consult_referees, mask_scores
 from counterfactory.engine.suite import Painted, PaintedRow
 from counterfactory.engine.variant import Variant
 
@@ -87,7 +87,7 @@ def sources(tmp_path: Path) -> list[Source]:
 def paint(run: TinyRun, variants: list[Variant]) -> dict[Variant, PaintedRow]:
     keys = {v: hashlib.sha256(v.key.encode()).hexdigest() for v in variants}
     made = [Painted(keys[v], v.source.name, load_pixels(v.source, IMAGE), None) for v in variants]
-    rows = run.desk.suite.write_images("paint", made)
+    rows = run.run.suite.write_images("paint", made)
     return {v: rows[key] for v, key in keys.items()}
 
 
@@ -116,19 +116,19 @@ def test_an_ensemble_says_how_many_agree(sources: list[Source], tmp_path: Path) 
     variants = tiny_variants(sources, 1)
     with tiny_run(tmp_path / "suite", sources, variants=4) as run:
         painted = paint(run, variants)
-        found = referees.run(run.desk, painted, both, open_sight)
+        found = consult_referees(run.of(referees=tuple(both)), painted, open_sight)
         by_label = {v.source.label: found[v] for v in variants}
         assert by_label["bus"] == {"agreement": 0.5, "ensemble": 0.55}
         assert by_label["road"] == {"agreement": 0.5, "ensemble": 0.35}
         assert by_label[None] == by_label["dog"] == {}
         assert asked == ["json:dumps", "json:loads"]
         assert sorted(shapes) == [(1, 32, 32, 3), (1, 32, 48, 3)], "pictures of one size go together"
-        assert run.desk.meter.current == "check"
-        assert run.desk.meter.work("check", "referee json:dumps").rows == 2
-        assert referees.run(run.desk, painted, both, open_sight) == found
+        assert run.run.meter.current == "check"
+        assert run.run.meter.work("check", "referee json:dumps").rows == 2
+        assert consult_referees(run.of(referees=tuple(both)), painted, open_sight) == found
         assert (len(asked), len(shapes)) == (2, 2), "what they said is on record"
         other = [replace(both[0], batch=3), both[1]]
-        assert referees.run(run.desk, painted, other, open_sight) == found
+        assert consult_referees(run.of(referees=tuple(other)), painted, open_sight) == found
         assert len(asked) == 3, "another referee looks anew"
 
 
@@ -149,8 +149,8 @@ def test_masks_and_boxes_are_those_carried_over(sources: list[Source], tmp_path:
     )
     with tiny_run(tmp_path / "suite", boxed, variants=2) as run:
         both = [settings("masks", "json:dumps", known), settings("boxes", "json:loads")]
-        found = referees.run(run.desk, paint(run, variants), both, open_sight)
+        found = consult_referees(run.of(referees=tuple(both)), paint(run, variants), open_sight)
         assert all((scores["miou"], scores["recall"], scores["boxes"]) == (1.0, 1.0, 1.0) for scores in found.values())
         bare = [replace(v, source=replace(v.source, mask_path=None, boxes=())) for v in variants]
-        assert referees.run(run.desk, paint(run, bare), both, open_sight) == {v: {} for v in bare}
+        assert consult_referees(run.of(referees=tuple(both)), paint(run, bare), open_sight) == {v: {} for v in bare}
     assert len(asked) == 2

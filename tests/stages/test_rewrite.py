@@ -14,8 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rewriting import SETTINGS, TASK, UNUSED, Scripted, source, wanted_of
+from rewriting import rewrite as rewrite_told
 
+from counterfactory.engine.content_keys import variant_key
 from counterfactory.engine.edit import STREET_TYPES, Edit
+from counterfactory.engine.english.mentions import broken_word
+from counterfactory.engine.english.words import check_edited_caption
 from counterfactory.engine.language.questions import (
     AnswerError,
     PlainPrompts,
@@ -27,19 +31,16 @@ from counterfactory.engine.language.questions import (
 )
 from counterfactory.engine.language.request import Request
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.recipes import variant_key
+from counterfactory.engine.profile.rewrite import RewriteSettings
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages import rewrite as stage
-from counterfactory.engine.stages.draft import RewriteSettings
-from counterfactory.engine.stages.rewrite import SourceVariants
+from counterfactory.engine.stages.rewrite.rewrite import SourceVariants
 from counterfactory.engine.tasks.interventions import Interventions
-from counterfactory.engine.tasks.mentions import broken_word
-from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import Task, builtin_task
-from counterfactory.engine.tasks.words import check_edited_caption
 
 CAPTION = "a red bus and a blue car on a foggy street at night. brick buildings stand along the road."
-rewrite = partial(stage.rewrite, prompts=PlainPrompts())
+
+rewrite = partial(rewrite_told, prompts=PlainPrompts())
 WEIGHTS = Path(__file__).parents[2] / "engine" / "pocket" / "weights" / "llm"
 
 _OTHERS = {
@@ -83,7 +84,7 @@ class Writer:
         return _OTHERS[type_, keyword]
 
 
-def rewritten(*names: str, wanted: JourneySettings, caption: str = CAPTION) -> list[SourceVariants]:
+def rewritten(*names: str, wanted: SuiteRequest, caption: str = CAPTION) -> list[SourceVariants]:
     return rewrite([source(n) for n in names], [caption] * len(names), SETTINGS, wanted, Writer())
 
 

@@ -7,18 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from checks import NO_LIMITS
 from tiny_desk import IMAGE, IMAGE_BATCH, image_name, tiny_run, tiny_sources, tiny_variants
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.models.decoding import DecodingSettings
+from counterfactory.engine.profile.caption import CaptionSettings, DecodingSettings
 from counterfactory.engine.sources.source import load_pixels
-from counterfactory.engine.stages import round_trip
-from counterfactory.engine.stages.caption import CaptionSettings
-from counterfactory.engine.stages.round_trip import Asked, answers, ask, said
+from counterfactory.engine.stages.check.recaption import Asked, answers, ask, recaption, said
 from counterfactory.engine.suite import Painted
 from counterfactory.engine.variant import Variant
 
 DECODING = DecodingSettings("greedy", 1, 1.0, 1.0, 0, 20, 1.0, 1.0)
+
+
+LOOKS = replace(NO_LIMITS, recaption=True)
 
 
 @pytest.fixture
@@ -129,20 +131,22 @@ def test_pictures_are_read_once_and_no_prefix_names_the_label(prefix: str, befor
         run.networks.likely |= {f"{before}wet": 0.1, f"{before}dry": 0.3}
         pixels = {v: 255 - load_pixels(v.source, IMAGE) for v in variants}
         made = [Painted(keys[v], v.source.name, pixels[v], None) for v in variants]
-        rows = run.desk.suite.write_images("paint", made)
+        rows = run.run.suite.write_images("paint", made)
         painted = {v: rows[keys[v]] for v in variants}
-        found = round_trip.run(run.desk, painted, settings, lambda what: True)
+        found = recaption(run.of(caption=settings, check=LOOKS), painted)
         scores = {"said_edits": 0.25, "said_other": 0.25}
         assert found == {v: scores if v.edits else {} for v in variants}
         calls = run.networks.calls["blip2 reads"]
         assert [name for call in calls for name in call] == [image_name(pixels[v]) for v in variants if v.edits]
         assert [len(call) for call in calls] == [4], "of several batches together"
         assert run.networks.entered == ["caption"]
-        assert run.desk.meter.current == "check"
-        assert round_trip.run(run.desk, painted, settings, lambda what: True) == found
+        assert run.run.meter.current == "check"
+        assert recaption(run.of(caption=settings, check=LOOKS), painted) == found
         assert len(run.networks.calls["blip2 reads"]) == 1, "readings are on record"
-        assert round_trip.run(run.desk, painted, settings, {"colour"}.__contains__) == {v: {} for v in variants}
+        assert recaption(run.of(caption=settings, check=replace(LOOKS, recaption_of=("colour",))), painted) == {
+            v: {} for v in variants
+        }
         assert len(run.networks.calls["blip2 reads"]) == 1, "nobody wants to know of edits of this type"
         longer = replace(settings, decoding=replace(DECODING, max_tokens=21))
-        assert round_trip.run(run.desk, painted, longer, lambda what: True) == found
+        assert recaption(run.of(caption=longer, check=LOOKS), painted) == found
         assert len(run.networks.calls["blip2 reads"]) == 2, "with more room more may be read"

@@ -16,17 +16,19 @@ from tiny_desk import numbers, tiny_run, tiny_sources, tiny_variants
 from tiny_networks import TinyPainter, tiny_painter
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.language.chat import prompts_of
-from counterfactory.engine.models.sampler import SamplerSettings
 from counterfactory.engine.pocket.tasks import street_task
+from counterfactory.engine.profile.maps import DetectorSettings, HedSettings
+from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, SamplerSettings
+from counterfactory.engine.profile.rewrite import RewriteSettings
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import ImageSettings, Source, load_mask, load_pixels
-from counterfactory.engine.stages import edges, original, paint, rewrite
-from counterfactory.engine.stages.draft import RewriteSettings
-from counterfactory.engine.stages.edges import DetectorSettings, HedSettings, edge_maps
-from counterfactory.engine.stages.hints import Maps
-from counterfactory.engine.stages.paint import GuidanceSettings, PaintJob, PaintSettings
+from counterfactory.engine.stages.maps import edges
+from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.stages.maps.maps import Maps, draw_maps
+from counterfactory.engine.stages.original import keep_originals
+from counterfactory.engine.stages.paint.paint import PaintJob, paint, paint_variants, unpainted_sources
+from counterfactory.engine.stages.rewrite.rewrite import rewrite_captions
 from counterfactory.engine.suite import Painted, PaintedRow, Suite
-from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.variant import Variant
 from counterfactory.kernels.edges import EdgeSettings
 
@@ -68,25 +70,25 @@ def test_originals_are_kept_as_the_painter_sees_them_with_their_masks(sources: l
     bare = replace(sources[6], mask_path=None)
     asked = [*sources[:6], bare]
     with tiny_run(tmp_path / "suite", sources) as first:
-        some = original.run(first.desk, asked[2:4], first.pictures)
+        some = keep_originals(first.of(), asked[2:4], first.pictures)
         assert list(some) == asked[2:4]
-        found = original.run(first.desk, asked, first.pictures)
+        found = keep_originals(first.of(), asked, first.pictures)
         assert list(found) == asked
         assert {source: found[source] for source in some} == some
         for source, row in found.items():
-            key = first.desk.recipes.original_key(source.key)
+            key = first.run.keys.original_key(source.key)
             assert row.image.path == f"originals/{source.name}/{key[:16]}.png"
-            np.testing.assert_array_equal(first.desk.suite.load_image(row), pixels_of(source))
+            np.testing.assert_array_equal(first.run.suite.load_image(row), pixels_of(source))
             if source is bare:
                 assert row.mask is None
                 continue
             assert row.mask is not None
             mask = np.asarray(_opened(tmp_path / "suite" / row.mask.path))
             np.testing.assert_array_equal(mask, load_mask(source, pixels_of(source).shape[:2]))
-        assert first.desk.meter.current == "read"
+        assert first.run.meter.current == "read"
         assert (first.networks.opened, first.networks.entered) == ([], [])
     with tiny_run(tmp_path / "suite", sources) as second:
-        assert original.run(second.desk, asked, second.pictures) == found
+        assert keep_originals(second.of(), asked, second.pictures) == found
 
 
 def test_originals_are_written_once_and_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,9 +101,9 @@ def test_originals_are_written_once_and_some_at_a_time(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(Suite, "write_images", write)
     with tiny_run(tmp_path / "suite", sources) as run:
-        found = original.run(run.desk, sources, run.pictures)
+        found = keep_originals(run.of(), sources, run.pictures)
         assert written == [8, 1]
-        assert original.run(run.desk, sources, run.pictures) == found
+        assert keep_originals(run.of(), sources, run.pictures) == found
         assert written == [8, 1]
 
 
@@ -109,13 +111,13 @@ def test_an_original_that_is_gone_is_written_again_and_one_that_cannot_be_read_i
     sources: list[Source], tmp_path: Path
 ) -> None:
     with tiny_run(tmp_path / "suite", sources) as run:
-        found = original.run(run.desk, sources, run.pictures)
+        found = keep_originals(run.of(), sources, run.pictures)
         (tmp_path / "suite" / found[sources[1]].image.path).unlink()
-        assert original.run(run.desk, sources, run.pictures) == found
+        assert keep_originals(run.of(), sources, run.pictures) == found
         assert (tmp_path / "suite" / found[sources[1]].image.path).is_file()
     sources[2].path.unlink()
     with tiny_run(tmp_path / "other", sources) as run:
-        assert list(original.run(run.desk, sources, run.pictures)) == [*sources[:2], *sources[3:]]
+        assert list(keep_originals(run.of(), sources, run.pictures)) == [*sources[:2], *sources[3:]]
 
 
 # Rewriting.
@@ -130,11 +132,11 @@ ANSWERS = {
 
 
 def test_variants_are_split_into_those_to_paint_and_those_to_drop(sources: list[Source], tmp_path: Path) -> None:
-    asked_for = JourneySettings(street_task("segmentation"), 2, 1, (1, 1), 0)
+    asked_for = SuiteRequest(street_task("segmentation"), 2, 1, (1, 1), 0)
     captions = dict.fromkeys(sources[:2], "a red bus") | {sources[2]: "bus"}
     with tiny_run(tmp_path / "suite", sources) as first:
         first.networks.answers = ANSWERS
-        found = rewrite.run(first.desk, captions, REWRITE, asked_for, prompts_of("pocket"))
+        found = rewrite_captions(first.of(asked_for, rewrite=REWRITE), captions)
         assert [(v.source, v.kind) for v in found.variants] == [
             (source, kind) for source in sources[:2] for kind in ("control", "variant", "variant")
         ]
@@ -151,33 +153,33 @@ def test_variants_are_split_into_those_to_paint_and_those_to_drop(sources: list[
         assert first.networks.entered == ["rewrite"] * 3
         assert first.done("rewrite") == (3, 7)
         assert first.made("rewrite") == 3
-        (cost,) = (cost for cost in first.desk.meter.costs() if cost.stage == "rewrite")
+        (cost,) = (cost for cost in first.run.meter.costs() if cost.stage == "rewrite")
         assert (cost.prompt_tokens, cost.generated_tokens) == (40, 4)
-        (use,) = first.desk.meter.plans()
+        (use,) = first.run.meter.plans()
         assert (use.plan, use.stage, use.rows, use.fill) == ("llm", "rewrite", 4, None)
         assert 0 <= use.busy_s < 60
-        assert first.desk.meter.current == "rewrite"
+        assert first.run.meter.current == "rewrite"
         for question, (request, *_) in zip(("keywords", "alternatives"), first.networks.calls["llm"], strict=False):
-            key = first.desk.recipes.answer_key(question, request.content)
-            assert first.desk.suite.ledger.get("rewrite", [key]), "an answer is recorded under its question"
+            key = first.run.keys.answer_key(question, request.content)
+            assert first.run.suite.ledger.get("rewrite", [key]), "an answer is recorded under its question"
     with tiny_run(tmp_path / "suite", sources) as second:
-        assert rewrite.run(second.desk, captions, REWRITE, asked_for, prompts_of("pocket")) == found
+        assert rewrite_captions(second.of(asked_for, rewrite=REWRITE), captions) == found
         assert second.networks.opened == []
 
 
 def test_captions_lose_what_the_text_encoder_does_not_read(sources: list[Source], tmp_path: Path) -> None:
-    asked_for = JourneySettings(street_task("segmentation"), 1, 1, (1, 1), 0)
+    asked_for = SuiteRequest(street_task("segmentation"), 1, 1, (1, 1), 0)
     with tiny_run(tmp_path / "suite", sources) as made:
         made.networks.answers = {**ANSWERS, "Words: ": '["blue"]'}
         made.networks.room = 9
         captions = {sources[0]: "a red bus. it is parked."}
-        found = rewrite.run(made.desk, captions, REWRITE, asked_for, prompts_of("pocket"))
+        found = rewrite_captions(made.of(asked_for, rewrite=REWRITE), captions)
         assert [(v.kind, v.caption, v.edited_caption) for v in found.variants] == [
             ("control", "a red bus.", "a red bus."),
             ("variant", "a red bus.", "a blue bus"),
         ]
         made.networks.room = 5  # "a blue" ends behind it
-        found = rewrite.run(made.desk, captions, REWRITE, asked_for, prompts_of("pocket"))
+        found = rewrite_captions(made.of(asked_for, rewrite=REWRITE), captions)
         reason = "the text encoder reads the first 5 of its 10 characters, and 'blue' is behind"
         assert [v.dropped for v in found.dropped] == [reason]
 
@@ -199,15 +201,15 @@ def test_each_source_has_its_own_edges(settings: DetectorSettings, sources: list
     needed = [sources[i] for i in (6, 0, 1, 4, 3, 2)]
     sources[4].path.write_bytes(b"no picture any more")
     with tiny_run(tmp_path / "suite", sources) as run:
-        found = edges.run(run.desk, sources, needed, run.pictures, settings)
+        found = draw_maps(run.of(edges=settings), sources, needed, run.pictures)
         assert set(found) == set(needed) - {sources[4]}
-        for source, edge_map in found.items():
+        for source, (edge_map,) in found.items():
             image = pixels_of(source)
             alone = 255 - image[..., 0] if settings.hed else edge_maps(image[None], settings)[0]
             np.testing.assert_array_equal(edge_map, alone)
         assert run.networks.entered == ["edges"]
         assert run.done("edges") == (6, 7)  # one was not needed, one cannot be read
-        assert run.desk.meter.current == "edges"
+        assert run.run.meter.current == "edges"
         assert run.made("edges") == 5
         if settings.hed:
             assert [len(call) for call in run.networks.calls["hed"]] == [2, 1, 1, 1]
@@ -228,7 +230,7 @@ def test_a_network_of_edges_that_is_not_open_is_missed() -> None:
 
 def test_edges_that_nobody_needs_are_not_looked_for(sources: list[Source], tmp_path: Path) -> None:
     with tiny_run(tmp_path / "suite", sources) as run:
-        assert edges.run(run.desk, sources, [], run.pictures, HED) == {}
+        assert draw_maps(run.of(edges=HED), sources, [], run.pictures) == {}
         assert (run.networks.entered, run.networks.opened) == ([], [])
         assert run.done("edges") == (7, 7)
 
@@ -241,7 +243,7 @@ def test_an_error_of_the_detector_is_raised(
 
     monkeypatch.setattr(edges, "edge_maps", broken)
     with tiny_run(tmp_path / "suite", sources) as run, pytest.raises(ValueError, match="no edges today"):
-        edges.run(run.desk, sources, sources, run.pictures, RELATIVE)
+        draw_maps(run.of(edges=RELATIVE), sources, sources, run.pictures)
 
 
 # Painting.
@@ -256,7 +258,7 @@ def painted_alone(painter: TinyPainter, variant: Variant) -> Pixels:
     hint = edge_maps(pixels_of(variant.source)[None], RELATIVE)[0]
     plans = painter.plans(*hint.shape, batch=1, streams=1, decode_batch=1)
     job = PaintJob(variant.key, numbers(variant.edited_caption, 7, 24), plans.embed_hints(hint[None])[0], plans)
-    ((_, picture),) = paint.paint([job], numbers("nothing", 7, 24), PAINT)
+    ((_, picture),) = paint([job], numbers("nothing", 7, 24), PAINT)
     return picture
 
 
@@ -277,7 +279,9 @@ def test_hints_are_embedded_once_a_source_in_the_plan_s_batches(
             plans = painter.plans(*size, batch=3, streams=1, decode_batch=2, hint_batch=batch)
             counted = Counted(plans.hint, given)
             run.networks._plans[size[0], size[1]] = replace(plans, hint=counted)  # type: ignore[arg-type]
-        found = paint.run(run.desk, variants, maps, replace(PAINT, sampler=replace(PAINT.sampler, steps=2)))
+        found = paint_variants(
+            run.of(paint=replace(PAINT, sampler=replace(PAINT.sampler, steps=2))), variants, maps, run.pictures
+        )
         assert len(found) == 7
     assert sorted(given, reverse=True) == wanted
 
@@ -305,18 +309,18 @@ def test_every_variant_gets_its_own_picture_and_mask(
     variants = sorted(tiny_variants(sources, 2), key=lambda v: v.source.name)  # sources together, sizes in turn
     maps = hints(sources)
     with tiny_run(tmp_path / "suite", sources, variants=8, painter=painter) as first:
-        assert paint.unpainted_sources(first.desk, variants) == sources
-        found = paint.run(first.desk, variants, maps, PAINT)
+        assert unpainted_sources(first.of(), variants) == sources
+        found = paint_variants(first.of(paint=PAINT), variants, maps, first.pictures)
         assert list(found) == variants
         for variant, row in found.items():
-            picture = first.desk.suite.load_image(row)
+            picture = first.run.suite.load_image(row)
             assert same_picture(picture, painted_alone(painter, variant)), variant
             assert row.mask is not None
             mask = load_mask(variant.source, picture.shape[:2])
             np.testing.assert_array_equal(np.asarray(_opened(tmp_path / "suite" / row.mask.path)), mask)
         assert first.networks.entered == ["paint"]
         assert first.done("paint") == (8, 8)
-        assert first.desk.meter.current == "paint"
+        assert first.run.meter.current == "paint"
         assert first.made("paint") == 8
         written = [progress.done for progress in first.progress if progress.stage == "paint"]
         assert written == [0, 2, 4, 6, 8], "pictures are written as they come, a decode's at a time"
@@ -324,15 +328,17 @@ def test_every_variant_gets_its_own_picture_and_mask(
         assert sorted(texts) == ["edited 0", "edited 1", "edited 2", "nothing"], "a text is encoded once"
         sizes = {found.shape for (found,) in maps.values() if found is not None}
         assert sum(name.startswith("paint") for name in first.networks.opened) == len(sizes)
-        assert paint.unpainted_sources(first.desk, variants) == []
+        assert unpainted_sources(first.of(), variants) == []
     with tiny_run(tmp_path / "suite", sources, variants=8, painter=painter) as second:
-        assert paint.run(second.desk, variants, {}, PAINT) == found
+        assert paint_variants(second.of(paint=PAINT), variants, {}, second.pictures) == found
         assert (second.networks.opened, second.networks.entered) == ([], [])
         # One picture is gone, another's source has no edges: the first alone is painted again.
         for variant in (variants[2], variants[7]):
             (tmp_path / "suite" / found[variant].image.path).unlink()
-        assert paint.unpainted_sources(second.desk, variants) == [variants[2].source, variants[7].source]
-        again = paint.run(second.desk, variants, {variants[2].source: maps[variants[2].source]}, PAINT)
+        assert unpainted_sources(second.of(), variants) == [variants[2].source, variants[7].source]
+        again = paint_variants(
+            second.of(paint=PAINT), variants, {variants[2].source: maps[variants[2].source]}, second.pictures
+        )
         assert again == {variant: row for variant, row in found.items() if variant != variants[7]}
         assert second.made("paint") == 1
 
@@ -348,12 +354,12 @@ def test_sources_without_masks_have_variants_without(
 ) -> None:
     bare = [Source(s.name, s.file, s.path, s.size, None, None, s.digest, s.key) for s in sources[:1]]
     with tiny_run(tmp_path / "suite", bare, variants=1, painter=painter) as run:
-        (row,) = paint.run(run.desk, tiny_variants(bare, 1), hints(bare), PAINT).values()
+        (row,) = paint_variants(run.of(paint=PAINT), tiny_variants(bare, 1), hints(bare), run.pictures).values()
         assert row.mask is None
 
 
 def test_nothing_to_paint_opens_nothing(sources: list[Source], tmp_path: Path) -> None:
     with tiny_run(tmp_path / "suite", sources, variants=7) as run:
-        assert paint.run(run.desk, tiny_variants(sources, 1), {}, PAINT) == {}
+        assert paint_variants(run.of(paint=PAINT), tiny_variants(sources, 1), {}, run.pictures) == {}
         assert run.networks.opened == []
-        assert paint.run(run.desk, [], {}, PAINT) == {}
+        assert paint_variants(run.of(paint=PAINT), [], {}, run.pictures) == {}

@@ -15,21 +15,20 @@ from test_runs import PAINT, hints, same_picture
 from tiny_desk import numbers, tiny_run, tiny_sources
 from tiny_networks import TinyPainter, tiny_painter
 
+from counterfactory.engine.content_keys import variant_key
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.recipes import variant_key
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages import paint
-from counterfactory.engine.stages.paint import PaintJob
-from counterfactory.engine.stages.rewrite import at_levels
-from counterfactory.engine.stages.severity import between, text_share
-from counterfactory.engine.tasks.settings import JourneySettings
+from counterfactory.engine.stages.paint.paint import PaintJob, paint, paint_variants
+from counterfactory.engine.stages.paint.severity import between, text_share
+from counterfactory.engine.stages.rewrite.rewrite import at_levels
 from counterfactory.engine.variant import Variant
 
 EDITS = (Edit("weather", "clear", "rainy"),)
 
 
-def settings(**changed: int) -> JourneySettings:
-    return replace(JourneySettings(TASK, variants=10, controls=0, edits=(1, 1), seed=3), **changed)
+def settings(**changed: int) -> SuiteRequest:
+    return replace(SuiteRequest(TASK, variants=10, controls=0, edits=(1, 1), seed=3), **changed)
 
 
 def variant(source: Source, index: int, dropped: str | None = None, repeat: int = 0) -> Variant:
@@ -107,8 +106,8 @@ def test_levels_are_painted_between_both_captions_from_one_noise(
     wanted = [*at_levels([full], settings(levels=3)), plain]
     maps = hints(sources)
     with tiny_run(tmp_path / "suite", sources, variants=4, painter=painter) as run:
-        rows = paint.run(run.desk, wanted, maps, PAINT)
-        pictures = [run.desk.suite.load_image(rows[one]) for one in wanted]
+        rows = paint_variants(run.of(paint=PAINT), wanted, maps, run.pictures)
+        pictures = [run.run.suite.load_image(rows[one]) for one in wanted]
         texts = [text for call in run.networks.calls["clip_text"] for text in call]
         assert sorted(texts) == ["caption 0", "edited 0", "edited 0", "edited 3", "nothing"]
     edge_map = maps[sources[0]][0]
@@ -118,7 +117,7 @@ def test_levels_are_painted_between_both_captions_from_one_noise(
     ends = [numbers(text, 7, 24) for text in ("caption 0", "edited 0")]
     for one, picture, share in zip(wanted, pictures, (0.6, 0.8, 1.0), strict=False):
         job = PaintJob(full.key, (ends[0] + np.float32(share) * (ends[1] - ends[0])).astype(np.float32), hint, plans)
-        ((_, alone),) = paint.paint([job], numbers("nothing", 7, 24), PAINT)
+        ((_, alone),) = paint([job], numbers("nothing", 7, 24), PAINT)
         assert same_picture(picture, alone), one.level
     apart = [np.abs(a.astype(int) - b.astype(int)).mean() for a, b in pairwise(pictures[:3])]
     assert min(apart) > 1, "levels that look alike prove nothing"

@@ -9,26 +9,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checks import NO_LIMITS, held_to
 from picture_rows import control_row, picture_row
-from tiny_desk import tiny_run, tiny_sources
+from tiny_desk import CHAT, tiny_run, tiny_sources
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.language.chat import ChatPrompts, chatml
+from counterfactory.engine.profile.check import CheckSettings
+from counterfactory.engine.profile.rewrite import GroundingSettings, RewriteSettings
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages import rewrite
-from counterfactory.engine.stages.draft import Draft, RewriteSettings, draft_of
-from counterfactory.engine.stages.meaning import Pair
-from counterfactory.engine.stages.pointing import GroundingSettings
-from counterfactory.engine.stages.text_filters import (
+from counterfactory.engine.stages.check.verdict import failing, verdict
+from counterfactory.engine.stages.rewrite.caption_edits import CaptionEdits, draft_of
+from counterfactory.engine.stages.rewrite.meaning import Pair
+from counterfactory.engine.stages.rewrite.rewrite import rewrite_captions
+from counterfactory.engine.stages.rewrite.text_filters import (
     TextFilter,
-    TextThresholds,
     changed_words,
     perplexities,
-    text_failure,
 )
-from counterfactory.engine.stages.verdict import CheckSettings, failing, verdict
 from counterfactory.engine.tasks.choose import Choice
-from counterfactory.engine.tasks.settings import JourneySettings
 from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.variant import Variant
 
@@ -45,7 +45,9 @@ ENDS = {
     "max_perplexity": ("perplexity", "the edited caption reads badly"),
     "max_perplexity_ratio": ("perplexity_ratio", "the edited caption reads worse than the caption"),
 }
-CHECK = CheckSettings(1, "a {label}", 100.0, -1, -1, -1, 0, -1, 0)
+CHECK = CheckSettings(1, "a {label}", 100.0).having(
+    min_image_text=-1, min_directional=-1, min_image_image=-1, min_edit=0, min_label=-1, min_layout=0
+)
 
 
 def variant(edits: tuple[Edit, ...], edited: str = "whatever", source: Source = SOURCE) -> Variant:
@@ -74,7 +76,7 @@ class Cosines:
 def test_the_worst_edit_counts_and_each_pair_is_asked_for_once() -> None:
     cosines = Cosines(red=0.31, blue=0.1234567, small=0.2, in_snow=-0.3, whatever=0.8, other=0.7)
     two, one, away = variant((BLUE, SMALL)), variant((SMALL,), "other"), variant((SNOW,))
-    found = TextFilter(TextThresholds(), cosines, None).scores([two, one, away, replace(two, repeat=1)])
+    found = TextFilter(NO_LIMITS, cosines, None).scores([two, one, away, replace(two, repeat=1)])
     assert found[two] == {"text_label": 0.31, "text_replaced": 0.123457, "text_caption": 0.8}
     assert found[one] == {"text_label": 0.2, "text_caption": 0.7}, "nothing is replaced"
     assert found[away] == {"text_label": -0.3, "text_caption": 0.8}
@@ -86,7 +88,7 @@ def test_the_worst_edit_counts_and_each_pair_is_asked_for_once() -> None:
 
 def test_of_a_source_without_a_label_nothing_is_compared_with_it() -> None:
     bare = variant((BLUE,), source=replace(SOURCE, label=None))
-    found = TextFilter(TextThresholds(), Cosines(blue=0.4), None).scores([bare])
+    found = TextFilter(NO_LIMITS, Cosines(blue=0.4), None).scores([bare])
     assert found == {bare: {"text_replaced": 0.4, "text_caption": 0.0}}
 
 
@@ -98,14 +100,14 @@ def test_perplexity_is_the_edited_caption_s_and_its_ratio_to_the_caption_s() -> 
         return {CAPTION: 8.0, "whatever": 12.0, "other": 4.0}
 
     one, other = variant((BLUE,)), variant((SMALL,), "other")
-    found = TextFilter(TextThresholds(), None, read).scores([one, other])
+    found = TextFilter(NO_LIMITS, None, read).scores([one, other])
     assert found[one] == {"perplexity": 12.0, "perplexity_ratio": 1.5}
     assert found[other] == {"perplexity": 4.0, "perplexity_ratio": 0.5}
     assert asked == [[CAPTION, "whatever", "other"]]
 
 
 def test_what_has_no_text_or_no_edits_is_not_measured() -> None:
-    nothing = TextFilter(TextThresholds(), Cosines(), lambda texts: pytest.fail(f"reads {texts}"))
+    nothing = TextFilter(NO_LIMITS, Cosines(), lambda texts: pytest.fail(f"reads {texts}"))
     assert nothing.scores([variant((BLUE,), ""), variant(())]) == {}
 
 
@@ -114,26 +116,31 @@ def test_the_ends_of_a_range_are_accepted_and_what_lies_beyond_is_not(name: str,
     score, reason = said
     low = name.startswith("min_")
     beyond, word = SCORES[score] + (0.01 if low else -0.01), "below" if low else "above"
-    at, past = TextThresholds(**{name: SCORES[score]}), TextThresholds(**{name: beyond})
-    assert at.text_thresholds() == [(name, score)]
-    assert text_failure(SCORES, at) is None
-    assert text_failure(SCORES, past) == (score, f"{reason}: {score} {SCORES[score]:.3f} is {word} {beyond:.3f}")
-    assert text_failure({}, past) is None, "what was not measured fails nothing"
-    strict = replace(CHECK, **{name: beyond})
+    at, past = held_to(**{name: SCORES[score]}), held_to(**{name: beyond})
+    assert list(at.thresholds) == [name]
+    assert at.text_failure(SCORES) is None
+    failure = past.text_failure(SCORES)
+    assert failure is not None
+    assert (failure.score.name, failure.reason) == (
+        score,
+        f"{reason}: {score} {SCORES[score]:.3f} is {word} {beyond:.3f}",
+    )
+    assert past.text_failure({}) is None, "what was not measured fails nothing"
+    strict = CHECK.having(**{name: beyond})
     good = picture_row(scores=SCORES | dict.fromkeys(("edit", "image_text", "directional", "image_image"), 1.0))
-    assert verdict(good, replace(CHECK, **{name: SCORES[score]})) is None
+    assert verdict(good, CHECK.having(**{name: SCORES[score]})) is None
     assert verdict(good, strict) == f"{reason}: {score} {SCORES[score]:.3f} is {word} {beyond:.3f}"
     assert failing(good.scores, strict, "variant") == score
     assert verdict(control_row(scores=good.scores), strict) is None, "a control's caption was not edited"
 
 
 def test_without_thresholds_nothing_fails_and_of_several_the_first_is_named() -> None:
-    assert text_failure(SCORES, TextThresholds()) is None
-    assert TextThresholds().text_thresholds() == []
-    strict = TextThresholds(max_perplexity=2.0, max_text_label=0.0)
-    found = text_failure(SCORES, strict)
+    assert NO_LIMITS.text_failure(SCORES) is None
+    assert NO_LIMITS.thresholds == {}
+    strict = held_to(max_perplexity=2.0, max_text_label=0.0)
+    found = strict.text_failure(SCORES)
     assert found is not None
-    assert found[0] == "text_label"
+    assert found.score.name == "text_label"
 
 
 @pytest.mark.parametrize(
@@ -151,16 +158,16 @@ def test_without_thresholds_nothing_fails_and_of_several_the_first_is_named() ->
 )
 def test_impossible_thresholds_are_refused(given: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        replace(CHECK, **given)
+        CHECK.having(**given)
 
 
 def test_thresholds_may_be_at_the_ends_of_their_ranges() -> None:
     ends = dict.fromkeys(("max_text_label", "max_text_replaced", "max_text_caption", "min_text_caption"), 1.0)
-    replace(CHECK, **ends, max_perplexity=1.0, max_perplexity_ratio=0.001)
-    replace(CHECK, **dict.fromkeys(ends, -1.0))
+    CHECK.having(**ends, max_perplexity=1.0, max_perplexity_ratio=0.001)
+    CHECK.having(**dict.fromkeys(ends, -1.0))
 
 
-def drafted(*choices: Choice, label: str | None = "dog") -> Draft:
+def drafted(*choices: Choice, label: str | None = "dog") -> CaptionEdits:
     draft = draft_of(replace(SOURCE, label=label), CAPTION, builtin_task("classification", ["dog", "bus"]), None)
     draft.choices = list(choices)
     return draft
@@ -168,7 +175,7 @@ def drafted(*choices: Choice, label: str | None = "dog") -> Draft:
 
 def test_edits_whose_words_fail_are_no_choice_and_a_draft_without_any_says_why() -> None:
     cosines = Cosines(red=0.1, blue=0.9, green=0.2, wet=0.5, in_snow=0.51, grass=0.3)
-    filters = TextFilter(TextThresholds(max_text_label=0.5, max_text_replaced=0.5), cosines, None)
+    filters = TextFilter(held_to(max_text_label=0.5, max_text_replaced=0.5), cosines, None)
     colour, weather = Choice("colour", "red", ("blue", "green"), 3), Choice("weather", "", ("in snow",))
     wet = Choice("background", "grass", ("wet",), 1)
     some, none, bare, empty = drafted(colour, weather, wet), drafted(weather), drafted(weather, label=None), drafted()
@@ -185,20 +192,20 @@ def test_edits_whose_words_fail_are_no_choice_and_a_draft_without_any_says_why()
     assert len(set(cosines.asked[0])) == len(cosines.asked[0])
 
 
-@pytest.mark.parametrize("thresholds", [TextThresholds(), TextThresholds(max_text_caption=-1.0, max_perplexity=1.0)])
-def test_words_are_compared_before_the_choice_only_where_they_are_held_to_something(thresholds: TextThresholds) -> None:
+@pytest.mark.parametrize("thresholds", [NO_LIMITS, held_to(max_text_caption=-1.0, max_perplexity=1.0)])
+def test_words_are_compared_before_the_choice_only_where_they_are_held_to_something(thresholds: CheckSettings) -> None:
     draft, cosines = drafted(Choice("colour", "red", ("blue",))), Cosines(blue=1.0)
     TextFilter(thresholds, cosines, None).keep_passing([draft])
-    TextFilter(TextThresholds(max_text_label=-1.0), None, None).keep_passing([draft])
+    TextFilter(held_to(max_text_label=-1.0), None, None).keep_passing([draft])
     assert (len(draft.choices), cosines.asked) == (1, [])
-    TextFilter(TextThresholds(max_text_label=0.9), cosines, None).keep_passing([draft])
+    TextFilter(held_to(max_text_label=0.9), cosines, None).keep_passing([draft])
     assert draft.choices == []
-    TextFilter(TextThresholds(max_text_replaced=0.9), cosines, None).keep_passing([])
+    TextFilter(held_to(max_text_replaced=0.9), cosines, None).keep_passing([])
     assert len(cosines.asked) == 1, "nothing is asked about nothing"
 
 
 PROMPTS = ChatPrompts(chatml)
-WANTED = JourneySettings(builtin_task("classification", ["dog", "bus"]), 2, 0, (1, 1), 0)
+WANTED = SuiteRequest(builtin_task("classification", ["dog", "bus"]), 2, 0, (1, 1), 0)
 HELD = RewriteSettings(("colour",), 2, 2, 2, 100, verbatim=True, perplexity=True)
 ANSWERS = {
     "red -> blue": '"a blue dog on grass"',
@@ -221,8 +228,10 @@ def test_what_fails_is_not_painted_another_edit_stands_in_and_scores_are_on_reco
     for time in ("first", "again"):
         with tiny_run(tmp_path / "suite", list(captions)) as run:
             run.networks.meanings, run.networks.answers, run.networks.surprise = MEANINGS, ANSWERS, READS
-            strict = TextThresholds(max_text_caption=0.7)
-            found = rewrite.run(run.desk, captions, HELD, WANTED, PROMPTS, grounding, strict)
+            strict = held_to(max_text_caption=0.7)
+            found = rewrite_captions(
+                run.of(WANTED, llm=CHAT, rewrite=HELD, grounding=grounding, check=strict), captions
+            )
             (dropped,) = found.dropped
             reason = "the edited caption means nearly what the caption does: text_caption 0.800 is above 0.700"
             assert (dropped.edited_caption, dropped.dropped) == ("a green dog on grass", reason)
@@ -241,27 +250,31 @@ def test_what_fails_is_not_painted_another_edit_stands_in_and_scores_are_on_reco
                         "perplexity_ratio": round(math.e, 6),
                     }
                 )
-            words = TextThresholds(max_text_replaced=0.7)
-            chosen = rewrite.run(run.desk, captions, HELD, WANTED, PROMPTS, grounding, words)
+            words = held_to(max_text_replaced=0.7)
+            chosen = rewrite_captions(
+                run.of(WANTED, llm=CHAT, rewrite=HELD, grounding=grounding, check=words), captions
+            )
             assert (chosen.variants, chosen.dropped) == (found.variants, ()), "what fails by its words is not chosen"
-            loose = rewrite.run(run.desk, captions, HELD, WANTED, PROMPTS, grounding, TextThresholds())
+            loose = rewrite_captions(
+                run.of(WANTED, llm=CHAT, rewrite=HELD, grounding=grounding, check=NO_LIMITS), captions
+            )
             assert loose.dropped == ()
             assert len(run.networks.calls.get("sentence", [])) == len(run.networks.calls.get("reads", []))
             assert len(run.networks.calls.get("reads", [])) == (1 if time == "first" else 0)
-            silent = rewrite.run(run.desk, captions, HELD, WANTED, PROMPTS, None, TextThresholds())
+            silent = rewrite_captions(run.of(WANTED, llm=CHAT, rewrite=HELD, grounding=None, check=NO_LIMITS), captions)
             assert {name for v in silent.variants for name in silent.scores[v]} == {"perplexity", "perplexity_ratio"}
-            quiet = rewrite.run(
-                run.desk, captions, replace(HELD, perplexity=False), WANTED, PROMPTS, grounding, TextThresholds()
+            quiet = rewrite_captions(
+                run.of(WANTED, llm=CHAT, rewrite=replace(HELD, perplexity=False), grounding=grounding, check=NO_LIMITS),
+                captions,
             )
             assert {name for v in quiet.variants for name in quiet.scores[v]} == {
                 *("text_label", "text_replaced", "text_caption")
             }
-            assert rewrite.run(run.desk, captions, HELD, WANTED, PROMPTS, grounding).scores == {}
 
 
 def test_a_text_is_read_once(tmp_path: Path) -> None:
-    with tiny_run(tmp_path / "suite", []) as run, run.desk.meter.stage("rewrite"):
+    with tiny_run(tmp_path / "suite", []) as run, run.run.meter.stage("rewrite"):
         run.networks.surprise = {"one": 0.0, "two": math.log(2)}
-        assert perplexities(run.desk, ["one"]) == {"one": 1.0}
-        assert perplexities(run.desk, ["two", "one"]) == pytest.approx({"one": 1.0, "two": 2.0})
+        assert perplexities(run.of(), ["one"]) == {"one": 1.0}
+        assert perplexities(run.of(), ["two", "one"]) == pytest.approx({"one": 1.0, "two": 2.0})
         assert run.networks.calls["reads"] == [["one"], ["two"]]

@@ -10,7 +10,7 @@ import pytest
 from tiny_desk import TEXT_BATCH, Networks, numbers
 from tiny_networks import TOKENS, WIDTH
 
-from counterfactory.engine.stages.text_states import TextStates
+from counterfactory.engine.stages.paint.text_states import TextStates
 
 LINE = ["a", "b", "a", "c", "d", "b", "e"]
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from picture_rows import picture_row
 
-from counterfactory.engine.config.profile import load_profile
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.stages.validity import ValidPart, by_type, evidence, part_probabilities, valid_score
-from counterfactory.engine.stages.verdict import CheckSettings, verdict, with_valid
+from counterfactory.engine.profile.check import CheckSettings, ValidPart, evidence
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.stages.check.validity import by_type, part_probabilities, valid_score
+from counterfactory.engine.stages.check.verdict import verdict, with_valid
 
 COLOUR = ValidPart("colour", ("said_colour", "edit_colour"), (1.0, 0.5), 1.0)
 LABEL = ValidPart("label", ("said_label", "label"), (2.0, 3.0), -1.0)
@@ -22,8 +23,8 @@ LAYOUT = ValidPart("layout", ("layout",), (1.0,), 0.0)
 def settings(**changes: Any) -> CheckSettings:
     free = load_profile("pocket-lance").check
     for name in free.strict:
-        free = free.without(name)
-    return replace(free, **{"valid": (COLOUR, LABEL, LAYOUT), "min_valid": 0.5, **changes})
+        free = free.having(**{name: None})
+    return replace(free, **{"valid": (COLOUR, LABEL, LAYOUT), "least": {"valid": 0.5}, **changes})
 
 
 def logistic(value: float) -> float:
@@ -87,7 +88,7 @@ def test_weights_fit_their_scores(weights: tuple[float, ...], message: str) -> N
 def test_a_threshold_needs_parts_and_each_part_is_there_once() -> None:
     with pytest.raises(ValueError, match=r"min_valid needs \[\[check.valid\]\]"):
         settings(valid=None)
-    assert settings(valid=None, min_valid=None).valid is None
+    assert settings(valid=None, least={}).valid is None
     with pytest.raises(ValueError, match=r"names each part once, found colour, label, colour"):
         settings(valid=(COLOUR, LABEL, COLOUR))
 
@@ -118,7 +119,7 @@ def test_the_least_probable_part_is_the_reason() -> None:
 def test_the_score_is_the_settings_own() -> None:
     scores = {"layout": 0.8, "valid": 0.1}
     assert with_valid("variant", scores, settings()) == {"layout": 0.8, "valid": 0.8}
-    assert with_valid("variant", scores, settings(valid=None, min_valid=None)) == {"layout": 0.8}
+    assert with_valid("variant", scores, settings(valid=None, least={})) == {"layout": 0.8}
     assert with_valid("control", scores, settings()) == {"layout": 0.8}
 
 

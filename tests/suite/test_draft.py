@@ -15,7 +15,7 @@ from picture_rows import picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.suite import PictureRow, Suite
-from counterfactory.engine.suite.draft import Draft
+from counterfactory.engine.suite.row_spool import RowSpool
 from counterfactory.engine.variant import KINDS, Kind
 
 
@@ -33,7 +33,7 @@ sort_keys = st.lists(
 @given(sort_keys)
 def test_rows_leave_sorted_as_python_sorts(keys: list[tuple[str, Kind, int]]) -> None:
     rows = [table_row(i, source=source, kind=kind, number=n) for i, (source, kind, n) in enumerate(keys)]
-    with tempfile.TemporaryDirectory() as folder, Draft(Path(folder)) as draft:
+    with tempfile.TemporaryDirectory() as folder, RowSpool(Path(folder)) as draft:
         for row in rows:
             draft.add(row)
         in_order = sorted(rows, key=lambda row: (row.source, KINDS.index(row.kind), row.number, row.file_name))
@@ -42,7 +42,7 @@ def test_rows_leave_sorted_as_python_sorts(keys: list[tuple[str, Kind, int]]) ->
 
 
 def test_files_can_be_asked_after(tmp_path: Path) -> None:
-    with Draft(tmp_path) as draft:
+    with RowSpool(tmp_path) as draft:
         for number in range(1200):
             draft.add(table_row(number, mask=f"{number}.mask" if number % 2 else None))
         assert list(draft.files()) == sorted(
@@ -54,7 +54,7 @@ def test_files_can_be_asked_after(tmp_path: Path) -> None:
 
 
 def test_rows_of_one_file_are_refused_and_one_mask_for_two_is_not(tmp_path: Path) -> None:
-    with Draft(tmp_path) as draft:
+    with RowSpool(tmp_path) as draft:
         draft.add(table_row(0, mask="m"))
         draft.add(table_row(1, mask="m"))
         with pytest.raises(ValueError, match=r"two rows name 0\.png"):
@@ -62,7 +62,7 @@ def test_rows_of_one_file_are_refused_and_one_mask_for_two_is_not(tmp_path: Path
 
 
 def test_the_names_of_scores_are_gathered(tmp_path: Path) -> None:
-    with Draft(tmp_path) as draft:
+    with RowSpool(tmp_path) as draft:
         assert draft.score_names == []
         for number, scores in enumerate([{"text": 1}, {}, {"layout": 0.5, "text": 0}]):
             draft.add(table_row(number, scores=scores))
@@ -70,7 +70,7 @@ def test_the_names_of_scores_are_gathered(tmp_path: Path) -> None:
 
 
 def test_a_drafts_full_disk_is_a_sentence(tmp_path: Path) -> None:
-    with Draft(tmp_path) as draft:
+    with RowSpool(tmp_path) as draft:
         draft._db.execute("PRAGMA max_page_count = 12")  # SQLite's own full disk
 
         def fill() -> None:

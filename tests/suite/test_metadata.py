@@ -23,9 +23,9 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.sources.boxes import Box, Keypoint
 from counterfactory.engine.suite import Painted, PictureRow, RunRecord, Suite, accepted_edits, metadata, read_metadata
-from counterfactory.engine.suite.draft import Draft
 from counterfactory.engine.suite.images import encode_picture
 from counterfactory.engine.suite.metadata import COLUMNS, write_table
+from counterfactory.engine.suite.row_spool import RowSpool
 
 CONTRACT = [
     "file_name",
@@ -74,7 +74,7 @@ def encoded(rows: Iterable[PictureRow]) -> bytes:
 def written(folder: Path, rows: Iterable[PictureRow]) -> Path:
     """A folder with the rows' table and no images."""
     folder.mkdir(parents=True, exist_ok=True)
-    with Draft(folder) as draft, (folder / "metadata.parquet").open("wb") as file:
+    with RowSpool(folder) as draft, (folder / "metadata.parquet").open("wb") as file:
         for one in rows:
             draft.add(one)
         write_table(draft, draft.score_names, file)
@@ -152,10 +152,10 @@ ENCODE = """
 import json, sys
 from pathlib import Path
 from counterfactory.engine.suite import metadata
-from counterfactory.engine.suite.draft import Draft
+from counterfactory.engine.suite.row_spool import RowSpool
 from counterfactory.engine.suite.metadata import write_table
 from counterfactory.engine.suite import PictureRow
-with Draft(Path(sys.argv[1])) as draft:
+with RowSpool(Path(sys.argv[1])) as draft:
     for row in json.load(sys.stdin):
         draft.add(PictureRow.from_json(row, "stdin", ""))
     write_table(draft, draft.score_names, sys.stdout.buffer)

@@ -13,7 +13,7 @@ from picture_rows import picture_row
 from test_journey import SETTINGS, contents, quick, streets, travel  # noqa: F401 (two are fixtures)
 
 from counterfactory.engine import journey as journey_module
-from counterfactory.engine.config.profile import Profile
+from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Problem, Source
 from counterfactory.engine.suite import Suite

@@ -15,8 +15,8 @@ from picture_rows import control_row, original_row, picture_row
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.suite import PictureRow, metadata
-from counterfactory.engine.suite.draft import Draft
 from counterfactory.engine.suite.metadata import write_table
+from counterfactory.engine.suite.row_spool import RowSpool
 from counterfactory.engine.suite.verdicts import read_verdicts
 
 NAMES = ("file_name", "kind", "label", "edits", "scores", "edit_scores", "reason", "accepted")
@@ -25,7 +25,7 @@ REASON = "edit 0.100 is below 0.500"
 
 def write(folder: Path, rows: Sequence[PictureRow]) -> bytes:
     folder.mkdir(exist_ok=True)
-    with Draft(folder) as draft, (folder / "metadata.parquet").open("wb") as file:
+    with RowSpool(folder) as draft, (folder / "metadata.parquet").open("wb") as file:
         for row in rows:
             draft.add(row)
         write_table(draft, draft.score_names, file)

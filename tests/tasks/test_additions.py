@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.tasks.additions import (
+from counterfactory.engine.english.additions import (
     apply_by_rule,
     has_known_words,
     is_silent,
@@ -14,7 +14,7 @@ from counterfactory.engine.tasks.additions import (
     speaking,
     undo_by_rule,
 )
-from counterfactory.engine.tasks.words import check_edited_caption
+from counterfactory.engine.english.words import check_edited_caption
 
 ADDED = [
     ("a dog on grass", "in the rain", "a dog on grass in the rain"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.tasks.beside import misplaced, plain_words, set_back, written_by_rule
-from counterfactory.engine.tasks.words import check_edited_caption
+from counterfactory.engine.english.edit_scope import misplaced, plain_words, set_back, written_by_rule
+from counterfactory.engine.english.words import check_edited_caption
 
 RED, BENCH = Edit("colour", "red", "blue"), "two men on a red bench"
 TWICE = "a brown dog. the brown dog and a brown cat"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.tasks.difference import Change, Difference, Word, compare, words_of
+from counterfactory.engine.english.difference import Change, Difference, Word, compare, words_of
 
 # Old caption, new caption, and each change: place, words gone, place in the new one, words added.
 CHANGES = [

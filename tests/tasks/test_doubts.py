@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.tasks.doubts import doubts
+from counterfactory.engine.tasks.label_warnings import label_warnings
 from counterfactory.engine.tasks.task import Task, builtin_task
 
 TASK = builtin_task("classification")
@@ -38,9 +38,9 @@ NO_WORD = "no word of a caption would hold it true, so these sources get no vari
     ],
 )
 def test_doubtful_labels(labels: list[str | None], sentences: list[str]) -> None:
-    assert doubts(TASK, labels) == sentences
+    assert label_warnings(TASK, labels) == sentences
 
 
 def test_a_task_that_does_not_protect_labels_has_no_doubts_and_one_class_is_one_only_to_a_classifier() -> None:
-    assert doubts(Task("mine", "find the dog", ("dog",), False), ["--"]) == []
-    assert doubts(street_task("segmentation"), ["bus"]) == []
+    assert label_warnings(Task("mine", "find the dog", ("dog",), False), ["--"]) == []
+    assert label_warnings(street_task("segmentation"), ["bus"]) == []

@@ -7,11 +7,11 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.english.mentions import broken_word
+from counterfactory.engine.english.names import ground, names_of
+from counterfactory.engine.english.words import check_edited_caption, spans
 from counterfactory.engine.tasks.grounding import Protection, protect
-from counterfactory.engine.tasks.mentions import broken_word
-from counterfactory.engine.tasks.names import ground, names_of
 from counterfactory.engine.tasks.task import Task, builtin_task
-from counterfactory.engine.tasks.words import check_edited_caption, spans
 
 CLASSIFY = builtin_task("classification", ["n02099601", "n02124075"])
 CITY = ("bus", "car", "person", "sky", "void")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from counterfactory.engine.tasks.mentions import quantities
+from counterfactory.engine.english.mentions import quantities
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from counterfactory.engine.edit import EDIT_TYPES
-from counterfactory.engine.tasks.menus import OFFERED, has_menu, kept_phrases, menu, offer
+from counterfactory.engine.english.menus import OFFERED, has_menu, kept_phrases, menu, offer
 
 DOG = "n02084071"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from counterfactory.engine.tasks.names import (
+from counterfactory.engine.english.names import (
     class_words,
     ground,
     label_words,
@@ -13,7 +13,7 @@ from counterfactory.engine.tasks.names import (
     short_name,
     synset_of,
 )
-from counterfactory.engine.tasks.nouns import load_nouns
+from counterfactory.engine.english.nouns import load_nouns
 
 
 def test_every_class_of_imagenet_has_words_a_definition_and_is_a_kind_of_something() -> None:

@@ -62,5 +62,5 @@ def test_the_pocket_model_takes_no_types(tmp_path: Path, capsys: pytest.CaptureF
     file.write_text(LENS, encoding="utf-8")
     (tmp_path / "photos" / "dog").mkdir(parents=True)
     cv2.imwrite(str(tmp_path / "photos" / "dog" / "1.png"), np.zeros((64, 64, 3), np.uint8))
-    assert main(["plan", str(tmp_path / "photos"), "--types", str(file), "--anything"]) == 2
+    assert main(["plan", str(tmp_path / "photos"), "--types", str(file), "--allow-out-of-domain"]) == 2
     assert "knows the types that it was trained on and no others" in capsys.readouterr().err

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
+from counterfactory.engine.english.text_limit import cut_edit, fit_caption
 from counterfactory.engine.models.clip import read_chars
-from counterfactory.engine.tasks.room import cut_edit, fit_caption
 
 POCKET = Path(__file__).parents[2] / "engine" / "pocket" / "weights" / "clip_tokenizer.json"
 CAPTION = "a sky. a dog on a lawn. grass is green."

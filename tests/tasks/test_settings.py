@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.tasks.settings import JourneySettings
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.tasks.task import builtin_task
 
-SETTINGS = JourneySettings(builtin_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
+SETTINGS = SuiteRequest(builtin_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
 
 
 def test_variants_controls_and_edits_that_cannot_be_are_refused() -> None:

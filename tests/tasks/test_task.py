@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from counterfactory.engine.english.mentions import broken_word
+from counterfactory.engine.english.names import label_words
+from counterfactory.engine.english.nouns import load_nouns
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.wide import words
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.tasks.mentions import broken_word
-from counterfactory.engine.tasks.names import label_words
-from counterfactory.engine.tasks.nouns import load_nouns
 from counterfactory.engine.tasks.task import Task, builtin_task
 from counterfactory.engine.tasks.user_task import load_task
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.tasks.words import (
+from counterfactory.engine.english.words import (
     allowed_alternatives,
     allowed_proposals,
     allowed_values,

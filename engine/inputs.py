@@ -1,0 +1,79 @@
+"""The sources of a run: those that its models, its profile and its task can use, decided once for every command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from .errors import CounterfactoryError
+from .profile.profile import Profile
+from .sources.domain import drop_out_of_domain
+from .sources.source import Problem, Source
+from .stages.maps.maps import without_maps
+from .stages.paint.protect import without_masks
+
+# What a built-in task's model is judged by: what it is called, and whether a source lacks it.
+_TRUTHS: Mapping[str, tuple[str, Callable[[Source], bool]]] = MappingProxyType(
+    {
+        "classification": ("labels (class folders, or --labels)", lambda source: source.label is None),
+        "segmentation": (
+            "masks (a folder masks/ beside images/, or --masks)",
+            lambda source: source.mask_path is None,
+        ),
+        "detection": ("boxes", lambda source: not source.boxes),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The sources to make a suite of, those that are left out and why, and the record of the data set that they are of.
+
+    `notes` are what has to be said before anything is painted.
+    """
+
+    sources: Sequence[Source]
+    left_out: tuple[Problem, ...] = ()
+    record: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def out_of_domain(self) -> int:
+        """Sources that the models do not know, and that are taken all the same."""
+        return sum(source.known_world is False for source in self.sources)
+
+
+def usable_inputs(
+    profile: Profile, sources: Sequence[Source], *, allow_out_of_domain: bool, judged_by: str | None = None
+) -> Inputs:
+    """The sources that can be used: that the models know, with what the profile's hints and [protect] need.
+
+    `judged_by` is the built-in task whose model the suite is for, None for a task of the user's own. Raises
+    CounterfactoryError where none is left, where at least half are out of the models' domain, and where no source has
+    what a model of the task is judged by.
+    """
+    notes = [] if judged_by is None else _require_truths(judged_by, sources)
+    known, strange = drop_out_of_domain(profile, sources, allow=allow_out_of_domain)
+    reasons = without_maps(profile, known)
+    reasons |= without_masks(profile.protect, [source for source in known if source not in reasons])
+    left_out = [*strange, *(Problem(source.name, reason) for source, reason in reasons.items())]
+    return Inputs([source for source in known if source not in reasons], tuple(left_out), notes=tuple(notes))
+
+
+def _require_truths(task: str, sources: Sequence[Source]) -> list[str]:
+    """Refuse a set without what a built-in task's model is judged by; a note where some sources lack it."""
+    missing, lacks = _TRUTHS[task]
+    without = [source for source in sources if lacks(source)]
+    if without and len(without) == len(sources):
+        raise CounterfactoryError(
+            f"{task} needs {missing}, and no source has one: no model could be judged by the suite; give them, or a "
+            "task of your own (--task-file)"
+        )
+    if not without:
+        return []
+    return [
+        f"{len(without)} of {len(sources)} sources lack {missing}, the first is {without[0].name}: no model can be "
+        "judged by their variants"
+    ]

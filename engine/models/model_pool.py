@@ -1,0 +1,235 @@
+"""The models that are open: each from when a stage first asks for it until its memory is wanted for another.
+
+Nothing is opened before it is asked for, so that a run with nothing left to do loads nothing. What opened plans load
+and compute is added to the meter.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from ..content_keys import Stage
+from ..errors import CounterfactoryError
+from ..language.opening import open_llm
+from ..language.request import Llm
+from ..language.tokenizer import load_tokenizer
+from ..meter.meter import Meter
+from ..runtime.cuda import Cuda, open_device
+from ..runtime.kernels import PaintKernels, load_paint_kernels
+from ..runtime.opening import existing, open_plan
+from ..runtime.pipeline import Pipeline
+from ..schedule.residency import Residency
+from .batching import Batched
+from .blip2 import Blip2
+from .clip import ClipImage, ClipText, read_chars
+from .denoiser import PaintPlans
+from .depth import DepthEstimator
+from .device_painting import DevicePaintPlans
+from .editor import EditorPlans
+from .encoder import LatentEncoder
+from .hed import Hed
+from .library import Library
+from .masked import MaskedLm, open_masked
+from .sentence import SentenceEncoder
+
+_Model = TypeVar("_Model")
+_Size = tuple[int, int]
+_LLM = ("llm",)
+
+
+class ModelPool:
+    """The open models of one run; `residency` says what has to be closed, nothing is without it."""
+
+    def __init__(self, library: Library, meter: Meter, residency: Residency | None = None) -> None:
+        self._library, self._meter, self._residency = library, meter, residency
+        # By the networks that a model is made of, and the picture size (height, width) where it depends on one.
+        self._models: dict[tuple[tuple[str, ...], _Size | None], Any] = {}
+        self._shared_device: Cuda | None = None
+        self._pipeline: Pipeline | None = None
+        self._kernels: PaintKernels | None = None
+
+    def enter(self, stage: Stage) -> None:
+        """A shard has work in this stage: what must make room for the stage's models is closed."""
+        if self._pipeline is not None:
+            self._pipeline.rest()
+        if self._residency is not None and stage in self._library.networks.stages:
+            drops = set(self._residency.enter(stage).drop)
+            for key in list(self._models):
+                if not drops.isdisjoint(self._library.networks[name].plan for name in key[0]):
+                    self._close(key)
+            if self._shared_device is not None:  # what they computed in is free too, before anything else is loaded
+                self._shared_device.scratch.settle(self._shared_device)
+
+    def _close(self, key: tuple[tuple[str, ...], _Size | None]) -> None:
+        model = self._models.pop(key)
+        if key[0] == _LLM:
+            cast(Llm, model).close()
+
+    def close(self) -> None:
+        """The run is over: everything is closed, the language model's memory given back."""
+        for key, model in self._models.items():
+            if key[0] == _LLM:
+                cast(Llm, model).close()
+        self._models.clear()
+
+    def blip2(self) -> Blip2:
+        """The captioner."""
+        return self._once(("blip2_vision", "opt_decoder"), self._open_blip2)
+
+    def llm(self) -> Llm:
+        """The rewriting model."""
+        return self._once(_LLM, self._open_llm)
+
+    def sentence(self) -> SentenceEncoder:
+        """The sentence encoder, which a profile with [grounding] has."""
+        return self._once(("sentence",), self._open_sentence)
+
+    def masked(self) -> MaskedLm:
+        """The masked language model, which a profile with [random_words] has."""
+        return self._once(("masked",), lambda: open_masked(self._open("masked"), self._library.folder))
+
+    def clip_text(self) -> ClipText:
+        """The text encoder, the same for conditions and checks."""
+        return self._once(("clip_text",), self._open_clip_text)
+
+    def caption_room(self) -> Callable[[str], int]:
+        """How many of a caption's characters the text encoder reads, by its tokenizer; opens no network."""
+        return partial(read_chars, load_tokenizer(self._library.folder / "clip_tokenizer.json"))
+
+    def clip_image(self) -> ClipImage:
+        """The image encoder."""
+        return self._once(("clip_image",), lambda: ClipImage(self._open("clip_image")))
+
+    def hed(self, height: int, width: int) -> Hed | None:
+        """The network of soft edges for pictures of a size in pixels; None where the detector is another."""
+        if "hed" not in self._library.networks:
+            return None
+        size = (height, width)
+        return self._once(("hed",), lambda: Hed(self._open("hed", size)), size)
+
+    @property
+    def estimates_depth(self) -> bool:
+        """Whether a network finds depth."""
+        return "depth" in self._library.networks
+
+    def depth(self, height: int, width: int) -> DepthEstimator:
+        """The network of depth for pictures of a size in pixels, which a profile with [depth] has."""
+        size = (height, width)
+        return self._once(("depth",), lambda: DepthEstimator(self._open("depth", size)), size)
+
+    def vae_encoder(self, height: int, width: int) -> LatentEncoder:
+        """The encoder of pictures of a size in pixels, which a profile with [invert] or [protect] has."""
+        size = (height, width)
+        return self._once(("vae_encoder",), lambda: LatentEncoder(self._open("vae_encoder", size)), size)
+
+    @property
+    def _hints(self) -> tuple[str, ...]:
+        """The networks that embed maps, in their order."""
+        return tuple(n.name for n in self._library.networks if n.name == "hint" or n.name.startswith("hint_"))
+
+    def paint_plans(self, height: int, width: int) -> PaintPlans:
+        """The painter's plans for pictures of a size in pixels."""
+        size = (height, width)
+        return self._once((*self._hints, "denoiser", "vae_decoder"), lambda: self._open_paint_plans(size), size)
+
+    def editor_plans(self, height: int, width: int) -> EditorPlans:
+        """The plans that invert and edit pictures of a size in pixels, which a profile with [invert] has."""
+        size = (height, width)
+        networks = ("vae_encoder", *self._hints, "denoiser", "vae_decoder")
+        return self._once(networks, lambda: self._open_editor_plans(size), size)
+
+    def _once(self, networks: tuple[str, ...], opener: Callable[[], _Model], size: _Size | None = None) -> _Model:
+        if (networks, size) not in self._models:
+            self._models[networks, size] = opener()
+        return cast(_Model, self._models[networks, size])
+
+    def _open(self, name: str, size: _Size = (0, 0)) -> Batched:
+        """A network's plan for pictures of `size` in pixels, where it depends on that."""
+        library, network = self._library, self._library.networks[name]
+        sizes = library.sizes(network, *size)
+        with self._meter.loading(network.plan):
+            session = open_plan(
+                library.folder,
+                network.plan,
+                library.runtime,
+                network.batch,
+                sizes,
+                network.streams,
+                self._device,
+                library.files.of,
+                library.blobs,
+                network.editor,
+            )
+        return Batched(session, lambda: self._meter.work(self._meter.current, network.plan), network.streams)
+
+    def _device(self) -> Cuda:
+        """The GPU that plans share, from when the first of them is opened."""
+        if self._shared_device is None:
+            self._shared_device = open_device()
+        return self._shared_device
+
+    def _open_blip2(self) -> Blip2:
+        table = np.load(self._library.existing("opt_embeddings.npy")).astype(np.float32)
+        tokenizer = load_tokenizer(self._library.folder / "opt_tokenizer.json")
+        bos, eos = self._caption_ends(tokenizer)
+        return Blip2(self._open("blip2_vision"), self._open("opt_decoder"), table, tokenizer, bos, eos)
+
+    def _open_llm(self) -> Llm:
+        with self._meter.loading("llm"):
+            library = self._library
+            return open_llm(existing(library.llm_path), library.llm, library.runtime, library.blobs, library.files.of)
+
+    def _open_sentence(self) -> SentenceEncoder:
+        tokenizer = load_tokenizer(self._library.folder / "sentence_tokenizer.json")
+        return SentenceEncoder(self._open("sentence"), tokenizer)
+
+    def _open_clip_text(self) -> ClipText:
+        plan, tokenizer = self._open("clip_text"), load_tokenizer(self._library.folder / "clip_tokenizer.json")
+        return ClipText(plan, tokenizer, self._line())
+
+    def _open_paint_plans(self, size: _Size) -> PaintPlans:
+        channels, factor = self._library.latents()
+        hint, *others = (self._open(name, size) for name in self._hints)
+        denoiser, decoder = (self._open(name, size) for name in ("denoiser", "vae_decoder"))
+        shape, line = (channels, size[0] // factor, size[1] // factor), self._line()
+        if line is None:
+            return PaintPlans(hint, denoiser, decoder, shape, other_hints=tuple(others))
+        kernels = self._paint_kernels(line)
+        return DevicePaintPlans(hint, denoiser, decoder, shape, line, kernels, other_hints=tuple(others))
+
+    def _open_editor_plans(self, size: _Size) -> EditorPlans:
+        channels, factor = self._library.latents()
+        hints = [self._open(name, size) for name in self._hints]  # none without a control scale
+        editor, decoder = (self._open(name, size) for name in ("denoiser", "vae_decoder"))
+        shape = (channels, size[0] // factor, size[1] // factor)
+        hint = hints[0] if hints else None
+        return EditorPlans(self.vae_encoder(*size), editor, decoder, shape, hint, tuple(hints[1:]))
+
+    def _line(self) -> Pipeline | None:
+        """What painting's models hand their work on in, where their plans are queued."""
+        if self._library.runtime.backend == "tensorrt" and self._pipeline is None:
+            self._pipeline = Pipeline(self._device())
+        return self._pipeline
+
+    def _paint_kernels(self, line: Pipeline) -> PaintKernels:
+        if self._kernels is None:
+            self._kernels = load_paint_kernels(line.cuda)
+        return self._kernels
+
+    def _caption_ends(self, tokenizer: Tokenizer) -> tuple[int, int]:
+        """The tokens that begin and end a caption: OPT's own, where its export says them, else by their names."""
+        file = self._library.folder / "opt_tokens.json"
+        if file.is_file():
+            tokens = json.loads(file.read_text())
+            return int(tokens["bos"]), int(tokens["eos"])
+        bos, eos = tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")
+        if bos is None or eos is None:
+            path = self._library.folder / "opt_tokenizer.json"
+            raise CounterfactoryError(f"{path} has no <s> or no </s>: export the captioner again")
+        return bos, eos

@@ -1,0 +1,299 @@
+"""The table of networks: which ones a profile's suites need, with their batches, files and rows.
+
+A network is added here, in a file of engine/models that says what it means, and with a builder in export/. Who opens,
+hashes, estimates, examines or exports networks goes through this table.
+
+    blip2_vision  opt_decoder        picture to caption
+    llm  sentence  masked            caption to edits; the last two where a profile asks for them
+    clip_text  clip_image            conditioning and checks
+    hed                              picture to edges, where a network finds them
+    depth                            picture to depth, where a network finds it
+    hint  denoiser  vae_decoder      edges and text to picture; hint_1, ... for further hints
+    vae_encoder                      picture to latents, where sources are inverted, or variants keep a part of theirs
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ..content_keys import Stage
+from ..profile.caption import CaptionSettings
+from ..profile.llm import PAGE
+from ..profile.profile import Profile
+from ..runtime.blob_cache import find_blob_cache
+from .device_painting import kept_bytes
+from .library import Library
+from .network import Network, Networks, Question, Rows, Tokens
+from .painters import hint_network, painters_of
+
+# BLIP-2's queries, which its decoder reads before it writes.
+_QUERIES = 32
+# Of captions, those in which no word names the label, as in 91 of 500 that people wrote (docs/edits.md); and how many
+# of one label are written again together: those of 25 pictures, which 25,000 of ImageNet-1k have of a class.
+SILENT_SHARE, SILENT_TOGETHER = 0.18, 4.5
+# Of a cache in f16. Fewer bits have a scale in f16 for every 32 values, and beside them one layer of 40 in f16, which
+# is what ExLlamaV2 reads.
+_CACHE_SHARE = MappingProxyType({"fp16": 1.0, "q8": 8.5 / 16 + 1 / 40, "q4": 4.5 / 16 + 1 / 40})
+# Tokens of a question beyond what the rows before it had read, and tokens computed one by one for its answer: counted
+# with LLaMA-2's tokenizer over prompts and answers about 60 captions of two sentences (docs/production.md), rounded up.
+_KEYWORDS, _ALTERNATIVES, _REWRITE, _VERBATIM = Tokens(30, 40), Tokens(40, 20), Tokens(25, 30), Tokens(30, 12)
+# A caption that is read for its perplexity: token by token.
+_READ = Tokens(0, 25)
+# The pocket model's, whose answers about its longer captions have more.
+_POCKET = Tokens(60, 40)
+# A whole prompt, and what is reserved for its answer (language/request.py): pages of a cache.
+_PROMPT, _RESERVED = 290, 192
+# Values of a row, four bytes each, that are copied to or from a GPU: of Stable Diffusion 1.5, BLIP-2, CLIP and
+# MiniLM.
+_HINT_CHANNELS, _LATENT_CHANNELS, _LATENT_SIDE, _TEXT = 320, 4, 8, 77 * 768
+# Timesteps, weights and addresses of an evaluation where painting stays on the device, at most.
+_PARCEL = 512
+# How the tokens of two captions of CLIP's are aligned.
+_ALIGNMENT = 77 * 77 + 2 * 77
+_SENTENCE = 2 * 2 * 64 + 384
+_MASKED = 2 * 2 * 64 + 2 + 30522
+_VISION, _OPT_WIDTH, _OPT_WORDS, _CLIP_IMAGE = 3 * 364**2, 4096, 50272, 3 * 224**2
+
+
+def _questions(profile: Profile) -> tuple[Question, ...]:
+    """The keywords, the alternatives of half of the keywords that are allowed, and each variant's caption."""
+    alternatives = Rows(per_source=max(1, profile.rewrite.max_keywords // 2))
+    rows = (Rows(per_source=1), alternatives, Rows(per_variant=1))
+    if not profile.llm.converses:
+        tokens = (_POCKET, _POCKET, _POCKET)
+    else:
+        tokens = (_KEYWORDS, _ALTERNATIVES, _VERBATIM if profile.rewrite.verbatim else _REWRITE)
+    # Random words are nobody's answers.
+    questions = () if profile.random_words is not None else tuple(map(Question, rows, tokens))
+    return (*questions, Question(Rows(1, 1), _READ)) if profile.rewrite.perplexity else questions
+
+
+def _compared(profile: Profile) -> Rows:
+    """Texts of the sentence encoder, at most: a label, what is taken to name it, and the caption; of each variant the
+    edited caption, an edit's words and those in their place; of one that is written anew what it says beside its edits.
+    Where edits are held to their words before they are chosen, the words of all.
+    """
+    check, rewriting = profile.check, profile.rewrite
+    chosen = bool(check.most.keys() & {"text_label", "text_replaced"})
+    edits = len(rewriting.types) * rewriting.max_alternatives if chosen else 0
+    return Rows(per_source=3 + 2 * edits, per_variant=3 + (not rewriting.verbatim))
+
+
+def _rows_at_once(profile: Profile) -> int:
+    """Rows that the language model decodes together: as many as are asked for and find pages."""
+    exllama = profile.llm.exllama
+    if exllama is None:
+        return 1
+    return max(1, min(exllama.rows, exllama.cache_tokens // PAGE // math.ceil((_PROMPT + _RESERVED) / PAGE)))
+
+
+def _moved_bytes(profile: Profile) -> Mapping[str, int]:
+    """Bytes of a row of each network that are copied between host and GPU, for a square picture of the short side."""
+    pixels, written = profile.image.short_side**2, profile.caption.decoding.max_tokens
+    latent = pixels // _LATENT_SIDE**2
+    hint, latents = _HINT_CHANNELS * latent, _LATENT_CHANNELS * latent
+    maps, count, joined = _map_channels(profile), _embeddings(profile), profile.hints is not None
+    values: dict[str, float] = {
+        "blip2_vision": _VISION + _QUERIES * _OPT_WIDTH,
+        "opt_decoder": _QUERIES * _OPT_WIDTH + written * (_OPT_WIDTH + _OPT_WORDS),
+        "sentence": _SENTENCE,
+        "masked": _MASKED,
+        "clip_text": _TEXT,
+        "hed": 4 * pixels,
+        "denoiser": count * hint + _TEXT + 2 * latents,
+        "vae_decoder": latents + 3 * pixels,
+        "vae_encoder": latents + 3 * pixels,
+        "clip_image": _CLIP_IMAGE,
+    }
+    values |= {name: channels * pixels + hint for name, channels in maps.items()}
+    if profile.invert is not None:  # nothing of it stays on the device
+        values["denoiser"] = _TEXT + 2 * latents + _ALIGNMENT + (count * hint if profile.follows_maps else 0)
+    elif profile.runtime.backend == "tensorrt":  # painting stays on the device
+        sampler, rows = profile.paint.sampler, profile.paint.rows_per_variant
+        drawn = sampler.steps if sampler.kind == "lcm" else 1
+        values |= {
+            "denoiser": latents * drawn / rows + _PARCEL / profile.paint.batch,
+            "vae_decoder": 3 * pixels / 4,
+        }
+        # Embeddings of several hints come down, are joined, and go up again.
+        values |= {name: channels * pixels + (2 * hint if joined else 0) for name, channels in maps.items()}
+    return {name: round(4 * count) for name, count in values.items()}
+
+
+def _map_channels(profile: Profile) -> dict[str, int]:
+    """The channels of each hint's maps, by the network that embeds them."""
+    if profile.hints is None:
+        return {"hint": 1}
+    return {hint_network(i): 3 if c.kind == "segmentation" else 1 for i, c in enumerate(profile.hints) if c.weight}
+
+
+def _embeddings(profile: Profile) -> int:
+    """Embeddings that a row brings, at most: one where hints share a ControlNet, which only the denoiser tells."""
+    return len(profile.hints or (0,))
+
+
+def _kept_bytes(profile: Profile) -> int:
+    """What painting keeps on a GPU beside its plans, where it stays there: arrays of one size do not serve another."""
+    if profile.runtime.backend != "tensorrt" or profile.invert is not None:
+        return 0
+    return sum(_kept_at(profile, height * width) for height, width in profile.image.sizes)
+
+
+def _kept_at(profile: Profile, pixels: int) -> int:
+    paint, latent = profile.paint, 4 * pixels // _LATENT_SIDE**2
+    return kept_bytes(
+        paint.batch,
+        paint.decode_batch,
+        paint.decode_batch,
+        profile.text.batch,
+        latents=_LATENT_CHANNELS * latent,
+        hint=_embeddings(profile) * _HINT_CHANNELS * latent,
+        text=4 * _TEXT,
+        picture=3 * pixels,
+    )
+
+
+def _captioned(caption: CaptionSettings) -> float:
+    """Captions per image, counted in full batches: one that is written again shares its batch with its own label's
+    alone, and a batch takes as long whatever its plan is padded with.
+    """
+    if caption.label_prefix is None:
+        return 1.0
+    return 1 + SILENT_SHARE * caption.batch / min(caption.batch, SILENT_TOGETHER)
+
+
+def _cached_tokens(caption: CaptionSettings) -> int:
+    """Room for the captioner's cache, of which there is one: each step is written behind those before."""
+    return caption.batch * caption.rows * (_QUERIES + caption.prompt_tokens + caption.decoding.max_tokens - 1)
+
+
+def networks_of(profile: Profile) -> Networks:
+    """The networks that a profile's suites need."""
+    caption, hed, exllama = profile.caption, profile.edges.hed, profile.llm.exllama
+    # The graphs that OpenVINO takes serve any number of beams and rows.
+    form = "" if profile.runtime.backend == "openvino" else caption.form
+    again = 1.0 if profile.check.recaption else 0.0
+    questions, moved = _questions(profile), _moved_bytes(profile)
+    looked: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=1)}
+    read = Rows(per_variant=1)
+    if profile.invert is not None:  # an editor reads both captions, and looks for the best of its pictures
+        read, looked["paint"] = Rows(2, 2, 0), Rows(1, len(profile.invert.fractions), 1)
+    asked = [question.rows for question in questions]
+    return Networks(
+        (
+            Network(
+                "blip2_vision",
+                f"blip2_vision{form}",
+                caption.batch,
+                {"caption": Rows(_captioned(caption), again)},
+                streams=profile.paint.streams,
+                moved_bytes=moved["blip2_vision"],
+            ),
+            Network(
+                "opt_decoder",
+                f"opt_decoder{form}",
+                caption.batch * caption.rows,
+                {"caption": Rows(caption.rows * _captioned(caption), caption.rows * again)},
+                streams=profile.paint.streams,
+                files=("opt_embeddings.npy", "opt_tokenizer.json"),
+                optional_files=("opt_tokens.json",),
+                tokens=Tokens(_QUERIES, caption.decoding.max_tokens),
+                cached_tokens=_cached_tokens(caption),
+                moved_bytes=moved["opt_decoder"],
+            ),
+            Network(
+                "llm",
+                "llm",
+                _rows_at_once(profile),
+                {"rewrite": Rows(sum(rows.per_source for rows in asked), sum(rows.per_variant for rows in asked))},
+                questions=questions,
+                cached_tokens=0 if exllama is None else exllama.cache_tokens * _CACHE_SHARE[exllama.cache],
+            ),
+            *(
+                ()
+                if profile.grounding is None
+                else (
+                    Network(
+                        "sentence",
+                        "sentence",
+                        profile.grounding.batch,
+                        {"rewrite": _compared(profile)},
+                        files=("sentence_tokenizer.json",),
+                        moved_bytes=moved["sentence"],
+                    ),
+                )
+            ),
+            *(
+                ()
+                if profile.random_words is None
+                else (
+                    Network(
+                        "masked",
+                        "masked",
+                        profile.random_words.batch,
+                        {"rewrite": Rows(per_source=profile.random_words.words)},
+                        files=("masked_tokenizer.json", "masked.json"),
+                        moved_bytes=moved["masked"],
+                    ),
+                )
+            ),
+            Network(
+                "clip_text",
+                "clip_text",
+                profile.text.batch,
+                # Checks compare with both captions, and with an edited one of several edits without each of them.
+                {"paint": read, "check": Rows(per_source=1, per_variant=2)},
+                streams=profile.paint.streams,
+                files=("clip_tokenizer.json",),
+                moved_bytes=moved["clip_text"],
+            ),
+            *(
+                ()
+                if hed is None
+                else (
+                    Network(
+                        "hed",
+                        "hed",
+                        hed.batch,
+                        {"edges": Rows(per_source=1)},
+                        {"image": "picture"},
+                        moved_bytes=moved["hed"],
+                    ),
+                )
+            ),
+            *(
+                ()
+                if profile.depth is None
+                else (
+                    Network(
+                        "depth",
+                        "depth",
+                        profile.depth.batch,
+                        {"edges": Rows(per_source=1)},
+                        {"image": "picture"},
+                        moved_bytes=moved["hed"],
+                    ),
+                )
+            ),
+            *painters_of(profile, moved, _kept_bytes(profile)),
+            Network(
+                "clip_image",
+                "clip_image",
+                profile.check.batch,
+                looked,
+                streams=profile.paint.streams,
+                moved_bytes=moved["clip_image"],
+            ),
+        )
+    )
+
+
+def library_of(profile: Profile) -> Library:
+    """The folder of a profile's networks, which are kept compiled in the user's cache.
+
+    Raises CounterfactoryError where the environment names no place for that (`find_blob_cache`).
+    """
+    found, cache = networks_of(profile), find_blob_cache()
+    return Library(profile.models.path, found, profile.runtime, profile.llm, cache, profile.image.sizes)

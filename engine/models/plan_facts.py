@@ -1,0 +1,82 @@
+"""What is known of plans before they are opened: operations, bytes of weights and caches, which projections are made
+of.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import CounterfactoryError
+from ..profile.profile import PROFILES, Profile
+from ..runtime.manifests import exported_classes
+
+
+def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
+    """What is known of the profile's plans before they are opened: from its own export, else as it came with us.
+
+    The decoder of latents is the one that was exported, or else will be. Raises CounterfactoryError where neither is
+    there.
+    """
+    exported = profile.models.path / "facts.json"
+    facts = load_facts(exported if exported.is_file() else PROFILES / "a10g.json")
+    tiny = facts.pop("vae_decoder_tiny", None)
+    if not exported.is_file() and tiny is not None and _decodes_with_taesd(profile):
+        facts["vae_decoder"] = tiny
+    if not exported.is_file() and profile.follows_maps:
+        facts.pop("editor", None)  # what is known of it is without a ControlNet
+    # Another form of a network costs what the network does, but where its own export was counted.
+    forms = {f"{name}{profile.caption.form}": name for name in ("blip2_vision", "opt_decoder")}
+    forms[profile.paint.denoiser] = "denoiser" if profile.follows_maps or "editor" not in facts else "editor"
+    forms |= dict.fromkeys((hint.plan for hint in profile.hints or ()), "hint")
+    return {form: facts[name] for form, name in forms.items() if name in facts} | facts
+
+
+def other_decoder(profile: Profile) -> str:
+    """What is to be known where another decoder of latents was exported than the profile names; "" where none was."""
+    named, classes = _names_taesd(profile), exported_classes(profile.models.path, "vae_decoder")
+    if profile.weights is None or classes is None or ("AutoencoderTiny" in classes) == named:
+        return ""
+    wanted = "tiny_vae" if named else "the pipeline's own decoder"
+    return f"it is {' and '.join(classes)}'s, and [weights] names {wanted}: pictures are decoded by what was exported"
+
+
+def _names_taesd(profile: Profile) -> bool:
+    return profile.weights is not None and profile.weights.tiny_vae is not None
+
+
+def _decodes_with_taesd(profile: Profile) -> bool:
+    classes = exported_classes(profile.models.path, "vae_decoder")
+    return _names_taesd(profile) if classes is None else "AutoencoderTiny" in classes
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """A plan's operations for one row (of a decoder: for one token) and the bytes of its weights on the device.
+
+    `cache_bytes` is what a token takes in a decoder's cache in f16; 0 for what is no decoder. `graph_bytes` is the
+    size of an OpenVINO graph's description, `integers` whether it multiplies integers of 8 bits. `held_bytes` is what
+    a compiled plan alone takes on a GPU (weights, inputs and outputs, caches), `scratch_bytes` what it computes in,
+    which plans share; None where it was not compiled.
+    """
+
+    flops: float
+    weight_bytes: int
+    cache_bytes: int
+    graph_bytes: int = 0
+    integers: bool = False
+    held_bytes: int | None = None
+    scratch_bytes: int | None = None
+
+
+def load_facts(file: Path) -> dict[str, PlanFacts]:
+    """The facts by plan, from a `facts.json`. Raises CounterfactoryError when it cannot be read."""
+    try:
+        rows = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(rows, list):
+            raise ValueError("no list of plans")
+        facts = {row["name"]: PlanFacts(row["flops"], row["weight_bytes"], row["cache_bytes"]) for row in rows}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CounterfactoryError(f"cannot read facts of plans in {file}: {error!r}; export them again") from error
+    return facts

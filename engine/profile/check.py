@@ -1,0 +1,191 @@
+"""[check] and [[check.valid]]: the thresholds of scores, and what decides scores themselves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from ..files.fill import nearest
+from .caption import LABEL
+from .scores import SCORES, Score, limited_above, limited_below, score_named
+
+# Log-odds beyond it are as good as certain; so far, one odd score cannot outweigh all others.
+_MOST = 6.0
+
+
+@dataclass(frozen=True)
+class ValidPart:
+    """One thing that has to hold: `part` is a type of edits, "label" or "layout"; `weights` are those of the `scores`,
+    by name, of which `score_TYPE` is that of the worst edit of a type.
+    """
+
+    part: str
+    scores: tuple[str, ...]
+    weights: tuple[float, ...]
+    bias: float
+
+    def __post_init__(self) -> None:
+        if not self.scores or len(self.scores) != len(self.weights):
+            raise ValueError(
+                f"[[check.valid]] {self.part!r} has a weight for each of its scores, found {len(self.scores)} scores "
+                f"and {len(self.weights)} weights"
+            )
+        if any(weight < 0 for weight in self.weights):
+            raise ValueError(f"[[check.valid]] {self.part!r} has weights of 0 or more, found {list(self.weights)}")
+
+    def probability(self, scores: Mapping[str, float]) -> float | None:
+        """That the part holds, 0..1; None for a picture that has none of its scores."""
+        there = [(name, weight) for name, weight in zip(self.scores, self.weights, strict=True) if name in scores]
+        if not there:
+            return None
+        return 1 / (1 + math.exp(-self.bias - sum(weight * evidence(name, scores[name]) for name, weight in there)))
+
+
+def evidence(name: str, score: float) -> float:
+    """A score as it enters the sum: cosines and differences as they are, shares and probabilities by their log-odds."""
+    row = score_named(name)
+    if row is not None and row.least < 0:
+        return score
+    least = 1 / (1 + math.exp(_MOST))
+    share = min(max(score, least), 1 - least)
+    return math.log(share / (1 - share))
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A score that is below its minimum, or above its maximum: `bound`."""
+
+    score: Score
+    value: float
+    bound: float
+
+    @property
+    def meaning(self) -> str:
+        """What that means, in words."""
+        return self.score.high if self.value > self.bound else self.score.low
+
+    @property
+    def comparison(self) -> str:
+        """The score beside its threshold."""
+        word = "above" if self.value > self.bound else "below"
+        return f"{self.score.name} {self.value:.3f} is {word} {self.bound:.3f}"
+
+    @property
+    def reason(self) -> str:
+        """Meaning and comparison."""
+        return f"{self.meaning}: {self.comparison}"
+
+
+@dataclass(frozen=True)
+class CheckSettings:
+    """`batch` is the plan's. A picture is accepted if each score is at least its minimum in `least` and at most its
+    maximum in `most`, where it has one: in a profile `min_NAME` and `max_NAME` (see `SCORES`).
+
+    `label_prompt` is what a class is compared by, its name in place of "{label}"; `logit_scale` what CLIP multiplies
+    likenesses by before its softmax. With `recaption` the captioner looks at painted pictures too (stages/check), for
+    edits of the types, and for the label, that `recaption_of` names; None for all of it. `valid` are the parts of the
+    score "valid", None for no such score.
+    """
+
+    batch: int
+    label_prompt: str
+    logit_scale: float
+    least: Mapping[str, float] = field(default_factory=dict, metadata={"prefix": "min_", "names": limited_below()})
+    most: Mapping[str, float] = field(default_factory=dict, metadata={"prefix": "max_", "names": limited_above()})
+    recaption: bool | None = None
+    recaption_of: tuple[str, ...] | None = None
+    valid: tuple[ValidPart, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"[check] needs a batch of at least 1, got {self.batch}")
+        if self.label_prompt.count(LABEL) != 1:
+            raise ValueError(f"[check] label_prompt holds {LABEL} once, got {self.label_prompt!r}")
+        if not self.logit_scale > 0:
+            raise ValueError(f"[check] logit_scale must be positive, got {self.logit_scale}")
+        for end, thresholds in (("min", self.least), ("max", self.most)):
+            for name, value in thresholds.items():
+                score = score_named(name)
+                if score is None or not (score.low if end == "min" else score.high):
+                    raise ValueError(
+                        f"[check] {end}_{name} is no threshold; {nearest(f'{end}_{name}', threshold_names())}"
+                    )
+                if not score.least <= value <= score.most:
+                    raise ValueError(f"[check] {end}_{name} is {score.range}, got {value:g}")
+                if value > self.most.get(name, value):
+                    raise ValueError(f"[check] min_{name} is at most max_{name}, got {value:g} and {self.most[name]:g}")
+        if self.recaption_of is not None and not (self.recaption and self.recaption_of):
+            raise ValueError(
+                '[check] recaption_of names what the captioner looks for, types of edits and "label": it needs '
+                "recaption = true, and at least one of them"
+            )
+        if "valid" in self.least and not self.valid:
+            raise ValueError("[check] min_valid needs [[check.valid]], the parts that make the score `valid`")
+        names = [part.part for part in self.valid or ()]
+        if len(set(names)) < len(names):
+            raise ValueError(f"[[check.valid]] names each part once, found {', '.join(names)}")
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """The thresholds that there are by the settings' names, in the order of `SCORES`."""
+        ends = {"min_": self.least, "max_": self.most}
+        return {
+            end + score.name: float(ends[end][score.name])
+            for score in SCORES
+            for end in ends
+            if score.name in ends[end]
+        }
+
+    @property
+    def strict(self) -> dict[str, float]:
+        """Those of the thresholds that can reject something."""
+        ends = {
+            f"{end}{score.name}": bound
+            for score in SCORES
+            for end, bound in (("min_", score.least), ("max_", score.most))
+        }
+        return {name: value for name, value in self.thresholds.items() if value != ends[name]}
+
+    def having(self, **thresholds: float | None) -> Self:
+        """The settings with these thresholds, `min_NAME` or `max_NAME`; None for none."""
+        ends: dict[str, dict[str, float]] = {"min": dict(self.least), "max": dict(self.most)}
+        for name, value in thresholds.items():
+            end, _, score = name.partition("_")
+            if end not in ends:
+                raise ValueError(f"[check] {name} is no threshold; {nearest(name, threshold_names())}")
+            if value is None:
+                ends[end].pop(score, None)
+            else:
+                ends[end][score] = value
+        return replace(self, least=ends["min"], most=ends["max"])
+
+    def failures(self, scores: Mapping[str, float], rows: Iterable[Score]) -> Iterator[Failure]:
+        """The scores of these rows that fail, in their order. Raises KeyError for one that is missing."""
+        for row in rows:
+            if row.name not in scores and not (row.always and row.name in self.least):
+                continue
+            value = scores[row.name]
+            if value > self.most.get(row.name, math.inf):
+                yield Failure(row, value, self.most[row.name])
+            elif value < self.least.get(row.name, -math.inf):
+                yield Failure(row, value, self.least[row.name])
+
+    def text_failure(self, scores: Mapping[str, float]) -> Failure | None:
+        """The first of an edited caption's scores that fails."""
+        return next(self.failures(scores, (row for row in SCORES if row.of_text)), None)
+
+    def reads(self, what: str) -> bool:
+        """Whether the captioner looks at painted pictures for edits of a type, or for the "label"."""
+        return bool(self.recaption) and (self.recaption_of is None or what in self.recaption_of)
+
+    @property
+    def measures(self) -> tuple[int, str, float]:
+        """What decides scores; the rest are thresholds."""
+        return self.batch, self.label_prompt, self.logit_scale
+
+
+def threshold_names() -> tuple[str, ...]:
+    """The settings that are thresholds: "min_" or "max_" and the name of a score."""
+    return (*(f"min_{name}" for name in limited_below()), *(f"max_{name}" for name in limited_above()))

@@ -1,0 +1,169 @@
+"""[paint], [paint.sampler], [paint.guidance], [text] and [protect]: how pictures are painted."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Literal
+
+MAX_STEPS = 250  # beyond it "leading" would bunch up its integer timesteps far from the noise
+
+
+# LCMs were distilled on every twentieth timestep only: 19, 39, ... 999.
+LCM_TIMESTEPS = 50
+
+
+_CHOICES = {
+    "kind": ("ddim", "unipc", "lcm"),
+    "prediction": ("epsilon", "v_prediction"),
+    "spacing": ("leading", "trailing", "linspace", "lcm"),
+}
+
+
+@dataclass(frozen=True)
+class SamplerSettings:
+    """How latents are denoised. All but `kind` and `steps` must be as in the network's training.
+
+    `kind` "lcm" is for weights that were distilled for it, and they for it alone. `prediction`: what the network's
+    output means. `spacing`: which timesteps are visited; "trailing" starts at pure noise, as zero SNR needs, and "lcm"
+    stays on those of the distillation. `zero_snr`: whether the schedule was rescaled to end in pure noise.
+    """
+
+    kind: Literal["ddim", "unipc", "lcm"]
+    steps: int
+    prediction: Literal["epsilon", "v_prediction"]
+    spacing: Literal["leading", "trailing", "linspace", "lcm"]
+    zero_snr: bool
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"sampler {name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")
+        least = 2 if (self.kind, self.spacing) == ("ddim", "linspace") else 1  # one step would start at timestep 0
+        most = LCM_TIMESTEPS if self.kind == "lcm" else MAX_STEPS
+        if (self.kind == "lcm") != (self.spacing == "lcm"):
+            raise ValueError(
+                f"sampler {self.kind} with {self.spacing} spacing: lcm weights know only the timesteps of their "
+                'distillation, so kind "lcm" goes with spacing "lcm", and no other kind does'
+            )
+        if not least <= self.steps <= most:
+            raise ValueError(
+                f"sampler {self.kind} with {self.spacing} spacing takes {least} to {most} steps, got {self.steps}"
+            )
+        if self.zero_snr and self.prediction == "epsilon":
+            raise ValueError(
+                "sampler zero_snr needs prediction v_prediction, got epsilon: "
+                "where there is no signal, the noise alone does not determine the picture"
+            )
+
+
+# Guidance is in the weights of an LCM (Luo et al. 2023, section 4.2); LCM-LoRA's authors go up to 2 on top.
+_MAX_LCM_SCALE = 2.0
+
+
+@dataclass(frozen=True)
+class GuidanceSettings:
+    """How strongly the text is followed, and when: `scale` is w of the guidance equation, 1 for none.
+
+    Step i of n is guided while start <= i / n < stop: 0 and 1 guide every step, two equal numbers none.
+    """
+
+    scale: float
+    start: float
+    stop: float
+
+    def __post_init__(self) -> None:
+        if self.scale < 1:
+            raise ValueError(f"[paint.guidance] scale starts at 1 (no guidance), got {self.scale}")
+        if not 0 <= self.start <= self.stop <= 1:
+            raise ValueError(
+                f"[paint.guidance] start and stop are shares of the steps, 0 <= start <= stop <= 1, "
+                f"got {self.start} and {self.stop}"
+            )
+
+    def guides(self, step: int, steps: int) -> bool:
+        """Whether step `step` (0 first) of `steps` is guided."""
+        return self.scale != 1 and self.start <= step / steps < self.stop
+
+
+@dataclass(frozen=True)
+class PaintSettings:
+    """How variants are painted. `batch` rows share an evaluation, `decode_batch` pictures a decode.
+
+    `streams` evaluations go on side by side, each on its share of the cores. `denoiser` names the plan that is
+    evaluated: "denoiser", or another form of it in the same folder, such as "denoiser_int8". `control_scale` weighs the
+    edges, 1 as trained.
+    """
+
+    sampler: SamplerSettings
+    guidance: GuidanceSettings
+    denoiser: str
+    control_scale: float
+    negative_prompt: str
+    batch: int
+    streams: int
+    decode_batch: int
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"\w+", self.denoiser):
+            raise ValueError(f"[paint] denoiser is the name of a plan, such as 'denoiser', got {self.denoiser!r}")
+        if self.batch < 1 or self.decode_batch < 1:
+            raise ValueError(f"[paint] needs batches of at least 1, got {self.batch} and {self.decode_batch}")
+        if self.streams < 1:
+            raise ValueError(f"[paint] streams starts at 1, got {self.streams}")
+        if self.sampler.kind == "lcm" and self.guidance.scale > _MAX_LCM_SCALE:
+            raise ValueError(
+                f"[paint.guidance] scale with an lcm sampler is 1 (none) to {_MAX_LCM_SCALE:g}, got "
+                f"{self.guidance.scale:g}: such weights were distilled with guidance in them"
+            )
+        if self.control_scale < 0:
+            raise ValueError(f"[paint] control_scale cannot be negative, got {self.control_scale}")
+
+    @property
+    def rows_per_variant(self) -> int:
+        """Evaluations of the denoiser that one variant costs."""
+        steps = self.sampler.steps
+        return steps + sum(self.guidance.guides(i, steps) for i in range(steps))
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """`batch` is the text encoder's plan's. Painting and checks share it, so that neither depends on the other's."""
+
+    batch: int
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"[text] needs a batch of at least 1, got {self.batch}")
+
+
+@dataclass(frozen=True)
+class ProtectSettings:
+    """`classes` of the mask are protected, by name, or by number where the data set has no names. The blend falls to 0
+    over `feather` pixels of the painted picture, and ends after the share `until` of the steps.
+    """
+
+    classes: tuple[str, ...]
+    feather: float
+    until: float
+
+    def __post_init__(self) -> None:
+        if not self.classes:
+            raise ValueError("[protect] classes names none: name some, or take the table out")
+        if not 0 <= self.feather <= 1024:
+            raise ValueError(f"[protect] feather is 0 to 1024 pixels, got {self.feather:g}")
+        if not 0 < self.until <= 1:
+            raise ValueError(f"[protect] until is a share of the steps, above 0 and at most 1, got {self.until:g}")
+
+    def holds(self, step: int, steps: int) -> bool:
+        """Whether the region is held after step `step` (0 first) of `steps`."""
+        return step < self.until * steps
+
+
+def protect_classes(classes: tuple[str, ...], usual: ProtectSettings | None, short_side: int) -> ProtectSettings:
+    """Settings that protect these classes, the rest as in a profile's own; where it has none held through all steps,
+    with a feather of a 32nd of the picture's short side.
+    """
+    if usual is not None:
+        return replace(usual, classes=classes)
+    return ProtectSettings(classes, short_side / 32, 1.0)

@@ -1,0 +1,201 @@
+"""A profile: models, precisions, steps and thresholds for one kind of box.
+
+A TOML file fills frozen dataclasses, each of which is defined beside the code that reads it. Nothing has a default: a
+profile states completely what made a suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..edit import EDIT_TYPES
+from ..errors import CounterfactoryError
+from ..files.fill import fill, nearest, read_toml
+from .caption import CaptionSettings
+from .check import CheckSettings
+from .device import DeviceSettings
+from .image import ImageSettings
+from .invert import InvertSettings, require_invertible
+from .llm import LlmSettings
+from .maps import DepthSettings, DetectorSettings, HintSettings, check_hints
+from .models import ModelPaths
+from .paint import PaintSettings, ProtectSettings, TextSettings
+from .referees import RefereeSettings
+from .rewrite import GroundingSettings, RandomWordSettings, RewriteSettings
+from .runtime import RuntimeSettings
+from .scores import Score, score_named
+from .weights import WeightSettings
+
+__all__ = ["ModelPaths", "Profile", "fill", "load_profile", "profile_names"]
+
+PROFILES = Path(__file__).parent / "profiles"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Everything that a run takes from its box. `shard_sources` is how many sources travel together.
+
+    `device` is the GPU that the profile is for, as far as estimates need it; None for CPUs. `weights` are what its
+    networks are exported from, None where that is left to the exporter's command line. With `grounding` the language
+    model points at what names a label where words alone do not. `teacher` is the profile, by its name or file, whose
+    painting the denoiser was distilled from, None where it was not: what such a profile is compared with, and nothing
+    that a suite is made of. `hints` are what keeps a picture's layout, in the denoiser's order, None for the edges
+    alone; with `depth` a network finds depth. With `random_words` a masked language model edits captions in place of
+    the language model (LANCE-R). `protect` is what variants keep of their sources, None for nothing. With `invert`
+    sources are inverted and edited, without it their captions are painted anew.
+    """
+
+    name: str
+    shard_sources: int
+    runtime: RuntimeSettings
+    models: ModelPaths
+    image: ImageSettings
+    llm: LlmSettings
+    caption: CaptionSettings
+    rewrite: RewriteSettings
+    edges: DetectorSettings
+    paint: PaintSettings
+    text: TextSettings
+    check: CheckSettings
+    device: DeviceSettings | None = None
+    weights: WeightSettings | None = None
+    grounding: GroundingSettings | None = None
+    teacher: str | None = None
+    hints: tuple[HintSettings, ...] | None = None
+    depth: DepthSettings | None = None
+    random_words: RandomWordSettings | None = None
+    protect: ProtectSettings | None = None
+    referees: tuple[RefereeSettings, ...] | None = None
+    invert: InvertSettings | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("name is empty")
+        if self.teacher == self.name:
+            raise ValueError(f"teacher is another profile, or left out where there is none; found {self.teacher!r}")
+        if (self.device is not None) != self.runtime.on_gpu:
+            wanted = "has no" if self.device else "needs a"
+            raise ValueError(f'[runtime] "{self.runtime.provider or self.runtime.backend}" {wanted} table [device]')
+        if self.grounding is not None and not self.llm.converses:
+            found = self.llm.style
+            raise ValueError(f'[grounding] goes with a language model that converses; found [llm] style = "{found}"')
+        if self.random_words is not None and self.runtime.backend != "openvino":
+            raise ValueError(f'[random_words] needs [runtime] backend = "openvino", got "{self.runtime.backend}"')
+        if self.rewrite.perplexity and not self.llm.on_cpu:
+            raise ValueError(f'[rewrite] perplexity = true needs [llm] backend = "openvino", got "{self.llm.backend}"')
+        if unscored := self._unscored():
+            raise ValueError(f"[check] {unscored[0]}: {unscored[1]}")
+        if self.hints is not None or self.depth is not None:
+            check_hints(self.hints or (), self.depth)
+            if not self.follows_maps:
+                raise ValueError(
+                    "[invert] follows maps by [paint] control_scale, which is 0: say another, or take [[hints]] and "
+                    "[depth] out"
+                )
+        if self.invert is not None:
+            require_invertible(self.paint, self.invert)
+        if self.weights is not None and not self.weights.controlnets and self.follows_maps:
+            raise ValueError(
+                "[weights] controlnets names none: name what follows the sources' edges, or invert sources without, "
+                "by a table [invert] and control_scale = 0 in [paint]"
+            )
+        if self.paint.streams > 1 and self.runtime.backend != "openvino":
+            raise ValueError(f'[paint] streams is 1 with backend = "{self.runtime.backend}", got {self.paint.streams}')
+        if self.runtime.backend == "tensorrt" and not self.image.sizes:
+            raise ValueError(
+                '[image] needs buckets with backend = "tensorrt", whose plans are compiled for them: such as buckets = '
+                f"[[{self.image.short_side}, {self.image.short_side}]], or a max_long_side that is the short_side"
+            )
+        if self.shard_sources < 1:
+            raise ValueError(f"shard_sources must be at least 1, found {self.shard_sources}")
+
+    def _unscored(self) -> tuple[str, str] | None:
+        """A setting of [check] for a score that the profile does not measure, and what would."""
+        check, kinds = self.check, {referee.kind for referee in self.referees or ()}
+        for name in check.thresholds:
+            score = score_named(name.partition("_")[2])
+            assert score is not None, "checked by the settings"
+            if why := self._unmeasured(score, kinds):
+                return name, why
+        parts = [name for part in check.valid or () for name in part.scores if name.startswith("said_")]
+        for name in parts:
+            if why := self._unread(name):
+                return "valid", why
+        known = dict.fromkeys(("label", *self.rewrite.types, *EDIT_TYPES))
+        for name in check.recaption_of or ():
+            if name not in known:
+                return "recaption_of", f"there is no type of edits {name!r}; {nearest(name, known)}"
+        return None
+
+    def _unmeasured(self, score: Score, kinds: Collection[str]) -> str | None:
+        """What a score lacks to be measured; None where it lacks nothing."""
+        if score.needs == "grounding" and self.grounding is None:
+            return "a sentence encoder measures that: it needs a table [grounding]"
+        if score.needs == "perplexity" and not self.rewrite.perplexity:
+            return "it needs [rewrite] perplexity = true"
+        if score.needs in ("labels", "masks", "boxes") and score.needs not in kinds:
+            return f'it needs [[referees]] of kind = "{score.needs}"'
+        return self._unread(score.name) if score.needs == "recaption" else None
+
+    def _unread(self, score: str) -> str | None:
+        """What a score of the captioner's second look lacks to be measured."""
+        if not self.check.recaption:
+            return f"what the captioner says, {score}, needs [check] recaption = true"
+        if score != "said_edits" and not self.check.reads(kind := score.removeprefix("said_")):
+            return f'{score} needs "{kind}" in [check] recaption_of'
+        return None
+
+    @property
+    def follows_maps(self) -> bool:
+        """Whether ControlNets follow maps of the sources; an editor does so where they have a scale."""
+        return self.invert is None or self.paint.control_scale > 0
+
+    @property
+    def reads_depth(self) -> bool:
+        """Whether depth maps are read from files."""
+        return self.depth is None and any(hint.kind == "depth" and hint.weight for hint in self.hints or ())
+
+    @property
+    def hint_weights(self) -> list[float] | None:
+        """The weights of the hints; None where edges alone are followed, which have none."""
+        return None if self.hints is None else [hint.weight for hint in self.hints]
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """All of it that decides what a suite is, as plain data."""
+        return {name: value for name, value in asdict(self).items() if name != "teacher"}
+
+
+def profile_names() -> tuple[str, ...]:
+    """The profiles that come with the package."""
+    return tuple(sorted(path.stem for path in PROFILES.glob("*.toml")))
+
+
+def load_profile(name_or_path: str) -> Profile:
+    """A profile by its name, or from a file if the text ends in .toml or holds a "/".
+
+    Raises CounterfactoryError for a name that there is not, a file that cannot be read, an unknown or missing key, or
+    a value of a wrong type or range.
+    """
+    if name_or_path.endswith(".toml") or "/" in name_or_path:
+        path = Path(name_or_path)
+    elif name_or_path in profile_names():
+        path = PROFILES / f"{name_or_path}.toml"
+    else:
+        known = ", ".join(profile_names())
+        raise CounterfactoryError(f"no profile {name_or_path!r}; there are {known}, or give the path of a .toml file")
+    return fill(Profile, read_toml(path), str(path))
+
+
+def painting_as_teacher(profile: Profile) -> Profile:
+    """The profile, painting as its teacher does and with the teacher's weights; itself where it has no teacher.
+
+    Raises CounterfactoryError as `load_profile` does of the teacher.
+    """
+    if profile.teacher is None:
+        return profile
+    teacher = load_profile(profile.teacher)
+    return replace(profile, paint=teacher.paint, weights=teacher.weights, teacher=None)

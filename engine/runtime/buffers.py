@@ -1,0 +1,96 @@
+"""Where a session's arrays lie: those of its inputs and outputs, and those that its caller holds on the device.
+
+Compiled, not run: nobody has run this on a GPU; tests run it over a stand-in for the device's memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from .cuda import Buffer, Cuda, Pinned
+from .session import Array, Port, Session
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceArray:
+    """An array on the device; opaque but for what it looks like, and for its rows along the first axis."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    buffer: Buffer
+    session: object
+    offset: int = 0
+    # The array that this is a row of: memory is not used again while one of its rows is held.
+    whole: DeviceArray | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Of its content; the buffer may be larger."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def pointer(self) -> int:
+        """Where it begins."""
+        return self.buffer.pointer + self.offset
+
+    def row(self, at: int) -> DeviceArray:
+        """The row of that number, in the same memory."""
+        shape = self.shape[1:]
+        nbytes = math.prod(shape) * self.dtype.itemsize
+        return DeviceArray(shape, self.dtype, self.buffer, self.session, self.offset + at * nbytes, self)
+
+
+class DeviceSession(Session, Protocol):
+    """A loaded plan that may be queued without waiting."""
+
+    def queue(self, feeds: Mapping[str, DeviceArray | Sequence[DeviceArray]]) -> dict[str, DeviceArray]:
+        """Queue a plan of fixed shapes on arrays of the device, whole or as their rows.
+
+        Outputs lie where each run of this session puts them: what is queued on the device before the next run finds
+        these.
+        """
+        ...
+
+
+@dataclass
+class PortMemory:
+    """Where an input or output lies, on the device and, pinned, on the host: made when first used, for its largest.
+
+    A held output needs no place of its own; the place of a cache has room for the longest.
+    """
+
+    port: Port
+    largest: tuple[int, ...]
+    cuda: Cuda
+    _device: Buffer | None = None
+    _host: Pinned | None = None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of its numbers."""
+        return np.dtype(self.port.dtype)
+
+    def nbytes(self, shape: tuple[int, ...]) -> int:
+        """Of an array of `shape`."""
+        return math.prod(shape) * self.dtype.itemsize
+
+    def device(self, shape: tuple[int, ...]) -> Buffer:
+        """Memory on the device that has room for `shape`."""
+        if self._device is None or self._device.nbytes < self.nbytes(shape):
+            self._device = self.cuda.allocate(self.nbytes(self.largest) if self.nbytes(shape) else 0)
+        return self._device
+
+    def host(self, shape: tuple[int, ...]) -> Pinned:
+        """Pinned memory that has room for `shape`."""
+        if self._host is None or self._host.nbytes < self.nbytes(shape):
+            self._host = self.cuda.pin(self.nbytes(self.largest) if self.nbytes(shape) else 0)
+        return self._host
+
+    def shown(self, shape: tuple[int, ...]) -> Array:
+        """The pinned memory as an array of `shape`."""
+        return self.host(shape).array[: self.nbytes(shape)].view(self.dtype).reshape(shape)

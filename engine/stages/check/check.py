@@ -1,0 +1,246 @@
+"""Scores of painted pictures, of which verdicts are made (verdict.py). Most are CLIP's (Radford et al. 2021, arXiv
+2103.00020):
+
+    image_text     likeness of the picture to its caption                                  LANCE, arXiv 2305.19164, 3.3
+    directional    the change of the pictures along the change of the captions             Gal et al., arXiv 2108.00946
+    image_image    likeness of the picture to its source                                   LANCE
+    source_text    likeness of the source to its caption                                   LANCE
+    nearer         how much liker the picture is to its caption than to the source's       LANCE
+    edit           that the picture shows its caption rather than the same with an edit undone, of the worst edit
+    label          how much of the probability of its label's class it keeps, zero-shot, of the classes of the set
+    layout         how far outlines lie where the mask changes its class (layout.py)       pictures with masks
+
+Its pixels say whether it is a sound picture, and one of its own (quality.py), and whether edits of colours show
+(colours.py). Edited captions have scores as texts (text_filters.py), which rewriting measured.
+
+A score that makes no sense for a picture is left out, and no verdict asks for it: "edit" of a control, "label" where
+the set has fewer than two classes, "layout" without a mask, "distinct" of a source's first variant, "recoloured" of
+edits of other things than colours that the source has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...english.undo import undo_edits
+from ...schedule.overlap import in_chunks, prefetch, write_behind
+from ...sources.pictures import Pictures
+from ...sources.source import load_mask
+from ...suite import PaintedRow
+from ...variant import Variant
+from ..run import Run
+from .clip_scores import Floats, class_share, edit_scores, label_score, score
+from .colours import find_colour, recolouring, see
+from .layout import Layout, outlined_share
+from .quality import Thumbnail, distinctness, look_at_source, quality_scores, thumbnail
+
+Pixels = NDArray[np.uint8]
+
+# Rounds of batches that are encoded in one go, so that no stream waits for another, nor for the record, after each.
+_TOGETHER = 3
+# Sources that are kept in mind while their pictures are looked at, and how many are looked at beside each other.
+_SOURCES = 16
+_LOOKERS = 2
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The scores of a picture by name, and those of its edits in their order."""
+
+    scores: Mapping[str, float]
+    edits: tuple[float, ...]
+
+
+class _Look(NamedTuple):
+    """A painted picture, its thumbnail, and the scores of its pixels."""
+
+    pixels: Pixels
+    thumbnail: Thumbnail
+    scores: dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What a picture is compared with: the two texts of each edit, its class, its source's control, where it has one,
+    and the source's variants before it.
+    """
+
+    undone: Sequence[tuple[str, str]]
+    place: int | None
+    control: Variant | None
+    earlier: Sequence[Variant]
+
+    def texts(self, variant: Variant) -> tuple[str, ...]:
+        """All texts that a variant's picture is compared with."""
+        return (variant.caption, variant.edited_caption, *(text for pair in self.undone for text in pair))
+
+
+def score_pictures(
+    run: Run, painted: Mapping[Variant, PaintedRow], pictures: Pictures, layout: Layout = outlined_share
+) -> dict[Variant, Scored]:
+    """The scores of painted pictures, without those whose source's picture cannot be read.
+
+    The label of a variant is compared with its source's first control, where there is one, beside the original.
+    """
+    questions = _questions(run, painted)
+
+    def key(variant: Variant) -> str:
+        question, control = questions[variant], questions[variant].control
+        control_sha256 = None if control is None else painted[control].image.sha256
+        return run.keys.scores_key(
+            painted[variant].image.sha256,
+            variant.source.key,
+            (variant.caption, variant.edits, variant.edited_caption),
+            None if question.place is None else (run.classes.names, control_sha256),
+            [painted[other].image.sha256 for other in question.earlier],
+        )
+
+    def make(todo: list[Variant]) -> Generator[dict[Variant, object], None, None]:
+        images = pictures.of(variant.source for variant in todo)
+        asked = {variant: questions[variant] for variant in todo if variant.source.key in images}
+        if asked:
+            look = _Looker(run, painted, images, layout)
+            for batch in _Comparison(run, asked, images).scores(look):
+                yield {v: {"scores": dict(scored.scores), "edits": list(scored.edits)} for v, scored in batch.items()}
+
+    with run.meter.stage("check"):
+        rows = run.recorded("check", {variant: key(variant) for variant in painted}, make, counted=True)
+    return {variant: Scored(row["scores"], tuple(row["edits"])) for variant, row in rows.items()}
+
+
+def _questions(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, _Question]:
+    first = {v.source.key: v for v in painted if v.kind == "control" and v.index == 0}
+    variants: dict[str, list[Variant]] = {}
+    for variant in sorted(painted, key=lambda v: v.index):
+        if variant.kind == "variant":
+            variants.setdefault(variant.source.key, []).append(variant)
+    questions: dict[Variant, _Question] = {}
+    for variant in painted:
+        own, place = variants.get(variant.source.key, []), run.classes.index(variant.source.label)
+        compared = variant.kind == "variant" and place is not None
+        questions[variant] = _Question(
+            undo_edits(variant.caption, variant.edited_caption, variant.edits),
+            place,
+            first.get(variant.source.key) if compared else None,
+            own[: own.index(variant)] if variant.kind == "variant" else (),
+        )
+    return questions
+
+
+class _Looker:
+    """Looks at painted pictures: what their pixels say, beside their sources' (quality.py, colours.py, layout.py).
+
+    What a source's pictures share is found once for them.
+    """
+
+    def __init__(
+        self, run: Run, painted: Mapping[Variant, PaintedRow], images: Mapping[str, Pixels], layout: Layout
+    ) -> None:
+        self._run, self._painted, self._layout = run, painted, layout
+        self._quality = lru_cache(_SOURCES)(lambda source: look_at_source(images[source.key]))
+        self._mask = lru_cache(_SOURCES)(load_mask)
+        light = lru_cache(_SOURCES)(lambda source: see(images[source.key]))
+        self._coloured = lru_cache(_SOURCES)(lambda source, colour: find_colour(light(source), colour))
+
+    def __call__(self, variant: Variant) -> _Look:
+        pixels, source = self._run.suite.load_image(self._painted[variant]), variant.source
+        own = thumbnail(pixels)
+        scores = quality_scores(pixels, own, self._quality(source))
+        scores |= recolouring(pixels, variant.edits, lambda colour: self._coloured(source, colour))
+        if source.mask_path is not None:
+            scores["layout"] = self._layout(pixels, self._mask(source, pixels.shape[:2]))
+        return _Look(pixels, own, scores)
+
+
+class _Comparison:
+    """Compares pictures with their captions, sources, controls and earlier variants, by CLIP's embeddings.
+
+    Each text and each picture is embedded once. A source's pictures come together, and those first that others are
+    compared with: its control and earlier variants, whether they are to be scored or have been.
+    """
+
+    def __init__(self, run: Run, questions: Mapping[Variant, _Question], images: Mapping[str, Pixels]) -> None:
+        self._settings, self._questions, self._images = run.profile.check, questions, images
+        self._image, self._text, self._label_classes = run.models.clip_image(), run.models.clip_text(), run.classes
+        self._places = {key: at for at, key in enumerate(dict.fromkeys(v.source.key for v in questions))}
+        self._at_once = _TOGETHER * self._image.plan.at_once
+        self._texts: Mapping[str, Floats] = {}
+        self._originals: dict[str, Floats] = {}
+        self._classes: Floats | None = None
+        self._painted: dict[Variant, Floats] = {}
+        self._thumbnails: dict[Variant, Thumbnail] = {}
+
+    def scores(self, look: Callable[[Variant], _Look]) -> Iterator[dict[Variant, Scored]]:
+        """The scores of all pictures, a batch at a time."""
+        with closing(prefetch(self._in_turn(), look, self._at_once, _LOOKERS)) as looking:
+            # The first pictures are looked at while texts and sources are embedded.
+            looked = chain([next(looking)], looking)
+            self._embed_questions()
+            # Scores are worked out beside the network, which computes outside of the interpreter.
+            for batch in write_behind(self._embedded(looked), self._measure, depth=1):
+                if batch:
+                    yield batch
+
+    def _in_turn(self) -> list[Variant]:
+        """All pictures that are needed: the first control before the variants of its number."""
+        controls = [question.control for question in self._questions.values() if question.control is not None]
+        earlier = [variant for question in self._questions.values() for variant in question.earlier]
+        needed = dict.fromkeys((*controls, *earlier, *self._questions))
+        return sorted(needed, key=lambda variant: (self._places[variant.source.key], variant.index))
+
+    def _embed_questions(self) -> None:
+        """Embed texts, sources and classes."""
+        self._texts = self._text.embed(text for v, question in self._questions.items() for text in question.texts(v))
+        for keys in in_chunks(self._places, self._at_once):
+            self._originals |= zip(keys, self._image.encode([self._images[key] for key in keys]), strict=True)
+        if any(question.place is not None for question in self._questions.values()):
+            self._classes = self._label_classes.embed(self._text, self._settings.label_prompt)
+
+    def _embedded(
+        self, looked: Iterable[tuple[Variant, _Look | Exception]]
+    ) -> Iterator[tuple[dict[Variant, _Look], Floats]]:
+        for part in in_chunks(looked, self._at_once):
+            looks = {variant: _loaded(look) for variant, look in part}
+            yield looks, self._image.encode([look.pixels for look in looks.values()])
+
+    def _measure(self, part: tuple[dict[Variant, _Look], Floats]) -> dict[Variant, Scored]:
+        looks, embedded = part
+        self._painted.update(zip(looks, embedded, strict=True))
+        self._thumbnails.update((variant, look.thumbnail) for variant, look in looks.items())
+        return {
+            variant: self._score(variant, self._questions[variant], look)
+            for variant, look in looks.items()
+            if variant in self._questions
+        }
+
+    def _score(self, variant: Variant, question: _Question, look: _Look) -> Scored:
+        original, picture = self._originals[variant.source.key], self._painted[variant]
+        texts, scale = self._texts, self._settings.logit_scale
+        scores = score(original, texts[variant.caption], picture, texts[variant.edited_caption]) | look.scores
+        if question.earlier:
+            others = [self._thumbnails[other] for other in question.earlier]
+            scores["distinct"] = distinctness(look.thumbnail, others)
+        edits = edit_scores(picture, [(texts[edited], texts[undone]) for edited, undone in question.undone], scale)
+        if edits:
+            scores["edit"] = min(edits)
+        if question.place is not None and self._classes is not None:
+            compared = [picture, original]
+            if question.control is not None:
+                compared.append(self._painted[question.control])
+            own, *others_share = (class_share(one, self._classes, question.place, scale) for one in compared)
+            scores["label"] = label_score(own, others_share)
+        return Scored(scores, tuple(edits))
+
+
+def _loaded(look: _Look | Exception) -> _Look:
+    if isinstance(look, Exception):
+        raise look
+    return look

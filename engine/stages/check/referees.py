@@ -1,0 +1,164 @@
+"""What referees (models/referee.py) see in painted pictures, held against the labels, masks and boxes carried over.
+
+    miou           mean IoU of the mask that a referee sees and the source's, over the classes that the source shows
+    recall         how much of a class's pixels the referee sees, of the worst class; recall_NAME of each
+    boxes          the share of the source's boxes that a referee finds: the same class, an IoU of half or more
+    agreement      the share of the classifiers that say the source's label
+    ensemble       the probability of the label, on average of the classifiers
+
+Classes of less than a 250th of the mask are not counted: a few pixels more or less say nothing of them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...english.names import short_name
+from ...models.referee import Box, Sight
+from ...profile.referees import RefereeSettings
+from ...schedule.overlap import in_chunks, prefetch
+from ...sources.boxes import Box as TrueBox
+from ...sources.boxes import fit_boxes
+from ...sources.source import Source, load_mask
+from ...suite import PaintedRow
+from ...variant import Variant
+from ..run import Run
+
+Pixels = NDArray[np.uint8]
+_LEAST_SHARE = 0.004
+_LEAST_IOU = 0.5
+_AHEAD = 8
+
+
+def consult_referees(
+    run: Run, painted: Mapping[Variant, PaintedRow], open_sight: Callable[[RefereeSettings], Sight]
+) -> dict[Variant, dict[str, float]]:
+    """The scores of painted pictures, without those that make no sense for their source. `open_sight` is called for a
+    referee that has something to look at.
+    """
+    scores: dict[Variant, dict[str, float]] = {variant: {} for variant in painted}
+    of_label: dict[Variant, list[float]] = {variant: [] for variant in painted}
+    with run.meter.stage("check"):
+        for referee in run.profile.referees or ():
+            judged = {variant: row for variant, row in painted.items() if _truth(variant.source, referee)}
+            for variant, answer in _judge(run, judged, referee, open_sight).items():
+                if referee.kind == "labels":
+                    of_label[variant].append(answer["probability"])
+                    scores[variant]["agreement"] = scores[variant].get("agreement", 0.0) + answer["right"]
+                else:
+                    scores[variant] |= answer
+    for variant, probabilities in of_label.items():
+        if probabilities:
+            scores[variant]["agreement"] = round(scores[variant]["agreement"] / len(probabilities), 6)
+            scores[variant]["ensemble"] = round(sum(probabilities) / len(probabilities), 6)
+    return scores
+
+
+def _truth(source: Source, referee: RefereeSettings) -> bool:
+    """Whether a source has what this referee is held against."""
+    if referee.kind == "masks":
+        return source.mask_path is not None
+    return bool(source.boxes) if referee.kind == "boxes" else _place(source.label, referee.classes) is not None
+
+
+def _judge(
+    run: Run,
+    painted: Mapping[Variant, PaintedRow],
+    referee: RefereeSettings,
+    open_sight: Callable[[RefereeSettings], Sight],
+) -> dict[Variant, dict[str, float]]:
+    digest, sight = referee.digest(), list[Sight]()
+    keys = {v: run.keys.referee_key(row.image.sha256, v.source.key, digest) for v, row in painted.items()}
+
+    def make(todo: list[Variant]) -> Generator[dict[Variant, dict[str, float]], None, None]:
+        alike: dict[tuple[int, int], list[Variant]] = {}
+        for variant in todo:
+            alike.setdefault(variant.source.size, []).append(variant)
+        for some in alike.values():
+            for part in in_chunks(prefetch(some, lambda v: run.suite.load_image(painted[v]), _AHEAD), referee.batch):
+                shown = {variant: _loaded(pixels) for variant, pixels in part}
+                if not sight:
+                    with run.meter.loading(f"referee {referee.run}"):
+                        sight.append(open_sight(referee))
+                began = time.perf_counter()
+                seen = sight[0](np.stack(list(shown.values())))
+                work = run.meter.work("check", f"referee {referee.run}")
+                work.add(len(shown), referee.batch, time.perf_counter() - began)
+                yield {
+                    variant: _scores(variant.source, pixels.shape[:2], one, referee)
+                    for (variant, pixels), one in zip(shown.items(), seen, strict=True)
+                }
+
+    return run.recorded("check", keys, make)
+
+
+def _scores(source: Source, size: tuple[int, ...], seen: Any, referee: RefereeSettings) -> dict[str, float]:
+    height, width = size
+    if referee.kind == "masks":
+        return mask_scores(load_mask(source, (height, width)), seen, referee.classes)
+    if referee.kind == "boxes":
+        return box_scores(fit_boxes(source.boxes, *source.size, (height, width))[0], seen, referee.classes)
+    place = _place(source.label, referee.classes)
+    assert place is not None, "of sources with a label that the referee knows"
+    return {"probability": float(seen[place]), "right": float(int(np.argmax(seen)) == place)}
+
+
+def mask_scores(truth: NDArray[Any], seen: NDArray[Any], classes: Sequence[str]) -> dict[str, float]:
+    """The scores of a mask [H, W] against the source's; none where that is in colours, or shows no class of the
+    referee's large enough.
+    """
+    if truth.ndim != 2:
+        return {}
+    shown = [c for c in range(len(classes)) if np.mean(truth == c) >= _LEAST_SHARE]
+    if not shown:
+        return {}
+    known = truth < len(classes)  # what nobody labelled is nobody's fault
+    both = [int(((truth == c) & (seen == c)).sum()) for c in shown]
+    either = [int((((truth == c) | (seen == c)) & known).sum()) for c in shown]
+    recalls = [hits / int((truth == c).sum()) for c, hits in zip(shown, both, strict=True)]
+    found = {"miou": float(np.mean(np.divide(both, either))), "recall": min(recalls)}
+    found |= {f"recall_{_named(classes[c])}": recall for c, recall in zip(shown, recalls, strict=True)}
+    return {name: round(value, 6) for name, value in found.items()}
+
+
+def box_scores(truth: Sequence[TrueBox], seen: Sequence[Box], classes: Sequence[str]) -> dict[str, float]:
+    """The share of boxes that are found, each by one of those that are seen; none where the crop left no box."""
+    left, found = list(seen), 0
+    wanted = [box for box in truth if box.label in classes]
+    for box in wanted:
+        alike = [one for one in left if classes[one[4]] == box.label and _iou(box, one) >= _LEAST_IOU]
+        if alike:
+            left.remove(max(alike, key=lambda one: _iou(box, one)))
+            found += 1
+    return {"boxes": round(found / len(wanted), 6)} if wanted else {}
+
+
+def _iou(box: TrueBox, seen: Box) -> float:
+    across = min(box.x1, seen[2]) - max(box.x0, seen[0])
+    down = min(box.y1, seen[3]) - max(box.y0, seen[1])
+    both = max(0.0, across) * max(0.0, down)
+    return both / (box.area + (seen[2] - seen[0]) * (seen[3] - seen[1]) - both)
+
+
+def _place(label: str | None, classes: Sequence[str]) -> int | None:
+    """The number of a label's class: by its name, or by the first of its words."""
+    if label is None:
+        return None
+    return next((classes.index(name) for name in (label, short_name(label)) if name in classes), None)
+
+
+def _named(name: str) -> str:
+    """A class's name as part of a column's."""
+    return re.sub(r"\W+", "_", name).strip("_").lower()
+
+
+def _loaded(found: Pixels | Exception) -> Pixels:
+    if isinstance(found, Exception):
+        raise found
+    return found

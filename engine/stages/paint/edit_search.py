@@ -1,0 +1,199 @@
+"""One source's edits, from its latents back to noise and forth again: jobs whose rows share batches with others'.
+
+A variant's row follows the source's row, which goes the recorded way. Shares of the steps on which self-attention is
+taken over are tried side by side; until they part they are one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from counterfactory.kernels.guided_step import guide
+
+from ...models.alignment import align, follow_nobody, read_tokens
+from ...models.editor import EditorRow, Evaluated, RowHint
+from ...models.inversion import Path, step_back
+from ...models.sampler import Sampler
+from ...profile.invert import InvertSettings, end_of
+from ...profile.paint import GuidanceSettings
+from ...schedule.evaluations import Job
+from ...variant import Variant
+from .protect import Kept
+from .severity import text_of
+
+Floats = NDArray[np.float32]
+# Latents [C, h, w] of a variant by the share of the steps on which self-attention was taken over.
+Swept = tuple[Variant, float, Floats]
+EditJob = Job[EditorRow, Evaluated, list[Swept]]
+
+
+@dataclass(frozen=True)
+class Editor:
+    """What all edits share."""
+
+    sampler: Sampler
+    guidance: GuidanceSettings
+    settings: InvertSettings
+    tokenizer: Tokenizer
+
+
+@dataclass(frozen=True)
+class SourceWay:
+    """A source's recorded way, its caption's text states [T, D], and the hint that its rows and its edits' follow."""
+
+    path: Path
+    caption: Floats
+    hint: RowHint | None = None
+
+    def row(self, i: int, latents: Floats) -> EditorRow:
+        """A row of step `i` by the source's own caption, which follows no other row and reads no attention."""
+        cross_map, cross_own = follow_nobody(len(self.caption))
+        timestep, words = int(self.path.sampler.timesteps[i]), np.zeros_like(cross_own)
+        return EditorRow(latents, timestep, self.caption, cross_map, cross_own, words, hint=self.hint)
+
+
+@dataclass(frozen=True)
+class SourceEdits:
+    """A source's latents [C, h, w] and its variants; the text states [T, D] of all their captions; the part of the
+    source that variants keep, and the hint that all rows follow.
+    """
+
+    clean: Floats
+    variants: Sequence[Variant]
+    states: Mapping[str, Floats]
+    kept: Kept | None = None
+    hint: RowHint | None = None
+
+
+def edit_source(editor: Editor, edits: SourceEdits) -> EditJob:
+    """A source's variants, from its latents to theirs [C, h, w] for each share; a control is the source itself."""
+    edited = [variant for variant in edits.variants if not is_control(variant)]
+    controls = [(variant, 1.0, edits.clean) for variant in edits.variants if is_control(variant)]
+    if not edited:
+        return controls
+    way = SourceWay(Path(editor.sampler, edits.clean), edits.states[edited[0].caption], edits.hint)
+    yield from invert_source(way, editor.settings)
+    searches = [_Search(editor, edits, way, variant) for variant in edited]
+    for i in editor.settings.edited(len(editor.sampler.timesteps)):
+        asked = [search.rows(i) for search in searches]
+        results = iter((yield [group for groups in asked for group in groups]))
+        for search, groups in zip(searches, asked, strict=True):
+            search.step(i, [result for _ in groups for result in next(results)])
+    return controls + [swept for search in searches for swept in search.done()]
+
+
+def is_control(variant: Variant) -> bool:
+    """Whether nothing of the caption is edited, so that nothing is searched."""
+    return variant.edited_caption == variant.caption
+
+
+def invert_source(way: SourceWay, settings: InvertSettings) -> Job[EditorRow, Evaluated, None]:
+    """Take a source's latents back, step by step, and record them."""
+    path = way.path
+    for i in reversed(settings.edited(len(path.sampler.timesteps))):
+        before = path.latents[i + 1]
+        for _ in range(1 + settings.rounds):
+            ((evaluated,),) = yield [[way.row(i, before)]]
+            before = step_back(path.sampler, i, path.latents[i + 1], evaluated.output)
+        path.latents[i] = before
+
+
+@dataclass(frozen=True)
+class _Edit:
+    """Where an edit stands: latents [C, h, w], and the attention so far to the words that went and those that came."""
+
+    latents: Floats
+    gone: Floats | float = 0.0
+    new: Floats | float = 0.0
+
+
+class _Search:
+    """A variant's edits for all shares of the steps."""
+
+    def __init__(self, editor: Editor, edits: SourceEdits, way: SourceWay, variant: Variant) -> None:
+        captions = variant.caption, variant.edited_caption
+        before, after = (read_tokens(editor.tokenizer, caption) for caption in captions)
+        self._editor, self._way, self._path, self._variant, self._kept = editor, way, way.path, variant, edits.kept
+        self._alignment = align(before, after).reweighted(editor.settings.word_weight)
+        self._text = text_of(variant, *(edits.states[caption] for caption in captions))
+        self._local = all(edit.type in editor.settings.local_types for edit in variant.edits)
+        # By the step at which self-attention was no longer taken over, None where it still is.
+        first = editor.settings.edited(self._steps).start
+        self._edits: dict[int | None, _Edit] = {None: _Edit(way.path.latents[first])}
+
+    def rows(self, i: int) -> list[list[EditorRow]]:
+        """What step `i` asks for: the source's row with those that follow it, then what guidance leads away from."""
+        settings, alignment = self._editor.settings, self._alignment
+        source = replace(self._way.row(i, self._path.latents[i]), words=alignment.gone.astype(np.float32))
+        edit = replace(source, text=self._text, words=alignment.new.astype(np.float32))
+        if i < end_of(settings.cross_fraction, self._steps):
+            edit = replace(edit, cross_map=alignment.cross_map, cross_own=alignment.cross_own)
+        parted = settings.parted(i, self._steps)
+        self._edits = {end: self._edits.get(end) or self._edits[None] for end in parted}
+        following = [
+            replace(edit, latents=one.latents, follows=place, takes_self=end is None)
+            for place, (end, one) in enumerate(self._edits.items(), 1)
+        ]
+        # Guidance leads away from the source's own caption (negative-prompt inversion).
+        away = [[self._way.row(i, one.latents)] for one in self._edits.values()]
+        return [[source, *following], *(away if self._guides(i) else [])]
+
+    def step(self, i: int, evaluated: Sequence[Evaluated]) -> None:
+        """Take step `i` by what its rows came to."""
+        count = len(self._edits)
+        source, following, away = evaluated[0], evaluated[1 : 1 + count], evaluated[1 + count :]
+        after = dict[int | None, _Edit]()
+        for place, (end, one) in enumerate(self._edits.items()):
+            output = following[place].output
+            if self._guides(i):
+                output = guide(output, away[place].output, self._editor.guidance.scale)
+            moved = _Edit(
+                self._path.follow(i, one.latents, output, source.output),
+                one.gone + source.attention,
+                one.new + following[place].attention,
+            )
+            after[end] = replace(moved, latents=self._keep(i, moved))
+        self._edits = after
+
+    def done(self) -> Iterator[Swept]:
+        """The latents of each share at the end."""
+        for fraction in self._editor.settings.fractions:
+            end = end_of(fraction, self._steps)
+            yield self._variant, fraction, self._edits[end if end < self._steps else None].latents
+
+    @property
+    def _steps(self) -> int:
+        return len(self._editor.sampler.timesteps)
+
+    def _guides(self, i: int) -> bool:
+        return self._editor.guidance.guides(i, self._steps)
+
+    def _keep(self, i: int, one: _Edit) -> Floats:
+        """The edit's latents after step `i`, the source's where a local edit's words are not looked at (local blend),
+        and where a part of it is protected.
+        """
+        latents, source = one.latents, self._path.latents[i + 1]
+        if self._local:
+            shape, threshold = latents.shape[1:], self._editor.settings.local_threshold
+            gone, new = (words_mask(np.asarray(seen, np.float32), shape, threshold) for seen in (one.gone, one.new))
+            latents = np.where(gone | new, latents, source)
+        if self._kept is not None and self._kept.settings.holds(i, self._steps):
+            latents = latents + self._kept.share * (source - latents)
+        return latents
+
+
+def words_mask(attention: Floats, shape: tuple[int, ...], threshold: float) -> NDArray[np.bool_]:
+    """Where words are looked at, bool of `shape` [h, w], by their attention at any size [h', w'].
+
+    The greatest of each place and its neighbours is compared with `threshold` of the greatest of all (Hertz et al.
+    2022, section 4, and the authors' code). Nowhere where there are no words.
+    """
+    widened = cv2.dilate(attention, np.ones((3, 3), np.uint8))
+    scaled = cv2.resize(widened, shape[::-1], interpolation=cv2.INTER_NEAREST)
+    return np.asarray(scaled > threshold * scaled.max())

@@ -1,0 +1,259 @@
+"""Paints variants: the edited caption over the source's edges, or what else keeps its layout (hints.py).
+
+Every variant starts from noise of its own key and goes through the sampler's steps; steps that add noise draw it from
+that key too. A guided step asks the denoiser for two rows, with and without the text, and combines them by
+classifier-free guidance (Ho & Salimans 2022, arXiv 2207.12598, eq. 6); guidance counts most on part of the way only
+(Kynkäänniemi et al. 2024, arXiv 2404.07724), and a step without it asks for one. Rows of many variants share a batch;
+nothing of one enters another.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...keys import generator
+from ...models.denoiser import DenoiserRow, PaintPlans
+from ...models.editor import EditorPlans
+from ...models.hints import scales_of
+from ...models.sampler import Sampler
+from ...profile.paint import PaintSettings
+from ...profile.profile import Profile
+from ...schedule.evaluations import Job, run_jobs
+from ...schedule.overlap import in_chunks, write_behind
+from ...sources.pictures import Pictures
+from ...sources.source import Source, load_mask
+from ...suite import Painted, PaintedRow
+from ...variant import Variant
+from ..maps.maps import Maps
+from ..run import Run
+from .protect import Kept, keep_regions
+from .severity import text_of
+from .text_states import TextStates
+
+Floats = NDArray[np.float32]
+Shape = tuple[int, int, int]
+# Batches of pictures that may wait to be written.
+_BEHIND = 2
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A variant's new picture, uint8 RGB [H, W, 3], and as in PaintedRow what was kept of the source's attention."""
+
+    variant: Variant
+    pixels: NDArray[np.uint8]
+    self_attention: float | None = None
+
+
+def unpainted_sources(run: Run, variants: Sequence[Variant]) -> list[Source]:
+    """The sources of variants whose picture is not on record, or no longer on the disk; each once."""
+    return list(dict.fromkeys(variant.source for variant in run.missing("paint", _keys(run, variants))))
+
+
+def paint_variants(
+    run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
+) -> dict[Variant, PaintedRow]:
+    """The suite's rows of the variants' pictures, painted over the maps of their sources where they are not on record.
+
+    A variant that has neither picture nor maps is left out. `pictures` are the sources' own, of which [protect] keeps
+    a part.
+    """
+
+    def draw(todo: list[Variant]) -> Iterator[Drawn]:
+        # Pictures of one size share plans and batches.
+        ready = sorted((v for v in todo if v.source in maps), key=lambda v: _size(maps[v.source]))
+        return (Drawn(ready[i], pixels) for i, pixels in _paint_ready(run, ready, maps, pictures))
+
+    return record_pictures(run, variants, draw)
+
+
+def record_pictures(
+    run: Run, variants: Sequence[Variant], draw: Callable[[list[Variant]], Iterator[Drawn]]
+) -> dict[Variant, PaintedRow]:
+    """The suite's rows of the variants' pictures: those on record, and those that `draw` yields, which are written
+    `decode_batch` at a time while the next ones are drawn.
+    """
+    keys = _keys(run, variants)
+
+    def make(todo: list[Variant]) -> Generator[dict[Variant, PaintedRow], None, None]:
+        yield from write_behind(in_chunks(draw(todo), run.profile.paint.decode_batch), write, _BEHIND)
+
+    def write(batch: Sequence[Drawn]) -> dict[Variant, PaintedRow]:
+        rows = run.suite.write_images("paint", [_painted(drawn, keys[drawn.variant]) for drawn in batch])
+        return {drawn.variant: rows[keys[drawn.variant]] for drawn in batch}
+
+    with run.meter.stage("paint"):
+        return run.recorded("paint", keys, make, counted=True)
+
+
+def _keys(run: Run, variants: Sequence[Variant]) -> dict[Variant, str]:
+    return {variant: run.keys.picture_key(variant.key) for variant in variants}
+
+
+def _paint_ready(
+    run: Run, variants: Sequence[Variant], maps: Mapping[Source, Maps], pictures: Pictures
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Positions and pictures of variants as they finish; hints are embedded once per source, texts once per caption."""
+    if not variants:
+        return
+    settings, text = run.profile.paint, run.models.clip_text()
+    texts = TextStates(text, [v.edited_caption for v in variants if v.level == v.levels])
+    ends = [caption for v in variants if v.level < v.levels for caption in (v.caption, v.edited_caption)]
+    graded = TextStates(text, ends, on_host=True)
+    (negative,) = text.encode_states([settings.negative_prompt])
+
+    def jobs() -> Iterator[PaintJob]:
+        of_sources = ((source, list(group)) for source, group in groupby(variants, key=lambda v: v.source))
+        for size, same in groupby(of_sources, key=lambda group: _size(maps[group[0]])):
+            plans = run.models.paint_plans(*size)
+            scale = control_scale(run.profile, plans)
+            for batch in in_chunks(same, plans.hint.batch):
+                sources = [source for source, _ in batch]
+                hints = embed_maps(run.profile, plans, [maps[source] for source in sources])
+                kept = keep_regions(run, sources, pictures)
+                for (_, group), hint, region in zip(batch, hints, kept, strict=True):
+                    for variant in group:
+                        if variant.level == variant.levels:
+                            states = texts.take(variant.edited_caption)
+                        else:
+                            states = plans.put_text(_graded_states(variant, graded))
+                        yield PaintJob(variant.noise_key, states, hint, plans, control_scale=scale, kept=region)
+
+    yield from paint(jobs(), negative, settings)
+
+
+def _graded_states(variant: Variant, texts: TextStates) -> Floats:
+    return text_of(variant, texts.take(variant.caption), texts.take(variant.edited_caption))
+
+
+def embed_maps(profile: Profile, plans: PaintPlans | EditorPlans, maps: Sequence[Maps]) -> Sequence[Any]:
+    """Hint embeddings of sources by their maps, as `plans` take them."""
+    by_hint = [None if of_hint[0] is None else np.stack(of_hint) for of_hint in zip(*maps, strict=True)]
+    if profile.hint_weights is not None:
+        return plans.embed_several(by_hint, profile.hint_weights)
+    (edges,) = by_hint
+    assert edges is not None, "edges alone have no weight"
+    return plans.embed_hints(edges)
+
+
+def control_scale(profile: Profile, plans: PaintPlans | EditorPlans) -> float | tuple[float, ...]:
+    """The control scale of rows: one, or one for each ControlNet of the denoiser."""
+    scale, weights = profile.paint.control_scale, profile.hint_weights
+    return scale if weights is None else scales_of(scale, weights, plans.hints_apart)
+
+
+def _size(maps: Maps) -> tuple[int, int]:
+    """(height, width) in pixels of a source's maps."""
+    height, width = next(found.shape[:2] for found in maps if found is not None)
+    return height, width
+
+
+def _painted(drawn: Drawn, key: str) -> Painted:
+    source, pixels = drawn.variant.source, drawn.pixels
+    mask = load_mask(source, pixels.shape[:2]) if source.mask_path is not None else None
+    return Painted(key, source.name, pixels, mask, self_attention=drawn.self_attention)
+
+
+@dataclass(frozen=True)
+class PaintJob:
+    """One variant to paint: the key of its noise, its text states [T, D], and its source's hint embedding [D, h, w].
+
+    `plans` are those of its picture's size, and text and hint lie where they take them; `steps` differs from the
+    settings' where a variant wants its own number, `control_scale` where the denoiser has several ControlNets. `kept`
+    is what the variant keeps of its source.
+    """
+
+    key: str
+    text: Any
+    hint: Any
+    plans: PaintPlans
+    steps: int | None = None
+    control_scale: float | tuple[float, ...] | None = None
+    kept: Kept | None = None
+
+
+def paint(jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Paint jobs of any picture sizes; yields (position in `jobs`, uint8 RGB [H, W, 3]) as pictures finish.
+
+    `negative` is the text states [T, D] of the negative prompt, where the plans take them. `jobs` are drawn as room for
+    them comes up; pictures of one size are decoded `decode_batch` at a time.
+    """
+    plans: dict[Shape, PaintPlans] = {}
+    sampler_of = lru_cache(lambda steps: Sampler(replace(settings.sampler, steps=steps)))
+
+    def denoising() -> Iterator[Job[DenoiserRow, Any, Any]]:
+        for job in jobs:
+            plans[job.plans.latent_shape] = job.plans
+            steps = settings.sampler.steps if job.steps is None else job.steps
+            yield _denoise(job, negative, sampler_of(steps), settings)
+
+    def evaluate(rows: Sequence[DenoiserRow]) -> Sequence[Any]:
+        return plans[_shape(rows[0].latents)].evaluate(rows)
+
+    rows = settings.batch * settings.streams
+    waiting: dict[Shape, dict[int, Any]] = {}
+    decoding: deque[_Decoding] = deque()
+    for order, latents in run_jobs(denoising(), evaluate, rows, lambda row: _shape(row.latents)):
+        shape = _shape(latents)
+        same = waiting.setdefault(shape, {})
+        same[order] = latents
+        if len(same) == settings.decode_batch:
+            decoding.append(_decode(waiting.pop(shape), plans[shape]))
+            yield from _finished(decoding, plans[shape].behind)
+    for shape, same in waiting.items():
+        decoding.append(_decode(same, plans[shape]))
+    yield from _finished(decoding, 0)
+
+
+def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings) -> Job[DenoiserRow, Any, Any]:
+    """One variant's way from noise to latents [C, h, w]; each row is a group of its own."""
+    noise, kept = _noise(job, "noise"), job.kept
+    variant = job.plans.begin(noise, sampler)
+    scale = settings.control_scale if job.control_scale is None else job.control_scale
+    for i, timestep in enumerate(sampler.timesteps.tolist()):
+        guided = settings.guidance.guides(i, len(sampler.timesteps))
+        texts = [job.text, negative] if guided else [job.text]
+        rows = [DenoiserRow(variant.latents, timestep, text, job.hint, scale) for text in texts]
+        outputs = yield [[row] for row in rows]
+        # Keyed by the step, so that an interrupted or reordered run draws the same.
+        fresh = _noise(job, f"lcm {i}") if sampler.adds_noise(i) else None
+        variant.step(i, [output for (output,) in outputs], settings.guidance.scale if guided else None, fresh)
+        if kept is not None and kept.settings.holds(i, len(sampler.timesteps)):
+            variant.blend(sampler.noised(i + 1, kept.latents, noise), kept.share)
+    return variant.latents
+
+
+def _noise(job: PaintJob, purpose: str) -> Floats:
+    return generator(job.key, purpose).standard_normal(job.plans.latent_shape, np.float32)
+
+
+def _shape(latents: Any) -> Shape:
+    channels, height, width = latents.shape
+    return channels, height, width
+
+
+@dataclass(frozen=True)
+class _Decoding:
+    """Pictures under way: their positions, and what waits for them."""
+
+    orders: Sequence[int]
+    finish: Callable[[], list[NDArray[np.uint8]]]
+
+
+def _decode(waiting: Mapping[int, Any], plans: PaintPlans) -> _Decoding:
+    return _Decoding(list(waiting), plans.decode(list(waiting.values())))
+
+
+def _finished(decoding: deque[_Decoding], left: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """The pictures of the earliest decodes, so that `left` stay under way."""
+    while len(decoding) > left:
+        earliest = decoding.popleft()
+        yield from zip(earliest.orders, earliest.finish(), strict=True)

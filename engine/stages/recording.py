@@ -1,0 +1,185 @@
+"""What a run writes down of its profile: the keys of its results, the rows of its table, what its sessions say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ..content_keys import STAGES, ContentKeys
+from ..files.fill import plain
+from ..meter.energy import EnergyMeter
+from ..meter.machine import this_machine
+from ..models.library import Library
+from ..profile.image import crop_box
+from ..profile.profile import Profile
+from ..runtime.opening import arithmetic
+from ..sources.boxes import fit_boxes
+from ..sources.source import Source
+from ..suite import Origin, PaintedRow, Painting, PictureRow
+from ..suite.session import Costs, SessionFacts
+from ..variant import Variant
+from .check.check import Scored
+from .check.validity import by_type
+from .check.verdict import verdict, with_valid
+from .maps.maps import palettes_of
+from .run import Run
+
+
+def content_keys_of(profile: Profile, library: Library) -> ContentKeys:
+    """The keys of a run's results. Raises CounterfactoryError for a network that is missing."""
+    return ContentKeys(
+        # What is None is left out, so that pictures keep the keys that they had before there were buckets.
+        image={name: value for name, value in asdict(profile.image).items() if value is not None},
+        caption=profile.caption,
+        sampling=profile.llm.sampling,
+        edges=profile.edges,
+        paint=profile.paint,
+        text=profile.text,
+        check=profile.check.measures,
+        makers={stage: library.digest(stage) for stage in STAGES},
+        hints=_hints(profile),
+        protect=profile.protect,
+        invert=profile.invert,
+    )
+
+
+def _hints(profile: Profile) -> object:
+    """The hints and what their palettes hold, None where pictures follow the edges alone."""
+    if profile.hints is None:
+        return None
+    palettes = [palette.key for palette in palettes_of(profile.hints)]
+    return [[asdict(hint) for hint in profile.hints], palettes, profile.depth]
+
+
+@dataclass(frozen=True)
+class ShardResults:
+    """What the stages made of a shard. `others` are scores beside the check stage's: of edited captions, of the
+    captioner's second look, of referees.
+    """
+
+    captions: Mapping[Source, str]
+    originals: Mapping[Source, PaintedRow]
+    painted: Mapping[Variant, PaintedRow]
+    scored: Mapping[Variant, Scored]
+    others: Mapping[Variant, Mapping[str, float]]
+
+
+def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
+    """The rows of a shard: its scored controls and variants, and the originals of the sources that have some.
+
+    Verdicts follow from the stored scores and the profile's thresholds. A control stands beside its source's variants
+    whatever its verdict.
+    """
+    painted, first = results.painted, dict[Source, str]()
+    for variant in results.scored:
+        if variant.kind == "control" and variant.index == 0:
+            first[variant.source] = painted[variant].image.path
+
+    def common(source: Source, row: PaintedRow) -> dict[str, Any]:
+        return _common(source, (row, results.originals[source]), first.get(source), profile)
+
+    shown = {variant.source: variant.protected for variant in results.scored}
+    rows = [
+        PictureRow(
+            **common(source, results.originals[source]),
+            kind="original",
+            caption=results.captions[source],
+            edited_caption=results.captions[source],
+            edits=(),
+            number=0,
+            painting=None,
+            scores={},
+            reason=None,
+            key=source.key,
+            protected=protected,
+        )
+        for source, protected in shown.items()
+    ]
+    guidance = profile.paint.guidance
+    for variant, scored in results.scored.items():
+        rows.append(
+            PictureRow(
+                **common(variant.source, painted[variant]),
+                kind=variant.kind,
+                caption=variant.caption,
+                edited_caption=variant.edited_caption,
+                edits=variant.edits,
+                edit_scores=scored.edits,
+                number=variant.index,
+                repeat=variant.repeat,
+                level=variant.level,
+                levels=variant.levels,
+                painting=Painting(
+                    variant.seed,
+                    profile.paint.sampler.steps,
+                    guidance.scale,
+                    guidance.start,
+                    guidance.stop,
+                    painted[variant].self_attention,
+                ),
+                scores=_scores(profile, variant, scored, results.others.get(variant, {})),
+                reason=None,
+                key=variant.key,
+                protected=variant.protected,
+            )
+        )
+    return [replace(row, reason=verdict(row, profile.check)) for row in rows]
+
+
+def _scores(profile: Profile, variant: Variant, scored: Scored, others: Mapping[str, float]) -> Mapping[str, float]:
+    """All scores of a picture: those of the check stage, the `others`, and what both come to."""
+    shown = by_type("edit", [edit.type for edit in variant.edits], scored.edits) if scored.edits else {}
+    return with_valid(variant.kind, {**others, **scored.scores, **shown}, profile.check)
+
+
+def _common(
+    source: Source, files: tuple[PaintedRow, PaintedRow], control: str | None, profile: Profile
+) -> dict[str, Any]:
+    """What a source's rows have alike; `files` are the row's own and the original's."""
+    row, original = files
+    height, width = source.size
+    target = profile.image.size_for(height, width)
+    left, top, right, bottom = crop_box(height, width, target)
+    boxes, _ = fit_boxes(source.boxes, height, width, target)
+    return {
+        "file_name": row.image.path,
+        "sha256": row.image.sha256,
+        "source": source.name,
+        "label": source.label,
+        "mask": None if row.mask is None else row.mask.path,
+        "original": original.image.path,
+        "control": control,
+        "boxes": boxes,
+        "origin": Origin(source.file, source.digest, width, height, (left, top, right - left, bottom - top)),
+        "known_world": source.known_world is not False,
+        "source_key": source.key,
+    }
+
+
+def session_facts(run: Run, data: Mapping[str, Any], releases: Mapping[str, str]) -> SessionFacts:
+    """What made a session's results: settings, the data set, networks, libraries and the machine."""
+    return SessionFacts(
+        profile=plain(run.profile),
+        settings=asdict(run.request),
+        data=data,
+        models={str(stage): maker for stage, maker in run.keys.makers.items()},
+        precision=arithmetic(run.profile.runtime),
+        versions=releases,
+        machine=this_machine(),
+    )
+
+
+def session_costs(run: Run, energy: EnergyMeter) -> Costs:
+    """What a session has cost by now."""
+    runtime, stages = run.profile.runtime, run.meter.costs()
+    return Costs(
+        wall_s=round(run.meter.elapsed_s, 3),
+        devices=runtime.devices,
+        device=runtime.unit,
+        painted=sum(cost.made for cost in stages if cost.stage == "paint"),
+        peak_memory_bytes=run.meter.peak_memory_bytes,
+        energy_j=energy.joules(),
+        stages=stages,
+        plans=run.meter.plans(),
+    )

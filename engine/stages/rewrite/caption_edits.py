@@ -1,0 +1,80 @@
+"""What is known of a source's caption while its edits are asked for, and how questions are put: each one once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...language.questions import SpanPrompts, TypedPrompts
+from ...language.request import Request
+from ...profile.rewrite import RewriteSettings
+from ...request import SuiteRequest
+from ...sources.source import Source
+from ...tasks.choose import Choice
+from ...tasks.grounding import Protection, protect
+from ...tasks.task import Task
+
+# What `ask` takes and gives: a question's name and its requests, no two alike; their answers in order.
+Ask = Callable[[str, Sequence[Request]], Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What is asked about captions: within which bounds, for which request, of whom, and in which words."""
+
+    settings: RewriteSettings
+    request: SuiteRequest
+    ask: Ask
+    prompts: SpanPrompts | TypedPrompts
+
+    def answers(self, question: str, requests: Sequence[Request]) -> dict[Request, str]:
+        """The answers by their requests; a request that stands there twice is put once."""
+        once = list(dict.fromkeys(requests))
+        return dict(zip(once, self.ask(question, once), strict=True)) if once else {}
+
+
+@dataclass
+class CaptionEdits:
+    """What is known of one source on its way through the questions; its caption is `silent` of types of edits."""
+
+    source: Source
+    caption: str
+    protection: Protection
+    sentence: str
+    keywords: list[tuple[str, str]]
+    choices: list[Choice]
+    problem: str | None = None
+    unread: str | None = None
+    silent: tuple[str, ...] = ()
+
+    @property
+    def keep(self) -> tuple[str, ...]:
+        """The words that no edit may touch."""
+        return self.protection.keep
+
+
+def draft_of(source: Source, caption: str, task: Task, pointed: str | None) -> CaptionEdits:
+    """What is known of a source before edits are asked for; `pointed` are words of its caption that name its label
+    although no table knows it.
+    """
+    protection = protect(task, source.label, source.classes, caption, pointed)
+    return CaptionEdits(source, caption, protection, task.sentence_for(source.label), [], [])
+
+
+def why_not(draft: CaptionEdits, free: Sequence[object], questions: Questions) -> str | None:
+    """Why a source has no variants, as far as its caption says; `free` are the spans of it that may change."""
+    caption, label, settings = draft.caption, draft.source.label, questions.settings
+    if len(caption) > settings.max_chars_caption:
+        return (
+            f"its caption has {len(caption)} characters, and captions of at most {settings.max_chars_caption} are "
+            "rewritten; raise [rewrite].max_chars_caption"
+        )
+    if not free:
+        return "its caption has no words that may change"
+    if not draft.protection.grounded and not questions.request.allow_ungrounded:
+        shown = ", ".join(map(repr, draft.source.classes)) if label is None else repr(label)
+        return (
+            f"its caption names nothing that it is labelled with ({shown}), so that no word of it would hold the label "
+            f"true; --allow-ungrounded makes variants all the same: {caption!r}"
+        )
+    return None

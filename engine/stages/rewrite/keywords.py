@@ -1,0 +1,132 @@
+"""What a caption's words could be instead, asked as DILLEMA does (arXiv 2502.04378): which words may change, of any
+type; then what else each of them could be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...english.additions import is_silent, phrase_of
+from ...english.words import allowed_alternatives, allowed_proposals, allowed_values, distinct, drop_overlapping, spans
+from ...language.edit_types import BUILT_IN
+from ...language.grammar import (
+    NOTHING,
+    Grammar,
+    additions_grammar,
+    alternatives_grammar,
+    keywords_grammar,
+    values_grammar,
+)
+from ...language.phrases import phrase_class
+from ...language.questions import AnswerError, SpanPrompts, TypedPrompts, read_alternatives, read_keywords, read_silent
+from ...language.request import Request
+from ...tasks.choose import Choice
+from ...tasks.interventions import Interventions
+from .caption_edits import CaptionEdits, Questions, why_not
+
+KEYWORDS, ALTERNATIVES = "keywords", "alternatives"
+# What can be added to a caption that is silent of it, whatever the language model was trained on.
+_ADDED_BY_RULE = ("weather", "time")
+
+
+def find_choices(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
+    """Gives each draft its choices, or the problem why it has none."""
+    _find_keywords(drafts, questions)
+    _find_alternatives(drafts, questions)
+
+
+def _find_keywords(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
+    settings, interventions, prompts = questions.settings, questions.request.interventions, _prompts(questions)
+    types = interventions.types if interventions else settings.types
+    requests: list[Request | None] = []
+    for draft in drafts:
+        free = spans(draft.caption, settings.max_words_keyword, draft.keep)
+        draft.problem = why_not(draft, free, questions)
+        if draft.problem:
+            requests.append(None)
+            continue
+        prompt = prompts.keywords(draft.sentence, types, draft.protection.told, draft.caption)
+        requests.append(Request(prompt, keywords_grammar(types, free, settings.max_keywords)))
+    answers = questions.answers(KEYWORDS, [request for request in requests if request])
+    for draft, request in zip(drafts, requests, strict=True):
+        if request is None:
+            continue
+        try:
+            draft.keywords = drop_overlapping(draft.caption, read_keywords(answers[request]))
+            if prompts.adds:
+                draft.silent = tuple(t for t in read_silent(answers[request]) if BUILT_IN[t].place != "word")
+        except AnswerError as error:
+            draft.problem = str(error)
+        if interventions and not draft.problem:
+            draft.choices = _added_by_rule(draft, interventions)
+        if not (draft.keywords or draft.choices or draft.silent or draft.problem):
+            draft.problem = f"the language model found nothing in its caption that may change: {draft.caption!r}"
+
+
+def _added_by_rule(draft: CaptionEdits, values: Interventions) -> list[Choice]:
+    """A user's values as additions, where the caption says nothing of their type: of the weather and the time of day
+    as the rules see it, of others as the model says.
+    """
+    spoken = {type_ for type_, _ in draft.keywords}
+    by_rule = [type_ for type_ in _ADDED_BY_RULE if is_silent(draft.caption, type_)]
+    found = []
+    for type_ in dict.fromkeys((*by_rule, *draft.silent)):
+        allowed = allowed_values(values.values(type_), "", draft.keep)
+        if allowed and type_ not in spoken:
+            found.append(Choice(type_, "", tuple(phrase_of(type_, value) for value in allowed)))
+    return found
+
+
+def _prompts(questions: Questions) -> SpanPrompts:
+    assert not isinstance(questions.prompts, TypedPrompts), "models that converse are asked type by type"
+    return questions.prompts
+
+
+class _Asked(NamedTuple):
+    """A question for the alternatives of a keyword; `given` where they are a user's."""
+
+    draft: CaptionEdits
+    type: str
+    keyword: str
+    given: bool
+    request: Request
+
+
+def _find_alternatives(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
+    settings, wanted, prompts = questions.settings, questions.request, _prompts(questions)
+    asked: list[_Asked] = []
+
+    def add(draft: CaptionEdits, edited: tuple[str, str], values: tuple[str, ...], grammar: Grammar) -> None:
+        prompt = prompts.alternatives(draft.sentence, draft.protection.told, draft.caption, *edited, values)
+        asked.append(_Asked(draft, *edited, bool(values), Request(prompt, grammar)))
+
+    for draft in drafts:
+        for type_, keyword in draft.keywords:
+            values: tuple[str, ...] = ()
+            if wanted.interventions:
+                values = allowed_values(wanted.interventions.values(type_), keyword, draft.keep)
+                if not values:
+                    continue
+                if prompts.adds and phrase_class(keyword) == "place":  # one that was taught phrases is given some
+                    values = distinct([phrase_of(type_, value) for value in values])
+                grammar = values_grammar(values)
+            else:
+                grammar = alternatives_grammar(keyword, settings.max_alternatives)
+            add(draft, (type_, keyword), values, grammar)
+        for type_ in () if wanted.interventions else draft.silent:
+            grammar = additions_grammar(BUILT_IN[type_].place == "front", settings.max_alternatives)
+            add(draft, (type_, NOTHING), (), grammar)
+    answers = questions.answers(ALTERNATIVES, [question.request for question in asked])
+    for draft, type_, keyword, given, request in asked:
+        try:
+            found = read_alternatives(answers[request])
+        except AnswerError as error:
+            draft.unread = str(error)  # a keyword without alternatives is not edited
+            continue
+        if keyword == NOTHING:
+            added = allowed_proposals([("", value) for value in found], draft.caption, draft.keep, wanted.avoid)
+            draft.choices.append(Choice(type_, "", tuple(value for _, value in added)))
+            continue
+        usable = distinct(found) if given else allowed_alternatives(found, keyword, draft.keep, wanted.avoid)
+        draft.choices.append(Choice(type_, keyword, usable))

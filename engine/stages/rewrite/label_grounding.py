@@ -1,0 +1,61 @@
+"""Points at the words of a caption that name its label, where no word does that WordNet knows for it.
+
+The language model is asked which span of the caption it is, within a grammar of the caption's own spans; what it points
+at counts if the sentence encoder finds it like the label. A model alone would always point at something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...english.names import label_words, names_of, short_name
+from ...english.words import spans
+from ...language.chat import ChatPrompts
+from ...language.grammar import NOTHING, one_of_grammar
+from ...language.questions import AnswerError, clean_text, read_caption
+from ...language.request import Request
+from ...sources.source import Source
+from ...tasks.grounding import protect
+from ..run import Run
+from .caption_edits import Questions
+from .meaning import similarities
+
+POINTING = "pointing"
+_MAX_WORDS = 3
+
+
+def point_at_labels(run: Run, captions: Mapping[Source, str], questions: Questions) -> dict[Source, str]:
+    """The words that name the label of each source whose caption has none by itself; sources without are left out.
+
+    Call it inside the stage of rewriting.
+    """
+    settings, task, prompts = run.profile.grounding, run.request.task, questions.prompts
+    if settings is None:
+        return {}
+    assert isinstance(prompts, ChatPrompts), "checked by the profile"
+    asked: dict[Source, Request] = {}
+    for source, caption in captions.items():
+        text = clean_text(caption)
+        if source.label is None or not label_words(source.label) or not task.protect_label:
+            continue
+        phrases = spans(text, _MAX_WORDS, ())
+        if phrases and not protect(task, source.label, source.classes, text).grounded:
+            prompt = prompts.pointing(short_name(source.label), names_of(source.label).definition, text)
+            asked[source] = Request(prompt, one_of_grammar([*phrases, NOTHING]))
+    answers = questions.answers(POINTING, list(asked.values()))
+    pointed = {source: word for source, request in asked.items() if (word := _read(answers[request])) is not None}
+    pairs = dict.fromkeys((short_name(source.label or ""), word) for source, word in pointed.items())
+    alike = similarities(run, list(pairs))
+    return {
+        source: word
+        for source, word in pointed.items()
+        if alike[short_name(source.label or ""), word] >= settings.min_similarity
+    }
+
+
+def _read(answer: str) -> str | None:
+    try:
+        word = read_caption(answer)
+    except AnswerError:  # cut off: it names nothing
+        return None
+    return None if word == NOTHING else word

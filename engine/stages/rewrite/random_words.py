@@ -1,0 +1,69 @@
+"""Random edits as a baseline: one of a caption's words replaced by what a masked language model puts there (LANCE-R,
+arXiv 2305.19164). No question is put to the language model, and captions are written by rule.
+
+Which words are blanked is drawn by the source's key; the engine then chooses among words and alternatives as it does
+among other edits (tasks/choose.py), and the same rules hold the label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+
+from ...content_keys import choice_key
+from ...english.random_words import blank, random_alternatives, random_words
+from ...errors import CounterfactoryError
+from ...keys import generator
+from ...models.masked import Blank
+from ...profile.rewrite import MOST_ALTERNATIVES, RandomWordSettings
+from ...tasks.choose import Choice
+from ..run import Run
+from .caption_edits import CaptionEdits, Questions, why_not
+
+# The type of these edits, which say nothing of what they change.
+RANDOM = "random"
+# The likeliest words of blanks.
+Fill = Callable[[Sequence[Blank]], Mapping[Blank, Sequence[str]]]
+
+
+def fill_blanks(run: Run, blanks: Sequence[Blank]) -> dict[Blank, list[str]]:
+    """The likeliest words of each blank; those on record are not computed again. Call it inside a stage."""
+
+    def make(todo: list[Blank]) -> Generator[dict[Blank, list[str]], None, None]:
+        yield dict(zip(todo, run.models.masked().likeliest(todo, MOST_ALTERNATIVES), strict=True))
+
+    keys = {one: run.keys.answer_key("blank", (one, MOST_ALTERNATIVES)) for one in blanks}
+    return run.recorded("rewrite", keys, make)
+
+
+def find_choices(
+    drafts: Sequence[CaptionEdits], questions: Questions, settings: RandomWordSettings, fill: Fill
+) -> None:
+    """Gives each draft its choices, in its caption's order, or the problem why it has none.
+
+    Raises CounterfactoryError where the user names edits or types, of which random words know nothing.
+    """
+    wanted = questions.request
+    if wanted.interventions is not None or wanted.types:
+        raise CounterfactoryError(
+            "[random_words] replaces any word by a likely one: leave out --interventions and --types, or take a "
+            "profile without that table"
+        )
+    asked: list[tuple[CaptionEdits, str, Blank]] = []
+    for draft in drafts:
+        words = random_words(draft.caption, draft.keep)
+        draft.problem = why_not(draft, words, questions)
+        if not draft.problem:
+            drawn = _draw(words, settings.words, choice_key(draft.source.key, wanted.task, wanted.seed))
+            asked += [(draft, word, blank(draft.caption, word)) for word in drawn]
+    found = fill(list(dict.fromkeys(one for *_, one in asked)))
+    for draft, word, one in asked:
+        usable = random_alternatives(found[one], word, draft.caption, draft.keep, wanted.avoid)
+        if usable:
+            draft.choices.append(Choice(RANDOM, word, usable[: settings.alternatives]))
+
+
+def _draw(words: Sequence[str], count: int, key: str) -> list[str]:
+    """`count` of the words, or all, in their order."""
+    luck = generator(key, "random words").random(len(words))
+    drawn = sorted(range(len(words)), key=lambda i: luck[i])[:count]
+    return [words[i] for i in sorted(drawn)]

@@ -1,0 +1,297 @@
+"""Rewrites captions: which edits each variant gets, and its edited caption.
+
+From a shard's captions, a task and the settings of a run it makes the variants of each source. The language model
+answers questions (language/questions.py) within grammars (language/grammar.py): which words may change and what else
+they could be, or type by type what could change or be added (stages/proposals.py). The engine chooses the edits
+(tasks/choose.py); where different ones run out, the same are painted again from other noise. The last question is the
+caption with the words that are replaced; what is added or removed is put by rule (tasks/additions.py). Words that may
+not change are checked at the end, whatever the model says (tasks/words.py): a variant that breaks them is dropped with
+the reason. Where answers come from and where they are kept is the caller's: `ask` is given all the requests of a
+question at once, none of them twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from ...content_keys import choice_key, variant_key
+from ...edit import Edit
+from ...english.additions import apply_by_rule
+from ...english.text_limit import Room, cut_edit, fit_caption
+from ...english.words import check_edited_caption
+from ...english.writing import write_by_rule
+from ...language.chat import prompts_of
+from ...language.grammar import edited_grammar, text_grammar
+from ...language.questions import AnswerError, TypedPrompts, clean_text, read_caption, write_answer
+from ...language.request import Request
+from ...request import SuiteRequest
+from ...sources.source import Problem, Source
+from ...tasks.choose import choose_edits
+from ...variant import Variant
+from ..run import Run
+from . import keywords, label_grounding, proposals, random_words
+from .caption_edits import CaptionEdits, Questions, draft_of
+from .meaning import MeaningCheck, similarities
+from .text_filters import TextFilter, perplexities
+
+REWRITE = "rewrite"
+# Gives drafts their choices, or the problem why they have none.
+Find = Callable[[Sequence[CaptionEdits]], None]
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """The variants of a shard: those to paint, a source's controls before its variants, and those to drop since their
+    text breaks the task's rules or fails the filters; why sources have fewer variants than wanted; and what was
+    measured of edited captions as texts, those of dropped variants included.
+    """
+
+    variants: tuple[Variant, ...]
+    dropped: tuple[Variant, ...]
+    shortfalls: tuple[Problem, ...]
+    scores: Mapping[Variant, Mapping[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SourceVariants:
+    """A source's controls and variants, fewer than wanted when its caption allows no more: `shortfall` then says why.
+
+    Controls are there to be compared with variants: a source without any to paint has none.
+    """
+
+    variants: tuple[Variant, ...]
+    shortfall: str | None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What edits and captions are held to beside the task. `pointed` are words of captions that name their source's
+    label although no table knows it; `room` says how many characters of a caption the painter reads; `meaning` holds
+    what rewritten captions say beside their edits; `filters` keep edits whose words fail from being chosen, and drop
+    captions that fail. `find` gives drafts their choices in place of the language model, and captions are then written
+    by rule.
+    """
+
+    pointed: Mapping[Source, str] = field(default_factory=dict)
+    room: Room = len
+    meaning: MeaningCheck | None = None
+    filters: TextFilter | None = None
+    find: Find | None = None
+
+
+def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> Rewritten:
+    """The variants that captioned sources are to have; questions that are on record are not put again.
+
+    With [grounding] the model is asked what names a label that no word does, and what it writes freely is held to what
+    the caption means. Edited captions are scored as texts, as far as there is an encoder or [rewrite] wants perplexity,
+    and those that fail are dropped. With [random_words] edits are a masked language model's, and the language model is
+    not asked for any.
+    """
+
+    def ask(question: str, requests: Sequence[Request]) -> list[str]:
+        keys = {request: run.keys.answer_key(question, request.content) for request in requests}
+        answers = run.recorded("rewrite", keys, lambda todo: _answers(run, todo))
+        return [answers[request] for request in requests]
+
+    questions = Questions(run.profile.rewrite, run.request, ask, prompts_of(run.profile.llm.style))
+    with run.meter.stage("rewrite"):
+        limits = _limits(run, captions, questions)
+        results = rewrite(list(captions), list(captions.values()), questions, limits)
+        scores = limits.filters.scores(v for result in results for v in result.variants) if limits.filters else {}
+        run.advance("rewrite", len(captions), made=len(captions))
+    variants = [variant for result in results for variant in result.variants]
+    return Rewritten(
+        variants=tuple(variant for variant in variants if variant.dropped is None),
+        dropped=tuple(variant for variant in variants if variant.dropped is not None),
+        shortfalls=tuple(
+            Problem(source.name, result.shortfall)
+            for source, result in zip(captions, results, strict=True)
+            if result.shortfall
+        ),
+        scores=scores,
+    )
+
+
+def _limits(run: Run, captions: Mapping[Source, str], questions: Questions) -> Limits:
+    """What the profile measures of captions and edits."""
+    profile, measure = run.profile, partial(similarities, run)
+    grounding, random = profile.grounding, profile.random_words
+    meaning: MeaningCheck | None = None
+    if grounding is not None and not profile.rewrite.verbatim and random is None:
+        meaning = MeaningCheck(measure, grounding.min_meaning)
+    filters = TextFilter(
+        profile.check,
+        None if grounding is None else measure,
+        partial(perplexities, run) if profile.rewrite.perplexity else None,
+    )
+    find: Find | None = None
+    if random is not None:
+        fill = partial(random_words.fill_blanks, run)
+        find = partial(random_words.find_choices, questions=questions, settings=random, fill=fill)
+    pointed = label_grounding.point_at_labels(run, captions, questions)
+    return Limits(pointed, run.models.caption_room(), meaning, filters, find)
+
+
+def _answers(run: Run, requests: Sequence[Request]) -> Generator[dict[Request, str], None, None]:
+    llm = run.models.llm()
+    before, began = llm.usage, time.perf_counter()
+    texts = llm.generate(requests)
+    # Its running batch is the runtime's own affair: no capacity, so it does not count for the fill.
+    run.meter.work("rewrite", "llm").add(len(requests), 0, time.perf_counter() - began)
+    used = llm.usage - before
+    run.meter.tokens("rewrite", used.prompt_tokens, used.generated_tokens)
+    yield dict(zip(requests, texts, strict=True))
+
+
+_NO_LIMITS = Limits()
+
+
+def rewrite(
+    sources: Sequence[Source], captions: Sequence[str], questions: Questions, limits: Limits = _NO_LIMITS
+) -> list[SourceVariants]:
+    """The variants of each source, in order; they depend on no other source."""
+    request, filters = questions.request, limits.filters
+    drafts = [
+        draft_of(source, clean_text(text), request.task, limits.pointed.get(source))
+        for source, text in zip(sources, captions, strict=True)
+    ]
+    for draft in drafts:
+        draft.caption = fit_caption(draft.caption, draft.keep, limits.room)
+    if limits.find is not None:
+        limits.find(drafts)
+    elif isinstance(questions.prompts, TypedPrompts):
+        proposals.find_choices(drafts, questions)
+    else:
+        keywords.find_choices(drafts, questions)
+    if filters is not None:
+        filters.keep_passing(drafts)
+    return _written(drafts, [_chosen(draft, request) for draft in drafts], questions, limits)
+
+
+def _chosen(draft: CaptionEdits, wanted: SuiteRequest) -> list[tuple[Edit, ...]]:
+    key = choice_key(draft.source.key, wanted.task, wanted.seed)
+    chosen = choose_edits(draft.choices, wanted.sets, wanted.edits, key)
+    if not chosen and not draft.problem:
+        low, high = wanted.edits
+        draft.problem = draft.unread or f"its caption allows no set of {low} to {high} edits: {draft.caption!r}"
+    return chosen
+
+
+def _written(
+    drafts: Sequence[CaptionEdits],
+    chosen: Sequence[Sequence[tuple[Edit, ...]]],
+    questions: Questions,
+    limits: Limits,
+) -> list[SourceVariants]:
+    request = questions.request
+    texts = _edited_texts(drafts, chosen, questions, by_rule=limits.find is not None or questions.settings.menus)
+
+    def variant(draft: CaptionEdits, index: int, edits: tuple[Edit, ...], answer: str) -> Variant:
+        try:
+            edited = apply_by_rule(read_caption(answer), edits)
+            dropped = check_edited_caption(draft.caption, edited, edits, draft.keep)
+            dropped = dropped or cut_edit(draft.caption, edited, limits.room)
+        except AnswerError as error:
+            edited, dropped = "", str(error)
+        source, caption, seed = draft.source, draft.caption, request.seed
+        key = variant_key(source.key, caption, edits, edited, seed)
+        return Variant(key, source, index, caption, edits, edited, seed, dropped, protected=draft.protection.named)
+
+    written = [
+        [variant(draft, i, edits, text) for i, (edits, text) in enumerate(zip(sets, answers, strict=True))]
+        for draft, sets, answers in zip(drafts, chosen, texts, strict=True)
+    ]
+    if limits.meaning is not None:
+        written = limits.meaning.drop_changed(written, texts)
+    if limits.filters is not None:
+        written = limits.filters.drop_failing(written)
+    rewritten = []
+    for draft, row in zip(drafts, written, strict=True):
+        variants = list(at_levels([*row, *_repeats(row, request.sets)], request))
+        painted = any(variant.dropped is None for variant in variants)
+        controls = [_control(draft, i, request.seed) for i in range(request.controls if painted else 0)]
+        short = None if painted else next((f"no edited caption could be used: {v.dropped}" for v in row), None)
+        rewritten.append(SourceVariants((*controls, *variants), draft.problem or short))
+    return rewritten
+
+
+def _edited_texts(
+    drafts: Sequence[CaptionEdits],
+    chosen: Sequence[Sequence[tuple[Edit, ...]]],
+    questions: Questions,
+    *,
+    by_rule: bool,
+) -> list[list[str]]:
+    """The captions with what is replaced of each set of edits, as the model answers, or as a rule writes them."""
+    settings = questions.settings
+
+    def request(draft: CaptionEdits, edits: tuple[Edit, ...]) -> Request | None:
+        changes = [(edit.keyword, edit.alternative) for edit in edits if edit.kind == "replace"]
+        if not changes or by_rule:
+            return None
+        letters = draft.caption + "".join(edit.alternative for edit in edits)
+        prompt = questions.prompts.rewrite(draft.sentence, draft.protection.told, draft.caption, changes)
+        if settings.verbatim:
+            return Request(prompt, edited_grammar(draft.caption, changes))
+        return Request(prompt, text_grammar(settings.max_chars_caption, letters))
+
+    requests = [[request(draft, edits) for edits in sets] for draft, sets in zip(drafts, chosen, strict=True)]
+    answers = questions.answers(REWRITE, [request for row in requests for request in row if request])
+    return [
+        [answers[asked] if asked else _by_rule(draft, edits) for edits, asked in zip(sets, row, strict=True)]
+        for draft, sets, row in zip(drafts, chosen, requests, strict=True)
+    ]
+
+
+def _by_rule(draft: CaptionEdits, edits: Sequence[Edit]) -> str:
+    """What a model would answer that makes the replacements among the edits and nothing else."""
+    changes = [(edit.keyword, edit.alternative) for edit in edits if edit.kind == "replace"]
+    return write_answer(write_by_rule(draft.caption, changes))
+
+
+def _repeats(made: Sequence[Variant], wanted: int) -> list[Variant]:
+    """Variants for the numbers below `wanted` that are dropped, or for which there are no other edits: those made
+    before, the least repeated first, from other noise.
+    """
+    usable = [variant for variant in made if variant.dropped is None]
+    times = Counter(variant.edits for variant in usable)
+    found = []
+    for index in range(wanted if usable else 0):
+        if index < len(made) and made[index].dropped is None:
+            continue
+        before = [variant for variant in usable if variant.index < index] or usable
+        one = min(before, key=lambda variant: times[variant.edits])
+        found.append(_again(one, index, times[one.edits]))
+        times[one.edits] += 1
+    return found
+
+
+def at_levels(variants: Sequence[Variant], wanted: SuiteRequest) -> Iterator[Variant]:
+    """Each variant at all levels, from the faintest, as far as variants are wanted; one that is dropped once."""
+    levels = wanted.levels
+    for variant in variants:
+        for level in range(1, levels + 1 if variant.dropped is None else 2):
+            index = variant.index * levels + level - 1
+            if index >= wanted.variants:
+                break
+            made = replace(variant, index=index, level=level, levels=levels, series=variant.key)
+            if level < levels and variant.dropped is None:
+                of = (variant.source.key, variant.caption, variant.edits, variant.edited_caption, variant.seed)
+                made = replace(made, key=variant_key(*of, variant.repeat, (level, levels)))
+            yield made if levels > 1 else variant
+
+
+def _again(variant: Variant, index: int, repeat: int) -> Variant:
+    key = variant_key(variant.source.key, variant.caption, variant.edits, variant.edited_caption, variant.seed, repeat)
+    return replace(variant, key=key, index=index, repeat=repeat)
+
+
+def _control(draft: CaptionEdits, number: int, seed: int) -> Variant:
+    key = variant_key(draft.source.key, draft.caption, number, draft.caption, seed)
+    return Variant(
+        key, draft.source, number, draft.caption, (), draft.caption, seed, None, "control", draft.protection.named
+    )

@@ -1,0 +1,76 @@
+"""One run: what was asked, of which box, and where its results go. Stages take it, and their data.
+
+A stage looks up its results by their content keys, makes what is missing, and records it (`Run.recorded`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..content_keys import OF_SOURCES, ContentKeys, Stage
+from ..meter.meter import Meter
+from ..profile.profile import Profile
+from ..request import SuiteRequest
+from ..suite import Suite
+from .classes import Classes
+
+if TYPE_CHECKING:  # settings of stages are read by commands that open no network and should not load a runtime
+    from ..models.model_pool import ModelPool
+
+T = TypeVar("T", bound=Hashable)
+# Makes the results of items, a batch at a time.
+Make = Callable[[list[T]], Generator[Mapping[T, Any], None, None]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """`profile` is what the box does, `request` what was asked. `sources` and `pictures` are how many the whole run
+    has, `classes` those of its sources' labels. No model is open before a stage has work.
+    """
+
+    profile: Profile
+    request: SuiteRequest
+    suite: Suite
+    models: ModelPool
+    meter: Meter
+    keys: ContentKeys
+    sources: int
+    pictures: int
+    classes: Classes
+
+    def missing(self, stage: Stage, keys: Mapping[T, str]) -> list[T]:
+        """The items whose key is not on record."""
+        known = self._find(stage, list(keys.values()))
+        return [item for item, key in keys.items() if key not in known]
+
+    def recorded(self, stage: Stage, keys: Mapping[T, str], make: Make[T], *, counted: bool = False) -> dict[T, Any]:
+        """The results of items by their keys: those on record, and those that `make` makes, recorded as they come.
+
+        Call it inside the stage. Progress is counted where `counted`. Items that `make` leaves out are left out here.
+        """
+        known = dict(self._find(stage, list(keys.values())))
+        todo = [item for item, key in keys.items() if key not in known]
+        if counted:
+            self.advance(stage, len(keys) - len(todo))
+        if todo:
+            self.models.enter(stage)
+            with closing(make(todo)) as batches:  # an interrupt ends what writes behind it before the suite is closed
+                for batch in batches:
+                    rows = {keys[item]: result for item, result in batch.items()}
+                    if stage != "paint":  # files and their rows are written together, by what makes them
+                        self.suite.ledger.put(stage, rows)
+                    known |= rows
+                    if counted:
+                        self.advance(stage, len(batch), made=len(batch))
+        return {item: known[key] for item, key in keys.items() if key in known}
+
+    def advance(self, stage: Stage, items: int, *, made: int = 0) -> None:
+        """So many more of the run's sources or pictures are through a stage, `made` of them by this session."""
+        self.meter.advance(stage, items, self.sources if stage in OF_SOURCES else self.pictures, made=made)
+
+    def _find(self, stage: Stage, keys: Sequence[str]) -> Mapping[str, Any]:
+        """The results on record by key; of pictures those whose files are there."""
+        return self.suite.images(stage, keys) if stage == "paint" else self.suite.ledger.get(stage, keys)

@@ -1,0 +1,69 @@
+"""The profile that a suite was made with, and the names of its classes, from its record run.json.
+
+So whoever judges or shows a suite later names no profile, and gets the verdicts and pictures of the suite as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..errors import CounterfactoryError
+from ..files.fill import fill
+from ..profile.check import CheckSettings
+from ..profile.profile import Profile
+from . import read_run
+from .fields import Fields
+from .run_record import FILE
+
+_ADVICE = "name the profile that the suite was made with by --profile"
+T = TypeVar("T")
+
+
+def recorded_profile(suite: Path) -> Profile:
+    """The profile of a suite's last run. Raises CounterfactoryError where the record is missing, broken or of a version
+    with other settings.
+    """
+    return _fill_recorded(Profile, _recorded_profile(suite), suite)
+
+
+def recorded_check(suite: Path) -> CheckSettings:
+    """The settings that a suite's verdicts follow: its last run's, or a later `check`'s. Raises as `recorded_profile`.
+
+    The rest of the profile may be of another version.
+    """
+    return _fill_recorded(CheckSettings, _recorded_profile(suite).get("check"), suite)
+
+
+def recorded_classes(suite: Path) -> list[str] | None:
+    """The names of classes 0, 1, ... in a suite's masks, by its last session's data set; a number without a name is its
+    own. None where the record has no names, or there is none. Raises CounterfactoryError for one that is broken.
+    """
+    record = read_run(suite)
+    named = record.sessions[-1].facts.data.get("classes") if record is not None and record.sessions else None
+    if not isinstance(named, Mapping) or not named:
+        return None
+    where = Fields(named, f"{suite / FILE}: 'classes'", "name the classes by --classes")
+    names = {int(number): name for number, name in where.texts().items() if number.isascii() and number.isdigit()}
+    return [names.get(number, str(number)) for number in range(max(names, default=-1) + 1)] or None
+
+
+def _recorded_profile(suite: Path) -> Mapping[str, Any]:
+    try:
+        record = read_run(suite)
+    except CounterfactoryError as error:
+        raise CounterfactoryError(f"{error}; or {_ADVICE}") from error
+    if record is None:
+        raise CounterfactoryError(f"{suite} has no {FILE}, which says how it was made; {_ADVICE}")
+    return record.profile
+
+
+def _fill_recorded(cls: type[T], table: object, suite: Path) -> T:
+    where = str(suite / FILE)
+    if not isinstance(table, Mapping) or not table:
+        raise CounterfactoryError(f"{where} does not say how the suite was made; {_ADVICE}")
+    try:
+        return fill(cls, table, where)
+    except CounterfactoryError as error:
+        raise CounterfactoryError(f"{error}; {_ADVICE}") from error

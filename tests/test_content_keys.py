@@ -1,0 +1,236 @@
+"""Content keys: each ingredient counts, nothing else does, and code that changes its results changes its number."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from types import MappingProxyType
+
+import cv2
+import numpy as np
+import pytest
+
+from counterfactory.engine import content_keys
+from counterfactory.engine.content_keys import STAGES, ContentKeys, code_of, maker_key
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.keys import content_key, generator
+from counterfactory.engine.models.sampler import Sampler
+from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.runtime.releases import releases
+from counterfactory.engine.stages.check.clip_scores import class_share, edit_scores, label_score, score
+from counterfactory.engine.stages.check.colours import find_colour, recolouring, see
+from counterfactory.engine.stages.check.layout import outlined_share
+from counterfactory.engine.stages.check.quality import distinctness, look_at_source, quality_scores, thumbnail
+from counterfactory.engine.stages.maps.edges import edge_maps
+from counterfactory.engine.tasks.choose import Choice, choose_edits
+from counterfactory.kernels.guided_step import guide
+
+MAKERS = MappingProxyType({stage: f"maker of {stage}" for stage in STAGES})
+RECIPES = ContentKeys(
+    image="image",
+    caption="caption",
+    sampling="greedy",
+    edges="edges",
+    paint="paint",
+    text="text",
+    check=(8, "a {label}", 9.0),
+    makers=MAKERS,
+)
+NAMED: dict[str, Callable[[ContentKeys], str]] = {
+    "caption": lambda r: r.caption_key("0a"),
+    "answer": lambda r: r.answer_key("keywords", "request"),
+    "original": lambda r: r.original_key("0d"),
+    "picture": lambda r: r.picture_key("0b"),
+    "reading": lambda r: r.recaption_key("0c", "", 64, [("a street at night", [(12, 17)])]),
+    "sight": lambda r: r.referee_key("0c", "0d", "referee"),
+    "scores": lambda r: r.scores_key("0c", "0d", ("a street", "a street at night"), None, []),
+}
+# What makes each result again when it changes, by the names of the recipes' parts.
+DEPENDS = {
+    "caption": {"image", "caption", "makers.caption"},
+    "answer": {"sampling", "makers.rewrite"},
+    "original": {"image"},
+    "picture": {"image", "edges", "paint", "text", "makers.edges", "makers.paint", "hints", "protect"},
+    "reading": {"makers.caption"},
+    "sight": {"image"},
+    "scores": {"image", "text", "check", "makers.check"},
+}
+
+
+def changed(part: str) -> ContentKeys:
+    if part.startswith("makers."):
+        stage = part.removeprefix("makers.")
+        return replace(RECIPES, makers={**MAKERS, stage: "another maker"})
+    return replace(RECIPES, **{part: "another"})
+
+
+@pytest.mark.parametrize("result", NAMED)
+def test_a_result_is_made_again_for_what_it_depends_on_and_for_nothing_else(result: str) -> None:
+    settings = ["image", "caption", "sampling", "edges", "paint", "text", "check", "hints", "protect"]
+    parts = [*settings, *(f"makers.{stage}" for stage in STAGES)]
+    key = NAMED[result]
+    assert {part for part in parts if key(changed(part)) != key(RECIPES)} == DEPENDS[result]
+
+
+def test_arguments_count_each() -> None:
+    a, b = RECIPES.scores_key, RECIPES.answer_key
+    keys = [a("1", "2", "3", "4", []), a("0", "2", "3", "4", []), a("1", "0", "3", "4", []), a("1", "2", "0", "4", [])]
+    keys += [a("1", "2", "3", "0", []), a("1", "2", "3", "4", ["5"]), b("1", "2"), b("0", "2"), b("1", "0")]
+    for of_one in (RECIPES.caption_key, RECIPES.original_key, RECIPES.picture_key):
+        keys += [of_one("1"), of_one("0")]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("named", "arguments"),
+    [
+        (content_keys.source_key, ("name", "image", "label", "mask")),
+        (content_keys.maker_key, ("paint", ["file"], "bf16", {"openvino": "1"})),
+        (content_keys.choice_key, ("source", "task", 0)),
+        (content_keys.variant_key, ("source", "caption", "edits", "edited", 0)),
+        (content_keys.outcome_key, ("profile", "settings", ["car"], {"paint": "maker"})),
+    ],
+)
+def test_every_argument_of_a_key_counts(named: Callable[..., str], arguments: tuple[object, ...]) -> None:
+    others: dict[object, object] = {0: 1, "paint": "check"}
+    plain = named(*arguments)
+    assert named(*arguments) == plain
+    for i, argument in enumerate(arguments):
+        other = others.get(argument, "other") if isinstance(argument, str | int) else ["other"]
+        assert named(*arguments[:i], other, *arguments[i + 1 :]) != plain, i
+
+
+def test_the_order_of_sources_makes_another_shard() -> None:
+    assert content_keys.shard_key(["a", "b"]) != content_keys.shard_key(["b", "a"])
+
+
+def test_what_names_the_noise_stays_for_ever() -> None:
+    """These keys seed random numbers: a suite made again elsewhere, or next year, has the same noise and edits."""
+    edits = (Edit("weather", "foggy", "rainy"),)
+    assert content_keys.variant_key("s", "a foggy street", edits, "a rainy street", 3) == content_key(
+        "variant", "s", "a foggy street", edits, "a rainy street", 3
+    )
+    assert content_keys.variant_key("s", "a foggy street", edits, "a rainy street", 3, 2) == content_key(
+        "variant", "s", "a foggy street", edits, "a rainy street", 3, 2
+    )
+    for repeat, again in ((0, ()), (2, (2,))):
+        assert content_keys.variant_key(
+            "s", "a foggy street", edits, "a rainy street", 3, repeat, (1, 5)
+        ) == content_key("variant", "s", "a foggy street", edits, "a rainy street", 3, *again, (1, 5))
+    assert content_keys.choice_key("s", "task", 3) == content_key("rewrite", "s", "task", 3)
+
+
+def test_what_names_recorded_results_stays_for_ever() -> None:
+    """Another form of these keys would find nothing of what suites have on record."""
+    made_by = ("maker of edges", "maker of paint")
+    assert RECIPES.caption_key("0a") == content_key("caption", "0a", "image", "caption", "maker of caption")
+    assert RECIPES.caption_key("0a", "a photo of a dog") == content_key(
+        "caption", "0a", "image", "caption", "maker of caption", "a photo of a dog"
+    )
+    assert content_keys.outcome_key("profile", "settings", ["car"], {"paint": "m"}) == content_key(
+        "profile", "settings", ["car"], {"paint": "m"}, code_of("rewrite"), content_keys.ROW_FORM
+    )
+    assert maker_key("edges", ["a"], "f32", {"b": "1"}) == content_key("edges", ["a"], "f32", {"b": "1"}, 1)
+    assert RECIPES.answer_key("q", "r") == content_key("rewrite", "q", "r", "maker of rewrite", "greedy")
+    assert RECIPES.original_key("0d") == content_key("original", "0d", "image")
+    assert RECIPES.picture_key("0b") == content_key("paint", "0b", "image", "edges", "paint", "text", made_by)
+    assert replace(RECIPES, hints="hints").picture_key("0b") == content_key(
+        "paint", "0b", "image", "edges", "paint", "text", made_by, "hints"
+    )
+    assert replace(RECIPES, hints="h", protect="p").picture_key("0b") == content_key(
+        "paint", "0b", "image", "edges", "paint", "text", made_by, "h", "p"
+    )
+    inverted = replace(RECIPES, invert="how")
+    assert inverted.picture_key("0b") == content_key("paint", "0b", "image", "edges", "paint", "text", made_by, "how")
+    assert RECIPES.scores_key("0c", "0d", ("one", "other"), ("car",), ["0e"]) == content_key(
+        *("check", "0c", "0d", "image", ("one", "other"), ("car",), ["0e"], "text", (8, "a {label}", 9.0)),
+        "maker of check",
+    )
+    assert RECIPES.referee_key("0c", "0d", "r") == content_key("sight", "0c", "0d", "image", "r")
+    assert content_keys.shard_key(["a"]) == content_key("shard", ["a"])
+
+
+def test_the_number_of_a_stage_s_code_is_in_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    def named() -> list[str]:
+        return [maker_key("paint", [], "", {}), content_keys.outcome_key("profile", "settings", [], {})]
+
+    assert {stage: code_of(stage) for stage in STAGES} == dict.fromkeys(STAGES, 1) | {"rewrite": 11, "check": 5}
+    before = named()
+    monkeypatch.setattr(content_keys, "code_of", lambda stage: 1000)
+    assert not set(before) & set(named())
+
+
+def test_another_release_of_a_library_is_another_maker() -> None:
+    names = {"openvino": "2026.4.1"}
+    assert maker_key("paint", ["a"], "bf16", names) != maker_key("paint", ["a"], "bf16", {"openvino": "2026.4.2"})
+    found = releases(["openvino", "opencv", "no-such-library"])
+    assert set(found) == {"openvino", "opencv-python-headless"}
+    assert found["openvino"].startswith("20")
+
+
+def digest(*arrays: np.ndarray) -> str:
+    return hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()[:16]
+
+
+def picture() -> np.ndarray:
+    """Shapes of flat colour on a gradient."""
+    rows, columns = np.mgrid[0:64, 0:96]
+    image = np.stack([2 * rows, 2 * columns, rows + columns], axis=-1).astype(np.uint8)
+    cv2.rectangle(image, (20, 16), (60, 48), (200, 40, 90), -1)
+    return image
+
+
+def paint_numbers() -> str:
+    """What our own code adds between a denoiser's outputs and latents, and the noise that they start from."""
+    sampler = Sampler(load_profile("pocket-full").paint.sampler)
+    latents = generator("0" * 64, "noise").standard_normal((4, 8, 8), np.float32) * np.float32(sampler.initial_scale)
+    history = sampler.start
+    for i in range(len(sampler.timesteps)):
+        output = guide(latents * np.float32(0.5), latents * np.float32(0.25), 2.5)
+        latents, history = sampler.step(i, latents, output, history)
+    return digest(latents)
+
+
+def check_numbers() -> str:
+    rng = generator("0" * 64, "embeddings")
+    vectors = [v / np.linalg.norm(v, axis=-1, keepdims=True) for v in rng.standard_normal((4, 3, 16), np.float32)]
+    rows = list(zip(*vectors, strict=True))
+    found: list[object] = [score(*row) for row in rows]
+    found += [edit_scores(row[2], [(row[3], row[1])], 9.0) for row in rows]
+    shares = [[class_share(row[i], vectors[1], 1, 9.0) for i in (2, 0)] for row in rows]
+    found += [label_score(own, [other]) for own, other in shares]
+    mask = (np.mgrid[0:64, 0:96][1] > 40).astype(np.uint8)
+    dim = picture() // 2
+    found += [
+        quality_scores(dim, thumbnail(dim), look_at_source(picture())),
+        distinctness(thumbnail(dim), [thumbnail(picture())]),
+        recolouring(dim, [Edit("colour", "red", "pink")], lambda colour: find_colour(see(picture()), colour)),
+    ]
+    return content_key([*found, outlined_share(picture(), mask)])[:16]
+
+
+def rewrite_numbers() -> str:
+    choices = [
+        Choice("weather", "foggy", ("rainy", "snowy")),
+        Choice("time", "at night", ("at noon",)),
+        Choice("colour", "red", ("blue", "green", "white")),
+    ]
+    return content_key([choose_edits(choices, 6, (1, 2), f"key {i}") for i in range(4)])[:16]
+
+
+# If one of these moves, results on record were made by other code than today's: raise the stage's number in
+# `recipes.code_of`, then write the new digest here.
+@pytest.mark.parametrize(
+    ("stage", "number", "numbers", "found"),
+    [
+        ("rewrite", 11, rewrite_numbers, "8c1ad259a9986ef2"),
+        ("edges", 1, lambda: digest(edge_maps(picture()[None], load_profile("pocket").edges)), "c857c8da9ccfa677"),
+        ("paint", 1, paint_numbers, "fdf63a716bffb1e0"),
+        ("check", 5, check_numbers, "529e58ac919e94fb"),
+    ],
+)
+def test_code_that_gives_other_results_has_another_number(
+    stage: content_keys.Stage, number: int, numbers: Callable[[], str], found: str
+) -> None:
+    assert (code_of(stage), numbers()) == (number, found)
