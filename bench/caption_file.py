@@ -1,14 +1,14 @@
 """The engine's rewriting of captions that a file gives, by a real language model and sentence encoder; nothing is
-painted, and no picture is read. What benches of language share.
+painted, and no picture is read.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from counterfactory.engine.config.profile import load_profile
@@ -78,10 +78,10 @@ class Language(Opened):
 
 
 @contextmanager
-def open_language(llm: Path, encoder: Path, style: Style, precision: str, suite: Path) -> Iterator[Desk]:
+def open_language(llm: Path, encoder: Path, style: Style, suite: Path) -> Iterator[Desk]:
     """What rewriting works with: folders that `export llm` and `export sentence` wrote; `suite` keeps the answers."""
     settings = LlmSettings("openvino", str(llm.resolve()), style)
-    runtime = RuntimeSettings(**{**vars(load_profile("pocket").runtime), "precision": precision})
+    runtime = RuntimeSettings(**{**vars(load_profile("pocket").runtime), "precision": "auto"})
     rows: dict[Stage, Rows] = {"rewrite": Rows(1)}
     networks = Networks(
         (
@@ -99,38 +99,28 @@ def open_language(llm: Path, encoder: Path, style: Style, precision: str, suite:
 def sources_of(rows: Sequence[Captioned]) -> dict[Source, str]:
     """The captions by sources as the engine knows them, without pictures."""
     return {
-        Source(
-            row.name, row.name, Path(row.name), (512, 512), row.label, None, row.name, content_key(row.name)
-        ): row.caption
+        Source(name, name, Path(name), (512, 512), row.label, None, name, content_key(name)): row.caption
         for row in rows
+        for name in (row.name,)
     }
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of the rewriting stage, as the command asks it."""
+    """What is asked of the rewriting stage, as the command asks it: all types of edits, one edit per variant."""
 
     settings: RewriteSettings
     wanted: JourneySettings
     prompts: ChatPrompts
 
     @classmethod
-    def of(
-        cls,
-        rows: Sequence[Captioned],
-        style: Style,
-        variants: int,
-        edits: tuple[int, int],
-        alternatives: int,
-        menus: bool,
-        types: tuple[str, ...] = EDIT_TYPES,
-    ) -> Asked:
-        """Types of edits, for `variants` of each source, of the task that the labels make."""
+    def of(cls, labels: Iterable[str], style: Style, variants: int, alternatives: int, menus: bool) -> Asked:
+        """For `variants` of each source, of the task that the labels make."""
         prompts = prompts_of(style)
         assert isinstance(prompts, ChatPrompts), "the parser's choices"
-        task = builtin_task("classification", sorted({row.label for row in rows}))
-        settings = RewriteSettings(types, 6, alternatives, 4, 320, verbatim=True, menus=menus)
-        return cls(settings, JourneySettings(task, variants, 0, edits, 0), prompts)
+        settings = RewriteSettings(EDIT_TYPES, 6, alternatives, 4, 320, verbatim=True, menus=menus)
+        task = builtin_task("classification", sorted(set(labels)))
+        return cls(settings, JourneySettings(task, variants, 0, (1, 1), 0), prompts)
 
     def rewrite(self, desk: Desk, captions: Mapping[Source, str]) -> Rewritten:
         """What the engine's stage makes of the captions."""
@@ -162,15 +152,12 @@ def name_label(rows: Sequence[Captioned], task: Task, prefix: str | None) -> lis
     """
     if prefix is None:
         return list(rows)
-    return [
-        row
-        if protect(task, row.label, (), clean_text(row.caption)).grounded
-        else Captioned(row.name, _named(prefix, short_name(row.label)) + row.caption, row.label)
-        for row in rows
-    ]
-
-
-def _named(prefix: str, label: str) -> str:
-    """The prefix with the label, "a" before it as it wants: "a photo of an elk: "."""
     before, mark, after = prefix.partition("{label}")
-    return f"{agree(before, label)}{label}{after}" if mark else prefix
+
+    def named(row: Captioned) -> Captioned:
+        if protect(task, row.label, (), clean_text(row.caption)).grounded:
+            return row
+        label = short_name(row.label)
+        return replace(row, caption=(f"{agree(before, label)}{label}{after}" if mark else prefix) + row.caption)
+
+    return [named(row) for row in rows]
