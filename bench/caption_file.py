@@ -1,14 +1,14 @@
 """The engine's rewriting of captions that a file gives, by a real language model and sentence encoder; nothing is
-painted, and no picture is read. What benches of language share.
+painted, and no picture is read.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from counterfactory.engine.content_keys import STAGES, ContentKeys, Stage
@@ -30,9 +30,10 @@ from counterfactory.engine.profile.runtime import RuntimeSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.classes import Classes
-from counterfactory.engine.stages.rewrite import label_grounding
-from counterfactory.engine.stages.rewrite.caption_edits import draft_of
-from counterfactory.engine.stages.rewrite.rewrite import Rewritten, proposals, rewrite
+from counterfactory.engine.stages.rewrite.caption_edits import Questions, draft_of
+from counterfactory.engine.stages.rewrite.label_grounding import point_at_labels
+from counterfactory.engine.stages.rewrite.proposals import find_choices
+from counterfactory.engine.stages.rewrite.rewrite import Rewritten, rewrite_captions
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.tasks.grounding import protect
@@ -78,10 +79,10 @@ class Language(ModelPool):
 
 
 @contextmanager
-def open_language(llm: Path, encoder: Path, style: Style, precision: str, suite: Path) -> Iterator[Run]:
+def open_language(llm: Path, encoder: Path, style: Style, suite: Path) -> Iterator[Run]:
     """What rewriting works with: folders that `export llm` and `export sentence` wrote; `suite` keeps the answers."""
     settings = LlmSettings("openvino", str(llm.resolve()), style)
-    runtime = RuntimeSettings(**{**vars(load_profile("pocket").runtime), "precision": precision})
+    runtime = RuntimeSettings(**{**vars(load_profile("pocket").runtime), "precision": "auto"})
     rows: dict[Stage, Rows] = {"rewrite": Rows(1)}
     networks = Networks(
         (
@@ -91,63 +92,60 @@ def open_language(llm: Path, encoder: Path, style: Style, precision: str, suite:
     )
     library, meter = Library(encoder, networks, runtime, settings), Meter(lambda _: None)
     maker, nothing = library.digest("rewrite"), dict.fromkeys(("image", "caption", "edges", "paint", "text", "check"))
-    recipes = ContentKeys(**nothing, sampling=settings.sampling, makers=dict.fromkeys(STAGES, maker))
+    keys = ContentKeys(**nothing, sampling=settings.sampling, makers=dict.fromkeys(STAGES, maker))
+    profile = replace(load_profile("pocket"), llm=settings, runtime=runtime, grounding=GROUNDING)
+    request = SuiteRequest(builtin_task("classification", ()), 1, 0, (1, 1), 0)
     with Suite.open(suite) as opened, closing(Language(library, meter)) as models:
-        yield Run(opened, models, meter, recipes, 0, 0, Classes(()))
+        yield Run(profile, request, opened, models, meter, keys, 0, 0, Classes(()))
 
 
 def sources_of(rows: Sequence[Captioned]) -> dict[Source, str]:
     """The captions by sources as the engine knows them, without pictures."""
     return {
-        Source(
-            row.name, row.name, Path(row.name), (512, 512), row.label, None, row.name, content_key(row.name)
-        ): row.caption
+        Source(name, name, Path(name), (512, 512), row.label, None, name, content_key(name)): row.caption
         for row in rows
+        for name in (row.name,)
     }
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked of the rewriting stage, as the command asks it."""
+    """What is asked of the rewriting stage, as the command asks it: all types of edits, one edit per variant."""
 
     settings: RewriteSettings
     wanted: SuiteRequest
     prompts: ChatPrompts
 
     @classmethod
-    def of(
-        cls,
-        rows: Sequence[Captioned],
-        style: Style,
-        variants: int,
-        edits: tuple[int, int],
-        alternatives: int,
-        menus: bool,
-        types: tuple[str, ...] = EDIT_TYPES,
-    ) -> Asked:
-        """Types of edits, for `variants` of each source, of the task that the labels make."""
+    def of(cls, labels: Iterable[str], style: Style, variants: int, alternatives: int, menus: bool) -> Asked:
+        """For `variants` of each source, of the task that the labels make."""
         prompts = prompts_of(style)
         assert isinstance(prompts, ChatPrompts), "the parser's choices"
-        task = builtin_task("classification", sorted({row.label for row in rows}))
-        settings = RewriteSettings(types, 6, alternatives, 4, 320, verbatim=True, menus=menus)
-        return cls(settings, SuiteRequest(task, variants, 0, edits, 0), prompts)
+        settings = RewriteSettings(EDIT_TYPES, 6, alternatives, 4, 320, verbatim=True, menus=menus)
+        task = builtin_task("classification", sorted(set(labels)))
+        return cls(settings, SuiteRequest(task, variants, 0, (1, 1), 0), prompts)
 
-    def rewrite(self, desk: Run, captions: Mapping[Source, str]) -> Rewritten:
+    def of_run(self, run: Run) -> Run:
+        """The run that asks this."""
+        return replace(run, profile=replace(run.profile, rewrite=self.settings), request=self.wanted)
+
+    def rewrite(self, run: Run, captions: Mapping[Source, str]) -> Rewritten:
         """What the engine's stage makes of the captions."""
-        return rewrite.run(desk, captions, self.settings, self.wanted, self.prompts, GROUNDING)
+        return rewrite_captions(self.of_run(run), captions)
 
-    def possible_types(self, desk: Run, captions: Mapping[Source, str]) -> dict[Source, frozenset[str]]:
+    def possible_types(self, run: Run, captions: Mapping[Source, str]) -> dict[Source, frozenset[str]]:
         """The types of which a caption has at least one edit to choose; sources without a ground are left out."""
 
         def ask(question: str, requests: Sequence[Request]) -> list[str]:
-            keys = {request: desk.recipes.answer_key(question, request.content) for request in requests}
-            answers = desk.recorded("rewrite", keys, _not_recorded)
+            keys = {request: run.keys.answer_key(question, request.content) for request in requests}
+            answers = run.recorded("rewrite", keys, _not_recorded)
             return [answers[request] for request in requests]
 
-        with desk.meter.stage("rewrite"):
-            pointed = label_grounding.run(desk, captions, self.wanted.task, GROUNDING, self.prompts, ask)
+        questions = Questions(self.settings, self.wanted, ask, self.prompts)
+        with run.meter.stage("rewrite"):
+            pointed = point_at_labels(self.of_run(run), captions, questions)
             drafts = [draft_of(s, clean_text(c), self.wanted.task, pointed.get(s)) for s, c in captions.items()]
-            proposals.find_choices(drafts, self.settings, self.wanted, ask, self.prompts)
+            find_choices(drafts, questions)
         return {d.source: frozenset(c.type for c in d.choices if c.alternatives) for d in drafts if not d.problem}
 
 
@@ -162,15 +160,12 @@ def name_label(rows: Sequence[Captioned], task: Task, prefix: str | None) -> lis
     """
     if prefix is None:
         return list(rows)
-    return [
-        row
-        if protect(task, row.label, (), clean_text(row.caption)).grounded
-        else Captioned(row.name, _named(prefix, short_name(row.label)) + row.caption, row.label)
-        for row in rows
-    ]
-
-
-def _named(prefix: str, label: str) -> str:
-    """The prefix with the label, "a" before it as it wants: "a photo of an elk: "."""
     before, mark, after = prefix.partition("{label}")
-    return f"{agree(before, label)}{label}{after}" if mark else prefix
+
+    def named(row: Captioned) -> Captioned:
+        if protect(task, row.label, (), clean_text(row.caption)).grounded:
+            return row
+        label = short_name(row.label)
+        return replace(row, caption=(f"{agree(before, label)}{label}{after}" if mark else prefix) + row.caption)
+
+    return [named(row) for row in rows]

@@ -21,11 +21,13 @@ from typing import Any
 
 import numpy as np
 from caption_file import Asked, name_label, open_language, read_captions, sources_of
-from edit_judges import KNOWN, LabelJudge, TypeJudge, changed_words, only_changes
+from edit_judges import LabelJudge, TypeJudge, changed_words, only_changes
 from measure import finish, machine
 
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.edit import EDIT_TYPES, Edit
+from counterfactory.engine.english.menus import kept_phrases
+from counterfactory.engine.english.names import short_name
 from counterfactory.engine.language.llama import Llama
 from counterfactory.engine.language.reading import surprises
 from counterfactory.engine.report.table import Table
@@ -35,15 +37,10 @@ from counterfactory.engine.variant import Variant
 
 # Texts to how surprising each is.
 Read = Callable[[Sequence[str]], Sequence[float]]
-_DOCS = Path(__file__).parents[1] / "docs"
+_FIGURES = Path(__file__).parents[1] / "docs" / "edits.json"
 # A label is lost where its cosine falls by more; a caption reads badly where its perplexity grows by more than that.
 _MOST_LOST, _MOST_SURPRISE = 0.25, 1.5
 _SHARD = 50
-_COLUMNS = (
-    *("name", "label", "type", "keyword", "alternative", "protected", "caption", "edited_caption"),
-    *("label_kept", "label_lost", "only_edit", "likely_types", "perplexity"),
-)
-_SHOWN = 2
 
 
 @dataclass(frozen=True)
@@ -86,18 +83,16 @@ def main() -> None:
     )
     parser.add_argument("--answers", type=Path, metavar="DIR", help="keeps the model's answers for the next time")
     parser.add_argument("--rows", type=Path, metavar="FILE", help="write every edit with what was judged (CSV)")
-    parser.add_argument("--by-eye", type=Path, metavar="FILE", help="rows judged by a person: see docs/edits.md")
-    parser.add_argument("--about", type=Path, metavar="FILE", help="a text for the page: what the captions are")
-    parser.add_argument("--write", action="store_true", help="write docs/edits.json and docs/edits.md")
+    parser.add_argument("--by-eye", type=Path, metavar="FILE", help="what a person says of rows: see by_eye")
+    parser.add_argument("--write", action="store_true", help="keep the figures in docs/edits.json")
     asked = parser.parse_args()
     given = read_captions(asked.captions)
-    settings = Asked.of(
-        given, asked.style, asked.variants, (1, 1), alternatives=asked.alternatives, menus=not asked.own_words
-    )
+    labels = {row.label for row in given}
+    settings = Asked.of(labels, asked.style, asked.variants, asked.alternatives, menus=not asked.own_words)
     rows = name_label(given, settings.wanted.task, asked.label_prefix)
     with tempfile.TemporaryDirectory() as made:
         answers = asked.answers or Path(made) / "answers"
-        with open_language(asked.llm, asked.encoder, asked.style, "auto", answers) as desk:
+        with open_language(asked.llm, asked.encoder, asked.style, answers) as desk:
             captions = sources_of(rows)
             found, tokens, possible = _rewritten(desk, settings, captions, answers / "tokens.json")
             encode = desk.models.sentence().encode
@@ -108,7 +103,7 @@ def main() -> None:
         **summarise(judged, found, captions, possible, asked.variants),
         "tokens_per_variant": round(tokens / max(len(found), 1), 1),
         "captions_named_by_prefix": sum(a.caption != b.caption for a, b in zip(given, rows, strict=True)),
-        "classes": len({row.label for row in rows}),
+        "classes": len(labels),
         "judges": judges,
         "by_type": by_type(judged, possible, len(rows)),
         "machine": machine(),
@@ -117,13 +112,9 @@ def main() -> None:
         figures["by_eye"] = by_eye(asked.by_eye, judged)
     if asked.rows:
         write_rows(asked.rows, judged)
-    tables = [type_table(figures["by_type"])]
-    for table in tables:
-        Terminal().show(table)
+    Terminal().show(type_table(figures["by_type"]))
     if asked.write:
-        (_DOCS / "edits.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-        about = asked.about.read_text(encoding="utf-8").strip() if asked.about else ""
-        (_DOCS / "edits.md").write_text(page(figures, tables, about, judged), encoding="utf-8")
+        _FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     finish("edits of real captions keep their label and are of their type", None, **figures)
 
 
@@ -205,9 +196,6 @@ def try_judges(judged: Sequence[Judged], encode: Any, read: Read) -> dict[str, f
 
 
 def _replaced(caption: str, word: str, label: str) -> str:
-    from counterfactory.engine.english.menus import kept_phrases
-    from counterfactory.engine.english.names import short_name
-
     for phrase in kept_phrases(caption, [word]):
         caption = caption.replace(phrase, short_name(label))
     return caption
@@ -281,9 +269,10 @@ def by_eye(file: Path, judged: Sequence[Judged]) -> dict[str, int]:
 
 def write_rows(file: Path, judged: Sequence[Judged]) -> None:
     """Every edit on a line, for a person to read."""
+    columns = "name label type keyword alternative protected caption edited_caption"
     with file.open("w", encoding="utf-8", newline="") as lines:
         out = csv.writer(lines)
-        out.writerow(_COLUMNS)
+        out.writerow((*columns.split(" "), "label_kept", "label_lost", "only_edit", "likely_types", "perplexity"))
         for j in judged:
             v, e = j.variant, j.edit
             about = (v.source.name, v.source.label, e.type, e.keyword, e.alternative, ", ".join(v.protected))
@@ -293,17 +282,7 @@ def write_rows(file: Path, judged: Sequence[Judged]) -> None:
 
 def type_table(rows: Mapping[str, Mapping[str, float]]) -> Table:
     """A line per type."""
-    columns = (
-        "type",
-        "possible",
-        "edits",
-        "label kept",
-        "only the edit",
-        "type 1st",
-        "1st or 2nd",
-        "perplexity",
-        "reads well",
-    )
+    columns = ("possible", "edits", "label kept", "only the edit", "type 1st", "1st or 2nd", "perplexity", "reads well")
     lines = [
         (
             type_,
@@ -315,89 +294,11 @@ def type_table(rows: Mapping[str, Mapping[str, float]]) -> Table:
         )
         for type_, row in rows.items()
     ]
-    return Table("Edits by type", columns, tuple(lines))
+    return Table("Edits by type", ("type", *columns), tuple(lines))
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def examples(judged: Sequence[Judged]) -> list[Judged]:
-    """Some edits of each type, spread over the captions."""
-    found = []
-    for number, type_ in enumerate(EDIT_TYPES):
-        some = [j for j in judged if j.edit.type == type_]
-        count = 1 if number in (3, 8) else _SHOWN
-        found += [some[(2 * i + 1) * len(some) // (2 * count)] for i in range(count) if some]
-    return found
-
-
-def page(figures: Mapping[str, Any], tables: Sequence[Table], about: str, judged: Sequence[Judged]) -> str:
-    """docs/edits.md."""
-    f, judges = figures, figures["judges"]
-    lines = [
-        "# Edits of real captions",
-        "",
-        "Written by `python bench/edits.py CAPTIONS --llm LLM --encoder SENTENCE --write` (the flags below).",
-        "",
-        f"**{f['captions']:,} captions of {f['classes']} classes, {f['edits']:,} different accepted edits, one per "
-        f"variant: the label is broken in {100 * f['label_broken']:.2f} %, {_percent(f['sources_with_all_variants'])} "
-        f"of the sources get all variants ({_percent(f['sources_with_all_different'])} without repeating an edit), "
-        f"{_percent(f['all_types_possible'])} have edits of all {len(EDIT_TYPES)} types, {_percent(f['right_type'])} "
-        f"of the edits change their type alone, for {f['tokens_per_variant']} generated tokens per variant.** "
-        f"{f['captions_named_by_prefix']} of the captions name their label by a prefix alone.",
-        *(["", about] if about else []),
-        "",
-        "## By type",
-    ]
-    for table in tables:
-        lines += ["", f"| {' | '.join(table.columns)} |", "|---|" + "---:|" * (len(table.columns) - 1)]
-        lines += [f"| {' | '.join(row)} |" for row in table.rows]
-    lines += [
-        "",
-        "- *possible*: captions with at least one edit of the type to choose.",
-        "- *label kept*: the edited caption names the label as often as the caption, by the last words of WordNet's "
-        "lemmas and hypernyms, which are read and counted anew here; and the cosine of the label's names and the "
-        f"caption, by the sentence encoder, falls by at most {_MOST_LOST}.",
-        "- *only the edit*: all words that differ are the edit's.",
-        "- *type 1st, 1st or 2nd*: the type whose examples the edit's words are most alike by the encoder, "
-        f"{len(KNOWN['time'])} phrases of each type, written by us like the engine's own: this says "
-        "whether an edit was taken for another type, not how a stranger would name it.",
-        "- *perplexity*: of the edited caption over its caption's, by the language model itself, the median; *reads "
-        f"well*: the share of at most {_MOST_SURPRISE}.",
-        "",
-        "How good these judges are: of captions whose label's word was exchanged for another class's they call "
-        f"{_percent(judges['label_broken_seen'])} broken ({_percent(judges['label_broken_seen_by_encoder'])} by the "
-        f"encoder alone); of phrases that they had not seen they name the type of {_percent(judges['type_first'])} "
-        f"first and of {_percent(judges['type_first_two'])} first or second; of captions with two neighbouring words "
-        f"exchanged {_percent(judges['exchanged_words_seen'])} do not read well.",
-    ]
-    if eye := f.get("by_eye"):
-        lines += [
-            "",
-            "## By eye",
-            "",
-            f"| of {eye['edits']} accepted edits, drawn at random | count |",
-            "|---|---:|",
-            f"| keep the label | {eye['label']} |",
-            f"| are of their type | {eye['type']} |",
-            f"| are grammatical | {eye['grammar']} |",
-            f"| can be pictured | {eye['coherent']} |",
-        ]
-    lines += [
-        "",
-        "## Examples",
-        "",
-        "| type | label | protected | caption | edit | new caption |",
-        "|---|---|---|---|---|---|",
-    ]
-    for j in examples(judged):
-        v, e = j.variant, j.edit
-        edit = f"{e.keyword} → {e.alternative}" if e.kind == "replace" else f"+ {e.alternative}"
-        lines.append(
-            f"| {e.type} | {v.source.label} | {', '.join(v.protected)} | {v.caption} | {edit} | {v.edited_caption} |"
-        )
-    return "\n".join([*lines, ""])
 
 
 if __name__ == "__main__":

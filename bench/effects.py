@@ -7,8 +7,7 @@ stand side by side with their difference by type, which is the painter's own. Th
 drawn from all sources `--draws` times, and counted is how often their intervals hold what all sources show: for the
 classifier, and for one with two faults built in (it errs in fog) and one that colours do not touch.
 
-`--write` puts the figures into docs/effects.json and the tables into docs/effects.md. `--folder` keeps the suite, and
-goes on from it.
+`--write` keeps the figures in docs/effects.json. `--folder` keeps the suite, and goes on from it.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import PictureRow, Suite, read_metadata
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 
-DOCS = Path(__file__).parents[1] / "docs"
+_FIGURES = Path(__file__).parents[1] / "docs" / "effects.json"
 # How often the built-in models err by themselves, and how much oftener in fog the one that has that fault.
 _ERRS, _ERRS_IN_FOG = 0.1, 0.4
 _BATCH = 256
@@ -75,7 +74,7 @@ def main() -> None:
     terminal.show(compared)
     terminal.show(_coverage_table(coverage))
     if asked.write:
-        _write(figures, [compared, _coverage_table(coverage)], asked)
+        _FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
     finish("intervals of effects hold what all sources show", None, **figures)
 
 
@@ -86,7 +85,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--resample", type=int, default=100, help="sources of a suite drawn from them (%(default)s)")
     parser.add_argument("--draws", type=int, default=200, help="such suites (%(default)s)")
     parser.add_argument("--folder", type=Path, help="where the suite is kept (nowhere)")
-    parser.add_argument("--write", action="store_true", help="write docs/effects.json and docs/effects.md")
+    parser.add_argument("--write", action="store_true", help="keep the figures in docs/effects.json")
     return parser.parse_args()
 
 
@@ -206,30 +205,6 @@ def _figures(
         "original_accuracy": round(float(outcomes.painted[kinds["original"]].mean()), 4),
         "control_accuracy": round(float(outcomes.painted[kinds["control"]].mean()), 4),
     }
-
-
-def _write(figures: dict[str, Any], tables: Sequence[Table], asked: argparse.Namespace) -> None:
-    (DOCS / "effects.json").write_text(json.dumps(figures, indent=2) + "\n")
-    right = {kind: f"{100 * figures[f'{kind}_accuracy']:.1f} %" for kind in ("original", "control")}
-    parts = [
-        "# What an edit does, and how certain that is",
-        f"By `python bench/effects.py --sources {asked.sources} --variants {asked.variants} --write`: {asked.sources} "
-        "scenes of the street world through the pocket profile, and the demo's classifier, which saw fair weather "
-        f"alone. It is right on {right['original']} of the originals and on {right['control']} of the controls: what "
-        "painting does by itself is in no effect below.",
-        "*Painted* is what `counterfactory evaluate` says of the suite. *Rendered* is the same of the scenes rendered "
-        "in the weather, time, colours and walls of the edited captions. *Painter* is the difference, an effect of its "
-        "own: what the painter makes of an edit beyond what the edit is.",
-    ]
-    for table in tables:
-        head = f"| {' | '.join(table.columns)} |\n|{'---|' * len(table.columns)}\n"
-        parts.append(f"{table.title}:\n\n" + head + "\n".join(f"| {' | '.join(row)} |" for row in table.rows))
-    parts.append(
-        f"Each share is of {asked.draws} suites of {asked.resample} sources drawn from all of them. *Errs in fog* is "
-        f"wrong on {100 * _ERRS:.0f} % of the pictures and {100 * _ERRS_IN_FOG:.0f} % more where the caption says "
-        f"foggy; *errs everywhere alike* on {100 * _ERRS:.0f} %, whatever colours, walls and weather are."
-    )
-    (DOCS / "effects.md").write_text("\n\n".join(parts) + "\n")
 
 
 if __name__ == "__main__":

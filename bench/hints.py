@@ -94,11 +94,11 @@ def paint_pairs(subject: Subject, kinds: Sequence[str], pairs: Sequence[Pair]) -
     assert profile.hints is not None
     models = ModelPool(library_of(profile), Meter(lambda _: None))
     plans, weights = models.paint_plans(SIZE, SIZE), [hint.weight for hint in profile.hints]
-    scale, jobs = control_scale(plans, profile.paint.control_scale, weights), list[PaintJob]()
+    scale, jobs = control_scale(profile, plans), list[PaintJob]()
     for _, group in groupby(pairs, key=lambda pair: pair.source):
         same = list(group)
         maps = tuple(one if weight else None for one, weight in zip(subject.maps(same[0]), weights, strict=True))
-        (hint,) = embed_maps(plans, [maps], weights)
+        (hint,) = embed_maps(profile, plans, [maps])
         for number, pair in enumerate(same):
             (states,) = models.clip_text().encode_states([pair.caption])
             key = content_key("hints", pair.source, number, pair.caption)

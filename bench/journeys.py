@@ -28,6 +28,7 @@ from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages.rewrite.caption_edits import Questions
 from counterfactory.engine.stages.rewrite.rewrite import rewrite
 from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.variant import Variant
@@ -114,7 +115,7 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
             return answers
 
         texts = [captions[source.name]]
-        (rewritten,) = rewrite([source], texts, profile.rewrite, settings, ask, prompts)
+        (rewritten,) = rewrite([source], texts, Questions(profile.rewrite, settings, ask, prompts))
         standing = tuple(v for v in rewritten.variants if v.dropped is None)
         works.append(Work(source, captions[source.name], tuple(calls), standing))
     llm.close()

@@ -25,7 +25,7 @@ from counterfactory.engine.sources.world import World, traits_of
 from counterfactory.export.pocket.pictures import ALTERATIONS, DRAWN, STREET_FORMS, Picture, jpeg, read_collection
 from counterfactory.export.pocket.world import JUDGE, streets
 
-_DOCS = Path(__file__).parents[1] / "docs"
+_FIGURES = Path(__file__).parents[1] / "docs" / "known_world.json"
 _DRAWN_FROM, _DRAWN = 10_000, 200  # seeds that the world was not fitted to
 _TIMED = 200
 _WORN = (80, 75)  # qualities of JPEG that streets are not promised to pass with
@@ -38,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--photographs", type=Path, nargs="+", required=True, metavar="DIR", help="one per collection")
     parser.add_argument("--scenes", type=int, default=1000, help="street scenes (%(default)s)")
-    parser.add_argument("--write", action="store_true", help="write docs/known_world.json and docs/known_world.md")
+    parser.add_argument("--write", action="store_true", help="keep the figures in docs/known_world.json")
     asked = parser.parse_args()
     profile = load_profile("pocket")
     world, holds = world_of(profile), examiner(profile)
@@ -64,18 +64,16 @@ def main() -> None:
         "ms_per_picture": round(_ms(world, photographs or scenes), 2),
         "fitted_to": world.fitted_to,
     }
-    tables = [
-        _table("Street scenes that pass", passed),
-        _table("Street scenes that pass though they are worn", worn),
-        _table("Photographs that are refused, by collection", refused),
-        _table("The same photographs, altered", altered),
-        _table("Drawn pictures that are refused", drawn),
-    ]
-    for table in tables:
-        Terminal().show(table)
+    for title, counts in (
+        ("Street scenes that pass", passed),
+        ("Street scenes that pass though they are worn", worn),
+        ("Photographs that are refused, by collection", refused),
+        ("The same photographs, altered", altered),
+        ("Drawn pictures that are refused", drawn),
+    ):
+        Terminal().show(_table(title, counts))
     if asked.write:
-        (_DOCS / "known_world.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-        (_DOCS / "known_world.md").write_text(_page(figures, tables), encoding="utf-8")
+        _FIGURES.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     finish("what the models do not know is refused, and streets are not", None, **figures)
 
 
@@ -102,36 +100,6 @@ def _ms(world: World, pictures: list[Picture]) -> float:
 def _table(title: str, counts: Mapping[str, Count]) -> Table:
     rows = [(name, str(count["of"]), f"{100 * count['right'] / count['of']:.1f} %") for name, count in counts.items()]
     return Table(title, ("pictures", "count", "share"), tuple(rows))
-
-
-def _page(figures: Mapping[str, Any], tables: list[Table]) -> str:
-    lines = [
-        "# What the pocket models know",
-        "",
-        "Written by `python bench/known_world.py --photographs DIR ... --write`.",
-        "",
-        "The pocket models know rendered streets. `generate` and `estimate` measure fifteen traits of each source at "
-        "the size to paint (`engine/sources/world.py`) and refuse what lies outside of the ranges, or below the "
-        "weighted sum, that stand in `engine/pocket/weights/world_streets.json`. "
-        f"They were fitted to {figures['fitted_to']} (`python -m counterfactory.export world`). What is counted here "
-        "are other scenes, other collections and other seeds. No network is opened; a picture takes "
-        f"{figures['ms_per_picture']} ms of one core while it is read anyway.",
-        "",
-        f"**{100 * figures['streets_passed']:.1f} % of street scenes pass, "
-        f"{100 * figures['photographs_refused']:.1f} % of real photographs are refused.**",
-    ]
-    for table in tables:
-        lines += ["", f"## {table.title}", "", f"| {' | '.join(table.columns)} |", "|---|---:|---:|"]
-        lines += [f"| {' | '.join(row)} |" for row in table.rows]
-    return "\n".join(
-        [
-            *lines,
-            "",
-            "Streets saved as JPEG of a quality below 90 begin to look like photographs: keep them as PNG. Sizes do "
-            "not matter, since a picture is measured at the size to paint.",
-            "",
-        ]
-    )
 
 
 if __name__ == "__main__":

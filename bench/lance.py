@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.meter.meter import Meter
+from counterfactory.engine.models.editor import RowHint
 from counterfactory.engine.models.inversion import Path as Trajectory
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
@@ -42,10 +43,11 @@ from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.schedule.evaluations import run_jobs
 from counterfactory.engine.sources.data_set import find_sources
+from counterfactory.engine.sources.pictures import Pictures as SourcePictures
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.maps.edges import edge_maps
-from counterfactory.engine.stages.paint.edit_search import invert_source
-from counterfactory.engine.stages.paint.invert import choose, edit, restore_detail, row_hints
+from counterfactory.engine.stages.paint.edit_search import SourceWay, invert_source
+from counterfactory.engine.stages.paint.invert import choose, edit_candidates, restore_detail, row_hints
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.variant import Variant
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
@@ -204,7 +206,7 @@ def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dic
     unet = restore_denoiser(weights).unet.requires_grad_(False)
     peer = LancePeer(unet, restore_vae(weights), clip, tokenizer, sampler, paint.guidance.scale, invert)
     some = cases(asked.timed, asked.variants)
-    desk = cast(Run, SimpleNamespace(models=models))
+    run = cast(Run, SimpleNamespace(models=models, profile=profile))
     sources = sources_of([picture for picture, _, _ in some])
     images, variants = dict[str, Pixels](), list[Variant]()
     for source, (picture, caption, edited) in zip(sources, some, strict=True):
@@ -213,20 +215,24 @@ def speed(profile: Profile, models: ModelPool, asked: argparse.Namespace) -> dic
         variants += [Variant(f"{source.key}{i}", source, i, caption, edits, e, 0, None) for i, e in enumerate(edited)]
     plans = models.editor_plans(*some[0][0].shape[:2])
     found = edge_maps(np.stack([picture for picture, _, _ in some]), profile.edges)
-    maps = {source: (edges,) for source, edges in zip(sources, found, strict=True)} if paint.control_scale else None
+    maps = {source: (edges,) for source, edges in zip(sources, found, strict=True)}
     states = dict(zip([c for _, c, _ in some], models.clip_text().encode([c for _, c, _ in some])[0], strict=True))
 
     def back() -> list[Trajectory]:
         latents = plans.encoder.encode(np.stack([picture for picture, _, _ in some]))
         paths = [Trajectory(sampler, clean) for clean in latents]
-        hints = [None] * len(some) if maps is None else row_hints(plans, sources, maps, paint.control_scale)
+        hints: Sequence[RowHint | None] = [None] * len(some)
+        if profile.follows_maps:
+            hints = row_hints(profile, plans, [maps[source] for source in sources])
         captions = [states[caption] for _, caption, _ in some]
-        jobs = [invert_source(p, c, invert, hint) for p, c, hint in zip(paths, captions, hints, strict=True)]
+        ways = [SourceWay(*way) for way in zip(paths, captions, hints, strict=True)]
+        jobs = [invert_source(way, invert) for way in ways]
         list(run_jobs(jobs, plans.evaluate, paint.batch))
         return paths
 
     def forth() -> int:
-        return len(list(choose(desk, edit(desk, variants, images, paint, invert, maps=maps), images)))
+        pictures = SourcePictures(profile.image, images)
+        return len(list(choose(run, edit_candidates(run, variants, maps, pictures), images)))
 
     few = some[: asked.peers]  # one after the other on that side: the number of scenes makes none of them faster
 

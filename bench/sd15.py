@@ -6,28 +6,30 @@ the steps (`--guidance START STOP`, shares of the steps); diffusers' StableDiffu
 `--against reference` is that pipeline as it comes, in fp32, an image at a time; `--against diffusers-batched` in
 bf16, channels-last, all images in one call. Before timing, both paint one image in two steps, both guided, from the
 same noise, and must agree. Text encoders are left out on both sides. `--engine-steps N` gives the engine fewer steps
-than the pipeline, for schedules that keep quality (judged elsewhere: bench/guidance_interval.py). `--peer-steps N`
-times the pipeline for fewer steps and takes the rest for alike; the output says so. The last line is JSON.
+than the pipeline, for schedules that keep quality. `--peer-steps N` times the pipeline for fewer steps and takes the
+rest for alike; the output says so. The last line is JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import multiprocessing
 import os
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from denoise_compiled import Array, apart, default_cache, export_sd15, quantise_once
 from diffusers import StableDiffusionControlNetPipeline, UniPCMultistepScheduler
 from diffusers.utils import logging
 from measure import Ratio, Spent, compare, finish, keep_quiet, spent
+from numpy.typing import NDArray
 
 from counterfactory.engine.estimate.flops import count_flops
 from counterfactory.engine.estimate.peak import PeakPrecision, measure_peak
@@ -38,10 +40,12 @@ from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, SamplerSettings
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.stages.paint.paint import PaintJob, paint
+from counterfactory.export.graphs.quantise import quantise
 from counterfactory.export.production import denoiser as sd15
-from counterfactory.export.production.stable_diffusion import SEED
+from counterfactory.export.production.stable_diffusion import SEED, denoiser_sd15
 from counterfactory.export.production.vae import random_vae
 
+Array = NDArray[Any]
 _SCALE = 7.5
 _FULL = (0.0, 1.0)
 _PEERS = ("reference", "diffusers-batched")
@@ -68,6 +72,26 @@ class Options:
     cache: Path | None = None
 
 
+def default_cache() -> Path:
+    """Where networks too large to make each time are kept."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "counterfactory" / "bench"
+
+
+def in_process(work: Callable[..., Any], *args: Any) -> Any:
+    """`work(*args)` in a process of its own, which gives all its memory back."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(work, *args).result()
+
+
+def quantise_once(denoiser: Path, int8: Path, feeds: dict[str, Array]) -> None:
+    """Write the int8 network, calibrated on `feeds` alone, unless it is newer than what it was made from."""
+    weights = int8.with_suffix(".bin")
+    if not (weights.is_file() and weights.stat().st_mtime > denoiser.with_suffix(".bin").stat().st_mtime):
+        # Without bias correction, which changes values and not the time that they take.
+        quantise(denoiser, [feeds], int8, correct_bias=False)
+
+
 @dataclass(frozen=True)
 class Scene:
     """What one image is painted from: hint [3, H, W] in 0..1, text states [T, D], and the key of its noise."""
@@ -89,12 +113,13 @@ class Engine:
     """The engine's way: the painter's plans at Stable Diffusion 1.5's size."""
 
     def __init__(self, asked: Options, cache: Path) -> None:
-        exported = apart(export_sd15, cache)
+        exported = in_process(denoiser_sd15, cache)
+        int8 = cache / "denoiser_int8.xml"
         latent = (asked.side // sd15.FACTOR,) * 2
         sizes = {"latents": latent, "hint_embedding": latent}
         if asked.int8:
             feeds = {k: v.numpy() for k, v in sd15.example_inputs(asked.batch, latent).items()}
-            apart(quantise_once, exported, feeds)
+            in_process(quantise_once, exported.denoiser, int8, feeds)
 
         def opened(path: Path, batch: int, its: dict[str, Any], work: Work) -> Batched:
             session = open_session(path, batch=batch, precision="bf16", threads=asked.threads, sizes=its)
@@ -103,7 +128,7 @@ class Engine:
         self.work = {name: Work() for name in ("hint", "denoiser", "decoder")}
         self.plans = PaintPlans(
             opened(exported.hint, 1, {"hint": (asked.side,) * 2}, self.work["hint"]),
-            opened(exported.int8 if asked.int8 else exported.denoiser, asked.batch, sizes, self.work["denoiser"]),
+            opened(int8 if asked.int8 else exported.denoiser, asked.batch, sizes, self.work["denoiser"]),
             opened(exported.hint.parent / "vae_decoder.xml", 1, {"latents": latent}, self.work["decoder"]),
             (4, *latent),
         )

@@ -51,7 +51,7 @@ class Bound:
 # lie near 12 dB, which is printed beside, so the bounds tell a picture from its neighbours.
 EXACT, ROUNDED = Bound(0.95, 60.0), Bound(0.8, 35.0)
 # An engine that denoises in int8 is compared twice. As it is timed it rounds every product's sides to 8 bits (38 dB
-# seen): the bound says that it paints the same pictures, and whether they are as good is judged by int8_quality.py.
+# seen): the bound says that it paints the same pictures, and docs/decisions.md whether they are as good.
 # With the denoiser that it was made of, the peer's own bound holds.
 INTEGERS = Bound(0.8, 30.0)
 

@@ -15,13 +15,11 @@ SHARED = {
         "ceiling",
         "edit_judges",
         "journeys",
-        "judging",
         "lance_peer",
         "measure",
         "peer_networks",
         "reference",
         "caption_file",
-        "streets",
     ),
     "versus",
 }

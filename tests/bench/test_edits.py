@@ -11,14 +11,12 @@ from types import SimpleNamespace
 import caption_file
 import edits
 import numpy as np
-import perturber
 import pytest
 from caption_file import Captioned, name_label, read_captions
-from edit_judges import KNOWN, TRIED, TypeJudge, changed_words, only_changes, same_names, stems, words_of_label
+from edit_judges import TypeJudge, changed_words, only_changes, phrases, same_names, stems, words_of_label
 
-from counterfactory.engine.edit import EDIT_TYPES, Edit
+from counterfactory.engine.edit import EDIT_TYPES
 from counterfactory.engine.tasks.task import builtin_task
-from counterfactory.engine.variant import Variant
 
 CAPTIONS = ("A brown dog on the grass.", "A small red kettle sits on a table.", "A strange thing.")
 LABELS = ("n02084071", "teapot, kettle", "n03255030")
@@ -50,9 +48,8 @@ def write_captions(file: Path) -> Path:
 def test_captions_are_rewritten_judged_and_counted(
     encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    docs, eye, rows = tmp_path / "docs", tmp_path / "eye.csv", tmp_path / "rows.csv"
-    docs.mkdir()
-    monkeypatch.setattr(edits, "_DOCS", docs)
+    kept, eye, rows = tmp_path / "edits.json", tmp_path / "eye.csv", tmp_path / "rows.csv"
+    monkeypatch.setattr(edits, "_FIGURES", kept)
     call = ["edits.py", str(write_captions(tmp_path / "captions.jsonl")), "--llm", str(LLM), "--encoder", str(encoder)]
     call += ["--answers", str(tmp_path / "answers"), "--rows", str(rows)]
     monkeypatch.setattr("sys.argv", call)
@@ -72,13 +69,14 @@ def test_captions_are_rewritten_judged_and_counted(
     prefixed = ["--label-prefix", "a photo of a {label}: ", "--by-eye", str(eye), "--write"]
     monkeypatch.setattr("sys.argv", [*call, *prefixed])
     edits.main()
-    page, figures = (docs / "edits.md").read_text(encoding="utf-8"), json.loads((docs / "edits.json").read_text())
+    figures = json.loads(kept.read_text())
     assert figures["by_eye"] == {"edits": 4, "label": 4, "type": 2, "grammar": 4, "coherent": 0}
     assert figures["captions_named_by_prefix"] == 1
     assert figures["sources_with_all_variants"] == 1
     assert figures["all_types_possible"] == 1
-    assert "| keep the label | 4 |" in page
-    assert "a photo of a dumbbell: A strange thing." in page
+    with rows.open(encoding="utf-8") as lines:
+        captions = {row["name"]: row["caption"] for row in csv.DictReader(lines)}
+    assert captions["2"] == "a photo of a dumbbell: A strange thing."
 
 
 def test_a_person_s_verdicts_are_of_this_run_s_edits(tmp_path: Path) -> None:
@@ -154,8 +152,9 @@ def test_what_an_edit_says() -> None:
 
 
 def test_types_are_told_by_their_examples() -> None:
-    order = {type_: i for i, type_ in enumerate(KNOWN)}
-    spot = {text: order[type_] for some in (KNOWN, TRIED) for type_, texts in some.items() for text in texts}
+    tables = phrases("known"), phrases("tried")
+    order = {type_: i for i, type_ in enumerate(tables[0])}
+    spot = {text: order[type_] for some in tables for type_, texts in some.items() for text in texts}
 
     def encode(texts: object) -> np.ndarray:
         return np.eye(len(order), dtype=np.float32)[[spot[text] for text in texts]]  # type: ignore[attr-defined]
@@ -166,110 +165,9 @@ def test_types_are_told_by_their_examples() -> None:
 
 
 def test_the_judge_is_tried_on_what_it_does_not_know() -> None:
-    assert list(KNOWN) == list(TRIED)
-    assert {len(set(some)) for some in KNOWN.values()} == {24}
-    assert {len(set(some)) for some in TRIED.values()} == {6}
-    assert not {text for some in KNOWN.values() for text in some} & {text for some in TRIED.values() for text in some}
-
-
-def judged(
-    type_: str, *, kept: bool = True, only: bool = True, likely: str = "", perplexity: float = 1.0
-) -> edits.Judged:
-    edit = Edit(type_, "", "in the rain")
-    source = next(iter(caption_file.sources_of([Captioned("0", CAPTIONS[0], LABELS[0])])))
-    one = Variant("k", source, 0, CAPTIONS[0], (edit,), "edited", 0, None)
-    return edits.Judged(one, edit, kept, 0.0, only, (likely or type_, "time", "other"), perplexity)
-
-
-@pytest.fixture
-def lance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """docs/lance.json, with another bench's figure in it."""
-    file = tmp_path / "lance.json"
-    file.write_text('{"edit_success": 0.9}', encoding="utf-8")
-    monkeypatch.setattr(perturber, "_DOCS", file)
-    return file
-
-
-def test_a_tuned_model_is_held_against_the_prompted_one(
-    tmp_path: Path, lance: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    prompted = [judged("weather"), judged("object", kept=False)]
-    tuned = [judged("weather"), judged("domain", only=False), judged("domain", perplexity=1.6)]
-    made = {"plain": prompted, "tuned": tuned}
-    monkeypatch.setattr(perturber, "rewritten", lambda wanted, llm, answers: made[llm.name])
-    rows = tmp_path / "rows.csv"
-    call = ["perturber.py", str(write_captions(tmp_path / "captions.jsonl")), "--encoder", "encoder", "--variants", "2"]
-    call += ["--llm", "plain", "--tuned", "tuned", "--rows", str(rows)]
-    monkeypatch.setattr("sys.argv", call)
-    perturber.main()
-    capsys.readouterr()
-    assert json.loads(lance.read_text()) == {"edit_success": 0.9}, "nothing is written unasked"
-    with rows.open(encoding="utf-8") as lines:
-        written = list(csv.DictReader(lines))
-    assert {row["type"] for row in written} == {"weather", "object", "domain"}
-    with rows.open("w", encoding="utf-8", newline="") as lines:
-        out = csv.DictWriter(lines, list(written[0]))
-        out.writeheader()
-        for row in written:
-            said = {"weather": ("1", "1", "1"), "domain": ("1", "0", "1"), "object": ("", "", "")}[row["type"]]
-            out.writerow({**row, **dict(zip(("right_type", "right_label", "coherent"), said, strict=True))})
-    monkeypatch.setattr("sys.argv", call)
-    with pytest.raises(SystemExit):
-        perturber.main()
-    assert "somebody may have judged it" in capsys.readouterr().err
-    monkeypatch.setattr("sys.argv", [*call[:-2], "--by-eye", str(rows), "--write"])
-    perturber.main()
-    shown = capsys.readouterr().out.splitlines()
-    found = json.loads(shown[-1])
-    assert max(map(len, shown[:-1])) <= 80
-    before, after = found["prompted"], found["tuned"]
-    assert (before["captions"], before["edits"], before["made"]) == (3, 2, 0.3333)
-    assert (before["right"], before["of_its_type"], before["label_kept"], before["only_the_edit"]) == (0.5, 1, 0.5, 1)
-    assert before["types"]["weather"] == {
-        "edits": 1,
-        "made": 0.3333,
-        "right": 1.0,
-        "of_its_type": 1.0,
-        "label_kept": 1.0,
-        "only_the_edit": 1.0,
-        "reads_well": 1.0,
-        "our_phrase": 1.0,
-    }
-    assert before["types"]["object"]["our_phrase"] == 0, "in the rain is no phrase of objects"
-    assert (after["right"], after["reads_well"]) == (0.6667, 0.6667)
-    assert set(after["types"]) == {"weather", "domain"}
-    assert after["by_eye"] == {
-        "edits": 3,
-        "right_type": 3,
-        "right_label": 1,
-        "coherent": 3,
-        "all_three": 1,
-        "all_three_by_type": {"weather": "1 of 1", "domain": "0 of 2"},
-    }
-    assert before["by_eye"]["edits"] == 1
-    kept = json.loads(lance.read_text())
-    assert kept["edit_success"] == 0.9
-    assert kept["typed_edits_tuned"]["by_eye"] == after["by_eye"]
-    assert kept["typed_edits_prompted"]["types"] == before["types"]
-    row = next(line for line in shown if line.startswith("object"))
-    assert row.split() == ["object", "1", "0.0", "%", "100.0", "%", "0", "-", "-"]
-
-
-def test_the_pocket_s_own_model_is_measured_by_facts(
-    lance: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["perturber.py", "--pocket", "streets", "--scenes", "2", "--write"])
-    perturber.main()
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])["pocket"]
-    assert (found["world"], found["captions"]) == ("streets", 2)
-    assert 0 < found["edit_success_all"] <= 1
-    kept = json.loads(lance.read_text())
-    assert kept["typed_edits_pocket"]["edit_success"] == found["edit_success"]
-    assert kept["edit_success"] == 0.9
-
-
-def test_what_is_to_be_measured_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.argv", ["perturber.py", "captions.jsonl", "--encoder", "encoder"])
-    with pytest.raises(SystemExit):
-        perturber.main()
-    assert "--llm, --tuned or both; or --pocket WORLD" in capsys.readouterr().err
+    known, tried = phrases("known"), phrases("tried")
+    assert list(known) == list(tried)
+    assert set(known) == set(EDIT_TYPES)
+    assert {len(set(some)) for some in known.values()} == {24}
+    assert {len(set(some)) for some in tried.values()} == {6}
+    assert not {text for some in known.values() for text in some} & {text for some in tried.values() for text in some}
