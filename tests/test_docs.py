@@ -1,4 +1,4 @@
-"""The documents hold: the README's Python runs, every file that a document names exists, the tree lists every room."""
+"""The documents hold: their Python runs, every file that a document names exists, the tree lists every room."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_of_the_documents_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = EMBEDDED.sample(np.random.default_rng(1))
     photo = tmp_path / "photos" / scene.label / "0001.png"
     photo.parent.mkdir(parents=True)
     Image.fromarray(EMBEDDED.draw(scene).picture).save(photo)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
-    opening, making = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python")
+    (opening,) = blocks((ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8"), "python")
+    making, reading = blocks((ROOT / "docs" / "api.md").read_text(encoding="utf-8"), "python")
+    (answering,) = blocks((ROOT / "docs" / "own-model.md").read_text(encoding="utf-8"), "python")
     names: dict[str, object] = {}
     exec(making, names)
     exec(opening.replace('data_dir="suite"', f'data_dir="suite", cache_dir={str(tmp_path / "cache")!r}'), names)
@@ -40,6 +42,11 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
     assert [row.kind for row in rows] == ["original", "control", *["variant"] * 5]
     assert {row.label for row in rows} == {scene.label}
     assert len(names["suite"]) == 7  # type: ignore[arg-type]  # what the block opened
+    exec(reading, names)
+    assert len(names["accepted"]) == sum(row.verdict == "accepted" for row in rows)  # type: ignore[arg-type]
+    exec(answering, {"my_model": lambda picture: 1})
+    answers = (tmp_path / "answers.csv").read_text().splitlines()
+    assert answers == ["image,prediction", *(f"{row.file_name},car" for row in rows)]
 
 
 def named(text: str) -> Iterator[str]:
@@ -60,8 +67,8 @@ def test_documents_name_files_that_exist(document: Path) -> None:
     assert not missing, f"{document.relative_to(ROOT)} names {missing}"
 
 
-def test_the_tree_of_the_readme_has_every_room() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_tree_of_the_architecture_has_every_room() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     tree = next(block for block in blocks(text, "") if block.startswith("engine/"))
     inside = tree[: tree.index("\nexport/")].splitlines()[1:]
     listed = [name for line in inside for name in re.findall(r"[\w.]+/|\w+\.py", line.partition("  ")[2][:45])]

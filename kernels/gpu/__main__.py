@@ -1,4 +1,4 @@
-"""`python -m counterfactory.kernels.gpu`: compiles every kernel for SM86 and writes docs/kernels.md's second table."""
+"""`python -m counterfactory.kernels.gpu`: compiles every kernel for SM86 and writes docs/production.md's second table."""
 
 from __future__ import annotations
 
