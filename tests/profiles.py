@@ -11,8 +11,8 @@ from typing import Any
 
 
 def profile_with(folder: Path, base: str = "pocket", **tables: Any) -> Path:
-    """A profile's file in `folder`: `base`, with the keys of `tables` in the place of its own, table in table; a list of
-    tables is added to, or replaced by, none.
+    """A profile's file in `folder`: `base`, with the keys of `tables` in the place of its own, table in table; None
+    leaves a key out.
     """
     shipped = files("counterfactory.engine").joinpath("config", "profiles", f"{base}.toml")
     table = _merge(tomllib.loads(shipped.read_text(encoding="utf-8")), tables)

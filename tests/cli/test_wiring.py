@@ -1,4 +1,4 @@
-"""Every option of a command is seen to arrive: in the plan, in the suite, in what is printed or written, or in a refusal.
+"""Every option of a command is seen to arrive: in the plan, the suite, what is printed or written, or in a refusal.
 
 A case is registered for each option of each command by `shows`; the last test walks the parser and fails for an option
 that has none. Cases look at the command line and at files only, never at what lies between.
@@ -11,7 +11,7 @@ import contextlib
 import io
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,7 @@ def shows(option: str, *commands: str) -> Callable[[Case], Case]:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory, shared_plans: None) -> Iterator[House]:
+def house(tmp_path_factory: pytest.TempPathFactory, shared_plans: None) -> House:
     root = tmp_path_factory.mktemp("wiring")
     for index in range(3):
         scene = EMBEDDED.scene(1, index)
@@ -172,7 +172,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, shared_plans: None) -> Itera
             image.save(file)
     house = House(root)
     house.ask("generate")  # estimates have its measurements
-    yield house
+    return house
 
 
 def stems(folder: Path) -> list[str]:
