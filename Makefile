@@ -23,21 +23,29 @@ TEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 SHRINK_SHEET := from PIL import Image; sheet = Image.open('build/demo/contact_sheet.png'); \
 	sheet.thumbnail((1200, 10000), Image.Resampling.LANCZOS); sheet.save('docs/contact_sheet.webp', quality=85, method=6)
 
-.PHONY: demo test test-all mutants resolve lint format docs-pictures clean
+.PHONY: demo test test-export test-slow test-all mutants resolve lint format docs-pictures clean
 .DELETE_ON_ERROR:
 
 demo: $(BASE)
 	$(BIN)/counterfactory demo
 
+# The engine's, the kernels' and the command line's.
 test: $(DEV)
-	$(TEST)
+	$(TEST) --ignore tests/export
+
+test-export: $(DEV)
+	$(TEST) tests/export
+
+# What takes minutes, of all folders.
+test-slow: $(DEV)
+	$(TEST) -m slow
 
 test-all: $(DEV)
 	$(TEST) -m ""
 
 # Changes the core in many small ways and runs its tests on each: tests/mutants.py.
 mutants: $(DEV)
-	$(BIN)/python tests/mutants.py
+	$(BIN)/python tests/mutants.py --write
 
 # Whether what users install can be installed: tests/resolve.py.
 resolve: $(DEV)

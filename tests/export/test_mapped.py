@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import json
 import resource
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import onnx
@@ -62,15 +64,28 @@ def inputs(width: int = WIDTH) -> dict[str, torch.Tensor]:
     }
 
 
-def test_a_module_without_memory_takes_its_place_in_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "new" / "deep.weights"
+def laid_out(file: Path, layers: int) -> Deep:
+    deep = build_empty(lambda: Deep(layers))
+    assert {parameter.device.type for parameter in deep.parameters()} == {"meta"}
+    lay_out(deep, file)
+    fill(deep, 3)
+    return deep
+
+
+def bytes_to_lay_out(folder: Path) -> int:
+    laid_out(folder / "warm.weights", 1)  # what the first call alone takes
     with PeakMemory() as peak:
         before = peak.bytes
-        deep = build_empty(lambda: Deep(8))
-        assert {parameter.device.type for parameter in deep.parameters()} == {"meta"}
-        lay_out(deep, file)
-        fill(deep, 3)
-    assert peak.bytes - before < 4 * LAYER_BYTES
+        laid_out(folder / "measured.weights", 8)
+    return peak.bytes - before
+
+
+def test_a_module_without_memory_takes_its_place_in_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "deep.weights"
+    # A process of its own: what else this one holds or gives back is not to count.
+    with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+        assert alone.submit(bytes_to_lay_out, tmp_path).result() < 4 * LAYER_BYTES
+    deep = laid_out(file, 8)
     assert 9 * LAYER_BYTES <= file.stat().st_size < 10 * LAYER_BYTES
     assert deep.head.weight is deep.table.weight
     plain = Deep(8)
