@@ -14,7 +14,7 @@ def profile_with(folder: Path, base: str = "pocket", **tables: Any) -> Path:
     """A profile's file in `folder`: `base`, with the keys of `tables` in the place of its own, table in table; None
     leaves a key out.
     """
-    shipped = files("counterfactory.engine").joinpath("config", "profiles", f"{base}.toml")
+    shipped = files("counterfactory.engine").joinpath("profile", "profiles", f"{base}.toml")
     table = _merge(tomllib.loads(shipped.read_text(encoding="utf-8")), tables)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "profile.toml"

@@ -25,39 +25,39 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "errors": set(),
         "edit": set(),
         "keys": set(),
-        "recipes": {"keys"},
+        "content_keys": {"keys"},
         "files": {"errors"},
-        "runtime": {"errors", "keys", "files"},
-        "language": {"errors", "keys", "runtime"},
-        "meter": {"errors", "runtime"},
         "schedule": {"errors"},
-        "models": {"errors", "keys", "recipes", "runtime", "language", "meter", "schedule"},
-        "sources": {"errors", "keys", "recipes", "files", "runtime", "schedule"},
+        "profile": {"errors", "edit", "keys", "files"},
+        "runtime": {"errors", "keys", "files", "profile"},
+        "language": {"errors", "keys", "profile", "runtime"},
+        "meter": {"errors", "profile", "runtime"},
+        "sources": {"errors", "keys", "content_keys", "files", "schedule", "profile", "runtime"},
         "variant": {"edit", "sources"},
-        "tasks": {"errors", "edit", "keys", "files", "language"},
-        "suite": {"errors", "edit", "recipes", "files", "meter", "sources", "variant"},
-        "stages": {
-            *("errors", "edit", "keys", "recipes", "language", "meter", "schedule", "models"),
-            *("sources", "variant", "tasks", "suite"),
-        },
-        "config": {
-            *("errors", "recipes", "files", "runtime", "language", "meter", "models", "sources"),
-            *("edit", "variant", "tasks", "suite", "stages"),
-        },
-        "estimate": {
-            *("errors", "keys", "recipes", "files", "runtime", "meter", "schedule"),
-            *("models", "sources", "suite", "config"),
-        },
-        "journey": {
-            *("recipes", "language", "meter", "schedule", "models", "sources", "variant", "tasks"),
-            *("suite", "stages", "config", "estimate"),
-        },
-        "judging": {"errors", "edit", "keys", "files", "sources", "variant", "suite", "stages"},
-        "report": {"errors", "edit", "files", "meter", "models", "tasks", "suite", "stages", "config"},
+        "english": {"edit", "keys", "files", "language"},
+        "models": {"errors", "keys", "content_keys", "schedule", "profile", "runtime", "language", "meter"},
+        "suite": {"errors", "edit", "content_keys", "files", "profile", "meter", "sources", "variant"},
+        "tasks": {"errors", "edit", "keys", "files", "profile", "language", "english"},
+        "request": {"errors", "language", "tasks"},
         "pocket": {"errors", "files", "runtime", "tasks"},
+        "stages": {
+            *("errors", "edit", "keys", "content_keys", "files", "schedule", "profile", "runtime", "language"),
+            *("meter", "sources", "variant", "english", "models", "suite", "tasks", "request"),
+        },
+        "inputs": {"errors", "profile", "sources", "stages"},
+        "estimate": {
+            *("errors", "keys", "content_keys", "files", "schedule", "profile", "runtime", "meter"),
+            *("sources", "models", "suite"),
+        },
+        "judging": {"errors", "edit", "keys", "files", "profile", "sources", "variant", "suite", "stages"},
+        "report": {"errors", "edit", "files", "profile", "meter", "models", "suite", "tasks", "stages"},
+        "journey": {
+            *("content_keys", "files", "schedule", "profile", "meter", "sources", "variant", "models", "suite"),
+            *("request", "stages", "inputs", "estimate"),
+        },
         "cli": {
-            *("errors", "edit", "files", "runtime", "meter", "schedule", "sources", "tasks", "suite", "stages"),
-            *("variant", "config", "estimate", "journey", "judging", "report", "pocket"),
+            *("errors", "edit", "files", "schedule", "profile", "runtime", "meter", "sources", "variant", "models"),
+            *("suite", "tasks", "request", "pocket", "inputs", "estimate", "judging", "report", "journey"),
         },
         "__main__": {"cli"},
     },
@@ -111,6 +111,17 @@ def test_rooms_import_what_the_table_allows(package: str) -> None:
     assert found == table, "the table and the imports differ: mend the import, or argue for the arrow"
     order = {room: place for place, room in enumerate(table)}
     assert [(room, low) for room in table for low in table[room] if order[low] > order[room]] == [], "an arrow up"
+
+
+def test_a_stage_takes_the_run_and_its_data() -> None:
+    long = []
+    for path in sorted((ROOT / "engine" / "stages").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+                if len([name for name in arguments if name not in ("self", "cls")]) > 4:
+                    long.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+    assert long == []
 
 
 @pytest.mark.parametrize("package", ["kernels", "engine", "export"])

@@ -30,7 +30,7 @@ from .painters import hint_network, painters_of
 
 # BLIP-2's queries, which its decoder reads before it writes.
 _QUERIES = 32
-# Of captions, those in which no word names the label, as in 91 of 500 that people wrote (docs/measurements.md); and how many
+# The share of captions in which no word names the label: 91 of 500 that people wrote (docs/measurements.md). How many
 # of one label are written again together: those of 25 pictures, which 25,000 of ImageNet-1k have of a class.
 SILENT_SHARE, SILENT_TOGETHER = 0.18, 4.5
 # Of a cache in f16. Fewer bits have a scale in f16 for every 32 values, and beside them one layer of 40 in f16, which

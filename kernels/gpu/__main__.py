@@ -1,4 +1,4 @@
-"""`python -m counterfactory.kernels.gpu`: compiles every kernel for SM86 and writes docs/production.md's second table."""
+"""`python -m counterfactory.kernels.gpu`: compiles every kernel for SM86 and writes a table of docs/production.md."""
 
 from __future__ import annotations
 
