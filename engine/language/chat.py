@@ -18,7 +18,7 @@ from .edit_types import EXAMPLE_CAPTION, EditType
 from .questions import PlainPrompts, clean_text, write_answer
 from .request import Prompt
 
-Style = Literal["pocket", "wide", "llama2", "chatml"]
+Style = Literal["pocket", "llama2", "chatml"]
 # A turn is what the user says and what the model answers.
 Turn = tuple[str, str]
 
@@ -38,9 +38,9 @@ _POINTED = "a puppy chasing a ball on the grass."
 
 
 def prompts_of(style: Style) -> PlainPrompts | ChatPrompts:
-    """The prompts for a kind of model; "pocket" and "wide" are the plain text that pocket models were trained on."""
-    if style in ("pocket", "wide"):
-        return PlainPrompts(adds=style == "wide")
+    """The prompts for a kind of model; "pocket" is the plain text that pocket models were trained on."""
+    if style == "pocket":
+        return PlainPrompts()
     return ChatPrompts(llama2 if style == "llama2" else chatml)
 
 

@@ -70,7 +70,7 @@ class LlmSettings:
     @property
     def converses(self) -> bool:
         """Whether it answers in words of its own; others answer the plain questions that they were trained on."""
-        return self.style not in ("pocket", "wide")
+        return self.style != "pocket"
 
     @property
     def sampling(self) -> tuple[float, float, int]:

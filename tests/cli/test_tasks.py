@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from counterfactory.engine.cli.arguments import main
-from counterfactory.engine.config import profile as profiles
 from counterfactory.engine.journey import Journey
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.tasks.settings import JourneySettings
@@ -97,20 +95,6 @@ def test_what_a_task_file_brings_holds_unless_the_command_line_says_otherwise(
     ]
     assert found == [(["lens"], (("time", ("night",)),)), (["mood"], (("mood", ("glad",)),))]
     assert own.task.name == "t"
-
-
-def test_models_of_the_wider_world_are_told_its_classes(asked: list[JourneySettings], tmp_path: Path) -> None:
-    at = Path(profiles.__file__).parent
-    text = (at / "profiles/pocket.toml").read_text().replace('world = "streets"', 'world = "wide"')
-    (tmp_path / "wide.toml").write_text(text.replace('folder = "pocket"', f'folder = "{tmp_path}"'))
-    shutil.copy(at.parent / "pocket/weights/world_streets.json", tmp_path / "world_wide.json")
-    root = tmp_path / "set"
-    for kind, mode in (("images", "RGB"), ("masks", "L")):
-        (root / kind).mkdir(parents=True)
-        Image.new(mode, (32, 32)).save(root / kind / "a.png")
-    options = ["--profile", str(tmp_path / "wide.toml"), "--task", "segmentation", "--anything"]
-    main(["generate", str(root), "--out", str(tmp_path / "suite"), *options])
-    assert asked[0].task == street_task("segmentation", "wide") != street_task("segmentation")
 
 
 def test_a_profile_says_how_many_edits_a_variant_has_unless_the_command_does(

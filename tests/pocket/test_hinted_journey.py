@@ -1,4 +1,4 @@
-"""A run over the true depth and classes of the wide street world: hint encoders of seeded weights beside the embedded
+"""A run over the true depth and classes of the street world: hint encoders of seeded weights beside the embedded
 models, whose denoiser takes the sum of what they embed.
 """
 
@@ -22,8 +22,7 @@ from counterfactory.engine.config.profile import Profile
 from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.journey import Journey, JourneySettings
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.wide.render import render
-from counterfactory.engine.pocket.wide.sampling import sample_scene
+from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.hints import HintSettings
@@ -38,7 +37,7 @@ TASK = street_task("segmentation")
 SETTINGS = JourneySettings(TASK, variants=1, controls=1, edits=(1, 1), seed=0, anything=True)
 EDGES = HintSettings("edges", "hint", 1.0)
 DEPTH = HintSettings("depth", "hint_depth", 1.0)
-CLASSES = HintSettings("segmentation", "hint_classes", 1.0, "wide")
+CLASSES = HintSettings("segmentation", "hint_classes", 1.0, "streets")
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +63,13 @@ def quick(models: Path) -> Profile:
 def root(tmp_path: Path) -> Path:
     """Two scenes with their masks, and their distances beside them."""
     for number in range(2):
-        scene = render(sample_scene(np.random.default_rng((2, number))))
+        scene = STREETS.draw(STREETS.scene(2, number))
         for kind, array in (("images", scene.picture), ("masks", scene.mask)):
             path = tmp_path / "set" / kind / f"{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(array).save(path)
         (tmp_path / "set" / "depth").mkdir(exist_ok=True)
-        np.save(tmp_path / "set" / "depth" / f"{number}.npy", scene.depth)
+        np.save(tmp_path / "set" / "depth" / f"{number}.npy", 255 / np.maximum(scene.nearness.astype(np.float32), 1))
     return tmp_path / "set"
 
 
@@ -113,7 +112,7 @@ def test_every_hint_paints_another_picture_and_none_is_painted_twice(
 @pytest.mark.slow
 def test_a_source_s_other_depth_or_palette_paints_it_again(quick: Profile, root: Path, tmp_path: Path) -> None:
     palette = tmp_path / "palette.toml"
-    text = (Path(profile_module.__file__).parents[1] / "sources" / "palettes" / "wide.toml").read_text()
+    text = (Path(profile_module.__file__).parents[1] / "sources" / "palettes" / "streets.toml").read_text()
     palette.write_text(text)
     profile = replace(quick, hints=(DEPTH, replace(CLASSES, palette=str(palette))))
     _, before = travel(profile, root, tmp_path / "suite")
