@@ -139,11 +139,10 @@ EMBEDDED = STREETS
 WORLDS = MappingProxyType({STREETS.name: STREETS})
 
 
-def drawn(world: str, stream: int, index: int, styles: int) -> tuple[Any, Drawing]:
-    """Item `index` of a stream of a world, and its drawing; worlds go to other processes by name."""
-    of = world_named(world)
-    scene = of.styled(stream, index, styles)
-    return scene, of.draw(scene)
+def drawn(stream: int, index: int, styles: int) -> tuple[Any, Drawing]:
+    """Item `index` of a stream of `EMBEDDED`, and its drawing: what other processes draw for a training."""
+    scene = EMBEDDED.styled(stream, index, styles)
+    return scene, EMBEDDED.draw(scene)
 
 
 def world_named(name: str) -> World:
