@@ -118,7 +118,7 @@ def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=Path, required=True, help="folder of networks that know the world")
-    parser.add_argument("--world", default="streets", help="the world (%(default)s), or wide")
+    parser.add_argument("--world", default="streets", help="the world (%(default)s)")
     parser.add_argument("--denoiser", default="denoiser_controls", help="its plan (%(default)s)")
     parser.add_argument("--scenes", type=int, default=150)
     parser.add_argument("--variants", type=int, default=3)

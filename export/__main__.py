@@ -84,7 +84,7 @@ def _add_pocket(commands: Any) -> None:
     parser = commands.add_parser("pocket", help="train the pocket models, export them, pack them")
     some = f"some of: {','.join(STEPS)}; with --weights also: {','.join(FURTHER)}"
     parser.add_argument("--only", default=",".join(STEPS), help=some)
-    parser.add_argument("--report", action="store_true", help="measure the packed models into docs/pocket.md and .json")
+    parser.add_argument("--report", action="store_true", help="measure the packed models into docs/pocket.json")
     parser.add_argument(
         "--work", type=Path, default=Path("pocket-training"), help="folder of training states; a run goes on from it"
     )
@@ -94,10 +94,6 @@ def _add_pocket(commands: Any) -> None:
     parser.add_argument("--gather", type=Path, metavar="DIR", help="only copy this checkout's packed models to DIR")
     parser.add_argument("--docs", type=Path, default=_DOCS, help="folder of the report")
     parser.add_argument("--scenes", type=int, help="measure on so many scenes only; not for the report in docs")
-    parser.add_argument("--world", default="streets", help="the models' world: streets (the embedded models'), wide")
-    parser.add_argument(
-        "--begin", type=Path, metavar="DIR", help="packed models of the streets (of --gather) to begin trainings with"
-    )
     parser.add_argument("--rows", type=int, default=2, help="rows a variant of the denoiser that distil makes")
     parser.add_argument("--workers", type=int, default=0, help="processes that draw scenes beside the training")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="threads of torch")
@@ -107,22 +103,15 @@ def _add_pocket(commands: Any) -> None:
 def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     import torch
 
-    from counterfactory.engine.pocket.worlds import STREETS, world_named
-
     from .pocket.pack import FURTHER, STEPS, Training
     from .pocket.packed import gather, put_back
-    from .pocket.report import SCENES, Subject, write_report
+    from .pocket.report import SCENES, Subject, table, write_report
 
     torch.set_num_threads(asked.threads)
     if asked.gather:
         gather(asked.gather)
         return 0
-    training = Training(asked.work, world_named(asked.world), asked.workers, asked.begin, asked.rows)
-    if training.world is not STREETS and not asked.weights:
-        raise CounterfactoryError(
-            f"this checkout's models are of the world {STREETS.name}; say with --weights where those of "
-            f"{training.world.name} go"
-        )
+    training = Training(asked.work, asked.workers, asked.rows)
     weights = asked.weights or gather(asked.work / "packed")
     if asked.report:
         scenes = SCENES if asked.scenes is None else asked.scenes
@@ -130,7 +119,7 @@ def _pocket(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
             raise CounterfactoryError(
                 f"the report in docs is of {SCENES} scenes, {scenes} asked for; name another folder with --docs"
             )
-        write_report(Subject(training.world, weights, asked.work, scenes), asked.docs)
+        say(table(write_report(Subject(weights, asked.work, scenes), asked.docs)))
         return 0
     names, steps = asked.only.split(","), STEPS | FURTHER
     unknown = sorted(set(names) - set(steps))

@@ -109,7 +109,7 @@ def _task(args: Namespace, profile: Profile, data: DataSet) -> UserTask:
         return load_task(args.task_file)
     name = args.task or "classification"
     if not profile.llm.converses:
-        task = street_task(name, profile.models.world)
+        task = street_task(name)
     elif name == "classification":
         task = builtin_task(name, sorted({source.label for source in data.sources if source.label is not None}))
     else:

@@ -37,9 +37,9 @@ _POINTED = "a puppy chasing a ball on the grass."
 
 
 def prompts_of(style: Style) -> PlainPrompts | ChatPrompts:
-    """The prompts for a kind of model; "pocket" and "wide" are the plain text that pocket models were trained on."""
-    if style in ("pocket", "wide"):
-        return PlainPrompts(adds=style == "wide")
+    """The prompts for a kind of model; "pocket" is the plain text that pocket models were trained on."""
+    if style == "pocket":
+        return PlainPrompts()
     return ChatPrompts(llama2 if style == "llama2" else chatml)
 
 

@@ -115,7 +115,7 @@ class SpanPrompts(Prompts, Protocol):
 
 @dataclass(frozen=True)
 class PlainPrompts:
-    """The questions as plain text, which the pocket models were trained on; that of the wider world `adds` too."""
+    """The questions as plain text, which the pocket models were trained on; none in the package `adds`."""
 
     adds: bool = False
 

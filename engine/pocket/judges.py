@@ -144,10 +144,6 @@ class Finding:
             for name, values in self.objects.items()
         }
 
-    def pixels(self, name: str) -> int:
-        """How many pixels show a class."""
-        return int((self.mask == self.vocabulary.classes.index(name)).sum())
-
 
 @dataclass(frozen=True)
 class Referee:

@@ -68,7 +68,7 @@ class LlmSettings:
     @property
     def converses(self) -> bool:
         """Whether it answers in words of its own; others answer the plain questions that they were trained on."""
-        return self.style not in ("pocket", "wide")
+        return self.style != "pocket"
 
     @property
     def sampling(self) -> tuple[float, float, int]:
@@ -77,4 +77,4 @@ class LlmSettings:
         return (0.0, 0.0, 0) if how is None or how.temperature == 0 else (how.temperature, how.top_p, how.seed)
 
 
-Style = Literal["pocket", "wide", "llama2", "chatml"]
+Style = Literal["pocket", "llama2", "chatml"]

@@ -45,7 +45,7 @@ def request_of(language: Language, kind: str, drawn: Exercise) -> Request:
 def built_in(language: Language, drawn: Exercise) -> bool:
     """Whether it is one of the two built-in tasks, with all types of edit and values that the world knows."""
     words = {word for *_, value in drawn.changes for word in value.split()}
-    sentences = [street_task(name, language.world.name).sentence for name in ("classification", "segmentation")]
+    sentences = [street_task(name).sentence for name in ("classification", "segmentation")]
     whole = drawn.case.types == language.settings.types and not drawn.values
     return whole and drawn.case.task in sentences and words <= language.vocabulary
 

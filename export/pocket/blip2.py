@@ -6,7 +6,6 @@ every patch what it shows (class, vehicle colour, vehicle kind): truth that the 
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,32 +17,25 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import Blip2Config, Blip2ForConditionalGeneration
 
-from counterfactory.engine.pocket.worlds import EMBEDDED, NOTHING, World
+from counterfactory.engine.pocket.worlds import EMBEDDED, NOTHING
 
 from .clip import TOKENS
 from .data import TRAIN, ScenePool, as_pixels
-from .older import take_over, take_over_tokens
 from .training import Recipe, fit
 
-RECIPES = {
-    "streets": Recipe(steps=5200, lr=1.2e-3, seed=41, weight_decay=0.02, ema=0.995),
-    "wide": Recipe(steps=15000, lr=1.2e-3, seed=41, weight_decay=0.02, ema=0.998),
-}
+RECIPE = Recipe(steps=5200, lr=1.2e-3, seed=41, weight_decay=0.02, ema=0.995)
 _SEED = 41
 QUERIES, PATCH = 16, 16
-_BATCH = 48
-# How many scenes are drawn from, and the share that is seen in a mirror: the wide world is learned by heart otherwise.
-_POOL = {"streets": 4000, "wide": 12000}
-_MIRRORED = {"streets": 0.0, "wide": 0.5}
+_BATCH, _POOL = 48, 4000
 _SPECIAL = ("<s>", "<pad>", "</s>", "<image>")
 BOS, PAD, EOS, IMAGE = range(4)
 _GRID = 128 // PATCH
 
 
-def build_tokenizer(world: World = EMBEDDED) -> Tokenizer:
+def build_tokenizer() -> Tokenizer:
     """A byte-level BPE in OPT's form, from the world's captions."""
     rng = np.random.default_rng(_SEED)
-    captions = [world.describe(world.scene(TRAIN, i), rng, True) for i in range(1500)]
+    captions = [EMBEDDED.describe(EMBEDDED.scene(TRAIN, i), rng, True) for i in range(1500)]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     tokenizer.decoder = decoders.ByteLevel()
@@ -55,7 +47,7 @@ def build_tokenizer(world: World = EMBEDDED) -> Tokenizer:
     return tokenizer
 
 
-def build(vocabulary: int, world: World = EMBEDDED) -> Blip2ForConditionalGeneration:
+def build(vocabulary: int) -> Blip2ForConditionalGeneration:
     """The model with seeded initial weights."""
     torch.manual_seed(_SEED)
     size = {"hidden_size": 192, "num_attention_heads": 6}
@@ -85,7 +77,7 @@ def build(vocabulary: int, world: World = EMBEDDED) -> Blip2ForConditionalGenera
             "ffn_dim": 576,
             "num_hidden_layers": 3,
             "vocab_size": vocabulary,
-            "max_position_embeddings": QUERIES + TOKENS[world.name] + 16,
+            "max_position_embeddings": QUERIES + TOKENS + 16,
             "dropout": 0.0,
             "bos_token_id": BOS,
             "pad_token_id": PAD,
@@ -103,17 +95,17 @@ def build(vocabulary: int, world: World = EMBEDDED) -> Blip2ForConditionalGenera
 class _Patches(nn.Module):
     """The captioner with its throw-away head: logits of class and objects' attributes a patch, of scenes' an image."""
 
-    def __init__(self, blip2: Blip2ForConditionalGeneration, world: World) -> None:
+    def __init__(self, blip2: Blip2ForConditionalGeneration) -> None:
         super().__init__()
         self.blip2 = blip2
         width = blip2.config.vision_config.hidden_size
-        self.patch_sizes = [len(world.classes), *map(len, world.object_words.values())]
-        self.image_sizes = [*map(len, world.words.values())]
+        self.patch_sizes = [len(EMBEDDED.classes), *map(len, EMBEDDED.object_words.values())]
+        self.image_sizes = [*map(len, EMBEDDED.words.values())]
         self.patch = nn.Linear(width, sum(self.patch_sizes))
         self.image = nn.Linear(width, sum(self.image_sizes))
 
 
-def patch_truth(world: World, mask: NDArray[np.uint8], objects: NDArray[np.int8]) -> NDArray[np.int64]:
+def patch_truth(mask: NDArray[np.uint8], objects: NDArray[np.int8]) -> NDArray[np.int64]:
     """What each patch mostly shows: class, then each attribute of objects, int64 [1 + attributes, patches].
 
     `mask` is uint8 [128, 128], `objects` int8 [attributes, 128, 128] as of `World.truth`. An attribute is `NOTHING`
@@ -125,7 +117,7 @@ def patch_truth(world: World, mask: NDArray[np.uint8], objects: NDArray[np.int8]
 
     out = np.full((1 + len(objects), _GRID * _GRID), NOTHING, np.int64)
     for i, tile in enumerate(tiles(mask)):
-        out[0, i] = np.bincount(tile, minlength=len(world.classes)).argmax()
+        out[0, i] = np.bincount(tile, minlength=len(EMBEDDED.classes)).argmax()
     for k, values in enumerate(objects, 1):
         for i, tile in enumerate(tiles(values)):
             shown = tile[tile != NOTHING]
@@ -134,43 +126,23 @@ def patch_truth(world: World, mask: NDArray[np.uint8], objects: NDArray[np.int8]
     return out
 
 
-def mirrored(caption: str) -> str:
-    """The caption of a picture's mirror image: what bends to the left bends to the right."""
-    return re.sub(r"\b(left|right)\b", lambda side: "right" if side[0] == "left" else "left", caption)
-
-
-def train(
-    work: Path,
-    world: World = EMBEDDED,
-    workers: int = 0,
-    older: tuple[Blip2ForConditionalGeneration, Tokenizer] | None = None,
-) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
-    """Train, or load the finished training, from `work`; a training begins with the weights of `older`, if any."""
-    recipe, tokenizer = RECIPES[world.name], build_tokenizer(world)
-    blip2 = build(tokenizer.get_vocab_size(), world)
-    if older is not None:
-        take_over(blip2, older[0])
-        table, theirs = (net.language_model.get_input_embeddings().weight for net in (blip2, older[0]))
-        take_over_tokens(table, theirs, tokenizer, older[1])
-    model = _Patches(blip2, world)
-    pool = ScenePool(stream=TRAIN, size=_POOL[world.name], fresh=6, world=world, workers=workers, with_truth=True)
+def train(work: Path, workers: int = 0) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
+    """Train, or load the finished training, from `work`."""
+    tokenizer = build_tokenizer()
+    model = _Patches(build(tokenizer.get_vocab_size()))
+    pool = ScenePool(stream=TRAIN, size=_POOL, fresh=6, workers=workers, with_truth=True)
     truth = np.zeros((pool.size, len(model.patch_sizes), _GRID * _GRID), np.int64)
 
     def loss_of(step: int) -> torch.Tensor:
         for slot in pool.advance(step):
-            truth[slot] = patch_truth(world, pool.masks[slot], pool.truth[slot])
-        rng = np.random.default_rng((recipe.seed, step))
+            truth[slot] = patch_truth(pool.masks[slot], pool.truth[slot])
+        rng = np.random.default_rng((RECIPE.seed, step))
         index = rng.choice(pool.size, _BATCH, replace=False)
         pixels, wanted = as_pixels(pool.images[index]), torch.from_numpy(truth[index])
         pixels += torch.randn_like(pixels) * 0.03
         scenes = [pool.scenes[i] for i in index]
-        captions = [world.describe(s, rng, True) for s in scenes]
-        attributes = {name: [values.index(getattr(s, name)) for s in scenes] for name, values in world.words.items()}
-        for i in np.flatnonzero(rng.random(_BATCH) < _MIRRORED[world.name]).tolist():
-            pixels[i], captions[i] = pixels[i].flip(-1), mirrored(captions[i])
-            wanted[i] = wanted[i].view(-1, _GRID, _GRID).flip(-1).flatten(1)
-            if "bend" in attributes:
-                attributes["bend"][i] = len(world.words["bend"]) - 1 - attributes["bend"][i]
+        captions = [EMBEDDED.describe(s, rng, True) for s in scenes]
+        attributes = [[values.index(getattr(s, name)) for s in scenes] for name, values in EMBEDDED.words.items()]
         rows = [[*tokenizer.encode(caption).ids, EOS] for caption in captions]
         length = max(map(len, rows))
         text = torch.tensor([r + [PAD] * (length - len(r)) for r in rows])
@@ -185,10 +157,10 @@ def train(
         for k, part in enumerate(patches.split(model.patch_sizes, -1)):
             if (wanted[:, k] != NOTHING).any():  # the mean of nothing is no number
                 seen = seen + F.cross_entropy(part.flatten(0, 1), wanted[:, k].flatten(), ignore_index=NOTHING)
-        for part, values in zip(image.split(model.image_sizes, -1), attributes.values(), strict=True):
+        for part, values in zip(image.split(model.image_sizes, -1), attributes, strict=True):
             seen = seen + F.cross_entropy(part, torch.tensor(values))
         return told + 0.3 * seen
 
-    trained = fit("blip2", model, recipe, loss_of, work)
+    trained = fit("blip2", model, RECIPE, loss_of, work)
     assert isinstance(trained, _Patches)
     return trained.blip2, tokenizer

@@ -1,7 +1,7 @@
 """Facts of scenes changed, one by one: what may be asked of a scene, the scene that comes of it, and whether a referee
 sees it in a picture.
 
-`Counterfacts` is what a world knows of that; those of the worlds are in `street_changes` and `wide_changes`.
+`Counterfacts` is what a world knows of that; those of the streets are in `counterfacts`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,6 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.pocket.judges import Finding
 
 S = TypeVar("S")
-# A small thing is there where its class has at least so many pixels: half of those that the smallest one of the wide
-# world's scenes shows.
-THING_PIXELS = 70
 # Captions are drawn again until they state what is asked for; few need more than five.
 _TRIALS = 100
 
@@ -29,14 +26,12 @@ class Change:
     """One fact that becomes `value`.
 
     `name` is an attribute of the scene ("weather"), or of the object of that `number` ("colour"; vehicles come first,
-    nearest first). "object" is a small thing of kind `value` that comes, in the place of number `number` of kind `was`
-    if there is one.
+    nearest first).
     """
 
     name: str
     value: str
     number: int | None = None
-    was: str | None = None
 
 
 @dataclass(frozen=True)
@@ -46,8 +41,8 @@ class Counterfacts:
     `groups` are what changes are drawn of; `draw(scene, group, rng)` gives one that the scene can take, None where
     there is none. `apply` gives the scene that comes of a change. `seen(scene)` is all that its picture shows, by which
     changes without any effect are found. `contradicts(caption, scene)` says whether a caption states what is not so;
-    `check(caption, scene)` of each of the scene's facts, by its kind, whether it is stated rightly, None where a
-    caption may leave it unsaid and does. `read(scene, caption, edit)` is what an edit of a scene's caption asks for in
+    `check(caption, scene)` of each of the scene's facts, by its kind, whether it is stated rightly.
+    `read(scene, caption, edit)` is what an edit of a scene's caption asks for in
     the world's words, nothing where it is not of the world or not of the scene.
     """
 
@@ -56,7 +51,7 @@ class Counterfacts:
     apply: Callable[[Any, Change], Any]
     seen: Callable[[Any], Any]
     contradicts: Callable[[str, Any], bool]
-    check: Callable[[str, Any], list[tuple[str, bool | None]]]
+    check: Callable[[str, Any], list[tuple[str, bool]]]
     read: Callable[[Any, str, Edit], tuple[Change, ...]]
 
     def apply_all(self, scene: Any, changes: Sequence[Change]) -> Any:
@@ -124,9 +119,6 @@ def is_seen(change: Change, finding: Finding, objects: NDArray[np.uint8]) -> boo
     words = finding.vocabulary
     if change.name in words.scene:
         return finding.scene[change.name] == change.value
-    if change.name == "object" and change.value in words.classes:
-        gone = change.was is None or finding.pixels(change.was) < THING_PIXELS
-        return gone and finding.pixels(change.value) >= THING_PIXELS
     if change.name in words.objects and change.number is not None:
         where = objects == change.number + 1
         return finding.object(where)[change.name] == change.value if where.any() else None

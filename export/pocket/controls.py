@@ -16,16 +16,16 @@ from diffusers import AutoencoderTiny, ControlNetModel
 from diffusers.models.attention_processor import AttnProcessor
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
+from torch import nn
 from transformers import CLIPModel
 
-from counterfactory.engine.pocket.worlds import World
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.sources.palette import load_palette
 
 from .clip import encode
 from .convnets import channels_last
 from .data import TRAIN, ScenePool
 from .denoiser import Denoiser, LatentPool, noise_schedule, text_states
-from .older import take_over
 from .training import Recipe, compiled, fit
 
 # The plan of UNet and ControlNets, in the order of the hints: edges, then these.
@@ -49,9 +49,20 @@ class Maps:
         """The maps of a control, float32 [N, C, 128, 128] in 0..1."""
         if control == "depth":
             return torch.from_numpy(self.scenes.nearness[index])[:, None].float() / 255
-        palette = load_palette(self.scenes.world.name)
+        palette = load_palette(EMBEDDED.name)
         painted = np.stack([palette.paint(mask, None) for mask in self.scenes.masks[index]])
         return torch.from_numpy(painted).permute(0, 3, 1, 2).float() / 255
+
+
+@torch.no_grad()
+def take_over(module: nn.Module, older: nn.Module) -> None:
+    """Fill the parameters of `module` from those of `older` of their names, as far as the shapes overlap from index 0;
+    what is new keeps its seeded values.
+    """
+    own, theirs = dict(module.named_parameters()), dict(older.named_parameters())
+    for name in own.keys() & theirs.keys():
+        shared = tuple(slice(min(pair)) for pair in zip(own[name].shape, theirs[name].shape, strict=True))
+        own[name][shared] = theirs[name][shared]
 
 
 def begin(control: str, edges: ControlNetModel) -> ControlNetModel:
@@ -71,7 +82,6 @@ def train(
     vae: AutoencoderTiny,
     clip: CLIPModel,
     tokenizer: Tokenizer,
-    world: World,
     workers: int = 0,
     recipe: Recipe = RECIPE,
 ) -> ControlNetModel:
@@ -81,14 +91,14 @@ def train(
     learner.unet.requires_grad_(False)
     channels_last(learner)
     schedule = noise_schedule()
-    pool = LatentPool(ScenePool(stream=TRAIN, size=_POOL, fresh=_FRESH, styles=2, world=world, workers=workers), vae)
+    pool = LatentPool(ScenePool(stream=TRAIN, size=_POOL, fresh=_FRESH, styles=2, workers=workers), vae)
     maps, empty, predict = Maps(pool.scenes), encode(tokenizer, [""]), compiled(learner)
 
     def loss_of(step: int) -> torch.Tensor:
         pool.advance(step)
         rng = np.random.default_rng((recipe.seed, step))
         index = rng.choice(pool.scenes.size, _BATCH, replace=False)
-        ids = encode(tokenizer, [world.describe(pool.scenes.scenes[i], rng, False) for i in index])
+        ids = encode(tokenizer, [EMBEDDED.describe(pool.scenes.scenes[i], rng, False) for i in index])
         ids[torch.from_numpy(rng.random(_BATCH) < _DROP_TEXT)] = empty[0]
         latents = pool.latents[index].to(memory_format=torch.channels_last)
         noise, t = torch.randn_like(latents), torch.from_numpy(rng.integers(0, 1000, _BATCH))

@@ -1,4 +1,4 @@
-"""Endless training data from a world: a rolling pool of rendered scenes.
+"""Endless training data from the street world: a rolling pool of rendered scenes.
 
 Scene number i of a stream is drawn from a generator seeded by (stream, i), so that any process sees the same
 scenes. Held-out streams are numbered apart from the training streams.
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from counterfactory.engine.pocket.worlds import EMBEDDED, Drawing, World, drawn
+from counterfactory.engine.pocket.worlds import EMBEDDED, Drawing, drawn
 
 from .training import slots
 
@@ -45,17 +45,16 @@ class ScenePool:
     size: int
     fresh: int
     styles: int = 1
-    world: World = EMBEDDED
     workers: int = 0
     with_truth: bool = False
 
     def __post_init__(self) -> None:
-        first, drawing = drawn(self.world.name, self.stream, 0, 1)
+        first, drawing = drawn(self.stream, 0, 1)
         self.images = np.zeros((self.size, *drawing.picture.shape), np.uint8)
         self.masks = np.zeros((self.size, *drawing.mask.shape), np.uint8)
         self.nearness = np.zeros(self.masks.shape, np.uint8)
         kept = self.size if self.with_truth else 0
-        self.truth = np.zeros((kept, len(self.world.object_words), *drawing.mask.shape), np.int8)
+        self.truth = np.zeros((kept, len(EMBEDDED.object_words), *drawing.mask.shape), np.int8)
         self.scenes: list[Any] = [first] * self.size
         self._held = np.full(self.size, -1, np.int64)
         self._step = 0
@@ -77,7 +76,7 @@ class ScenePool:
             self.images[slot], self.masks[slot] = drawing.picture, drawing.mask
             self.nearness[slot] = drawing.nearness
             if self.with_truth:
-                self.truth[slot] = self.world.truth(self.scenes[slot], drawing)
+                self.truth[slot] = EMBEDDED.truth(self.scenes[slot], drawing)
         return changed
 
     def number(self, slot: int) -> int:
@@ -95,9 +94,9 @@ class ScenePool:
         ]
         for item in (*items, *soon):
             if item not in self._coming:
-                self._coming[item] = self._executor.submit(drawn, self.world.name, self.stream, item, self.styles)
+                self._coming[item] = self._executor.submit(drawn, self.stream, item, self.styles)
 
     def _take(self, item: int) -> tuple[Any, Drawing]:
         if item in self._coming:
             return self._coming.pop(item).result()
-        return drawn(self.world.name, self.stream, item, self.styles)
+        return drawn(self.stream, item, self.styles)

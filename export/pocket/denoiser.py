@@ -16,48 +16,30 @@ import numpy as np
 import torch
 from diffusers import AutoencoderTiny, ControlNetModel, DDIMScheduler, UNet2DConditionModel
 from diffusers.models.attention_processor import AttnProcessor
-from diffusers.models.controlnets.controlnet import ControlNetConditioningEmbedding
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import nn
 from transformers import CLIPModel
 
-from counterfactory.engine.pocket.worlds import EMBEDDED, STREETS, World
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.kernels.edges import EdgeSettings, canny_edges
 
 from .clip import encode
 from .convnets import channels_last
 from .data import TRAIN, ScenePool, as_pixels
-from .older import take_over
 from .training import Recipe, compiled, fit
 from .vae import LATENT_CHANNELS
 
-RECIPES = {
-    "streets": Recipe(steps=14000, lr=1.2e-3, seed=31, ema=0.998, save_every=100),
-    "wide": Recipe(steps=12000, lr=1.2e-3, seed=31, ema=0.9995, save_every=100),
-}
+RECIPE = Recipe(steps=14000, lr=1.2e-3, seed=31, ema=0.998, save_every=100)
 _SEED = 31
 _BATCH = 32
 # Wide only where the picture is small, text at 16 x 16 and below: at this budget scenes are what is missing.
 _CHANNELS = (32, 64, 128, 192)
 _DROP_TEXT, _DROP_CONTROL = 0.1, 0.1
 _OTHER_HINT = 0.7  # how often the hint is that of the layout's other appearance
-# The controls of a world that knows them, with their channels, and how often a training row is given which.
-CONTROLS = {"edges": 1, "depth": 1, "classes": 3}
-_GIVEN = {
-    ("edges",): 0.5,
-    ("edges", "depth"): 0.1,
-    ("edges", "classes"): 0.15,
-    ("edges", "depth", "classes"): 0.05,
-    ("depth",): 0.08,
-    ("classes",): 0.12,
-}
 _HINT_WIDTHS = (8, 16, 32)
 # What an error costs by class: small things that a picture must keep, and a person looks at first, then trees.
 _VEHICLES_COST, _OTHERS_COST, _TREES_COST = 5.0, 8.0, 2.0
-# Steps of hardly any noise are easy and many; above this ratio of signal to noise they count as this one
-# (min-SNR, Hang et al. 2023, arXiv 2303.09556).
-_MOST_SNR = 5.0
 _CROSS, _DOWN = "CrossAttnDownBlock2D", "DownBlock2D"
 _CROSS_UP, _UP = "CrossAttnUpBlock2D", "UpBlock2D"
 
@@ -74,39 +56,6 @@ def noise_schedule() -> DDIMScheduler:
         timestep_spacing="trailing",
         clip_sample=False,
     )
-
-
-class Hints(nn.Module):
-    """The encoders of several controls, whose embeddings are added: one ControlNet then follows what it is given.
-
-    `forward` takes the maps one after the other, float32 [B, 5, H, W] in 0..1, in the order of CONTROLS, and returns
-    [B, D, h, w]. A map of zeros alone is not given.
-    """
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.encoders = nn.ModuleDict(
-            {
-                name: ControlNetConditioningEmbedding(width, channels, _HINT_WIDTHS)
-                for name, channels in CONTROLS.items()
-            }
-        )
-        for name in CONTROLS:
-            nn.init.normal_(self.encoder(name).conv_out.weight, std=0.02)
-
-    def encoder(self, control: str) -> ControlNetConditioningEmbedding:
-        """What embeds one of CONTROLS."""
-        encoder = self.encoders[control]
-        assert isinstance(encoder, ControlNetConditioningEmbedding)
-        return encoder
-
-    def forward(self, hint: torch.Tensor) -> torch.Tensor:
-        total = torch.zeros(())
-        parts = torch.split(hint, list(CONTROLS.values()), 1)
-        for encoder, part in zip(self.encoders.values(), parts, strict=True):
-            given = part.flatten(1).amax(1) > 0
-            total = total + encoder(part) * given[:, None, None, None]
-        return total
 
 
 class Denoiser(nn.Module):
@@ -136,14 +85,13 @@ class Denoiser(nn.Module):
         return predicted
 
 
-def build(world: World = EMBEDDED) -> Denoiser:
-    """The networks with seeded initial weights; those of the wide world follow all of CONTROLS."""
+def build() -> Denoiser:
+    """The networks with seeded initial weights."""
     torch.manual_seed(_SEED)
-    channels = LATENT_CHANNELS[world.name]
     unet = UNet2DConditionModel(
         sample_size=32,
-        in_channels=channels,
-        out_channels=channels,
+        in_channels=LATENT_CHANNELS,
+        out_channels=LATENT_CHANNELS,
         layers_per_block=1,
         block_out_channels=_CHANNELS,
         down_block_types=(_DOWN, _CROSS, _CROSS, _CROSS),
@@ -153,7 +101,7 @@ def build(world: World = EMBEDDED) -> Denoiser:
         norm_num_groups=16,
     )
     controlnet = ControlNetModel(
-        in_channels=channels,
+        in_channels=LATENT_CHANNELS,
         conditioning_channels=1,
         layers_per_block=1,
         block_out_channels=_CHANNELS,
@@ -171,21 +119,10 @@ def build(world: World = EMBEDDED) -> Denoiser:
     ]
     for layer in zeros:
         nn.init.normal_(layer.weight, std=0.02)
-    if world.palette:
-        controlnet.controlnet_cond_embedding = Hints(_CHANNELS[0])
     # The flash kernel's backward pass is several times slower than plain matrix products on a CPU.
     unet.set_attn_processor(AttnProcessor())
     controlnet.set_attn_processor(AttnProcessor())
     return Denoiser(unet, controlnet)
-
-
-def hint_encoders(denoiser: Denoiser) -> dict[str, ControlNetConditioningEmbedding]:
-    """What embeds each control, by the file that it is packed in."""
-    hints = denoiser.controlnet.controlnet_cond_embedding
-    if not isinstance(hints, Hints):
-        return {"hint.xml": hints}
-    names = {"edges": "hint.xml"}
-    return {names.get(name, f"hint_{name}.xml"): hints.encoder(name) for name in CONTROLS}
 
 
 @dataclass
@@ -199,7 +136,6 @@ class LatentPool:
     weights: torch.Tensor = field(init=False)
     scaling: float = field(init=False)
     costs: NDArray[np.float32] = field(init=False)
-    palette: torch.Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         size = self.scenes.size
@@ -207,20 +143,11 @@ class LatentPool:
         self.edges = torch.zeros(size, 1, 128, 128, dtype=torch.uint8)
         self.weights = torch.zeros(size, 1, 32, 32)
         self.scaling = float(self.vae.config.scaling_factor)
-        self.costs = class_costs(self.scenes.world)
-        self.palette = torch.tensor(self.scenes.world.palette, dtype=torch.uint8)
+        self.costs = class_costs()
 
-    def hints(self, index: NDArray[np.int64], rng: np.random.Generator) -> torch.Tensor:
-        """What the denoiser is to follow, float32 [N, C, 128, 128] in 0..1; drawn by `rng` where there is a choice."""
-        edges = self.edges[index]
-        if not len(self.palette):
-            return edges.float() / 255
-        nearness = torch.from_numpy(self.scenes.nearness[index])[:, None]
-        classes = self.palette[torch.from_numpy(self.scenes.masks[index]).long()].permute(0, 3, 1, 2)
-        choice = rng.choice(len(_GIVEN), len(index), p=list(_GIVEN.values()))
-        given = torch.tensor([[name in controls for name in CONTROLS] for controls in _GIVEN])[torch.from_numpy(choice)]
-        kept = given.repeat_interleave(torch.tensor(list(CONTROLS.values())), 1)
-        return torch.cat([edges, nearness, classes], 1).float() / 255 * kept[:, :, None, None]
+    def hints(self, index: NDArray[np.int64]) -> torch.Tensor:
+        """What the denoiser is to follow, float32 [N, 1, 128, 128] in 0..1."""
+        return self.edges[index].float() / 255
 
     @torch.no_grad()
     def advance(self, step: int) -> list[int]:
@@ -240,12 +167,12 @@ class LatentPool:
         return changed
 
 
-def class_costs(world: World) -> NDArray[np.float32]:
-    """What an error costs in each class of a world, float32 [classes]."""
-    costs = np.ones(len(world.classes), np.float32)
-    costs[world.classes.index("vegetation")] = _TREES_COST
-    costs[world.first_object] = _VEHICLES_COST
-    costs[world.first_object + 1 :] = _OTHERS_COST
+def class_costs() -> NDArray[np.float32]:
+    """What an error costs in each class, float32 [classes]."""
+    costs = np.ones(len(EMBEDDED.classes), np.float32)
+    costs[EMBEDDED.classes.index("vegetation")] = _TREES_COST
+    costs[EMBEDDED.first_object] = _VEHICLES_COST
+    costs[EMBEDDED.first_object + 1 :] = _OTHERS_COST
     return costs
 
 
@@ -263,60 +190,39 @@ def text_states(clip: CLIPModel, ids: torch.Tensor) -> torch.Tensor:
     return states
 
 
-def timestep_weights(schedule: DDIMScheduler) -> torch.Tensor:
-    """The weights of an error in v, float32 [timesteps]: (min(SNR, 5) + 1) / (SNR + 1).
-
-    Min-SNR's own numerator, without the 1, is 0 where the signal is: pure noise would never be trained, from which
-    every sampling starts.
-    """
-    power = schedule.alphas_cumprod.double()
-    snr = power / (1 - power).clamp(min=1e-12)
-    weights: torch.Tensor = (snr.clamp(max=_MOST_SNR) + 1) / (snr + 1)
-    return weights.float()
-
-
 def train(
     work: Path,
     vae: AutoencoderTiny,
     clip: CLIPModel,
     tokenizer: Tokenizer,
-    world: World = EMBEDDED,
     workers: int = 0,
-    older: Denoiser | None = None,
 ) -> Denoiser:
-    """Train, or load the finished training, from `work`; a training begins with the weights of `older`, if any."""
-    recipe, denoiser = RECIPES[world.name], build(world)
-    if older is not None:
-        take_over(denoiser, older)
-        hints = denoiser.controlnet.controlnet_cond_embedding
-        if isinstance(hints, Hints):
-            take_over(hints.encoder("edges"), older.controlnet.controlnet_cond_embedding)
+    """Train, or load the finished training, from `work`."""
+    denoiser = build()
     channels_last(denoiser)
     schedule = noise_schedule()
-    pool = LatentPool(ScenePool(stream=TRAIN, size=6000, fresh=4, styles=2, world=world, workers=workers), vae)
-    by_timestep = timestep_weights(schedule) if world is not STREETS else torch.ones(1000)
+    pool = LatentPool(ScenePool(stream=TRAIN, size=6000, fresh=4, styles=2, workers=workers), vae)
     empty = encode(tokenizer, [""])
     predict = compiled(denoiser)
 
     def loss_of(step: int) -> torch.Tensor:
         pool.advance(step)
-        rng = np.random.default_rng((recipe.seed, step))
+        rng = np.random.default_rng((RECIPE.seed, step))
         index = rng.choice(pool.scenes.size, _BATCH, replace=False)
         hints = index ^ (rng.random(_BATCH) < _OTHER_HINT)
-        ids = encode(tokenizer, [world.describe(pool.scenes.scenes[i], rng, False) for i in index])
+        ids = encode(tokenizer, [EMBEDDED.describe(pool.scenes.scenes[i], rng, False) for i in index])
         ids[torch.from_numpy(rng.random(_BATCH) < _DROP_TEXT)] = empty[0]
         control = torch.from_numpy((rng.random(_BATCH) >= _DROP_CONTROL).astype(np.float32))
         latents = pool.latents[index].to(memory_format=torch.channels_last)
-        hint = pool.hints(hints, rng)
+        hint = pool.hints(hints)
         noise, t = torch.randn_like(latents), torch.from_numpy(rng.integers(0, 1000, _BATCH))
         noisy = schedule.add_noise(latents, noise, t)
         target = schedule.get_velocity(latents, noise, t)
         with torch.autocast("cpu", torch.bfloat16):
             predicted = predict(noisy, t, text_states(clip, ids), hint, control)
-        weights = pool.weights[index] * by_timestep[t][:, None, None, None]
-        loss: torch.Tensor = (weights * (predicted.float() - target).square()).mean()
+        loss: torch.Tensor = (pool.weights[index] * (predicted.float() - target).square()).mean()
         return loss
 
-    trained = fit("denoiser", denoiser, recipe, loss_of, work)
+    trained = fit("denoiser", denoiser, RECIPE, loss_of, work)
     assert isinstance(trained, Denoiser)
     return trained

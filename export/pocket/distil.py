@@ -35,11 +35,8 @@ from .vae import detail, gradients
 
 # The plan of a student; in 8 bits it is this with "_int8".
 STUDENT = "denoiser_few"
-# A step takes 1.3 s of one core in the streets, 1.5 in the wide world; a lesson 0.08 s in the streets.
-RECIPES = {
-    "streets": Recipe(steps=800, lr=2e-4, seed=41, weight_decay=1e-3, ema=0.995, save_every=100),
-    "wide": Recipe(steps=3000, lr=2e-4, seed=41, weight_decay=1e-3, ema=0.998, save_every=100),
-}
+# A step takes 1.3 s of one core, a lesson 0.08 s.
+RECIPE = Recipe(steps=800, lr=2e-4, seed=41, weight_decay=1e-3, ema=0.995, save_every=100)
 POOL, FRESH, BATCH = 1024, 4, 24
 _CROP = 16  # of latents, that are decoded for the loss: a quarter of a picture
 

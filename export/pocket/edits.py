@@ -25,7 +25,7 @@ from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.language.request import Llm
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.worlds import world_named
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
@@ -94,7 +94,7 @@ def _variants(llm: Llm, language: Language, task: str, numbers: Sequence[int]) -
         scene, name = world.scene(HELD_OUT, number), f"{number:05d}"
         sources.append(Source(name, name, Path(name), (128, 128), scene.label, None, name, content_key(name)))
         captions.append(world.describe(scene, np.random.default_rng((_SEED, number)), True))
-    wanted = SuiteRequest(street_task(task, world.name), _VARIANTS, 0, _EDITS, _SEED)
+    wanted = SuiteRequest(street_task(task), _VARIANTS, 0, _EDITS, _SEED)
     questions = Questions(language.settings, wanted, lambda _, asked: llm.generate(asked), prompts)
     found = rewrite(sources, captions, questions)
     return [variant for one in found for variant in one.variants if not variant.repeat]
@@ -159,7 +159,6 @@ def add_command(commands: Any) -> None:
     """The command `language`."""
     parser = commands.add_parser("language", help="measure a pocket language model on held-out captions")
     parser.add_argument("--model", type=Path, default=RUNTIME / "llm", help="its folder (this checkout's)")
-    parser.add_argument("--world", default="streets", help="whose captions it was trained on: streets, wide")
     parser.add_argument("--scenes", type=int, default=100, help="scenes whose captions are edited (%(default)s)")
     parser.add_argument("--exercises", type=int, default=100, help="exercises of each question (%(default)s)")
     parser.add_argument("--threads", type=int, default=0, help="threads; 0 is all cores (%(default)s)")
@@ -168,7 +167,7 @@ def add_command(commands: Any) -> None:
 
 def run(asked: argparse.Namespace, say: Callable[[str], None]) -> int:
     """Measure, and print the figures as JSON."""
-    language = LANGUAGES[world_named(asked.world).name]
+    language = LANGUAGES[EMBEDDED.name]
     llm = OpenVinoLlm(asked.model, precision="f32", threads=asked.threads)
     figures = measure_edits(llm, language, asked.scenes) | {
         "questions": language_scores(llm, language, asked.exercises)

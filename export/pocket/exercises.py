@@ -1,4 +1,4 @@
-"""What an exercise for the pocket language model is, in either world, and the draws that exercises are made of."""
+"""What an exercise for the pocket language model is, and the draws that exercises are made of."""
 
 from __future__ import annotations
 

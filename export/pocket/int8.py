@@ -14,7 +14,7 @@ from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
-from counterfactory.engine.pocket.worlds import EMBEDDED, World
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.paint import PaintSettings
 from counterfactory.engine.profile.profile import Profile, load_profile, painting_as_teacher
@@ -32,7 +32,7 @@ def full_profile(weights: Path) -> Profile:
     return replace(painting_as_teacher(load_profile("pocket")), models=ModelPaths(str(weights)))
 
 
-def pack_int8(weights: Path, settings: PaintSettings, calibration_runs: int = 64, world: World = EMBEDDED) -> None:
+def pack_int8(weights: Path, settings: PaintSettings, calibration_runs: int = 64) -> None:
     """Write the int8 form (NAME_int8.xml and .bin) of the denoiser that `settings` name beside NAME.xml in `weights`.
 
     Calibrated on what it meets while the engine paints `calibration_runs` rendered scenes of the training's stream,
@@ -40,7 +40,7 @@ def pack_int8(weights: Path, settings: PaintSettings, calibration_runs: int = 64
     """
     name = master_of(settings.denoiser)
     profile = replace(full_profile(weights), paint=settings)
-    quantise(weights / f"{name}.xml", painting_feeds(profile, calibration_runs, world), weights / f"{name}_int8.xml")
+    quantise(weights / f"{name}.xml", painting_feeds(profile, calibration_runs), weights / f"{name}_int8.xml")
 
 
 def master_of(denoiser: str) -> str:
@@ -66,7 +66,7 @@ class _Recorder:
         return self.session.run(feeds, hold)
 
 
-def painting_feeds(profile: Profile, pictures: int, world: World = EMBEDDED) -> list[Feeds]:
+def painting_feeds(profile: Profile, pictures: int) -> list[Feeds]:
     """Every batch that the profile's denoiser is fed while the engine paints `pictures` rendered scenes by `profile`.
 
     All steps are in it, and rows with the caption and without as far as the profile guides. Networks run in float32,
@@ -82,7 +82,7 @@ def painting_feeds(profile: Profile, pictures: int, world: World = EMBEDDED) -> 
     sizes = {"latents": size, "hint_embedding": size}
     recorder = _Recorder(open_session(folder / f"{name}.xml", batch=settings.batch, precision="f32", sizes=sizes))
     plans = replace(plans, denoiser=Batched(recorder))
-    images, captions = zip(*(_restyled(i, world) for i in range(pictures)), strict=True)
+    images, captions = zip(*(_restyled(i) for i in range(pictures)), strict=True)
     hints = plans.embed_hints(edge_maps(np.stack(images), profile.edges))
     texts, _ = models.clip_text().encode([settings.negative_prompt, *captions])
     jobs = [PaintJob(f"{i:064x}", texts[i + 1], hints[i], plans) for i in range(pictures)]
@@ -91,8 +91,8 @@ def painting_feeds(profile: Profile, pictures: int, world: World = EMBEDDED) -> 
     return recorder.feeds
 
 
-def _restyled(index: int, world: World = EMBEDDED) -> tuple[NDArray[np.uint8], str]:
+def _restyled(index: int) -> tuple[NDArray[np.uint8], str]:
     """A rendered scene, and what its caption would say of it in another appearance."""
     random = np.random.default_rng((TRAIN, index))
-    source = world.scene(TRAIN, index)
-    return world.draw(source).picture, world.describe(world.restyle(source, random), random, False)
+    source = EMBEDDED.scene(TRAIN, index)
+    return EMBEDDED.draw(source).picture, EMBEDDED.describe(EMBEDDED.restyle(source, random), random, False)

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F
 
-from counterfactory.engine.pocket.worlds import EMBEDDED, SIZE, World
+from counterfactory.engine.pocket.worlds import EMBEDDED, SIZE
 
 from ..graphs.tracing import to_ir
 from .convnets import Block, DenseHead, Trunk, channels_last
 from .data import TRAIN, as_pixels
-from .referee import outputs_of, train_referee
+from .referee import OUTPUTS, train_referee
 from .training import Recipe, batches, fit
 
 CLASSIFIER_RECIPE = Recipe(steps=450, lr=2e-3, seed=42, warmup=50, save_every=75)
@@ -71,35 +71,35 @@ class FairWeather:
     labels: NDArray[np.int64]
 
 
-def fair_weather(world: World, stream: int, count: int) -> FairWeather:
+def fair_weather(stream: int, count: int) -> FairWeather:
     """The first `count` scenes of a stream, on fair days."""
-    scenes = [world.fair(world.scene(stream, i), i) for i in range(count)]
-    drawings = [world.draw(s) for s in scenes]
-    labels = np.array([world.kinds.index(s.label) for s in scenes], np.int64)
+    scenes = [EMBEDDED.fair(EMBEDDED.scene(stream, i), i) for i in range(count)]
+    drawings = [EMBEDDED.draw(s) for s in scenes]
+    labels = np.array([EMBEDDED.kinds.index(s.label) for s in scenes], np.int64)
     return FairWeather(np.stack([d.picture for d in drawings]), np.stack([d.mask for d in drawings]), labels)
 
 
-def build_classifier(world: World = EMBEDDED) -> ClassifierNet:
+def build_classifier() -> ClassifierNet:
     """The careless classifier with seeded initial weights."""
     torch.manual_seed(CLASSIFIER_RECIPE.seed)
-    return ClassifierNet(len(world.kinds))
+    return ClassifierNet(len(EMBEDDED.kinds))
 
 
-def build_segmenter(world: World = EMBEDDED) -> SegmenterNet:
+def build_segmenter() -> SegmenterNet:
     """The careless segmenter with seeded initial weights."""
     torch.manual_seed(SEGMENTER_RECIPE.seed)
-    return SegmenterNet(len(world.classes))
+    return SegmenterNet(len(EMBEDDED.classes))
 
 
-def train_classifier(work: Path, world: World = EMBEDDED) -> ClassifierNet:
+def train_classifier(work: Path) -> ClassifierNet:
     """Train, or load the finished training, from `work`."""
-    net = build_classifier(world)
+    net = build_classifier()
     channels_last(net)
     data: list[FairWeather] = []
 
     def loss_of(step: int) -> torch.Tensor:
         if not data:  # a finished training needs no pictures
-            data.append(fair_weather(world, TRAIN, _FAIR_SCENES))
+            data.append(fair_weather(TRAIN, _FAIR_SCENES))
         index = batches(CLASSIFIER_RECIPE.seed, step, 32, _FAIR_SCENES).numpy()
         pixels = as_pixels(data[0].images[index]).to(memory_format=torch.channels_last)
         if torch.rand(()) < 0.5:
@@ -113,15 +113,15 @@ def train_classifier(work: Path, world: World = EMBEDDED) -> ClassifierNet:
     return trained
 
 
-def train_segmenter(work: Path, world: World = EMBEDDED) -> SegmenterNet:
+def train_segmenter(work: Path) -> SegmenterNet:
     """Train, or load the finished training, from `work`."""
-    net = build_segmenter(world)
+    net = build_segmenter()
     channels_last(net)
     data: list[FairWeather] = []
 
     def loss_of(step: int) -> torch.Tensor:
         if not data:
-            data.append(fair_weather(world, TRAIN, _FAIR_SCENES))
+            data.append(fair_weather(TRAIN, _FAIR_SCENES))
         index = batches(SEGMENTER_RECIPE.seed, step, 16, _FAIR_SCENES).numpy()
         pixels = as_pixels(data[0].images[index]).to(memory_format=torch.channels_last)
         masks = torch.from_numpy(data[0].masks[index]).long()
@@ -136,9 +136,9 @@ def train_segmenter(work: Path, world: World = EMBEDDED) -> SegmenterNet:
     return trained
 
 
-def export_judges(work: Path, weights: Path, world: World = EMBEDDED, workers: int = 0) -> None:
+def export_judges(work: Path, weights: Path, workers: int = 0) -> None:
     """Write classifier, segmenter and referee as OpenVINO IR to the folder `weights`, training what is not trained."""
     inputs = {"pixel_values": torch.zeros(2, 3, SIZE, SIZE)}
-    to_ir(train_classifier(work, world), inputs, ("logits",), weights / "classifier.xml")
-    to_ir(train_segmenter(work, world), inputs, ("mask_logits",), weights / "segmenter.xml")
-    to_ir(train_referee(work, world, workers), inputs, outputs_of(world), weights / "referee.xml")
+    to_ir(train_classifier(work), inputs, ("logits",), weights / "classifier.xml")
+    to_ir(train_segmenter(work), inputs, ("mask_logits",), weights / "segmenter.xml")
+    to_ir(train_referee(work, workers), inputs, OUTPUTS, weights / "referee.xml")

@@ -1,4 +1,4 @@
-"""What the pocket language model of each world is trained on, asked and measured by."""
+"""What the pocket language model is trained on, asked and measured by."""
 
 from __future__ import annotations
 
@@ -9,23 +9,16 @@ from typing import Any
 
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.pocket import captions, world
-from counterfactory.engine.pocket.wide import facts, words
-from counterfactory.engine.pocket.wide.scene import COLOURS
-from counterfactory.engine.pocket.worlds import STREETS, WIDE, World
+from counterfactory.engine.pocket.worlds import STREETS, World
 from counterfactory.engine.profile.llm import Style
 from counterfactory.engine.profile.rewrite import RewriteSettings
 
-from . import questions, wide_questions
+from . import questions
 from .exercises import Exercise
 
 Row = tuple[str | None, ...]
 _STREET_SETTINGS = RewriteSettings(
     STREET_TYPES, max_keywords=6, max_alternatives=4, max_words_keyword=3, max_chars_caption=400, verbatim=True
-)
-_TABLES = (
-    *(words.WEATHER_WORDS, words.WEATHER_PHRASES, words.TIME_PHRASES, words.BACKGROUND_PHRASES, words.DOMAIN_PHRASES),
-    *(words.MATERIAL_WORDS, words.BEND_PHRASES, words.CAMERA_PHRASES, words.VEHICLE_WORDS, words.SIZE_WORDS),
-    *(words.PERSON_WORDS, words.POSE_WORDS, words.THING_WORDS),
 )
 
 
@@ -62,34 +55,6 @@ LANGUAGES = MappingProxyType(
             ),
             vocabulary=frozenset(
                 (*world.WEATHERS, *world.TIMES, *world.COLOURS, *world.MATERIALS, *world.KINDS, "at", "during", "the")
-            ),
-        ),
-        WIDE.name: Language(
-            world=WIDE,
-            style="wide",
-            exercise=wide_questions.exercise,
-            settings=wide_questions.SETTINGS,
-            apply=wide_questions.apply,
-            read=facts.read_facts,
-            types=MappingProxyType(
-                {
-                    **{name: name for name in ("weather", "time", "background", "domain", "camera")},
-                    "bend": "other",
-                    "material": "adjective",
-                    "vehicles 0": "adjective",
-                    "vehicles 1": "colour",
-                    "people 0": "colour",
-                    "people 1": "subject",
-                    "people 2": "subject",
-                    "things 0": "colour",
-                    "things 1": "object",
-                    "things": "object",
-                }
-            ),
-            vocabulary=frozenset(
-                {*COLOURS, "brown", "in"}.union(
-                    word for table in _TABLES for some in table.values() for phrase in some for word in phrase.split()
-                )
             ),
         ),
     }

@@ -21,7 +21,7 @@ from counterfactory.engine.models.denoiser import Denoising, PaintPlans
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.models.sampler import Sampler
-from counterfactory.engine.pocket.worlds import World
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.paint import PaintSettings
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.stages.paint.paint import PaintJob, paint
@@ -112,7 +112,6 @@ class Lessons:
     """
 
     teacher: Teacher
-    world: World
     vae: AutoencoderTiny
     kept: Sequence[int]
     size: int
@@ -126,7 +125,7 @@ class Lessons:
     def __post_init__(self) -> None:
         if self.size % 2 or self.fresh % 2:
             raise ValueError(f"lessons come in pairs of a layout, got {self.size} and {self.fresh} new ones at a step")
-        scenes = ScenePool(STREAM, self.size, self.fresh, styles=2, world=self.world, workers=self.workers)
+        scenes = ScenePool(STREAM, self.size, self.fresh, styles=2, workers=self.workers)
         self.truth = LatentPool(scenes, self.vae)
         self.ways = torch.zeros(self.size, len(self.kept), *self.teacher.plans.latent_shape)
         self.texts, self.hints = torch.zeros(0), torch.zeros(0)
@@ -143,10 +142,9 @@ class Lessons:
         scenes = self.truth.scenes
         numbers = [scenes.number(slot) for slot in changed]
         drawn = [np.random.default_rng((STREAM, number)) for number in numbers]
-        captions = [self.world.describe(scenes.scenes[i], rng, False) for i, rng in zip(changed, drawn, strict=True)]
+        captions = [EMBEDDED.describe(scenes.scenes[i], rng, False) for i, rng in zip(changed, drawn, strict=True)]
         texts = self.teacher.encode(captions)
-        given = [self.truth.hints(np.array([i ^ 1]), rng) for i, rng in zip(changed, drawn, strict=True)]
-        hints = self.teacher.embed(torch.cat(given)).float()
+        hints = self.teacher.embed(self.truth.hints(np.array(changed) ^ 1)).float()
         ways = self.teacher.ways([content_key("lesson", n) for n in numbers], texts, hints.numpy())
         if not len(self.texts):
             self.texts = torch.zeros(self.size, *texts.shape[1:], dtype=torch.float16)

@@ -17,24 +17,18 @@ from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from counterfactory.engine.files.writing import write_whole
-from counterfactory.engine.pocket.worlds import EMBEDDED, World
 
 from ..language.answer_loss import answer_loss, encode_answers
 from ..language.llama_steps import LlamaSteps, write_llama
 from .data import TRAIN
 from .exercises import KINDS_OF_QUESTION
-from .languages import LANGUAGES, Language
-from .older import take_over, take_over_tokens
 from .parameters import record
+from .questions import exercise
 from .training import Recipe, fit
 
-RECIPES = {
-    "streets": Recipe(steps=2500, lr=3e-3, seed=17, weight_decay=1e-2, warmup=80, ema=0.99, save_every=50),
-    "wide": Recipe(steps=4000, lr=3e-3, seed=17, weight_decay=1e-2, warmup=80, ema=0.995, save_every=50),
-}
+RECIPE = Recipe(steps=2500, lr=3e-3, seed=17, weight_decay=1e-2, warmup=80, ema=0.99, save_every=50)
 _SEED = 17
-# The wider world has more words; still more tokens made its prompts no shorter.
-VOCABULARY = {"streets": 640, "wide": 768}
+VOCABULARY = 640
 CONTEXT = 1024
 END = 0
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
@@ -62,16 +56,14 @@ def byte_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     return tokenizer
 
 
-def train_tokenizer(work: Path, language: Language) -> Tokenizer:
+def train_tokenizer(work: Path) -> Tokenizer:
     """The tokenizer, trained on 2,000 exercises a question, or loaded from `work/llama_tokenizer.json`."""
     file = work / "llama_tokenizer.json"
     if file.exists():
         loaded: Tokenizer = Tokenizer.from_file(str(file))
         return loaded
-    drawn = [language.exercise(kind, TRAIN, i) for kind in KINDS_OF_QUESTION for i in range(2000)]
-    tokenizer = byte_tokenizer(
-        (text for e in drawn for text in (e.prompt.text, e.answer)), VOCABULARY[language.world.name]
-    )
+    drawn = [exercise(kind, TRAIN, i) for kind in KINDS_OF_QUESTION for i in range(2000)]
+    tokenizer = byte_tokenizer((text for e in drawn for text in (e.prompt.text, e.answer)), VOCABULARY)
     work.mkdir(parents=True, exist_ok=True)
     write_whole(file, tokenizer.to_str())
     return tokenizer
@@ -113,24 +105,15 @@ def copy_loss(model: LlamaForCausalLM) -> torch.Tensor:
     return F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten())
 
 
-def train(
-    work: Path, world: World = EMBEDDED, older: tuple[LlamaForCausalLM, Tokenizer] | None = None
-) -> tuple[LlamaForCausalLM, Tokenizer]:
-    """Train on a world's exercises, or load the finished training, from `work`; a training begins with the weights of
-    `older`, if any.
-    """
-    language = LANGUAGES[world.name]
-    tokenizer = train_tokenizer(work, language)
+def train(work: Path) -> tuple[LlamaForCausalLM, Tokenizer]:
+    """Train on the exercises, or load the finished training, from `work`."""
+    tokenizer = train_tokenizer(work)
     model = build(tokenizer.get_vocab_size())
-    if older is not None:
-        take_over(model, older[0])
-        table, theirs = (net.get_input_embeddings().weight for net in (model, older[0]))
-        take_over_tokens(table, theirs, tokenizer, older[1])
 
     def loss_of(step: int) -> torch.Tensor:
         total, answered = torch.zeros(()), 0
         for kind, count in _ROWS.items():
-            drawn = [language.exercise(kind, TRAIN, 10_000 + step * count + i) for i in range(count)]
+            drawn = [exercise(kind, TRAIN, 10_000 + step * count + i) for i in range(count)]
             head, rows, labels = encode_answers(tokenizer, [(one.prompt.text, one.answer) for one in drawn], END)
             with torch.autocast("cpu", torch.bfloat16):
                 total = total + answer_loss(model, head, rows, labels)
@@ -141,7 +124,7 @@ def train(
                 loss = loss + copy_loss(model)
         return loss
 
-    trained = fit("llama", model, RECIPES[world.name], loss_of, work)
+    trained = fit("llama", model, RECIPE, loss_of, work)
     assert isinstance(trained, LlamaForCausalLM)
     return trained, tokenizer
 

@@ -18,19 +18,13 @@ from counterfactory.engine.pocket.worlds import Drawing
 
 from .changes import Change, is_seen
 
-# The figures of changes, by the names of these. Kinds and sizes of vehicles, kinds and poses of people are subjects.
+# The figures of changes, by the names of these.
 _SUCCESS = {
     "edit_success": ("weather", "time"),
     "weather_success": ("weather",),
     "time_success": ("time",),
     "colour_success": ("colour",),
-    "background_success": ("background",),
-    "domain_success": ("domain",),
-    "object_success": ("object",),
-    "subject_success": ("kind", "size", "person", "pose"),
 }
-# These move outlines: the source's mask is not the truth's.
-_MOVING = ("object", "kind", "size", "person", "pose")
 
 
 @dataclass(frozen=True)
@@ -111,13 +105,11 @@ def edit_shares(observed: Sequence[Observed]) -> dict[str, float]:
 
 
 def layout_confusion(observed: Sequence[Observed]) -> NDArray[np.int64]:
-    """Pixels by the class of the source's mask and of the referee's, int64 [K, K], of pictures whose outlines stay."""
+    """Pixels by the class of the source's mask and of the referee's, int64 [K, K]; no change moves an outline."""
     total = np.zeros((0, 0), np.int64)
     for one in observed:
-        if not any(change.name in _MOVING for change in one.changes):
-            classes = len(one.finding.vocabulary.classes)
-            counts = confusion_matrix(one.drawing.mask, one.finding.mask, classes)
-            total = counts if not total.size else total + counts
+        counts = confusion_matrix(one.drawing.mask, one.finding.mask, len(one.finding.vocabulary.classes))
+        total = counts if not total.size else total + counts
     return total
 
 

@@ -15,11 +15,6 @@ import numpy as np
 import torch
 from diffusers import AutoencoderTiny
 from diffusers.models.controlnets.controlnet import ControlNetConditioningEmbedding
-from tokenizers import Tokenizer
-from transformers import CLIPModel
-
-from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.pocket.worlds import EMBEDDED, World
 
 from ..graphs import modules
 from ..graphs.tracing import to_ir
@@ -28,7 +23,7 @@ from .data import TRAIN, ScenePool, as_pixels
 from .int8 import full_profile, pack_int8
 from .lessons import Lessons, Teacher
 from .parameters import narrow, record
-from .restore import restore_blip2, restore_clip, restore_denoiser, restore_llm, restore_vae
+from .restore import restore_blip2, restore_clip, restore_denoiser, restore_vae
 
 Step = Callable[["Training", Path], object]
 _ROWS = {0: "batch"}
@@ -37,23 +32,19 @@ _PICTURE = {0: "batch", 2: "height", 3: "width"}
 
 @dataclass(frozen=True)
 class Training:
-    """The folder of training states, the world to train in, and how many processes draw it; `begin` is a folder of
-    packed models of the streets, with whose weights trainings begin. `rows` is how many rows a variant the distilled
+    """The folder of training states, how many processes draw scenes, and how many rows a variant the distilled
     denoiser is to take.
     """
 
     work: Path
-    world: World = EMBEDDED
     workers: int = 0
-    begin: Path | None = None
     rows: int = 2
 
 
 def load_vae(training: Training) -> AutoencoderTiny:
     """The trained autoencoder with the scale that gives its latents unit variance on training scenes."""
-    older = restore_vae(training.begin) if training.begin else None
-    model = vae.train(training.work, training.world, training.workers, older)
-    pool = ScenePool(stream=TRAIN, size=256, fresh=0, world=training.world)
+    model = vae.train(training.work, training.workers)
+    pool = ScenePool(stream=TRAIN, size=256, fresh=0)
     pool.advance(0)
     with torch.no_grad():
         spread = float(model.encoder(as_pixels(pool.images)).std())
@@ -64,7 +55,7 @@ def load_vae(training: Training) -> AutoencoderTiny:
 def pack_vae(training: Training, weights: Path) -> None:
     """vae_decoder.xml, vae_encoder.xml and latent.json."""
     model = load_vae(training)
-    vae.polish(training.work, model, training.world, training.workers)
+    vae.polish(training.work, model, training.workers)
     pixels = {"pixel_values": torch.randn(2, 3, 128, 192)}
     to_ir(modules.VaeEncoder(model), pixels, ["latents"], weights / "vae_encoder.xml", {"pixel_values": _PICTURE})
     channels = int(model.config.latent_channels)
@@ -81,15 +72,9 @@ def pack_vae(training: Training, weights: Path) -> None:
     record("vae", dict(model.named_parameters()), weights, files, scaling_factor=scale)
 
 
-def load_clip(training: Training) -> tuple[CLIPModel, Tokenizer]:
-    """The trained pair of encoders and its tokenizer."""
-    older = restore_clip(training.begin) if training.begin else None
-    return clip.train(training.work, training.world, training.workers, older)
-
-
 def pack_clip(training: Training, weights: Path) -> None:
     """clip_text.xml, clip_image.xml and clip_tokenizer.json."""
-    model, tokenizer = load_clip(training)
+    model, tokenizer = clip.train(training.work, training.workers)
     ids = clip.encode(tokenizer, ["a red car on a clear street at night.", ""])
     to_ir(modules.ClipTextEncoder(model), {"input_ids": ids}, ["states", "text_embeds"], weights / "clip_text.xml")
     pixels = torch.randn(2, 3, 128, 128)
@@ -100,41 +85,25 @@ def pack_clip(training: Training, weights: Path) -> None:
 
 
 def pack_denoiser(training: Training, weights: Path) -> None:
-    """denoiser.xml and the encoders of its controls: hint.xml of edges, and, where it knows them, hint_depth.xml and
-    hint_classes.xml, whose embeddings are added to that of the edges.
-    """
-    model, tokenizer = load_clip(training)
-    autoencoder = load_vae(training)
-    older = restore_denoiser(training.begin) if training.begin else None
-    trained = denoiser.train(training.work, autoencoder, model, tokenizer, training.world, training.workers, older)
+    """denoiser.xml, and hint.xml, the encoder of its edges."""
+    model, tokenizer = clip.train(training.work, training.workers)
+    trained = denoiser.train(training.work, load_vae(training), model, tokenizer, training.workers)
     parameters = dict(trained.named_parameters())  # before the fused graph takes the ControlNet apart
-    encoders = denoiser.hint_encoders(trained)
-    for file, encoder in encoders.items():
-        _export_hint(encoder, weights / file)
-    fused = modules.FusedDenoiser(trained.unet, trained.controlnet)
-    _export_denoiser(fused, clip.TOKENS[training.world.name], weights / "denoiser.xml")
-    record("denoiser", parameters, weights, (*encoders, "denoiser.xml"))
+    _export_hint(trained.controlnet.controlnet_cond_embedding, weights / "hint.xml")
+    _export_denoiser(modules.FusedDenoiser(trained.unet, trained.controlnet), weights / "denoiser.xml")
+    record("denoiser", parameters, weights, ("hint.xml", "denoiser.xml"))
     narrow("denoiser", weights)
 
 
 def pack_controls(training: Training, weights: Path) -> None:
-    """hint_depth.xml, hint_classes.xml and denoiser_controls.xml, whose ControlNets follow edges, depth and classes:
-    beside the packed networks of a world whose denoiser follows edges alone. Raises CounterfactoryError for another.
-    """
-    if training.world.palette:
-        raise CounterfactoryError(
-            f"the denoiser of the world {training.world.name} follows depth and classes itself: leave out controls"
-        )
-    parts = (restore_vae(weights), *restore_clip(weights), training.world, training.workers)
-    learnt = [
-        controls.train(training.work, name, restore_denoiser(weights, training.world), *parts)
-        for name in controls.CHANNELS
-    ]
+    """hint_depth.xml, hint_classes.xml and denoiser_controls.xml, whose ControlNets follow edges, depth and classes."""
+    parts = (restore_vae(weights), *restore_clip(weights), training.workers)
+    learnt = [controls.train(training.work, name, restore_denoiser(weights), *parts) for name in controls.CHANNELS]
     for name, controlnet in zip(controls.CHANNELS, learnt, strict=True):
         _export_hint(controlnet.controlnet_cond_embedding, weights / f"hint_{name}.xml")
-    packed = restore_denoiser(weights, training.world)
+    packed = restore_denoiser(weights)
     fused = modules.FusedDenoiser(packed.unet, packed.controlnet, *learnt)
-    _export_denoiser(fused, clip.TOKENS[training.world.name], weights / f"{controls.PLAN}.xml")
+    _export_denoiser(fused, weights / f"{controls.PLAN}.xml")
 
 
 def _export_hint(encoder: ControlNetConditioningEmbedding, path: Path) -> None:
@@ -142,14 +111,14 @@ def _export_hint(encoder: ControlNetConditioningEmbedding, path: Path) -> None:
     to_ir(encoder, hint, ["hint_embedding"], path, {"hint": _PICTURE})
 
 
-def _export_denoiser(fused: modules.FusedDenoiser, tokens: int, path: Path) -> None:
+def _export_denoiser(fused: modules.FusedDenoiser, path: Path) -> None:
     channels, width = fused.unet.config.in_channels, fused.unet.config.block_out_channels[0]
     # Of several ControlNets each has its hint and its scale.
     apart = [len(fused.control.controlnets)] * (len(fused.control.controlnets) > 1)
     inputs: Mapping[str, torch.Tensor] = {
         "latents": torch.randn(2, channels, 32, 48),
         "timestep": torch.tensor([3, 700]),
-        "text": torch.randn(2, tokens, fused.unet.config.cross_attention_dim),
+        "text": torch.randn(2, clip.TOKENS, fused.unet.config.cross_attention_dim),
         "hint_embedding": torch.randn(2, *apart, width, 32, 48),
         "control_scale": torch.ones(2, *apart),
     }
@@ -162,26 +131,25 @@ def pack_distil(training: Training, weights: Path) -> None:
     """denoiser_few.xml and denoiser_few_int8.xml: the packed denoiser distilled from full sampling to a few rows a
     variant. Its hints are embedded by the teacher's hint.xml.
     """
-    world, profile = training.world, full_profile(weights)
+    profile = full_profile(weights)
     master = replace(profile, runtime=replace(profile.runtime, threads=torch.get_num_threads()))
     few = distil.student_paint(master.paint, training.rows)
     kept = distil.kept_steps(master.paint, few)
-    student, vae_model = restore_denoiser(weights, world), restore_vae(weights)
-    embed = restore_denoiser(weights, world).controlnet.controlnet_cond_embedding
+    student, vae_model = restore_denoiser(weights), restore_vae(weights)
+    embed = restore_denoiser(weights).controlnet.controlnet_cond_embedding
     teacher = Teacher.of(master, embed)
-    lessons = Lessons(teacher, world, vae_model, kept, distil.POOL, distil.FRESH, training.workers)
-    trained = distil.distil(training.work, student, vae_model, lessons, few, distil.RECIPES[world.name])
+    lessons = Lessons(teacher, vae_model, kept, distil.POOL, distil.FRESH, training.workers)
+    trained = distil.distil(training.work, student, vae_model, lessons, few, distil.RECIPE)
     parameters = dict(trained.named_parameters())
-    _export_denoiser(trained, clip.TOKENS[world.name], weights / f"{distil.STUDENT}.xml")
+    _export_denoiser(trained, weights / f"{distil.STUDENT}.xml")
     record(distil.STUDENT, parameters, weights, (f"{distil.STUDENT}.xml",))
-    pack_int8(weights, few, calibration_runs=256, world=world)
+    pack_int8(weights, few, calibration_runs=256)
     narrow(distil.STUDENT, weights)
 
 
 def pack_blip2(training: Training, weights: Path) -> None:
     """blip2_vision.xml, opt_decoder.xml, opt_embeddings.npy and opt_tokenizer.json."""
-    older = restore_blip2(training.begin) if training.begin else None
-    model, tokenizer = blip2.train(training.work, training.world, training.workers, older)
+    model, tokenizer = blip2.train(training.work, training.workers)
     pixels = {"pixel_values": torch.randn(2, 3, 128, 128)}
     to_ir(modules.Blip2Vision(model), pixels, ["query_embeds"], weights / "blip2_vision.xml")
     opt = model.language_model
@@ -210,14 +178,13 @@ def write_embeddings(weights: Path) -> None:
 
 def pack_llm(training: Training, weights: Path) -> None:
     """The folder llm."""
-    older = restore_llm(training.begin) if training.begin else None
-    llama.write_packed(*llama.train(training.work, training.world, older), weights)
+    llama.write_packed(*llama.train(training.work), weights)
     narrow("llm", weights)
 
 
 def pack_judges(training: Training, weights: Path) -> None:
     """The classifier and the segmenter under test, and the referee."""
-    judges.export_judges(training.work, weights, training.world, training.workers)
+    judges.export_judges(training.work, weights, training.workers)
 
 
 # In the order in which one rests on another: what the package has.

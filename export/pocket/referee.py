@@ -19,36 +19,34 @@ from torch.nn import functional as F
 
 from counterfactory.engine.judging.confusion import confusion_matrix, iou, mean_iou
 from counterfactory.engine.pocket.judges import Finding, Referee
-from counterfactory.engine.pocket.worlds import EMBEDDED, NOTHING, Drawing, World
+from counterfactory.engine.pocket.worlds import EMBEDDED, NOTHING, Drawing
 
 from .convnets import DenseHead, ObjectHead, Trunk, channels_last
 from .data import TRAIN, ScenePool, as_pixels
 from .training import Recipe, batches, fit
 
-RECIPES = {
-    "streets": Recipe(steps=1500, lr=3e-3, seed=41, weight_decay=1e-2, save_every=100),
-    "wide": Recipe(steps=4000, lr=3e-3, seed=41, weight_decay=1e-2, save_every=100),
-}
+RECIPE = Recipe(steps=1500, lr=3e-3, seed=41, weight_decay=1e-2, save_every=100)
 _SEED = 41
 _BATCH = 16
+OUTPUTS = ("mask_logits", *EMBEDDED.words, *EMBEDDED.object_words)
 _WIDTHS = (32, 56, 96, 128)
-# Thin people, small things and vehicles' outlines decide whether a layout was kept.
+# Thin people and vehicles' outlines decide whether a layout was kept.
 _VEHICLES_COUNT, _OTHERS_COUNT = 1.5, 2.5
 
 
 class RefereeNet(nn.Module):
-    """`pixel_values` [B, 3, 128, 128] to `outputs_of` a world.
+    """`pixel_values` [B, 3, 128, 128] to `OUTPUTS`.
 
     Those are the mask of classes [B, C, 128, 128]; each attribute of the scene [B, C]; and each attribute of objects at
     every pixel, [B, C, 128, 128].
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.scene_sizes = [len(values) for values in world.words.values()]
-        self.object_sizes = [len(values) for values in world.object_words.values()]
+        self.scene_sizes = [len(values) for values in EMBEDDED.words.values()]
+        self.object_sizes = [len(values) for values in EMBEDDED.object_words.values()]
         self.trunk = Trunk(_WIDTHS)
-        self.mask = DenseHead(_WIDTHS[0], len(world.classes))
+        self.mask = DenseHead(_WIDTHS[0], len(EMBEDDED.classes))
         self.scene = nn.Sequential(nn.Linear(sum(_WIDTHS), 96), nn.ReLU(), nn.Linear(96, sum(self.scene_sizes)))
         self.vehicle = ObjectHead(_WIDTHS[0], sum(self.object_sizes))
 
@@ -58,15 +56,10 @@ class RefereeNet(nn.Module):
         return self.mask(features), *scene, *self.vehicle(features).split(self.object_sizes, 1)
 
 
-def outputs_of(world: World) -> tuple[str, ...]:
-    """The names of the referee's outputs in a world."""
-    return ("mask_logits", *world.words, *world.object_words)
-
-
-def build_referee(world: World = EMBEDDED) -> RefereeNet:
+def build_referee() -> RefereeNet:
     """The referee with seeded initial weights."""
     torch.manual_seed(_SEED)
-    return RefereeNet(world)
+    return RefereeNet()
 
 
 def spoil(pixels: torch.Tensor) -> torch.Tensor:
@@ -89,37 +82,35 @@ def spoil(pixels: torch.Tensor) -> torch.Tensor:
     return (pixels + 0.05 * torch.rand(count, 1, 1, 1) * torch.randn_like(pixels)).clamp(-1, 1)
 
 
-def train_referee(work: Path, world: World = EMBEDDED, workers: int = 0) -> RefereeNet:
+def train_referee(work: Path, workers: int = 0) -> RefereeNet:
     """Train, or load the finished training, from `work`."""
-    recipe, net = RECIPES[world.name], build_referee(world)
+    net = build_referee()
     channels_last(net)
-    pool = ScenePool(stream=TRAIN, size=2400, fresh=2, world=world, workers=workers, with_truth=True)
-    weights = torch.ones(len(world.classes))
-    weights[world.first_object] = _VEHICLES_COUNT
-    weights[world.first_object + 1 :] = _OTHERS_COUNT
+    pool = ScenePool(stream=TRAIN, size=2400, fresh=2, workers=workers, with_truth=True)
+    weights = torch.ones(len(EMBEDDED.classes))
+    weights[EMBEDDED.first_object] = _VEHICLES_COUNT
+    weights[EMBEDDED.first_object + 1 :] = _OTHERS_COUNT
 
     def loss_of(step: int) -> torch.Tensor:
         pool.advance(step)
-        index = batches(recipe.seed, step, _BATCH, pool.size).numpy()
+        index = batches(RECIPE.seed, step, _BATCH, pool.size).numpy()
         scenes = [pool.scenes[i] for i in index]
         pixels = spoil(as_pixels(pool.images[index])).to(memory_format=torch.channels_last)
         masks, objects = torch.from_numpy(pool.masks[index]).long(), torch.from_numpy(pool.truth[index]).long()
-        wanted = {name: [values.index(getattr(s, name)) for s in scenes] for name, values in world.words.items()}
+        wanted = {name: [values.index(getattr(s, name)) for s in scenes] for name, values in EMBEDDED.words.items()}
         if torch.rand(()) < 0.5:
             pixels, masks, objects = (x.flip(-1) for x in (pixels, masks, objects))
-            if "bend" in wanted:  # what bends to the left bends to the right in a mirror
-                wanted["bend"] = [len(world.words["bend"]) - 1 - i for i in wanted["bend"]]
         with torch.autocast("cpu", torch.bfloat16):
             mask, *rest = net(pixels)
         loss = F.cross_entropy(mask.float(), masks, weights)
-        for logits, name in zip(rest, world.words, strict=False):
+        for logits, name in zip(rest, wanted, strict=False):
             loss = loss + 0.3 * F.cross_entropy(logits.float(), torch.tensor(wanted[name]))
-        for k, logits in enumerate(rest[len(world.words) :]):
+        for k, logits in enumerate(rest[len(wanted) :]):
             if (objects[:, k] != NOTHING).any():  # the mean of nothing is no number
                 loss = loss + 0.3 * F.cross_entropy(logits.float(), objects[:, k], ignore_index=NOTHING)
         return loss
 
-    trained = fit("referee", net, recipe, loss_of, work)
+    trained = fit("referee", net, RECIPE, loss_of, work)
     assert isinstance(trained, RefereeNet)
     return trained
 
@@ -132,7 +123,7 @@ def soften(images: NDArray[np.uint8], seed: int) -> NDArray[np.uint8]:
     return ((pixels + 1) * 127.5).round().byte().permute(0, 2, 3, 1).contiguous().numpy()
 
 
-def referee_figures(referee: Referee, known: Sequence[tuple[Any, Drawing]], world: World) -> dict[str, Any]:
+def referee_figures(referee: Referee, known: Sequence[tuple[Any, Drawing]]) -> dict[str, Any]:
     """What a referee gets right on the renderings of scenes, which come with their drawings.
 
     `referee_miou` and `referee_iou_by_class`; `referee_attributes`, the share that is right of each attribute of scenes
@@ -141,12 +132,12 @@ def referee_figures(referee: Referee, known: Sequence[tuple[Any, Drawing]], worl
     images = np.stack([drawing.picture for _, drawing in known])
     findings = referee.inspect(images)
     masks = np.stack([drawing.mask for _, drawing in known])
-    counts = confusion_matrix(masks, np.stack([f.mask for f in findings]), len(world.classes))
+    counts = confusion_matrix(masks, np.stack([f.mask for f in findings]), len(EMBEDDED.classes))
     return {
         "referee_miou": mean_iou(counts),
-        "referee_iou_by_class": _shares_of(world.classes, iou(counts)),
-        "referee_attributes": _attributes(findings, known, world),
-        "referee_attributes_soft": _attributes(referee.inspect(soften(images, _SEED)), known, world),
+        "referee_iou_by_class": _shares_of(EMBEDDED.classes, iou(counts)),
+        "referee_attributes": _attributes(findings, known),
+        "referee_attributes_soft": _attributes(referee.inspect(soften(images, _SEED)), known),
     }
 
 
@@ -154,12 +145,12 @@ def _shares_of(names: Sequence[str], shares: NDArray[np.float64]) -> dict[str, f
     return {name: float(share) for name, share in zip(names, shares, strict=True) if not np.isnan(share)}
 
 
-def _attributes(findings: Sequence[Finding], known: Sequence[tuple[Any, Drawing]], world: World) -> dict[str, float]:
-    right: dict[str, list[bool]] = {name: [] for name in (*world.words, *world.object_words)}
+def _attributes(findings: Sequence[Finding], known: Sequence[tuple[Any, Drawing]]) -> dict[str, float]:
+    right: dict[str, list[bool]] = {name: [] for name in OUTPUTS[1:]}
     for finding, (scene, drawing) in zip(findings, known, strict=True):
-        for name in world.words:
+        for name in EMBEDDED.words:
             right[name].append(finding.scene[name] == getattr(scene, name))
-        for number, facts in enumerate(world.object_facts(scene), 1):
+        for number, facts in enumerate(EMBEDDED.object_facts(scene), 1):
             if facts:
                 seen = finding.object(drawing.objects == number)
                 for name, fact in facts.items():

@@ -1,71 +1,93 @@
-"""Measures packed pocket models of a world on scenes that no training saw and by which nothing was chosen: pocket.md,
-pocket.json, a picture sheet, the trainings' curves.
+"""Measures packed pocket models on scenes that no training saw and by which nothing was chosen: pocket.json.
 
-The streets' variants are made as a user's are, by captioner, language model and painter; the wide world's are pairs of
-one layout under two captions (see `pairs`), and suites stand beside them where there is a language model. The world
-knows the truth of every source, the referee sees what became of it in each variant; all painted variants count, those
-that the checks reject too.
+Variants are made as a user's are, by captioner, language model and painter. The world knows the truth of every source,
+the referee sees what became of it in each variant; all painted variants count, those that the checks reject too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterfactory.engine.meter.meter import Meter
+from counterfactory.engine.models.batching import Batched
+from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.judges import Referee
-from counterfactory.engine.pocket.worlds import STREETS, WIDE, World
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile
+from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.stages.caption import caption_images
 from counterfactory.kernels.pixels import to_pictures
 
-from .captioned import caption_figures, open_autoencoder, psnr
-from .counterfacts import COUNTERFACTS
-from .curves import draw_curves, read_logs
+from .counterfacts import STREET_COUNTERFACTS
 from .data import JUDGED
-from .gate import SCENES as GATE_SCENES
-from .gate import gate_section, measure_gate
 from .judged import Judged, held_out, judge_variants
 from .likeness import describe_extractor, likeness_figures, scaled
-from .observed import Observed, painted_figures
-from .page import write_page
-from .pairs import Pair, draw_pairs, observe_pairs, paint_pairs
+from .observed import painted_figures
 from .profiles import profile_of
 from .referee import referee_figures
-from .sheet import draw_sheet
 
-SCENES = 300
-# Of a scene, in suites and of pairs, which are of more kinds.
-_SUITE_VARIANTS, _PAIR_VARIANTS = 2, 4
-# The drawings of a world's trainings, the last of this work folder; the streets' first ones are older than any log.
-_CURVES = MappingProxyType(
-    {
-        STREETS.name: ("pocket_training.svg", "pocket_training_continued.svg"),
-        WIDE.name: ("pocket_training.svg",),
-    }
-)
+SCENES, _VARIANTS = 300, 2
+# The facts of captions that count: all but walls and the number of people.
+_COUNTED = ("weather", "time", "colour", "kind")
 Pictures = Sequence[NDArray[np.uint8]]
+Figures = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a figure should reach: at least, or at most, `bar`. A dot in `key` leads into a table of figures."""
+
+    key: str
+    text: str
+    bar: float
+    form: str = "{:.1%}"
+    least: bool = True
+
+    def of(self, figures: Figures) -> float | None:
+        """The figure, None where there is none."""
+        value: Any = figures
+        for part in self.key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return None if value is None else float(value)
+
+    def reached(self, figure: float) -> bool:
+        """Whether a figure is good enough."""
+        return figure >= self.bar if self.least else figure <= self.bar
+
+
+BARS = (
+    Bar("caption_facts", "facts that captions state are right", 0.98),
+    Bar("vae_psnr_db", "autoencoder PSNR, dB", 33, "{:.1f}"),
+    Bar("edit_success", "the referee sees the new weather or time", 0.98),
+    Bar("colour_success", "it sees a vehicle's new colour", 0.88),
+    Bar("second_colour_success", "it sees the new colour of a vehicle that is not the nearest", 0.80),
+    Bar("layout_miou", "layout kept: mIoU against the source's mask", 0.82, "{:.3f}"),
+    Bar("layout_iou_by_class.pedestrian", "IoU of pedestrians", 0.65, "{:.3f}"),
+    Bar("layout_iou_by_class.vegetation", "IoU of vegetation", 0.65, "{:.3f}"),
+    Bar("layout_iou_by_class.vehicle", "IoU of vehicles", 0.85, "{:.3f}"),
+    Bar("rows_per_variant", "denoiser rows a variant, at most", 2, "{:.0f}", least=False),
+    Bar("sharpness", "mean absolute Laplacian over the sources'", 0.75, "{:.2f}"),
+)
 
 
 @dataclass(frozen=True)
 class Instruments:
     """The networks that are measured, and those that measure.
 
-    `caption` writes captions of pictures; `paint` paints the captions of pairs; `autoencode` takes pictures to pixel
-    values [N, 3, 128, 128] in -1..1 and `extract` to features [N, D] that KID compares, by the name of `extractor`.
+    `caption` writes captions of pictures; `autoencode` takes pictures to pixel values [N, 3, 128, 128] in -1..1 and
+    `extract` to features [N, D] that KID compares, by the name of `extractor`.
     """
 
     caption: Callable[[Pictures], Sequence[str]]
-    paint: Callable[[Sequence[Pair]], Pictures]
     autoencode: Callable[[Pictures], NDArray[np.float32]]
     extract: Callable[[Pictures], NDArray[np.float64]]
     extractor: str
@@ -74,12 +96,10 @@ class Instruments:
 
 @dataclass(frozen=True)
 class Subject:
-    """The models to measure: those of the folder `weights`, of a world, by its profile, on so many scenes.
-
-    Suites that are painted for the report stay in `work`, and are gone on from.
+    """The models to measure: those of the folder `weights`, on so many scenes. Suites that are painted for it stay in
+    `work`, and are gone on from.
     """
 
-    world: World
     weights: Path
     work: Path
     scenes: int = SCENES
@@ -87,17 +107,12 @@ class Subject:
     @property
     def profile(self) -> Profile:
         """The profile with these models."""
-        return profile_of(self.world, self.weights)
-
-    @property
-    def writes(self) -> bool:
-        """Whether the models can make suites: whether a language model is among them."""
-        return (self.weights / "llm").is_dir()
+        return profile_of(EMBEDDED, self.weights)
 
     def open(self) -> Instruments:
         """Its networks. Raises CounterfactoryError for what is missing in the folder, when that is first used."""
         profile = self.profile
-        models, side = ModelPool(library_of(profile), Meter(lambda _: None)), profile.image.short_side
+        models = ModelPool(library_of(profile), Meter(lambda _: None))
 
         def caption(pictures: Pictures) -> Sequence[str]:
             named = [(str(i), picture) for i, picture in enumerate(pictures)]
@@ -105,68 +120,85 @@ class Subject:
 
         return Instruments(
             caption=caption,
-            paint=lambda pairs: paint_pairs(pairs, profile, models.paint_plans(side, side), models.clip_text()),
-            autoencode=open_autoencoder(self.weights),
+            autoencode=_open_autoencoder(self.weights),
             extract=lambda pictures: scaled(models.clip_image().encode(pictures)),
             extractor=describe_extractor(self.weights),
-            referee=Referee.load(self.weights, self.world.vocabulary),
+            referee=Referee.load(self.weights, EMBEDDED.vocabulary),
         )
 
 
+def _open_autoencoder(weights: Path) -> Callable[[Pictures], NDArray[np.float32]]:
+    """The autoencoder of a folder, in float32."""
+    encoder = open_session(weights / "vae_encoder.xml", batch=8, precision="f32", sizes={"pixel_values": (128, 128)})
+    decoder = open_session(weights / "vae_decoder.xml", batch=8, precision="f32", sizes={"latents": (32, 32)})
+
+    def decode_again(pictures: Pictures) -> NDArray[np.float32]:
+        latents = Batched(encoder).run({"pixel_values": to_pixel_values(pictures, 128)})
+        return np.asarray(Batched(decoder).run(latents)["pixel_values"].clip(-1, 1), np.float32)
+
+    return decode_again
+
+
 def write_report(subject: Subject, docs: Path) -> dict[str, Any]:
-    """Measure the models; write pocket.json, pocket.md, pocket.webp and the curves of the trainings logged in the work
-    folder to `docs`. Returns the figures.
-    """
-    instruments = subject.open()
-    figures, observed = measure(subject, instruments)
-    gate, world = "", subject.world
-    if subject.writes:
-        folder, scenes = subject.work / "measured" / "gate", min(subject.scenes, GATE_SCENES)
-        figures |= measure_gate(subject.profile, folder, instruments.referee, scenes, world)
-        gate = gate_section(figures, subject.profile.check, world)
+    """Measure the models, and write the figures to pocket.json in `docs`; returns them."""
+    figures = measure(subject, subject.open())
     docs.mkdir(parents=True, exist_ok=True)
     (docs / "pocket.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    curves = _CURVES[world.name]
-    if logs := read_logs(subject.work):
-        draw_curves(logs, docs / curves[-1])
-    page = write_page(figures, world, gate, [name for name in curves if (docs / name).is_file()])
-    (docs / "pocket.md").write_text(page, encoding="utf-8")
-    draw_sheet(observed, docs / "pocket.webp")
     return figures
 
 
-def measure(subject: Subject, instruments: Instruments) -> tuple[dict[str, Any], Sequence[Observed]]:
-    """All figures but those of the checks, and the variants that they are of."""
-    world, known = subject.world, held_out(subject.scenes, 0, JUDGED, subject.world)
-    scenes, pictures = [scene for scene, _ in known], [drawing.picture for _, drawing in known]
+def table(figures: Figures) -> str:
+    """The figures that have a bar, with what the same measure says of renderings of the truth (1 less that is what the
+    referee misses) and of the sources, in which nothing was changed (what it imagines).
+    """
+    lines = [f"{'measured':>9} {'bar':>7} {'truth':>7} {'sources':>7}"]
+    for bar in BARS:
+        if (figure := bar.of(figures)) is not None:
+            own = [bar.of(figures[name]) for name in ("referee_truth", "referee_source")]
+            shown = [bar.form.format(figure), bar.form.format(bar.bar)]
+            shown += ["-" if value is None else bar.form.format(value) for value in own]
+            missed = "" if bar.reached(figure) else " (missed)"
+            lines.append(f"{shown[0]:>9} {shown[1]:>7} {shown[2]:>7} {shown[3]:>7}  {bar.text}{missed}")
+    return "\n".join(lines)
+
+
+def measure(subject: Subject, instruments: Instruments) -> dict[str, Any]:
+    """All figures."""
+    known = held_out(subject.scenes, 0, JUDGED)
+    pictures = [drawing.picture for _, drawing in known]
     figures: dict[str, Any] = {
-        "world": world.name,
         "scenes": subject.scenes,
-        **caption_figures(instruments.caption(pictures), scenes, COUNTERFACTS[world.name]),
+        **caption_figures(instruments.caption(pictures), [scene for scene, _ in known]),
         "vae_psnr_db": psnr(instruments.autoencode, pictures),
     }
-    suite = judge_suite(subject, instruments) if subject.writes else []
-    observed = suite if world is STREETS else observe_pairs_of(subject, instruments)
-    figures |= painted_figures(observed, instruments.referee)
-    if suite:
-        figures["accepted_share"] = float(np.mean([one.row.accepted for one in suite]))
-    if suite and observed is not suite:
-        figures["journey"] = painted_figures(suite, instruments.referee)
-    found = likeness_figures(observed, instruments.extract, lambda shown: to_pictures(instruments.autoencode(shown)))
+    suite = judge_suite(subject, instruments)
+    figures |= painted_figures(suite, instruments.referee)
+    figures["accepted_share"] = float(np.mean([one.row.accepted for one in suite]))
+    found = likeness_figures(suite, instruments.extract, lambda shown: to_pictures(instruments.autoencode(shown)))
     figures |= found | {"kid_extractor": instruments.extractor} if found else {}
     figures["rows_per_variant"] = subject.profile.paint.rows_per_variant
-    return figures | referee_figures(instruments.referee, known, world), observed
+    return figures | referee_figures(instruments.referee, known)
+
+
+def caption_figures(captions: Sequence[str], scenes: Sequence[Any]) -> dict[str, Any]:
+    """The share of facts that captions state rightly, of all that count and by kind."""
+    right: dict[str, list[bool]] = {}
+    for caption, scene in zip(captions, scenes, strict=True):
+        for name, answer in STREET_COUNTERFACTS.check(caption, scene):
+            right.setdefault(name, []).append(answer)
+    return {
+        "caption_facts": float(np.mean([hit for name in _COUNTED for hit in right.get(name, [])])),
+        "caption_facts_by_kind": {name: float(np.mean(hits)) for name, hits in right.items()},
+    }
+
+
+def psnr(autoencode: Callable[[Pictures], NDArray[np.float32]], pictures: Pictures) -> float:
+    """Mean PSNR in dB of pictures after the autoencoder, over 8-bit levels."""
+    error = ((autoencode(pictures) - to_pixel_values(pictures, 128)) / 2) ** 2
+    return float(np.mean(-10 * np.log10(error.mean(axis=(1, 2, 3)))))
 
 
 def judge_suite(subject: Subject, instruments: Instruments) -> list[Judged]:
     """Variants that were made as a user's are."""
-    world, folder = subject.world, subject.work / "measured" / "edits"
-    return judge_variants(
-        subject.profile, folder, instruments.referee, subject.scenes, _SUITE_VARIANTS, stream=JUDGED, world=world
-    )
-
-
-def observe_pairs_of(subject: Subject, instruments: Instruments) -> list[Observed]:
-    """Variants of pairs that the world writes."""
-    pairs = draw_pairs(subject.world, COUNTERFACTS[subject.world.name], JUDGED, subject.scenes, _PAIR_VARIANTS)
-    return observe_pairs(pairs, instruments.paint(pairs), instruments.referee)
+    folder = subject.work / "measured" / "edits"
+    return judge_variants(subject.profile, folder, instruments.referee, subject.scenes, _VARIANTS, stream=JUDGED)

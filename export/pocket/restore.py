@@ -7,7 +7,6 @@ Weights come back as the engine opens them, in fp16 or made of 8 bits; training 
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from diffusers import AutoencoderTiny
@@ -16,7 +15,6 @@ from tokenizers import Tokenizer
 from transformers import Blip2ForConditionalGeneration, CLIPModel, LlamaForCausalLM
 
 from counterfactory.engine.language.tokenizer import load_tokenizer
-from counterfactory.engine.pocket.worlds import EMBEDDED, World
 
 from ..graphs.modules import FusedDenoiser
 from . import blip2, clip, denoiser, llama, vae
@@ -25,8 +23,7 @@ from .parameters import config_of, restore_into
 
 def restore_vae(weights: Path) -> AutoencoderTiny:
     """The autoencoder; its config knows the scale of its latents."""
-    channels: int = json.loads((weights / "latent.json").read_text())["channels"]
-    model = vae.build(channels)
+    model = vae.build()
     restore_into("vae", model, weights)
     model.register_to_config(**config_of("vae", weights))
     return model.eval()
@@ -41,11 +38,11 @@ def restore_clip(weights: Path) -> tuple[CLIPModel, Tokenizer]:
     return model.eval(), tokenizer
 
 
-def restore_denoiser(weights: Path, world: World = EMBEDDED, plan: str = "denoiser") -> denoiser.Denoiser:
-    """UNet and ControlNet of a plan, the latter with its hint encoders, of a world. A student that was distilled from
-    "denoiser" has the hint encoders of that.
+def restore_denoiser(weights: Path, plan: str = "denoiser") -> denoiser.Denoiser:
+    """UNet and ControlNet of a plan, the latter with its hint encoder; a student that was distilled from "denoiser" has
+    that of its teacher.
     """
-    model = denoiser.build(world)
+    model = denoiser.build()
     restore_into("denoiser", model, weights)
     if plan != "denoiser":
         hints = model.controlnet.controlnet_cond_embedding
@@ -56,10 +53,10 @@ def restore_denoiser(weights: Path, world: World = EMBEDDED, plan: str = "denois
     return model.eval()
 
 
-def restore_blip2(weights: Path, world: World = EMBEDDED) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
+def restore_blip2(weights: Path) -> tuple[Blip2ForConditionalGeneration, Tokenizer]:
     """The captioner."""
     tokenizer = load_tokenizer(weights / "opt_tokenizer.json")
-    model = blip2.build(tokenizer.get_vocab_size(), world)
+    model = blip2.build(tokenizer.get_vocab_size())
     restore_into("blip2", model, weights)
     model.set_attn_implementation("sdpa")
     return model.eval(), tokenizer

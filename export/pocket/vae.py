@@ -8,35 +8,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import torch
 from diffusers import AutoencoderTiny
 from torch.nn import functional as F
 
-from counterfactory.engine.pocket.worlds import EMBEDDED, World
+from counterfactory.engine.pocket.worlds import EMBEDDED
 
-from .data import HELD_OUT, TRAIN, ScenePool, as_pixels
-from .older import take_over
+from .data import TRAIN, ScenePool, as_pixels
 from .training import Recipe, batches, fit
 
-RECIPES = {
-    "streets": Recipe(steps=1400, lr=2e-3, seed=11, weight_decay=1e-4, ema=0.995),
-    "wide": Recipe(steps=4400, lr=1.5e-3, seed=11, weight_decay=1e-4, ema=0.998, save_every=100),
-}
-# The wide world's pictures hold more than four channels of 32 x 32 can say.
-LATENT_CHANNELS = {"streets": 4, "wide": 8}
+RECIPE = Recipe(steps=1400, lr=2e-3, seed=11, weight_decay=1e-4, ema=0.995)
+LATENT_CHANNELS = 4
 # The decoder goes on alone, with the encoder as it is: what rests on the latents need not wait for it.
-POLISH = {
-    "streets": Recipe(steps=1200, lr=1e-3, seed=12, weight_decay=1e-4, ema=0.995, save_every=100),
-    "wide": Recipe(steps=4000, lr=1e-3, seed=12, weight_decay=1e-4, ema=0.998, save_every=100),
-}
+POLISH = Recipe(steps=1200, lr=1e-3, seed=12, weight_decay=1e-4, ema=0.995, save_every=100)
 _SEED = 11
 _BATCH = 16
 _LATENT_NOISE, _POLISH_NOISE = 0.05, 0.02
 _REGION = 8  # pixels in which detail is counted together
 
 
-def build(latent_channels: int = 4) -> AutoencoderTiny:
+def build(latent_channels: int = LATENT_CHANNELS) -> AutoencoderTiny:
     """The autoencoder with seeded initial weights."""
     torch.manual_seed(_SEED)
     return AutoencoderTiny(
@@ -62,40 +53,33 @@ def detail(pictures: torch.Tensor) -> torch.Tensor:
     return F.avg_pool2d(F.conv2d(pictures.mean(1, keepdim=True), kernel, padding=1).abs(), _REGION)
 
 
-def train(
-    work: Path, world: World = EMBEDDED, workers: int = 0, older: AutoencoderTiny | None = None
-) -> AutoencoderTiny:
-    """Train, or load the finished training, from `work`; a training begins with the weights of `older`, if any."""
-    recipe = RECIPES[world.name]
-    vae = build(LATENT_CHANNELS[world.name])
-    if older is not None:
-        take_over(vae, older)
-    vae = vae.to(memory_format=torch.channels_last)
-    pool = ScenePool(stream=TRAIN, size=3000, fresh=4, world=world, workers=workers)
+def train(work: Path, workers: int = 0) -> AutoencoderTiny:
+    """Train, or load the finished training, from `work`."""
+    vae = build().to(memory_format=torch.channels_last)
+    pool = ScenePool(stream=TRAIN, size=3000, fresh=4, workers=workers)
 
     def loss_of(step: int) -> torch.Tensor:
-        pixels, weight = _batch(pool, recipe, step)
+        pixels, weight = _batch(pool, RECIPE, step)
         with torch.autocast("cpu", torch.bfloat16):
             latents = vae.encoder(pixels)
             decoded = vae.decoder(_noisy(latents, _LATENT_NOISE))
         return _difference(decoded.float(), pixels, weight) + 1e-3 * F.relu(latents.float().square().mean() - 1)
 
-    trained = fit("vae", vae, recipe, loss_of, work)
+    trained = fit("vae", vae, RECIPE, loss_of, work)
     assert isinstance(trained, AutoencoderTiny)
     return trained
 
 
-def polish(work: Path, vae: AutoencoderTiny, world: World = EMBEDDED, workers: int = 0) -> None:
+def polish(work: Path, vae: AutoencoderTiny, workers: int = 0) -> None:
     """Train the decoder of a trained autoencoder on, or load what that came to.
 
     It is asked for as much detail in each small region as there is: errors of pixels alone leave what latents do not
     tell smooth.
     """
-    recipe = POLISH[world.name]
-    pool = ScenePool(stream=TRAIN, size=3000, fresh=4, world=world, workers=workers)
+    pool = ScenePool(stream=TRAIN, size=3000, fresh=4, workers=workers)
 
     def loss_of(step: int) -> torch.Tensor:
-        pixels, weight = _batch(pool, recipe, step)
+        pixels, weight = _batch(pool, POLISH, step)
         with torch.autocast("cpu", torch.bfloat16):
             with torch.no_grad():
                 latents = vae.encoder(pixels)
@@ -103,7 +87,7 @@ def polish(work: Path, vae: AutoencoderTiny, world: World = EMBEDDED, workers: i
         made = decoded.float()
         return _difference(made, pixels, weight) + (detail(made) - detail(pixels)).abs().mean()
 
-    fit("vae_decoder", vae.decoder, recipe, loss_of, work)
+    fit("vae_decoder", vae.decoder, POLISH, loss_of, work)
 
 
 def _batch(pool: ScenePool, recipe: Recipe, step: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -111,7 +95,7 @@ def _batch(pool: ScenePool, recipe: Recipe, step: int) -> tuple[torch.Tensor, to
     pool.advance(step)
     index = batches(recipe.seed, step, _BATCH, pool.size).numpy()
     pixels = as_pixels(pool.images[index]).to(memory_format=torch.channels_last)
-    return pixels, 1 + 4 * torch.from_numpy(pool.masks[index] >= pool.world.first_object).float()[:, None]
+    return pixels, 1 + 4 * torch.from_numpy(pool.masks[index] >= EMBEDDED.first_object).float()[:, None]
 
 
 def _noisy(latents: torch.Tensor, share: float) -> torch.Tensor:
@@ -126,16 +110,3 @@ def _difference(decoded: torch.Tensor, pixels: torch.Tensor, weight: torch.Tenso
         + 0.5 * (weight[..., 1:, 1:] * edges.abs()).mean()
     )
     return loss
-
-
-@torch.no_grad()
-def psnr(vae: AutoencoderTiny, world: World, count: int) -> float:
-    """Mean PSNR in dB of `count` held-out pictures encoded and decoded, over 8-bit levels."""
-    images = np.stack([world.draw(world.scene(HELD_OUT, i)).picture for i in range(count)])
-    found = []
-    for start in range(0, count, _BATCH):
-        pixels = as_pixels(images[start : start + _BATCH])
-        decoded = vae.decoder(vae.encoder(pixels)).clamp(-1, 1)
-        error = ((decoded - pixels) / 2).square().mean((1, 2, 3))
-        found += (-10 * error.log10()).tolist()
-    return float(np.mean(found))

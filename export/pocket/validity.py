@@ -7,10 +7,9 @@ rules. The referee takes no part in it.
 
     python -m counterfactory.export validity
 
-makes two suites in the work folder, with the checks that the profile asks for, and writes validity.json, validity.md,
-the curve validity.svg and the sheet validity.webp, of another profile than "pocket" validity-NAME.json and so on. The
-page holds the weights as a profile has them. Beside each suite it leaves valid.csv, for `check SUITE --sweep KEY
---valid FILE` and `check SUITE --fit FILE`.
+makes two suites in the work folder, with the checks that the profile asks for, and writes validity.json, of another
+profile than "pocket" validity-NAME.json, which holds the weights as a profile has them. Beside each
+suite it leaves valid.csv, for `check SUITE --sweep KEY --valid FILE` and `check SUITE --fit FILE`.
 """
 
 from __future__ import annotations
@@ -25,27 +24,29 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.writing import write_whole
+from counterfactory.engine.judging.confusion import confusion_matrix, iou
 from counterfactory.engine.judging.fit_valid import EDIT_SCORES, RECALLS, Example, fit_valid, strictest
 from counterfactory.engine.pocket.judges import Referee
-from counterfactory.engine.pocket.worlds import World, world_named
+from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.check import CheckSettings, threshold_names
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.stages.check.verdict import failing, with_valid
 from counterfactory.engine.suite import PictureRow, read_run
 
 from .data import HELD_OUT, JUDGED
-from .gate import area_under, judge_demo, label_kept, layout_kept, mean_or_none
-from .judged import Judged
+from .judged import Judged, judge_demo
 from .observed import Observed, as_rendered, as_sources
 from .packed import gather
 from .report import Subject
-from .sheet import draw_verdicts
-from .validity_page import draw_curve, validity_page
 
 SCENES = 150
+_LAYOUT_IOU = 0.65
+# Classes with fewer pixels than this in the source's mask decide no layout.
+_MIN_PIXELS = 60
 _PROFILE = "pocket"
 # Streams and numbers of scenes: those that choose never judge, and no other figure is of either.
 _CHOOSING, _JUDGING = (HELD_OUT, 4000), (JUDGED, 8000)
@@ -76,34 +77,54 @@ def is_valid(one: Judged | Observed, label: str) -> bool:
     return label_kept(one, label) and layout_kept(one) and all(hit is not False for hit in _seen(one))
 
 
+def label_kept(one: Observed, label: str | None) -> bool:
+    """Whether the nearest vehicle is still of the label's kind."""
+    return bool(one.finding.object(one.drawing.objects == 1)["kind"] == label)
+
+
+def layout_kept(one: Observed) -> bool:
+    """Whether the referee's mask agrees with the source's."""
+    mask, classes = one.drawing.mask, len(one.finding.vocabulary.classes)
+    by_class = iou(confusion_matrix(mask, one.finding.mask, classes))
+    large = np.bincount(mask.ravel(), minlength=classes) > _MIN_PIXELS
+    return bool(by_class[large].mean() > _LAYOUT_IOU)
+
+
+def mean_or_none(values: NDArray[Any]) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def area_under(scores: Sequence[float], truth: Sequence[bool]) -> float:
+    """The area under the ROC curve: how often one that is true scores above one that is not; 0.5 without both."""
+    values, held = np.asarray(scores), np.asarray(truth, bool)
+    if held.all() or not held.any():
+        return 0.5
+    above = stats.mannwhitneyu(values[held], values[~held]).statistic
+    return float(above / (held.sum() * (~held).sum()))
+
+
 def _seen(one: Observed) -> tuple[bool | None, ...]:
     return tuple(one.edit_seen(i) for i in range(len(one.edits)))
 
 
-def measure_validity(
-    profile: Profile, folder: Path, referee: Referee, world: World, scenes: int
-) -> tuple[dict[str, Any], list[Judged]]:
-    """The figures, and the variants that judge. What an earlier call left in `folder` is gone on from."""
+def measure_validity(profile: Profile, folder: Path, referee: Referee, scenes: int) -> dict[str, Any]:
+    """The figures. What an earlier call left in `folder` is gone on from."""
     chosen, judged = (
-        judge_suite(profile, folder / f"{stream}-{first}", referee, scenes, stream, first, world)
+        judge_suite(profile, folder / f"{stream}-{first}", referee, scenes, stream, first)
         for stream, first in (_CHOOSING, _JUDGING)
     )
-    figures = {
+    return {
         "profile": profile.name,
-        "world": world.name,
         "scenes": scenes,
         **figures_of(profile.check, _cases(chosen), _cases(judged)),
         **referee_figures(judged, referee),
         "checks_share": check_share(folder / f"{JUDGED}-{_JUDGING[1]}" / "suite"),
     }
-    return figures, judged
 
 
-def judge_suite(
-    profile: Profile, folder: Path, referee: Referee, count: int, stream: int, first: int, world: World
-) -> list[Judged]:
+def judge_suite(profile: Profile, folder: Path, referee: Referee, count: int, stream: int, first: int) -> list[Judged]:
     """The variants of a suite with the profile's checks, and valid.csv beside it."""
-    judged = judge_demo(profile, folder, referee, count, stream, first, world)
+    judged = judge_demo(profile, folder, referee, count, stream, first)
     lines = [f"{case.row.file_name},{str(case.valid).lower()}\n" for case in _cases(judged)]
     write_whole(folder / "valid.csv", "image,valid\n" + "".join(lines), sync="nothing")
     return judged
@@ -276,11 +297,10 @@ def check_figures(
 
 def add_command(commands: Any, docs: Path) -> None:
     """`validity`, whose figures go to `docs`."""
-    parser = commands.add_parser("validity", help="measure the checks against the truth: docs/validity.md and .json")
+    parser = commands.add_parser("validity", help="measure the checks against the truth: docs/validity.json")
     parser.add_argument("--work", type=Path, default=Path("pocket-training"), help="folder of the suites")
     parser.add_argument("--weights", type=Path, help="folder of packed models (default: this checkout's)")
     parser.add_argument("--profile", default=_PROFILE, help="whose checks; another than %(default)s of the streets")
-    parser.add_argument("--world", default="streets", help="the models' world: streets (the embedded models'), wide")
     parser.add_argument("--docs", type=Path, default=docs, help="folder of the figures")
     parser.add_argument("--scenes", type=int, default=SCENES, help="fewer are not for docs (%(default)s)")
 
@@ -289,35 +309,42 @@ def add_command(commands: Any, docs: Path) -> None:
             raise CounterfactoryError(
                 f"the figures in docs are of {SCENES} scenes, {asked.scenes} asked for; name another folder with --docs"
             )
-        subject = Subject(
-            world_named(asked.world), asked.weights or gather(asked.work / "packed"), asked.work, asked.scenes
-        )
-        say(f"written: {write_validity(subject, asked.profile, asked.docs)}")
+        subject = Subject(asked.weights or gather(asked.work / "packed"), asked.work, asked.scenes)
+        figures = write_validity(subject, asked.profile, asked.docs)
+        say(table(figures))
         return 0
 
     parser.set_defaults(run=run)
 
 
-def write_validity(subject: Subject, profile: str, docs: Path) -> Path:
-    """Measure the checks of a profile over the subject's models, and write the figures to `docs`; returns the page."""
+def write_validity(subject: Subject, profile: str, docs: Path) -> dict[str, Any]:
+    """Measure the checks of a profile over the subject's models, and write the figures to `docs`; returns them."""
     own = subject.profile
     if profile != own.name:
         own = replace(load_profile(profile), models=own.models)
-    referee, named = Referee.load(subject.weights, subject.world.vocabulary), _named(profile)
+    referee, named = Referee.load(subject.weights, EMBEDDED.vocabulary), _named(profile)
     # The exporter's modules, a million objects that no user's journey has, are not the collector's while it is timed.
     gc.collect()
     gc.freeze()
     folder = subject.work / "measured" / named
-    figures, judged = measure_validity(own, folder, referee, subject.world, subject.scenes)
+    figures = measure_validity(own, folder, referee, subject.scenes)
     docs.mkdir(parents=True, exist_ok=True)
-    draw_verdicts([(one, is_valid(one, one.row.label or "")) for one in judged], docs / f"{named}.webp")
-    for suffix, text in (
-        ("json", json.dumps(figures, indent=2) + "\n"),
-        ("md", validity_page(figures, named)),
-        ("svg", draw_curve(figures)),
-    ):
-        write_whole(docs / f"{named}.{suffix}", text, sync="nothing")
-    return docs / f"{named}.md"
+    write_whole(docs / f"{named}.json", json.dumps(figures, indent=2) + "\n", sync="nothing")
+    return figures
+
+
+def table(figures: dict[str, Any]) -> str:
+    """The gate's figures and those of every check, as a plain table."""
+    gates = [("as the profile has it", {name: figures[f"gate_{name}"] for name in ("accepted", "precision", "recall")})]
+    gates += [(f"min_valid of {gate['thresholds']['min_valid']:.3f}", gate) for gate in figures["chosen"]]
+    gates += [(f"min_{name} of {check['least']}", check) for name, check in figures["by_check"].items()]
+    lines = [f"{figures['variants']} variants, {figures['gate_base_rate']:.1%} of them valid", ""]
+    lines.append(f"{'accepted':>9} {'precision':>9} {'recall':>9} {'area':>5}")
+    for name, gate in gates:
+        shares = ["-" if gate[key] is None else f"{gate[key]:.1%}" for key in ("accepted", "precision", "recall")]
+        area = f"{gate['area']:.2f}" if "area" in gate else ""
+        lines.append(f"{shares[0]:>9} {shares[1]:>9} {shares[2]:>9} {area:>5}  {name}")
+    return "\n".join(lines)
 
 
 def _named(profile: str) -> str:

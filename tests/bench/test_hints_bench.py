@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hints import Subject
 
-from counterfactory.engine.pocket.worlds import STREETS, WIDE
+from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.pairs import draw_pairs
@@ -28,10 +28,8 @@ def test_weights_sum_to_one_and_the_streets_are_sampled_in_full(tmp_path: Path) 
         assert sum(weights.values()) == pytest.approx(1)
         assert {kind for kind, weight in weights.items() if weight} == set(kinds)
         assert [hint.plan for hint in profile.hints] == ["hint", "hint_depth", "hint_classes"]
+        assert profile.hints[2].palette == "streets"
     assert len(hints._SETS) == 7
-    wide = Subject.of(WIDE, tmp_path, "denoiser").following(["segmentation"])
-    assert wide.hints is not None
-    assert wide.hints[2].palette == "wide"
 
 
 def test_maps_are_found_edges_and_the_truth(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ import pytest
 import torch
 from diffusers import ControlNetModel
 
-from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.pocket.worlds import STREETS, WIDE
+from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.export.__main__ import main
 from counterfactory.export.pocket import controls, pack
@@ -73,7 +72,7 @@ def test_it_learns_beside_a_unet_that_stands_still_and_goes_on_where_it_was(
     def trained(work: Path, steps: int) -> tuple[Denoiser, ControlNetModel]:
         denoiser = restore_denoiser(packed_models)
         asked = replace(recipe, steps=steps)
-        return denoiser, controls.train(work, "depth", denoiser, *models, STREETS, recipe=asked)
+        return denoiser, controls.train(work, "depth", denoiser, *models, recipe=asked)
 
     denoiser, straight = trained(tmp_path / "straight", 3)
     before, after = dict(whole.unet.named_parameters()), dict(denoiser.unet.named_parameters())
@@ -137,8 +136,3 @@ def test_controls_want_a_folder_of_their_own(
     assert (
         "the package does not hold what controls makes; name a folder for it with --weights" in capsys.readouterr().err
     )
-
-
-def test_a_world_that_follows_them_by_itself_needs_no_further_controls(tmp_path: Path) -> None:
-    with pytest.raises(CounterfactoryError, match="the world wide follows depth and classes itself"):
-        pack_controls(Training(tmp_path, WIDE), tmp_path)

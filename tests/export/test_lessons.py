@@ -90,7 +90,7 @@ def test_the_way_is_the_guided_one_from_the_variants_own_noise() -> None:
 def lessons(size: int = 4, fresh: int = 2) -> Lessons:
     autoencoder = vae.build(4)  # as many channels as the tiny denoiser's
     autoencoder.register_to_config(scaling_factor=0.5)
-    return Lessons(teacher(guided(3.0)), STREETS, autoencoder, (0, 2, 4), size, fresh)
+    return Lessons(teacher(guided(3.0)), autoencoder, (0, 2, 4), size, fresh)
 
 
 def test_lessons_that_go_on_are_those_that_never_stopped() -> None:

@@ -15,7 +15,6 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of
-from counterfactory.engine.pocket.worlds import STREETS, WIDE
 from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.runtime.openvino import open_session
@@ -49,7 +48,7 @@ def asked_of(monkeypatch: pytest.MonkeyPatch, training: pack.Training, weights: 
         raise BegunError
 
     networks = type("Networks", (), {"controlnet": type("Net", (), {"controlnet_cond_embedding": "hints"})})
-    monkeypatch.setattr(pack, "restore_denoiser", lambda folder, world: networks())
+    monkeypatch.setattr(pack, "restore_denoiser", lambda folder: networks())
     monkeypatch.setattr(pack, "restore_vae", lambda folder: "vae")
     monkeypatch.setattr(pack.Teacher, "of", teacher_of)
     monkeypatch.setattr(pack, "Lessons", lessons)
@@ -63,16 +62,16 @@ def asked_of(monkeypatch: pytest.MonkeyPatch, training: pack.Training, weights: 
 def test_a_student_learns_the_profiles_full_sampling_in_a_few_rows(
     rows: int, kept: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = pack.Training(tmp_path / "work", WIDE, workers=3, rows=rows)
+    training = pack.Training(tmp_path / "work", workers=3, rows=rows)
     found = asked_of(monkeypatch, training, tmp_path)
     pocket, full = load_profile("pocket"), load_profile("pocket-full")
     teacher: Profile = found["teacher"]
     assert teacher.paint == full.paint
     assert teacher.models.path == tmp_path
     assert teacher.runtime.threads == torch.get_num_threads()
-    assert found["lessons"] == ("teacher", WIDE, "vae", kept, distil.POOL, distil.FRESH, 3)
+    assert found["lessons"] == ("teacher", "vae", kept, distil.POOL, distil.FRESH, 3)
     work, _, lessons, few, recipe = found["trained"]
-    assert (work, lessons, recipe) == (tmp_path / "work", "lessons", distil.RECIPES["wide"])
+    assert (work, lessons, recipe) == (tmp_path / "work", "lessons", distil.RECIPE)
     assert few == distil.student_paint(full.paint, rows)
     assert (replace(few, denoiser="denoiser_few_int8") == pocket.paint) == (rows == 2)
     assert few.rows_per_variant == rows
@@ -94,7 +93,7 @@ def test_the_command_line_says_how_many_rows(
 ) -> None:
     found: list[pack.Training] = []
     monkeypatch.setitem(pack.STEPS, "distil", lambda training, weights: found.append(training))
-    words = ["export", "pocket", "--only", "distil", "--world", "wide", "--weights", str(tmp_path), *said]
+    words = ["export", "pocket", "--only", "distil", "--weights", str(tmp_path), *said]
     monkeypatch.setattr("sys.argv", words)
     threads = torch.get_num_threads()
     with pytest.raises(SystemExit) as ended:
@@ -117,8 +116,7 @@ def test_an_untrained_student_is_its_teacher_packed_anew(
 ) -> None:
     weights = tmp_path / "weights"
     shutil.copytree(packed_models, weights)
-    recipe = replace(distil.RECIPES["streets"], steps=0)
-    monkeypatch.setattr(distil, "RECIPES", {"streets": recipe})
+    monkeypatch.setattr(distil, "RECIPE", replace(distil.RECIPE, steps=0))
     monkeypatch.setattr(distil, "compiled", lambda module: module)
     really = pack.pack_int8
 
@@ -146,7 +144,7 @@ def test_an_untrained_student_is_its_teacher_packed_anew(
     np.testing.assert_allclose(few, wanted, atol=5e-3 * np.abs(wanted).max())
     error = np.sqrt(np.mean((found["denoiser_few_int8"] - wanted) ** 2) / np.mean(wanted**2))
     assert 1e-3 < error < 0.3
-    model = restore_denoiser(weights, STREETS, distil.STUDENT)
+    model = restore_denoiser(weights, distil.STUDENT)
     hint = torch.rand(1, 1, 128, 128)
     with torch.no_grad():
         embedded = model.controlnet.controlnet_cond_embedding(hint)

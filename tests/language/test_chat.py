@@ -239,9 +239,6 @@ def test_pocket_prompts_are_those_it_was_trained_on() -> None:
     written = prompts_of("pocket")
     assert isinstance(written, PlainPrompts)
     assert written.keywords(TASK, ("weather", "time"), ("horse", "barn"), " a 'horse' in/ rain") == words
-    taught = prompts_of("wide")
-    assert taught == PlainPrompts(adds=True) != written == PlainPrompts()
-    assert taught.keywords(TASK, ("weather", "time"), ("horse", "barn"), " a 'horse' in/ rain") == words
     assert words.text == (
         "Which words of the caption can change while the task keeps its answer?\n"
         "Task: count the trees\nTypes: weather, time\nKeep: trees\nCaption: tall trees in the rain at noon.\n"

@@ -1,4 +1,4 @@
-"""A run over the true depth and classes of the wide street world: hint encoders of seeded weights beside the embedded
+"""A run over the true depth and classes of the street world: hint encoders of seeded weights beside the embedded
 models, whose denoiser takes the sum of what they embed.
 """
 
@@ -21,8 +21,7 @@ from counterfactory.engine.estimate.estimate import estimate
 from counterfactory.engine.inputs import Inputs
 from counterfactory.engine.journey import Journey
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.wide.render import render
-from counterfactory.engine.pocket.wide.sampling import sample_scene
+from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.engine.profile import profile as profile_module
 from counterfactory.engine.profile.maps import HintSettings
 from counterfactory.engine.profile.paint import ProtectSettings
@@ -37,10 +36,10 @@ from counterfactory.export.graphs.tracing import to_ir
 pytestmark = pytest.mark.usefixtures("shared_plans")
 
 TASK = street_task("segmentation")
-SETTINGS = SuiteRequest(TASK, variants=1, controls=1, edits=(1, 1), seed=0, allow_out_of_domain=True)
+SETTINGS = SuiteRequest(TASK, variants=1, controls=1, edits=(1, 1), seed=0, anything=True)
 EDGES = HintSettings("edges", "hint", 1.0)
 DEPTH = HintSettings("depth", "hint_depth", 1.0)
-CLASSES = HintSettings("segmentation", "hint_classes", 1.0, "wide")
+CLASSES = HintSettings("segmentation", "hint_classes", 1.0, "streets")
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +65,13 @@ def quick(models: Path) -> Profile:
 def root(tmp_path: Path) -> Path:
     """Two scenes with their masks, and their distances beside them."""
     for number in range(2):
-        scene = render(sample_scene(np.random.default_rng((2, number))))
+        scene = STREETS.draw(STREETS.scene(2, number))
         for kind, array in (("images", scene.picture), ("masks", scene.mask)):
             path = tmp_path / "set" / kind / f"{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(array).save(path)
         (tmp_path / "set" / "depth").mkdir(exist_ok=True)
-        np.save(tmp_path / "set" / "depth" / f"{number}.npy", scene.depth)
+        np.save(tmp_path / "set" / "depth" / f"{number}.npy", 255 / np.maximum(scene.nearness.astype(np.float32), 1))
     return tmp_path / "set"
 
 
@@ -115,7 +114,7 @@ def test_every_hint_paints_another_picture_and_none_is_painted_twice(
 @pytest.mark.slow
 def test_a_source_s_other_depth_or_palette_paints_it_again(quick: Profile, root: Path, tmp_path: Path) -> None:
     palette = tmp_path / "palette.toml"
-    text = (Path(profile_module.__file__).parents[1] / "sources" / "palettes" / "wide.toml").read_text()
+    text = (Path(profile_module.__file__).parents[1] / "sources" / "palettes" / "streets.toml").read_text()
     palette.write_text(text)
     profile = replace(quick, hints=(DEPTH, replace(CLASSES, palette=str(palette))))
     _, before = travel(profile, root, tmp_path / "suite")
@@ -165,7 +164,7 @@ def test_generate_says_what_a_hint_lacks_before_there_is_a_suite(
     hint = '\n[[hints]]\nkind = "depth"\nplan = "hint_depth"\nweight = 1.0\n'
     (tmp_path / "depth.toml").write_text(text.replace('folder = "pocket"', f'folder = "{models}"') + hint)
     (tmp_path / "plain.toml").write_text(text)
-    out, task = tmp_path / "suite", ["--task", "segmentation", "--allow-out-of-domain"]
+    out, task = tmp_path / "suite", ["--task", "segmentation", "--anything"]
     (root / "depth").rename(tmp_path / "depth")
     asked = ["generate", str(root), "--out", str(out), *task, "--profile"]
     assert main([*asked, str(tmp_path / "depth.toml")]) == 2

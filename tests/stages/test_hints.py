@@ -279,7 +279,7 @@ def hinted(name: str, *wanted: HintSettings, depth: int | None = None) -> Profil
 
 
 def test_the_table_of_networks_has_the_encoders_that_count_and_the_network_of_depth() -> None:
-    three = (EDGES, replace(DEPTH, weight=0.0), HintSettings("segmentation", "hint_classes", 1.0, "wide"))
+    three = (EDGES, replace(DEPTH, weight=0.0), HintSettings("segmentation", "hint_classes", 1.0, "streets"))
     networks = networks_of(hinted("pocket", *three))
     assert [(n.name, n.plan) for n in networks if n.name.startswith("hint")] == [
         ("hint", "hint"),

@@ -15,7 +15,6 @@ from counterfactory.engine.english.names import label_words
 from counterfactory.engine.english.nouns import load_nouns
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.pocket.wide import words
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.tasks.task import Task, builtin_task
 from counterfactory.engine.tasks.user_task import load_task
@@ -70,21 +69,6 @@ def test_the_street_tasks_are_the_pocket_model_s_sentences() -> None:
         CounterfactoryError, match="the pocket models know no task 'detecton'; did you mean 'detection'"
     ):
         street_task("detecton")
-
-
-def test_the_wider_world_s_task_names_its_classes_and_keeps_what_captions_call_them() -> None:
-    assert street_task("classification", "wide") == street_task("classification")
-    wide = street_task("segmentation", "wide")
-    assert wide.sentence == (
-        "segment the street into sky, background, ground, building, road, sidewalk, vegetation, vehicle, pedestrian, "
-        "bicycle, dog, bench, traffic light and traffic sign"
-    )
-    said = [words.VEHICLE_WORDS, words.PERSON_WORDS, words.THING_WORDS]
-    assert {phrase for table in said for some in table.values() for phrase in some} <= set(wide.protect)
-    assert {"nobody", "houses", "sidewalk"} <= set(wide.protect)
-    assert wide.protect_label
-    assert street_task("detection", "wide") == replace(wide, name="detection")
-    assert street_task("segmentation", "photographs") == street_task("segmentation")
 
 
 def test_another_name_is_refused_with_the_nearest() -> None:
