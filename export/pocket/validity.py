@@ -291,8 +291,8 @@ def check_figures(
     if not any(case.valid for case in choice):
         return {"area": area, "least": None, "accepted": None, "precision": None, "recall": None}
     least = strictest([case.row.scores[name] for case in choice], [case.valid for case in choice], RECALLS[0])
-    changes: dict[str, Any] = {f"min_{name}": least}
-    return {"area": area, "least": least, **gate_of(replace(free, **changes), judging)}
+    changes = {f"min_{name}": least}
+    return {"area": area, "least": least, **gate_of(free.having(**changes), judging)}
 
 
 def add_command(commands: Any, docs: Path) -> None:

@@ -246,7 +246,7 @@ def _(house: House, command: str) -> None:
     task = () if command == "estimate" else ("--task", "segmentation")
     ran = house.ask(command, "--pairs", "{stem}_img.png={stem}_seg.png", *task, of=mixed)
     assert ran.count == 1
-    assert house.run("estimate", mixed, "--anything").count == 2
+    assert house.run("estimate", mixed, "--allow-out-of-domain").count == 2
     house.fails("no pattern of pairs", command, "--pairs", "{stem}.png", of=mixed)
 
 
@@ -297,7 +297,7 @@ def _(house: House, command: str) -> None:
         assert len({json.dumps(house.ask(command, "--seed", seed).edits) for seed in range(4)}) > 1
 
 
-@shows("--anything", *SETS)
+@shows("--allow-out-of-domain", *SETS)
 def _(house: House, command: str) -> None:
     strange = house.new("strange")
     shutil.copytree(house.flat, strange)
@@ -305,7 +305,7 @@ def _(house: House, command: str) -> None:
     ran = house.ask(command, of=strange)
     assert (ran.status, ran.count) == (1, 3)
     assert "bus/x" in ran.err
-    assert house.ask(command, "--anything", of=strange).count == 4
+    assert house.ask(command, "--allow-out-of-domain", of=strange).count == 4
 
 
 @shows("--profile", *SETS)
@@ -582,7 +582,7 @@ def _(house: House, command: str) -> None:
 @shows("--all", "evaluate")
 def _(house: House, command: str) -> None:
     suite = house.new("suite")
-    made = house.ask("generate", "--variants", 8, "--anything").suite
+    made = house.ask("generate", "--variants", 8, "--allow-out-of-domain").suite
     assert made is not None
     shutil.copytree(made, suite)
     asked = [str(word) for word in (command, suite, "--predictions", answers(house, suite))]

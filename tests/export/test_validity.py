@@ -36,7 +36,7 @@ from counterfactory.export.pocket.validity import (
     type_figures,
 )
 
-CHECK = replace(load_profile("pocket-lance").check, min_edit=0.56, min_directional=0.0, min_valid=None, valid=None)
+CHECK = replace(load_profile("pocket-lance").check.having(min_edit=0.56, min_directional=0.0, min_valid=None), valid=None)
 FREE = open_gate(CHECK)
 GOOD = {"edit": 0.9, "image_text": 0.5, "directional": 0.5, "image_image": 0.5, "layout": 0.9, "said_weather": 0.9}
 
@@ -63,9 +63,9 @@ def shares(settings: CheckSettings, cases: Sequence[Case]) -> dict[str, Any]:
 def test_a_gate_s_shares_are_of_the_product_s_own_verdicts() -> None:
     assert FREE.strict == {}
     assert shares(FREE, CASES) == {"accepted": 1.0, "precision": pytest.approx(8 / 12), "recall": 1.0}
-    strict = replace(FREE, min_layout=0.7)
+    strict = FREE.having(min_layout=0.7)
     assert shares(strict, CASES) == {"accepted": 8 / 12, "precision": 5 / 8, "recall": 5 / 8}
-    none = replace(FREE, min_edit=1.0)
+    none = FREE.having(min_edit=1.0)
     assert shares(none, CASES) == {"accepted": 0.0, "precision": None, "recall": 0.0}
 
 
@@ -76,7 +76,7 @@ def test_intervals_are_of_draws_of_scenes() -> None:
     assert found["recall_interval"] == [1.0, 1.0], "all are accepted, whoever is drawn"
     alone = [replace(one, row=replace(one.row, source="one")) for one in CASES]
     assert gate_of(FREE, alone)["precision_interval"] == pytest.approx([8 / 12] * 2), "one scene is drawn again"
-    assert gate_of(replace(FREE, min_edit=1.0), CASES)["precision_interval"] is None
+    assert gate_of(FREE.having(min_edit=1.0), CASES)["precision_interval"] is None
 
 
 def test_every_check_is_measured_by_itself() -> None:
@@ -104,7 +104,7 @@ def test_figures_of_a_type_are_of_the_variants_that_have_it() -> None:
     other = replace(
         case(12, False), row=picture_row(12, scores=GOOD, edits=(Edit("colour", "red", "blue"),)), seen=(None,)
     )
-    found = type_figures(replace(FREE, min_layout=0.7), "weather", [*CASES, other])
+    found = type_figures(FREE.having(min_layout=0.7), "weather", [*CASES, other])
     assert (found["variants"], found["base_rate"], found["seen"]) == (12, pytest.approx(8 / 12), pytest.approx(8 / 12))
     assert (found["precision"], found["recall"]) == (5 / 8, 5 / 8)
     # Of the 32 pairs of a seen edit and another, said_weather is higher in 14, and equal in 14 + 2.

@@ -36,7 +36,7 @@ from counterfactory.export.graphs.tracing import to_ir
 pytestmark = pytest.mark.usefixtures("shared_plans")
 
 TASK = street_task("segmentation")
-SETTINGS = SuiteRequest(TASK, variants=1, controls=1, edits=(1, 1), seed=0, anything=True)
+SETTINGS = SuiteRequest(TASK, variants=1, controls=1, edits=(1, 1), seed=0, allow_out_of_domain=True)
 EDGES = HintSettings("edges", "hint", 1.0)
 DEPTH = HintSettings("depth", "hint_depth", 1.0)
 CLASSES = HintSettings("segmentation", "hint_classes", 1.0, "streets")
@@ -164,7 +164,7 @@ def test_generate_says_what_a_hint_lacks_before_there_is_a_suite(
     hint = '\n[[hints]]\nkind = "depth"\nplan = "hint_depth"\nweight = 1.0\n'
     (tmp_path / "depth.toml").write_text(text.replace('folder = "pocket"', f'folder = "{models}"') + hint)
     (tmp_path / "plain.toml").write_text(text)
-    out, task = tmp_path / "suite", ["--task", "segmentation", "--anything"]
+    out, task = tmp_path / "suite", ["--task", "segmentation", "--allow-out-of-domain"]
     (root / "depth").rename(tmp_path / "depth")
     asked = ["generate", str(root), "--out", str(out), *task, "--profile"]
     assert main([*asked, str(tmp_path / "depth.toml")]) == 2
