@@ -1,0 +1,97 @@
+"""The house in figures: its lines by room, its words, its wiring tests, and what it takes to install.
+
+    python bench/house.py [--installs] [--write]
+
+Lines are those of Python files, words those of `wc -w`. `--installs` makes environments in a temporary folder, one of
+the base and one that judges, and counts the bytes of their site-packages, pip's own left out. With `--write` the
+figures go into docs/house.json beside those of other commands (tests/mutants.py). The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PRODUCT = ("engine", "export", "kernels", "bench")
+# What a user installs: the product's own wheel, and its extras.
+INSTALLS = {"base_install_mb": "", "judge_install_mb": "[judge]", "generate_install_mb": "[generate]"}
+
+
+def main() -> None:
+    """Count, print, and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--installs", action="store_true", help="install into new environments and count their bytes")
+    parser.add_argument("--write", action="store_true", help="keep the figures in docs/house.json")
+    args = parser.parse_args()
+    rooms = {room: lines_of(ROOT / room) for room in (*PRODUCT, "tests")}
+    for room, lines in rooms.items():
+        print(f"{room:<8} {lines:>7,} lines")
+    figures: dict[str, float] = {
+        "product_lines": sum(rooms[room] for room in PRODUCT),
+        "test_lines": rooms["tests"],
+        "readme_words": words_of([ROOT / "README.md"]),
+        "docs_words": words_of([ROOT / "README.md", ROOT / "bench" / "README.md", *(ROOT / "docs").glob("*.md")]),
+        "wiring_options_tested": wired_options(ROOT / "tests" / "cli" / "test_wiring.py"),
+    }
+    if args.installs:
+        figures |= install_sizes()
+    if args.write:
+        file = ROOT / "docs" / "house.json"
+        known = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        file.write_text(json.dumps(known | figures, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(figures))
+
+
+def lines_of(folder: Path) -> int:
+    """Lines of the Python files below a folder."""
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in folder.rglob("*.py"))
+
+
+def words_of(files: list[Path]) -> int:
+    """Words of files, as `wc -w` counts them."""
+    return sum(len(path.read_text(encoding="utf-8").split()) for path in files)
+
+
+def wired_options(file: Path) -> int:
+    """Pairs of an option and a command that a case of the wiring tests is for: the arguments of `shows`."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    named = {
+        node.targets[0].id: len(node.value.elts)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Tuple)
+    }
+    count = 0
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "shows":
+            for argument in node.args[1:]:
+                many = isinstance(argument, ast.Starred) and isinstance(argument.value, ast.Name)
+                count += named[argument.value.id] if many else 1  # type: ignore[attr-defined]
+    return count
+
+
+def install_sizes() -> dict[str, float]:
+    """Megabytes (10^6 bytes) of a new environment's packages, by what is installed."""
+    sizes: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        wheel = Path(folder) / "wheel"
+        _run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheel, ROOT)
+        (package,) = wheel.glob("*.whl")
+        for name, extra in INSTALLS.items():
+            target = Path(folder) / name
+            _run(sys.executable, "-m", "pip", "install", "--quiet", "--target", target, f"{package}{extra}")
+            sizes[name] = round(sum(f.stat().st_size for f in target.rglob("*") if f.is_file()) / 1e6, 1)
+    return sizes
+
+
+def _run(*command: str | Path) -> None:
+    subprocess.run([str(part) for part in command], check=True)
+
+
+if __name__ == "__main__":
+    main()
