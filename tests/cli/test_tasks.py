@@ -38,7 +38,7 @@ def test_a_built_in_task_speaks_of_the_set_and_the_pocket_models_of_streets(
 ) -> None:
     root = pictures(tmp_path / "set", "n02099601", "bus")
     for options in (["--profile", "a10g"], ["--profile", "pocket", "--allow-ungrounded"]):
-        main(["generate", str(root), "--out", str(tmp_path / "suite"), "--anything", *options])
+        main(["generate", str(root), "--out", str(tmp_path / "suite"), "--allow-out-of-domain", *options])
     real, pocket = asked
     assert real.task.sentence == "tell which of these the image shows: bus, golden retriever"
     assert pocket.task == street_task("classification")
@@ -51,7 +51,7 @@ def test_segmentation_is_told_what_the_masks_show(asked: list[SuiteRequest], tmp
         (root / kind).mkdir(parents=True)
         Image.new(mode, (32, 32)).save(root / kind / "a.png")
     (tmp_path / "map.toml").write_text('[classes]\n0 = "sky"\n1 = "car"\n')
-    options = ["--profile", "a10g", "--task", "segmentation", "--class-map", str(tmp_path / "map.toml"), "--anything"]
+    options = ["--profile", "a10g", "--task", "segmentation", "--class-map", str(tmp_path / "map.toml"), "--allow-out-of-domain"]
     main(["generate", str(root), "--out", str(tmp_path / "suite"), *options])
     (settings,) = asked
     assert settings.task.sentence == "segment the image into car, sky"
@@ -62,7 +62,7 @@ def test_doubtful_labels_are_warned_of_before_the_run(
     asked: list[SuiteRequest], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = pictures(tmp_path / "set", "n00000000")
-    main(["generate", str(root), "--out", str(tmp_path / "suite"), "--anything"])
+    main(["generate", str(root), "--out", str(tmp_path / "suite"), "--allow-out-of-domain"])
     said = " ".join(capsys.readouterr().err.split())
     assert "label n00000000 is no noun of WordNet 3.0 that can be seen" in said
     assert "all labels are 'n00000000': a classifier that knows one class cannot be wrong" in said
@@ -82,7 +82,7 @@ def test_what_a_task_file_brings_holds_unless_the_command_line_says_otherwise(
     )
     types.write_text(lens.replace('"lens"', '"mood"'))
     values.write_text("mood: glad")
-    start = ["generate", str(root), "--out", str(tmp_path / "suite"), "--anything", "--task-file", str(task)]
+    start = ["generate", str(root), "--out", str(tmp_path / "suite"), "--allow-out-of-domain", "--task-file", str(task)]
     assert main([*start, "--profile", "pocket"]) == 2
     assert f"the types of {task}: the language model of profile pocket knows" in " ".join(
         capsys.readouterr().err.split()
@@ -102,5 +102,5 @@ def test_a_profile_says_how_many_edits_a_variant_has_unless_the_command_does(
 ) -> None:
     root = pictures(tmp_path / "set", "bus")
     for options in (["--profile", "lance"], ["--profile", "a10g"], ["--profile", "lance", "--edits", "2..4"]):
-        main(["generate", str(root), "--out", str(tmp_path / "suite"), "--anything", *options])
+        main(["generate", str(root), "--out", str(tmp_path / "suite"), "--allow-out-of-domain", *options])
     assert [settings.edits for settings in asked] == [(1, 1), (1, 3), (2, 4)]
