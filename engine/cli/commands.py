@@ -21,6 +21,7 @@ from ..files.writing import write_whole
 from ..judging.edit_labels import planned_edits, require_new, write_edits
 from ..judging.recheck import recheck, set_thresholds, threshold_named
 from ..judging.sweep import load_valid, sweep
+from ..packages import installed
 from ..report.curves import Curve
 from ..report.edit_table import spread_data
 from ..report.notes import suite_notes
@@ -310,7 +311,9 @@ def report(args: Namespace, terminal: Terminal) -> int:
             classes=classes,
         )
     edges = None
-    if not args.no_edges:
+    if not args.no_edges and not installed("cv2"):
+        terminal.warn("no edges are shown: they take OpenCV (pip install 'counterfactory[generate]')")
+    elif not args.no_edges:
         edges = edge_detector(recorded_profile(args.suite) if args.profile is None else load_profile(args.profile))
     files = write_report(
         args.out or args.suite / "report",

@@ -11,7 +11,6 @@ Python itself would end with 1 after a crash and with 120 after output that it c
 from __future__ import annotations
 
 import codecs
-import gc
 import io
 import os
 import sys
@@ -71,8 +70,6 @@ def _run_command() -> int:
     # Imported here, so that an installation that cannot be imported is not taken for skipped sources.
     from .arguments import main
 
-    # What is imported stays as long as the process: the collector need not walk it again and again.
-    gc.freeze()
     try:
         return main()
     except SystemExit as leaving:  # argparse: after --help, or a wrong argument

@@ -11,17 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from ..errors import CounterfactoryError
 from ..schedule.overlap import in_chunks
 from .batching import Batched, pad_rows
 from .clip import to_pixel_values
 from .decoding import DecodingSettings, decode
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
