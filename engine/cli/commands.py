@@ -94,8 +94,12 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     spread = spread_of(accepted_edits(args.out))
     show_spread(spread, settings.interventions, terminal)
     terminal.say(f"suite      {args.out}")
-    look = shlex.join(["counterfactory", "report", str(args.out)])
-    terminal.say(f"look at it with: {look}")
+    if report.variants:
+        look = shlex.join(["counterfactory", "report", str(args.out)])
+        terminal.say(f"look at it with: {look}")
+    else:
+        first = report.shortfalls[0].reason if report.shortfalls else "no source could be used"
+        terminal.warn(f"no variant was made: {first}")
     skipped = [*problems, *report.problems]
     terminal.finish(
         {
@@ -105,7 +109,7 @@ def generate(args: Namespace, terminal: Terminal) -> int:
             "problems": [asdict(problem) for problem in skipped],
         }
     )
-    return EXIT_SKIPPED if skipped else 0
+    return EXIT_SKIPPED if skipped or not report.variants else 0
 
 
 def plan(args: Namespace, terminal: Terminal) -> int:
