@@ -78,7 +78,7 @@ $(VENV_STAMP):
 
 $(BASE): pyproject.toml | $(VENV_STAMP)
 	@echo 'Installing the engine into $(VENV), once.'
-	$(PIP) --editable .
+	$(PIP) --editable '.[generate]'
 	touch $@
 
 $(DEV): pyproject.toml | $(VENV_STAMP)

@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from .opencv import cv2
 
 _MOST = 32767.0  # OpenCV's own ceiling; no 8-bit picture has a gradient beyond 2040
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from .opencv import cv2
 
 _SMOOTHING = 0.8  # sigma in pixels of the blur before the derivative; 1.1 already loses poles, legs and panes
 _UNIT = 1000.0  # cv2.Canny wants int16 gradients: relative ones are handed over in thousandths

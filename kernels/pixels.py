@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from .opencv import cv2
 
 
 def to_pictures(values: NDArray[np.float32]) -> list[NDArray[np.uint8]]:

@@ -1,21 +1,38 @@
-"""The command line: arguments in, an exit status out (`process` lists them); the work is done elsewhere."""
+"""The command line: arguments in, an exit status out (`process` lists them); the work is done elsewhere.
+
+A command's code is imported when it runs, so that help and completion wait for no library.
+"""
 
 from __future__ import annotations
 
 import argparse
-import math
-import re
-from collections.abc import Sequence
+import gc
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..errors import CounterfactoryError
-from ..sources.depth import DEPTH_VALUES
-from ..sources.layouts import LAYOUTS
-from ..tasks.task import TASKS
-from . import commands
-from .edits import edits
+from ..packages import missing_package
+from .parser import Parser
 from .statuses import EXIT_ERROR, EXIT_STOPPED
-from .terminal import Terminal
+from .values import count, drop, gigabytes, names, percent, positive, seed, setting, span, words
+
+if TYPE_CHECKING:
+    from .terminal import Terminal
+
+# Those of tasks/task.py, sources/depth.py and sources/layouts.py, which import more than help should wait for;
+# a test holds them to those.
+TASKS = ("classification", "segmentation", "detection")
+DEPTH_VALUES = ("distance", "inverse")
+LAYOUTS = (
+    *("folders", "datasets", "coco", "yolo", "voc", "cityscapes", "shift", "camvid", "imagenet-val", "webdataset"),
+)
+SHELLS = ("bash", "zsh", "tcsh")
+
+Run = Callable[[argparse.Namespace, "Terminal"], int]
+_Commands = argparse._SubParsersAction  # argparse has no public name for it
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,12 +41,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises BrokenPipeError when nobody reads the output any more, SystemExit for --help and wrong arguments, and
     whatever a bug raises.
     """
-    args = _parser().parse_args(argv)
+    args = build_parser().parse_args(argv)
+    from .terminal import Terminal
+
     terminal = Terminal(as_json=args.json)
     try:
         status: int = args.run(args, terminal)
     except CounterfactoryError as error:
         terminal.error(str(error))
+        return EXIT_ERROR
+    except ModuleNotFoundError as error:
+        if (reason := missing_package(error)) is None:
+            raise
+        terminal.error(reason)
         return EXIT_ERROR
     except BrokenPipeError:
         raise
@@ -42,209 +66,298 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def build_parser() -> Parser:
+    """The parser of all commands."""
+    parser = Parser(
         prog="counterfactory",
+        usage="counterfactory COMMAND ... [--help]",
         description="Turns labelled photographs into a counterfactual test suite for a vision model.",
+        example="counterfactory demo",
     )
-    commands_ = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _add_demo(commands_)
-    _add_generate(commands_)
-    _add_plan(commands_)
-    _add_estimate(commands_)
-    _add_doctor(commands_)
-    _add_check(commands_)
-    _add_evaluate(commands_)
-    _add_report(commands_)
-    _add_labelling(commands_)
-    for command in commands_.choices.values():
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the release and exit")
+    parser.add_argument(
+        "--print-completion", action=_Completion, choices=SHELLS, help="print the shell's completion of commands"
+    )
+    commands = parser.add_subparsers(
+        title="commands", required=True, metavar="COMMAND", prog="counterfactory", parser_class=Parser
+    )
+    _add_demo(commands)
+    _add_generate(commands)
+    _add_plan(commands)
+    _add_estimate(commands)
+    _add_doctor(commands)
+    _add_check(commands)
+    _add_evaluate(commands)
+    _add_report(commands)
+    _add_labelling(commands)
+    for command in commands.choices.values():
         command.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     return parser
 
 
-_Commands = argparse._SubParsersAction  # argparse has no public name for it
+class _Version(argparse.Action):
+    """Prints the release that is installed."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            release = version("counterfactory")
+        except PackageNotFoundError:
+            release = "(a checkout that is not installed)"
+        sys.stdout.write(f"counterfactory {release}\n")
+        parser.exit()
 
 
-def _add_demo(parsers: _Commands[argparse.ArgumentParser]) -> None:
-    parser = parsers.add_parser("demo", help="render street scenes, make their suite, judge two careless models by it")
-    parser.add_argument("--out", type=Path, default=Path("counterfactory-demo"), help="folder (%(default)s)")
-    parser.add_argument("--sources", type=_positive, default=24, metavar="N", help="scenes to render (%(default)s)")
-    parser.add_argument("--variants", type=_positive, default=5, metavar="N", help="variants per source (%(default)s)")
-    parser.set_defaults(run=commands.demo)
+class _Completion(argparse.Action):
+    """Prints a script that completes commands, options and files in a shell."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: Any, values: Any, *__: Any) -> NoReturn:
+        import shtab
+
+        for command in (parser, *_subcommands(parser)):
+            for action in command._actions:
+                if action.type is Path or action.dest in ("profile", "class_map"):
+                    action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab reads it there
+        sys.stdout.write(shtab.complete(parser, values) + "\n")
+        parser.exit()
 
 
-def _add_generate(parsers: _Commands[argparse.ArgumentParser]) -> None:
-    parser = parsers.add_parser("generate", help="make a suite from your images; run again, it goes on where it was")
-    _add_sources(parser)
-    parser.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")
-    _add_edits(parser)
-    parser.add_argument(
-        "--protect", type=_names, metavar="A,B", help="classes of the masks of which every variant keeps the pixels"
+def _subcommands(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    (commands,) = (action for action in parser._actions if isinstance(action, _Commands))
+    return list(dict(commands.choices or {}).values())
+
+
+def _late(name: str, module: str = "commands") -> Run:
+    """The command `name` of a module that is imported when the command runs."""
+
+    def run(args: argparse.Namespace, terminal: Terminal) -> int:
+        command: Run = getattr(import_module(f".{module}", __package__), name)
+        # What is imported stays as long as the process: the collector need not walk it again and again.
+        gc.freeze()
+        return command(args, terminal)
+
+    return run
+
+
+def _add(commands: _Commands[Parser], name: str, text: str, usage: str, example: str) -> Parser:
+    """A command with its line in the list, its usage, and an example, both without the words before them."""
+    return commands.add_parser(
+        name,
+        help=text,
+        description=f"{text[0].upper()}{text[1:]}.",
+        usage=f"counterfactory {name} {usage}",
+        example=f"counterfactory {name} {example}",
     )
-    parser.add_argument("--shard", type=_positive, metavar="N", help="sources that travel together (the profile's)")
-    parser.add_argument(
+
+
+def _add_demo(commands: _Commands[Parser]) -> None:
+    text = "render street scenes, make their suite, judge two careless models by it"
+    parser = _add(commands, "demo", text, "[options]", "--out counterfactory-demo")
+    parser.add_argument("--out", type=Path, default=Path("counterfactory-demo"), help="folder (%(default)s)")
+    parser.add_argument("--sources", type=positive, default=24, metavar="N", help="scenes to render (%(default)s)")
+    parser.add_argument("--variants", type=positive, default=5, metavar="N", help="variants per source (%(default)s)")
+    parser.set_defaults(run=_late("demo"))
+
+
+def _add_generate(commands: _Commands[Parser]) -> None:
+    text = "make a suite from your images; run again, it goes on where it was"
+    example = "photos --task classification --out suite"
+    parser = _add(commands, "generate", text, "SOURCES --out SUITE [options]", example)
+    _add_sources(parser)
+    _add_edits(parser)
+    painting = _add_painting(parser)
+    painting.add_argument(
+        "--protect", type=names, metavar="A,B", help="classes of the masks of which every variant keeps the pixels"
+    )
+    painting.add_argument("--shard", type=positive, metavar="N", help="sources that travel together (the profile's)")
+    output = parser.add_argument_group("output")
+    output.add_argument("--out", type=Path, required=True, metavar="SUITE", help="folder of the suite")
+    output.add_argument(
         "--metrics",
         type=Path,
         metavar="FILE",
         help="what it costs so far: JSON lines, one a second; Prometheus text if FILE ends in .prom",
     )
-    parser.set_defaults(run=commands.generate)
+    parser.set_defaults(run=_late("generate"))
 
 
-def _add_plan(parsers: _Commands[argparse.ArgumentParser]) -> None:
-    parser = parsers.add_parser("plan", help="show what would be changed of some sources, before anything is painted")
+def _add_plan(commands: _Commands[Parser]) -> None:
+    text = "show what would be changed of some sources, before anything is painted"
+    parser = _add(commands, "plan", text, "SOURCES [options]", "photos --task classification --first 5")
     _add_sources(parser)
     _add_edits(parser)
-    parser.add_argument("--first", type=_positive, default=5, metavar="N", help="sources to look at (%(default)s)")
-    parser.add_argument(
+    _add_painting(parser)
+    output = parser.add_argument_group("output")
+    output.add_argument("--first", type=positive, default=5, metavar="N", help="sources to look at (%(default)s)")
+    output.add_argument(
         "--write", type=Path, metavar="FILE", help="write the edits for people to label (see edits): .csv or .jsonl"
     )
-    parser.set_defaults(run=commands.plan)
+    parser.set_defaults(run=_late("plan"))
 
 
-def _add_edits(parser: argparse.ArgumentParser) -> None:
+def _add_edits(parser: Parser) -> None:
     """What may be changed."""
-    task = parser.add_mutually_exclusive_group()
+    edits = parser.add_argument_group("edits")
+    task = edits.add_mutually_exclusive_group()
     task.add_argument("--task", choices=TASKS, help="what the model under test does (classification)")
     task.add_argument("--task-file", type=Path, metavar="FILE", help="a task of your own (TOML)")
-    parser.add_argument(
+    edits.add_argument(
         "--edits",
-        type=_span,
+        type=span,
         metavar="N|A..B",
         help="edits per variant (the profile's, or 1..3): half have the fewest, to show an edit alone, others mix more",
     )
-    parser.add_argument(
+    edits.add_argument(
         "--levels",
-        type=_positive,
+        type=positive,
         default=1,
         metavar="N",
         help="paint the same edits at N levels, from faint to full, as variants of their own (%(default)s)",
     )
-    parser.add_argument(
+    edits.add_argument(
         "--interventions", type=Path, metavar="FILE", help="the only edits allowed, such as 'time: night'"
     )
-    parser.add_argument(
+    edits.add_argument(
         "--allow-ungrounded",
         action="store_true",
         help="change captions that do not name what the source is labelled with, too: nothing holds their labels true",
     )
-    parser.add_argument("--types", type=Path, metavar="FILE", help="edit types of your own beside the profile's (TOML)")
-    parser.add_argument(
+    edits.add_argument("--types", type=Path, metavar="FILE", help="edit types of your own beside the profile's (TOML)")
+    edits.add_argument(
         "--avoid",
-        type=_words,
+        type=words,
         metavar="A,B",
         help="words that no edit brings, beside matters of taste such as 'stylish'",
         default=(),
     )
 
 
-def _add_doctor(parsers: _Commands[argparse.ArgumentParser]) -> None:
-    parser = parsers.add_parser("doctor", help="say what this box has, what a profile lacks, and the next command")
+def _add_doctor(commands: _Commands[Parser]) -> None:
+    text = "say what this box has, what a profile lacks, and the next command"
+    parser = _add(commands, "doctor", text, "[--profile NAME] [--json]", "--profile a10g")
     parser.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
-    parser.set_defaults(run=commands.doctor)
+    parser.set_defaults(run=_late("doctor"))
 
 
-def _add_estimate(parsers: _Commands[argparse.ArgumentParser]) -> None:
-    parser = parsers.add_parser("estimate", help="predict a run's time and cost, and what would be in memory when")
-    _add_sources(parser, optional=True)
-    parser.add_argument(
+def _add_estimate(commands: _Commands[Parser]) -> None:
+    text = "predict a run's time and cost, and what would be in memory when"
+    usage = "(SOURCES | --sources N) [options]"
+    parser = _add(commands, "estimate", text, usage, "--sources 1000 --profile a10g")
+    data = _add_sources(parser, optional=True)
+    data.add_argument(
         "--sources",
         dest="count",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="this many instead of SOURCES",
     )
-    parser.add_argument(
-        "--memory", type=_gigabytes, metavar="GB", help="plan for this much, in 10^9 bytes (this machine's, and 24)"
+    painting = _add_painting(parser)
+    painting.add_argument(
+        "--memory", type=gigabytes, metavar="GB", help="plan for this much, in 10^9 bytes (this machine's, and 24)"
     )
-    parser.set_defaults(run=commands.estimate)
+    parser.set_defaults(run=_late("estimate"))
 
 
-def _add_sources(parser: argparse.ArgumentParser, optional: bool = False) -> None:
-    """What a suite is made of, and how many variants of each."""
-    parser.add_argument(
+def _add_sources(parser: Parser, optional: bool = False) -> argparse._ArgumentGroup:
+    """What a suite is made of."""
+    data = parser.add_argument_group("data")
+    data.add_argument(
         "sources",
         type=Path,
         metavar="SOURCES",
         nargs="?" if optional else None,
         help="folder of images, a table, or a data set in a layout of docs/data.md",
     )
-    parser.add_argument(
+    data.add_argument(
         "--labels", type=Path, metavar="FILE", help="labels (and masks) of a folder's images: CSV, JSONL or TXT"
     )
-    parser.add_argument("--masks", type=Path, metavar="DIR", help="folder of masks with the images' names")
-    parser.add_argument(
+    data.add_argument("--masks", type=Path, metavar="DIR", help="folder of masks with the images' names")
+    data.add_argument(
         "--depth", type=Path, metavar="DIR", help="folder of depth maps with the images' names: .npy, or 16-bit .png"
     )
-    parser.add_argument(
+    data.add_argument(
         "--depth-values", choices=DEPTH_VALUES, default="distance", help="what depth maps hold (%(default)s)"
     )
-    parser.add_argument("--layout", choices=LAYOUTS, help="the data set's layout (recognised)")
-    parser.add_argument(
+    data.add_argument("--layout", choices=LAYOUTS, help="the data set's layout (recognised)")
+    data.add_argument(
         "--pairs", metavar="PATTERN", help="which masks belong to which images: '{stem}_img.jpg={stem}_seg.png'"
     )
-    parser.add_argument(
+    data.add_argument(
         "--class-map",
         metavar="FILE",
         help="what numbers of masks and labels, or colours, mean: .toml, .json, .txt or a published map's name",
     )
-    parser.add_argument("--split", metavar="NAME", help="a list of Pascal VOC's ImageSets/, such as Segmentation/val")
-    parser.add_argument("--classes", metavar="FILE|A,B", help="use the sources of these classes only")
-    drawn = parser.add_mutually_exclusive_group()
-    drawn.add_argument("--per-class", type=_positive, metavar="N", help="use N sources of each class, drawn by --seed")
-    drawn.add_argument("--sample", type=_positive, metavar="N", help="use N sources in all, drawn by --seed")
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="another seed, another suite (%(default)s)")
-    parser.add_argument(
+    data.add_argument("--split", metavar="NAME", help="a list of Pascal VOC's ImageSets/, such as Segmentation/val")
+    data.add_argument("--classes", metavar="FILE|A,B", help="use the sources of these classes only")
+    drawn = data.add_mutually_exclusive_group()
+    drawn.add_argument("--per-class", type=positive, metavar="N", help="use N sources of each class, drawn by --seed")
+    drawn.add_argument("--sample", type=positive, metavar="N", help="use N sources in all, drawn by --seed")
+    data.add_argument("--seed", type=seed, default=0, metavar="N", help="another seed, another suite (%(default)s)")
+    data.add_argument(
         "--allow-out-of-domain",
         action="store_true",
         help="take sources outside of what the profile's models know as well; every result then says so",
     )
-    parser.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
-    parser.add_argument("--variants", type=_positive, default=5, metavar="N", help="variants per source (%(default)s)")
-    parser.add_argument(
+    return data
+
+
+def _add_painting(parser: Parser) -> argparse._ArgumentGroup:
+    """What paints, and how many pictures of each source."""
+    painting = parser.add_argument_group("painting")
+    painting.add_argument("--profile", default="pocket", help="name or .toml file (%(default)s)")
+    painting.add_argument("--variants", type=positive, default=5, metavar="N", help="variants per source (%(default)s)")
+    painting.add_argument(
         "--controls",
-        type=_count,
+        type=count,
         default=1,
         metavar="N",
         help="pictures per source of its own caption, to compare variants with (%(default)s)",
     )
+    return painting
 
 
-def _add_check(parsers: _Commands[argparse.ArgumentParser]) -> None:
-    parser = parsers.add_parser("check", help="derive the verdicts anew from the stored scores; generates nothing")
-    parser.add_argument("suite", type=Path, metavar="SUITE")
+def _add_suite(parser: Parser) -> None:
+    parser.add_argument("suite", type=Path, metavar="SUITE", help="folder of a finished suite")
+
+
+def _add_check(commands: _Commands[Parser]) -> None:
+    text = "derive the verdicts anew from the stored scores; generates nothing"
+    parser = _add(commands, "check", text, "SUITE [options]", "suite --sweep check.min_edit")
+    _add_suite(parser)
     parser.add_argument("--profile", help="name or .toml file whose thresholds to take (the suite's own)")
     parser.add_argument(
         "--set",
         action="append",
-        type=_setting,
+        type=setting,
         default=[],
         metavar="KEY=X",
         help="another threshold by the profile's key, such as check.edit=0.5; may be given several times",
     )
-    parser.add_argument(
+    looking = parser.add_argument_group("thresholds, looked at (the suite stays as it is)")
+    looking.add_argument(
         "--sweep", metavar="KEY", help="show what each threshold of a check would let pass, and write nothing"
     )
-    parser.add_argument(
+    looking.add_argument(
         "--valid",
         type=Path,
         metavar="FILE",
         help="which variants are valid, for --sweep: CSV or JSONL with image (a file_name) and valid (true or false)",
     )
-    parser.add_argument(
+    looking.add_argument(
         "--fit",
         type=Path,
         metavar="FILE",
         help="print the parts of the score `valid`, for a profile, that such a FILE asks for, and write nothing",
     )
-    parser.set_defaults(run=commands.check)
+    parser.set_defaults(run=_late("check"))
 
 
-def _add_evaluate(parsers: _Commands[argparse.ArgumentParser]) -> None:
-    parser = parsers.add_parser(
-        "evaluate", help="say what each edit does to your model, with certainty, from its answers"
-    )
-    parser.add_argument("suite", type=Path, metavar="SUITE")
+def _add_evaluate(commands: _Commands[Parser]) -> None:
+    text = "say what each edit does to your model, with certainty, from its answers"
+    usage = "SUITE --predictions FILE [options]"
+    parser = _add(commands, "evaluate", text, usage, "suite --predictions answers.csv --max-drop weather=5")
+    _add_suite(parser)
     parser.add_argument(
         "--predictions",
         type=Path,
@@ -254,31 +367,33 @@ def _add_evaluate(parsers: _Commands[argparse.ArgumentParser]) -> None:
         "and confidence and top5 where there are; or a folder with a mask for each file_name",
     )
     _add_classes(parser)
-    parser.add_argument(
+    limits = parser.add_argument_group("limits")
+    limits.add_argument(
         "--max-drop",
         action="append",
-        type=_drop,
+        type=drop,
         default=[],
         metavar="NAME=POINTS",
         help="the most that an edit's type, value or a class may cost, such as weather=5; broken when that is certain",
     )
-    parser.add_argument("--fail-under", type=_percent, metavar="PERCENT", help="the least that variants must reach")
-    parser.add_argument("--all", action="store_true", help="show every value and class, not only the worst")
-    parser.add_argument(
+    limits.add_argument("--fail-under", type=percent, metavar="PERCENT", help="the least that variants must reach")
+    output = parser.add_argument_group("output")
+    output.add_argument("--all", action="store_true", help="show every value and class, not only the worst")
+    output.add_argument(
         "--failures", type=Path, metavar="FILE", help="write the pictures that your model fails on, CSV"
     )
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write the limits' outcome as JUnit XML")
-    parser.set_defaults(run=commands.evaluate)
+    output.add_argument("--junit", type=Path, metavar="FILE", help="write the limits' outcome as JUnit XML")
+    parser.set_defaults(run=_late("evaluate"))
 
 
-def _add_classes(parser: argparse.ArgumentParser) -> None:
+def _add_classes(parser: Parser) -> None:
     parser.add_argument("--classes", type=Path, metavar="FILE", help="names of masks' classes (those of the record)")
 
 
-def _add_report(parsers: _Commands[argparse.ArgumentParser]) -> None:
-    parser = parsers.add_parser("report", help="make the web page and the contact sheet of a suite")
-    parser.add_argument("suite", type=Path, metavar="SUITE")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the report (SUITE/report)")
+def _add_report(commands: _Commands[Parser]) -> None:
+    text = "make the web page and the contact sheet of a suite"
+    parser = _add(commands, "report", text, "SUITE [options]", "suite --predictions answers.csv --out report")
+    _add_suite(parser)
     parser.add_argument(
         "--predictions", type=Path, metavar="FILE", help="show what your model answered: a file or folder for evaluate"
     )
@@ -287,96 +402,21 @@ def _add_report(parsers: _Commands[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--valid", type=Path, metavar="FILE", help="which variants are valid, for the curves of thresholds: as in check"
     )
-    parser.add_argument("--no-edges", action="store_true", help="show no edges, which the suite does not hold")
-    parser.add_argument("--limit", type=_positive, default=200, metavar="N", help="sources on the page (%(default)s)")
-    parser.set_defaults(run=commands.report)
+    output = parser.add_argument_group("output")
+    output.add_argument("--out", type=Path, metavar="DIR", help="folder of the report (SUITE/report)")
+    output.add_argument("--no-edges", action="store_true", help="show no edges, which the suite does not hold")
+    output.add_argument("--limit", type=positive, default=200, metavar="N", help="sources on the page (%(default)s)")
+    parser.set_defaults(run=_late("report"))
 
 
-def _add_labelling(parsers: _Commands[argparse.ArgumentParser]) -> None:
-    parser = parsers.add_parser("edits", help="write text edits for people to label, or say what their labels say")
+def _add_labelling(commands: _Commands[Parser]) -> None:
+    text = "write text edits for people to label, or say what their labels say"
+    parser = _add(commands, "edits", text, "(SUITE --write FILE | FILE) [options]", "suite --write edits.csv")
     parser.add_argument(
         "path", type=Path, metavar="SUITE|FILE", help="a suite whose edits to write, or a table of labelled edits"
     )
     parser.add_argument("--write", type=Path, metavar="FILE", help="the table to write: .csv or .jsonl")
-    parser.add_argument("--sample", type=_positive, metavar="N", help="this many of them, drawn by chance (all)")
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help="which ones are drawn (%(default)s)")
+    parser.add_argument("--sample", type=positive, metavar="N", help="this many of them, drawn by chance (all)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="which ones are drawn (%(default)s)")
     parser.add_argument("--profile", help="name or .toml file whose text filters to judge (as they were when written)")
-    parser.set_defaults(run=edits)
-
-
-def _positive(text: str) -> int:
-    if not re.fullmatch(r"\d+", text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number above 0 is needed, got {text!r}")
-    return int(text)
-
-
-def _words(text: str) -> tuple[str, ...]:
-    words = tuple(word.strip() for word in text.split(","))
-    if not all(re.fullmatch(r"[^\W_]+(?:['-][^\W_]+)*", word) for word in words):
-        raise argparse.ArgumentTypeError(f"single words with commas between are needed, got {text!r}")
-    return words
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"names with commas between are needed, got {text!r}")
-    return names
-
-
-def _count(text: str) -> int:
-    if not re.fullmatch(r"\d{1,9}", text):
-        raise argparse.ArgumentTypeError(f"a whole number from 0 is needed, got {text!r}")
-    return int(text)
-
-
-def _gigabytes(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0.001 <= value <= 1e6:
-        raise argparse.ArgumentTypeError(f"a number of gigabytes is needed, got {text!r}")
-    return value
-
-
-def _setting(text: str) -> tuple[str, float]:
-    key, equals, number = text.partition("=")
-    try:
-        value = float(number)
-    except ValueError:
-        value = math.nan
-    if not equals or not key or not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"a key and a number are needed, such as check.edit=0.5, got {text!r}")
-    return key.strip(), value
-
-
-def _percent(text: str) -> float:
-    try:
-        value = float(text.removesuffix("%"))
-    except ValueError:
-        value = math.nan
-    if not 0 <= value <= 100:
-        raise argparse.ArgumentTypeError(f"a percentage from 0 to 100 is needed, got {text!r}")
-    return value / 100
-
-
-def _drop(text: str) -> tuple[str, float]:
-    name, equals, points = text.rpartition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"a name and points are needed, such as weather=5, got {text!r}")
-    return name, 100 * _percent(points)
-
-
-def _seed(text: str) -> int:
-    if not re.fullmatch(r"\d+", text) or int(text) >= 1 << 63:
-        raise argparse.ArgumentTypeError(f"a whole number from 0 to 2^63 - 1 is needed, got {text!r}")
-    return int(text)
-
-
-def _span(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", text)
-    low, high = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
-    if not 1 <= low <= high:
-        raise argparse.ArgumentTypeError(f"a number such as 2 or a range such as 1..3 is needed, got {text!r}")
-    return low, high
+    parser.set_defaults(run=_late("edits", "edits"))

@@ -19,6 +19,7 @@ from ..inputs import usable_inputs
 from ..judging.edit_labels import planned_edits, require_new, write_edits
 from ..judging.recheck import recheck, set_thresholds, threshold_named
 from ..judging.threshold_curve import load_valid, sweep
+from ..packages import installed
 from ..profile.check import CheckSettings
 from ..profile.paint import protect_classes
 from ..profile.profile import load_profile
@@ -88,8 +89,12 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     spread = spread_of(accepted_edits(args.out))
     show_spread(spread, request.interventions, terminal)
     terminal.say(f"suite      {args.out}")
-    look = shlex.join(["counterfactory", "report", str(args.out)])
-    terminal.say(f"look at it with: {look}")
+    if report.variants:
+        look = shlex.join(["counterfactory", "report", str(args.out)])
+        terminal.say(f"look at it with: {look}")
+    else:
+        first = report.shortfalls[0].reason if report.shortfalls else "no source could be used"
+        terminal.warn(f"no variant was made: {first}")
     skipped = [*data.problems, *report.problems]
     terminal.finish(
         {
@@ -99,7 +104,7 @@ def generate(args: Namespace, terminal: Terminal) -> int:
             "problems": [asdict(problem) for problem in skipped],
         }
     )
-    return EXIT_SKIPPED if skipped else 0
+    return EXIT_SKIPPED if skipped or not report.variants else 0
 
 
 def plan(args: Namespace, terminal: Terminal) -> int:
@@ -305,7 +310,9 @@ def report(args: Namespace, terminal: Terminal) -> int:
             classes=classes,
         )
     edges = None
-    if not args.no_edges:
+    if not args.no_edges and not installed("cv2"):
+        terminal.warn("no edges are shown: they take OpenCV (pip install 'counterfactory[generate]')")
+    elif not args.no_edges:
         edges = edge_detector(recorded_profile(args.suite) if args.profile is None else load_profile(args.profile))
     files = write_report(
         args.out or args.suite / "report",

@@ -1,9 +1,9 @@
 """The process around a command: its exit status tells what became of it, whatever happens.
 
-0: all is well. 1: finished, but some sources could not be read. 2: cannot run, with one sentence that says why.
-3: the model under test broke a limit that `evaluate` was given. 70: a bug in Counterfactory, with its traceback.
-130: stopped by Ctrl-C; the same command goes on from there. 141: nobody reads the output any more, as for other Unix
-tools (128 + SIGPIPE).
+0: all is well. 1: finished, but some sources could not be read, or no variant was made. 2: cannot run, with one
+sentence that says why. 3: the model under test broke a limit that `evaluate` was given. 70: a bug in Counterfactory,
+with its traceback. 130: stopped by Ctrl-C; the same command goes on from there. 141: nobody reads the output any more,
+as for other Unix tools (128 + SIGPIPE).
 
 Python itself would end with 1 after a crash and with 120 after output that it could not flush.
 """
@@ -11,7 +11,6 @@ Python itself would end with 1 after a crash and with 120 after output that it c
 from __future__ import annotations
 
 import codecs
-import gc
 import io
 import os
 import sys
@@ -71,8 +70,6 @@ def _run_command() -> int:
     # Imported here, so that an installation that cannot be imported is not taken for skipped sources.
     from .arguments import main
 
-    # What is imported stays as long as the process: the collector need not walk it again and again.
-    gc.freeze()
     try:
         return main()
     except SystemExit as leaving:  # argparse: after --help, or a wrong argument

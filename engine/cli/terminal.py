@@ -17,6 +17,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bars
@@ -32,6 +33,8 @@ OnProgress = Callable[["Progress"], None]
 
 
 _WINDOW_S = 30.0  # rates look back so far, or items that were on record would count as fast work for ever
+
+_GAP = 2  # spaces between the columns of a table
 
 
 class _Pace:
@@ -110,13 +113,21 @@ class Terminal:
         self._err.print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
 
     def show(self, table: Table) -> None:
-        """A table under its title, within 80 columns as long as its words are."""
+        """A table under its title. Where it is wider than the terminal, its widest column is broken over lines, so that
+        words of the others, such as a state, stay whole.
+        """
         if self.as_json:
             return
         # Gaps of two: the widest table, a run's cost by stage, fills the 80 columns.
         grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-        for i, column in enumerate(table.columns):
-            grid.add_column(column, justify="right" if i else "left", no_wrap=True)
+        widths = [max(map(cell_len, cells)) for cells in zip(table.columns, *table.rows, strict=True)]
+        room = self._out.width - _GAP * (len(widths) - 1)
+        broken = widths.index(max(widths)) if sum(widths) > room else None
+        for i, (column, width) in enumerate(zip(table.columns, widths, strict=True)):
+            if i == broken:
+                grid.add_column(column, justify="left", overflow="fold")
+            else:
+                grid.add_column(column, justify="right" if i else "left", no_wrap=True, min_width=width)
         for row in table.rows:
             grid.add_row(*map(Text, row))
         self._out.print("", Text(table.title, style="bold"), grid, "", sep="\n")

@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
 
 from ..variant import Kind
+from .student import chi_square_p, false_discovery, t_reach, two_sided_p
 
 Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
@@ -161,13 +161,13 @@ def _rate_interval(parts: NDArray[np.int64], wholes: NDArray[np.int64]) -> tuple
         return (0.0, unseen) if rate == 0 else (1 - unseen, 1.0)
     without = (parts.sum() - parts) / (wholes.sum() - wholes)
     spread = np.sqrt((sources - 1) / sources * ((without - rate) ** 2).sum())
-    reach = float(special.stdtrit(sources - 1, (1 + CONFIDENCE) / 2) * spread)
+    reach = t_reach(CONFIDENCE, sources - 1) * float(spread)
     return max(0.0, float(rate) - reach), min(1.0, float(rate) + reach)
 
 
 def _mcnemar(balance: Sequence[int]) -> float | None:
     squares = sum(part * part for part in balance)
-    return float(special.chdtrc(1, sum(balance) ** 2 / squares)) if squares else None
+    return chi_square_p(sum(balance) ** 2 / squares) if squares else None
 
 
 def _unseen(sources: int) -> float:
@@ -219,8 +219,8 @@ def _effect(name: str, value: float, spread: float, sources: int, pictures: int)
         # No two sources differ. That is no certainty: some share of others might, which these did not show.
         reach, p = _unseen(sources), 1.0 if abs(value) < _SEPARATE else 2.0 ** (1 - sources)
     else:
-        reach = float(special.stdtrit(sources - 1, (1 + CONFIDENCE) / 2)) * spread
-        p = float(2 * special.stdtr(sources - 1, -abs(value) / spread))
+        reach = t_reach(CONFIDENCE, sources - 1) * spread
+        p = two_sided_p(value / spread, sources - 1)
     low, high = max(-1.0, value - reach), min(1.0, value + reach)  # outcomes are in [0, 1]
     return Effect(name, value, low, high, p, None, sources, pictures)
 
@@ -228,5 +228,5 @@ def _effect(name: str, value: float, spread: float, sources: int, pictures: int)
 def correct(effects: Sequence[Effect]) -> tuple[Effect, ...]:
     """The effects with `q` for as many comparisons as there are: those that are looked at together."""
     tested = [effect.p for effect in effects if effect.p is not None]
-    corrected = iter(stats.false_discovery_control(tested).tolist() if tested else [])
+    corrected = iter(false_discovery(tested))
     return tuple(effect if effect.p is None else replace(effect, q=next(corrected)) for effect in effects)

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 
 from ..errors import CounterfactoryError
 from ..profile.check import ValidPart, evidence
@@ -135,6 +134,8 @@ def fitted_toml(parts: Sequence[ValidPart], least: float) -> str:
 
 
 def _fit(examples: Sequence[Example], named: Mapping[str, Sequence[str]]) -> tuple[ValidPart, ...]:
+    from scipy import optimize  # which nothing else of judging needs
+
     valid = np.array([example.valid for example in examples], np.float64)
     tables = [_table(examples, names) for names in named.values()]
     ends = np.cumsum([table.shape[1] for table, _ in tables])

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
+from ..packages import missing_package
 from .energy import EnergyMeter
 from .meter import Meter, device_hours_per_1k
 
@@ -111,7 +112,10 @@ def _rounded(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_prometheus(path: Path, record: Mapping[str, Any] | None) -> None:
-    from .prometheus import write_prometheus  # imports an HTTP server, which most runs need not wait for
+    try:
+        from .prometheus import write_prometheus  # imports an HTTP server, which most runs need not wait for
+    except ModuleNotFoundError as error:
+        raise CounterfactoryError(f"metrics in {path}: {missing_package(error) or error}") from error
 
     write_prometheus(path, record)
 

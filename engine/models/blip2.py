@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from ..errors import CounterfactoryError
 from ..profile.caption import DecodingSettings
@@ -23,6 +22,9 @@ from ..schedule.overlap import in_chunks
 from .batching import Batched, pad_rows
 from .clip import to_pixel_values
 from .decoding import decode
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]

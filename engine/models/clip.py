@@ -8,17 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+
+from counterfactory.kernels.opencv import cv2
 
 from ..runtime.pipeline import Pipeline
 from ..runtime.session import Array
 from ..schedule.overlap import in_chunks
 from .batching import Batched, pad_rows
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Floats = NDArray[np.float32]
 

@@ -6,14 +6,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from ..errors import CounterfactoryError
 from ..language.tokenizer import load_tokenizer
 from .batching import Batched
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 # What stands before a blank, and after it.
 Blank = tuple[str, str]

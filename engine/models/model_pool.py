@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
-from tokenizers import Tokenizer
 
 from ..content_keys import Stage
 from ..errors import CounterfactoryError
@@ -37,6 +36,9 @@ from .hed import Hed
 from .library import Library
 from .masked import MaskedLm, open_masked
 from .sentence import SentenceEncoder
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _Model = TypeVar("_Model")
 _Size = tuple[int, int]

@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from counterfactory.kernels.opencv import cv2
 
 from ..errors import CounterfactoryError
 from ..profile.referees import RefereeSettings, load_function

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from counterfactory.kernels.opencv import cv2
 
 from .world import CLASSES, SIZE, Pedestrian, Scene, Vehicle, ground, pedestrian_box, road_half, vehicle_box
 

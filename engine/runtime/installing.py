@@ -9,7 +9,7 @@ import shlex
 import sys
 
 # The engine alone, for CPUs, and with ONNX Runtime on them.
-ENGINE = "."
+ENGINE = "'.[generate]'"
 ONNXRUNTIME_CPU = "'.[onnxruntime-cpu]'"
 # The box that generates: one torch, one CUDA, one Python. Then the same with another language model or runtime.
 BOX = "-r requirements/a10g.txt"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-import cv2
+from counterfactory.kernels.opencv import cv2
 
 
 @contextmanager

@@ -425,6 +425,20 @@ def test_help_is_quick_and_whole(args: list[str]) -> None:
     assert "counterfactory" in done.stdout + done.stderr
 
 
+def test_a_suite_without_a_variant_is_no_success(
+    street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No caption names a fox, so that nothing would hold the label true."""
+    fox = tmp_path / "sources" / "fox"
+    fox.mkdir(parents=True)
+    picture = next((street.root / "images").rglob("*.png"))
+    (fox / "one.png").write_bytes(picture.read_bytes())
+    status, out, err = run(capsys, "generate", fox.parent, "--out", tmp_path / "suite", "--variants", "1")
+    assert status == 1
+    assert "look at it with" not in out
+    assert "no variant was made: its caption names nothing that it is labelled with ('fox')" in " ".join(err.split())
+
+
 def test_generate_reports_what_it_skips_and_goes_on(
     street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

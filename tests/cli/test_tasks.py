@@ -51,7 +51,15 @@ def test_segmentation_is_told_what_the_masks_show(asked: list[SuiteRequest], tmp
         (root / kind).mkdir(parents=True)
         Image.new(mode, (32, 32)).save(root / kind / "a.png")
     (tmp_path / "map.toml").write_text('[classes]\n0 = "sky"\n1 = "car"\n')
-    options = ["--profile", "a10g", "--task", "segmentation", "--class-map", str(tmp_path / "map.toml"), "--allow-out-of-domain"]
+    options = [
+        "--profile",
+        "a10g",
+        "--task",
+        "segmentation",
+        "--class-map",
+        str(tmp_path / "map.toml"),
+        "--allow-out-of-domain",
+    ]
     main(["generate", str(root), "--out", str(tmp_path / "suite"), *options])
     (settings,) = asked
     assert settings.task.sentence == "segment the image into car, sky"

@@ -162,3 +162,17 @@ def test_tables_fit_eighty_columns() -> None:
     terminal.show(Table("t", columns, (("  background edited", "120", "100.0 %", "100.0 %"),)))
     assert max(map(len, out.getvalue().splitlines())) <= 80
     assert "  background edited" in out.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_a_wide_column_is_broken_over_lines_and_no_word_of_another_is_cut(width: int) -> None:
+    out = io.StringIO()
+    terminal = Terminal(out=Console(file=out, width=width))
+    path = "/home/somebody/counterfactory-a10g/plans/of/a/long/folder/" + "blip2_vision" * 4 + ".plan"
+    rows = (("blip2_vision_language", "missing", path), ("opt_decoder", "found", "-"))
+    terminal.show(Table("Plans", ("plan", "state", "why"), rows))
+    text = out.getvalue()
+    assert all(len(line) <= width for line in text.splitlines())
+    assert "…" not in text
+    assert all(word in text for word in ("blip2_vision_language", "missing", "opt_decoder", "found"))
+    assert path in "".join(line[-(width - 32) :].strip() for line in text.splitlines())

@@ -18,9 +18,10 @@ from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from counterfactory.kernels.opencv import cv2
 
 from ...edit import Edit
 from ...english.difference import words_of

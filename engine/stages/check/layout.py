@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from counterfactory.kernels.edges import EdgeSettings, canny_edges
+from counterfactory.kernels.opencv import cv2
 
 # Of a picture, uint8 RGB [H, W, 3], and its mask [H, W] or [H, W, channels]: how far they agree, 0 to 1.
 Layout = Callable[[NDArray[np.uint8], NDArray[Any]], float]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from counterfactory.kernels.guided_step import guide
+from counterfactory.kernels.opencv import cv2
 
 from ...models.alignment import align, follow_nobody, read_tokens
 from ...models.editor import EditorRow, Evaluated, RowHint
@@ -26,6 +26,9 @@ from ...schedule.evaluations import Job
 from ...variant import Variant
 from .protect import Kept
 from .severity import text_of
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 Floats = NDArray[np.float32]
 # Latents [C, h, w] of a variant by the share of the steps on which self-attention was taken over.

@@ -19,9 +19,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from counterfactory.kernels.opencv import cv2
 
 from ...models.clip import ClipImage, ClipText
 from ...models.editor import EditorPlans, RowHint

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from counterfactory.kernels.opencv import cv2
 
 from ...errors import CounterfactoryError
 from ...profile.paint import ProtectSettings

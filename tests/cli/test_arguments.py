@@ -1,0 +1,112 @@
+"""What the command line says before any command runs: help, the release, completion, and the nearest word."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from counterfactory.engine.cli import arguments
+from counterfactory.engine.cli.arguments import build_parser, main
+from counterfactory.engine.sources.depth import DEPTH_VALUES
+from counterfactory.engine.sources.layouts import LAYOUTS
+from counterfactory.engine.tasks.task import TASKS
+
+COMMANDS = ("demo", "generate", "plan", "estimate", "doctor", "check", "evaluate", "report", "edits")
+
+
+def refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    with pytest.raises(SystemExit) as stop:
+        main(args)
+    assert stop.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    return err
+
+
+def shown(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    with pytest.raises(SystemExit) as stop:
+        main(args)
+    assert stop.value.code == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [(), *((name,) for name in COMMANDS)])
+def test_help_imports_no_library(command: tuple[str, ...]) -> None:
+    code = (
+        "import sys\nfrom counterfactory.engine.cli.process import run\n"
+        f"sys.argv = ['counterfactory', *{command!r}, '--help']\n"
+        "try:\n    run()\n"
+        "finally:\n    print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"numpy", "cv2", "pyarrow", "tokenizers", "openvino", "scipy", "PIL", "rich", "jinja2", "shtab", "yaml"}
+    loaded = set(done.stderr.split())
+    assert "counterfactory" in loaded
+    assert loaded & heavy == set()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_a_command_explains_all_and_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, command, "--help")
+    assert text.startswith(f"usage: counterfactory {command} ")
+    assert f"example:\n  counterfactory {command} " in text
+    (commands,) = (action for action in build_parser()._actions if isinstance(action, arguments._Commands))
+    assert list(commands.choices) == list(COMMANDS)
+    assert all(action.help for action in commands.choices[command]._actions)
+
+
+def test_the_examples_of_help_are_commands() -> None:
+    (commands,) = (action for action in build_parser()._actions if isinstance(action, arguments._Commands))
+    for name, parser in commands.choices.items():
+        example = (parser.epilog or "").splitlines()[-1].split()
+        assert example[:2] == ["counterfactory", name]
+        assert build_parser().parse_args(example[1:]).run
+
+
+def test_choices_are_those_of_the_engine() -> None:
+    assert (arguments.TASKS, arguments.DEPTH_VALUES, arguments.LAYOUTS) == (TASKS, DEPTH_VALUES, LAYOUTS)
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (("generat", "p"), "invalid choice: 'generat'; did you mean generate? (choose from demo, generate,"),
+        (("generate", "p", "--varants", "2"), "there is no option --varants; did you mean --variants?"),
+        (("generate", "p", "--out", "s", "--varants=2"), "there is no option --varants; did you mean --variants?"),
+        (("evaluate", "s", "--prediction-s", "x"), "there is no option --prediction-s; did you mean --predictions?"),
+        (("plan", "p", "--zzz"), "there is no option --zzz\n"),
+        (("generate", "p", "--out", "s", "--task", "clasification"), "'clasification'; did you mean classification?"),
+        (("generate", "p", "--out", "s", "--layout", "coc"), "invalid choice: 'coc'; did you mean coco?"),
+        (("report", "a", "b"), "unrecognized arguments: b"),
+        (("generate", "p"), "the following arguments are required: --out"),
+    ],
+)
+def test_an_error_is_three_lines_with_the_command_s_usage(
+    args: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    err = refused(capsys, *args)
+    assert told in err
+    known = args[0] if args[0] in COMMANDS else "COMMAND"
+    usage, error, more = err.splitlines()
+    assert usage.startswith(f"usage: counterfactory {known} ")
+    assert error.startswith("error: ")
+    assert more == f"all options: counterfactory{'' if known == 'COMMAND' else ' ' + known} --help"
+
+
+def test_the_beginning_of_an_option_and_what_follows_two_dashes_are_taken() -> None:
+    assert build_parser().parse_args(["generate", "p", "--out", "s", "--var", "3"]).variants == 3
+    assert str(build_parser().parse_args(["report", "--", "--strange"]).suite) == "--strange"
+
+
+def test_the_release_is_the_installed_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, "--version") == f"counterfactory {version('counterfactory')}\n"
+
+
+@pytest.mark.parametrize("shell", arguments.SHELLS)
+def test_completion_knows_commands_and_options(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab", reason="the completion of a shell is not checked without shtab")
+    script = shown(capsys, "--print-completion", shell)
+    assert all(word in script for word in ("generate", "evaluate", "predictions", "classification"))
