@@ -19,7 +19,8 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
-from counterfactory.engine.stages.check.check import Scored, check, score_pictures
+from counterfactory.engine.stages.check import check
+from counterfactory.engine.stages.check.check import Scored, score_pictures
 from counterfactory.engine.stages.check.clip_scores import class_share, edit_scores, label_score, score
 from counterfactory.engine.stages.check.colours import Region, recolouring
 from counterfactory.engine.stages.check.layout import outlined_share

@@ -28,6 +28,7 @@ from counterfactory.engine.profile.invert import (
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, ProtectSettings, SamplerSettings
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.check.clip_scores import score
+from counterfactory.engine.stages.paint import invert
 from counterfactory.engine.stages.paint.edit_search import words_mask
 from counterfactory.engine.stages.paint.invert import (
     Candidate,
@@ -36,7 +37,6 @@ from counterfactory.engine.stages.paint.invert import (
     edit_variants,
     restore_detail,
 )
-from counterfactory.engine.stages.paint.paint import invert
 from counterfactory.engine.stages.paint.protect import Kept
 from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs.editing import EditingDenoiser

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from counterfactory.engine.stages.check.check import layout
+from counterfactory.engine.stages.check import layout
 from counterfactory.engine.stages.check.layout import _boundaries, outlined_share
 
 
