@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -187,6 +188,15 @@ def test_a_profile_does_not_extend_itself(tmp_path: Path, files: dict[str, str],
     with pytest.raises(CounterfactoryError) as caught:
         load_profile(str(tmp_path / f"{next(iter(files))}.toml"))
     assert str(caught.value).startswith(f"{tmp_path}/{told}")
+
+
+@pytest.mark.parametrize("name", ["strict", "canny"])
+def test_profiles_of_the_documentation_load(tmp_path: Path, name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "profiles.md").read_text(encoding="utf-8")
+    (text,) = (block for block in re.findall(r"```toml\n(.*?)```", page, re.S) if f'name = "{name}"' in block)
+    found = load_profile(written(tmp_path, text))
+    assert found.check.least.get("valid") == {"strict": 0.95}.get(name)
+    assert found.edges.detector == ("relative" if name == "strict" else "canny")
 
 
 def test_a_link_to_itself_is_a_circle_too(tmp_path: Path) -> None:
