@@ -1,13 +1,13 @@
 """A profile: models, precisions, steps and thresholds for one kind of box.
 
-A TOML file fills frozen dataclasses, each of which is defined beside the code that reads it. Nothing has a default: a
+A TOML file fills frozen dataclasses, one for each table. Nothing has a default: with what it extends (extend.py), a
 profile states completely what made a suite.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..files.fill import fill, nearest, read_toml
 from .caption import CaptionSettings
 from .check import CheckSettings
 from .device import DeviceSettings
+from .extend import EXTENDS, WITHOUT, extend, is_path, parent_of
 from .image import ImageSettings
 from .invert import InvertSettings, require_invertible
 from .llm import LlmSettings
@@ -171,23 +172,39 @@ class Profile:
 
 def profile_names() -> tuple[str, ...]:
     """The profiles that come with the package."""
-    return tuple(sorted(path.stem for path in PROFILES.glob("*.toml")))
+    return tuple(_shipped())
 
 
 def load_profile(name_or_path: str) -> Profile:
-    """A profile by its name, or from a file if the text ends in .toml or holds a "/".
+    """A profile by its name, or from a file if the text ends in .toml or holds a "/", with what it extends.
 
-    Raises CounterfactoryError for a name that there is not, a file that cannot be read, an unknown or missing key, or
-    a value of a wrong type or range.
+    Raises CounterfactoryError for a name that there is not, a file that cannot be read, an unknown or missing key, a
+    value of a wrong type or range, or a parent that there is not.
     """
-    if name_or_path.endswith(".toml") or "/" in name_or_path:
-        path = Path(name_or_path)
-    elif name_or_path in profile_names():
-        path = PROFILES / f"{name_or_path}.toml"
-    else:
+    path = Path(name_or_path) if is_path(name_or_path) else _shipped().get(name_or_path)
+    if path is None:
         known = ", ".join(profile_names())
         raise CounterfactoryError(f"no profile {name_or_path!r}; there are {known}, or give the path of a .toml file")
-    return fill(Profile, read_toml(path), str(path))
+    profile, _ = _load(path, ())
+    return profile
+
+
+def _shipped() -> dict[str, Path]:
+    """The files of the profiles that have a name."""
+    return {path.stem: path for path in sorted(PROFILES.glob("*.toml"), key=lambda path: path.stem)}
+
+
+def _load(path: Path, heirs: tuple[Path, ...]) -> tuple[Profile, dict[str, Any]]:
+    """The profile in a file, and its table with all that it inherits. `heirs` are the files that extend this one."""
+    table, known = read_toml(path), (*(field.name for field in fields(Profile)), EXTENDS, WITHOUT)
+    for key in table:
+        if key not in known:
+            raise CounterfactoryError(f"{path}: unknown key {key!r}; {nearest(key, known)}")
+    parent = parent_of(table, path, heirs, _shipped())
+    if parent is not None:
+        _, inherited = _load(parent, (*heirs, path))
+        table = extend(inherited, table, str(path))
+    return fill(Profile, table, str(path)), table
 
 
 def painting_as_teacher(profile: Profile) -> Profile:
