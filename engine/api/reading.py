@@ -12,13 +12,16 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from ..errors import CounterfactoryError
+from ..files.fill import nearest
 from ..inputs import Inputs, usable_inputs
 from ..meter.meter import Progress
 from ..pocket.tasks import street_task
 from ..profile.profile import Profile, load_profile
 from ..request import SUBJECTIVE, SuiteRequest
 from ..sources.data_set import DataSet, SetOptions, read_set
+from ..sources.depth import DEPTH_VALUES
 from ..sources.domain import examiner
+from ..sources.layouts import LAYOUTS
 from ..sources.sampling import Selection, parse_classes
 from ..tasks.interventions import Interventions, load_interventions, parse_interventions
 from ..tasks.label_warnings import label_warnings
@@ -49,19 +52,23 @@ def read_data(sources: AnyPath, profile: Profile, options: SourceOptions, caller
     """The sources that the options name, each examined, of which there is at least one; warns of each that cannot be
     used.
     """
-    class_map = options.get("class_map")
+    class_map, layout = options.get("class_map"), options.get("layout")
+    depth_values = options.get("depth_values", "distance")
+    for name, value, choices in (("layout", layout, LAYOUTS), ("depth_values", depth_values, DEPTH_VALUES)):
+        if value is not None and value not in choices:
+            raise CounterfactoryError(f"no {name} {value!r}; {nearest(value, choices)}")
     data = read_set(
         fspath(sources),
         SetOptions(
             labels=path_or_none(options.get("labels")),
             masks=path_or_none(options.get("masks")),
-            layout=options.get("layout"),
+            layout=layout,
             pairs=options.get("pairs"),
             class_map=None if class_map is None else fspath(class_map),
             split=options.get("split"),
             selection=_selection(options),
             depth=path_or_none(options.get("depth")),
-            depth_values=options.get("depth_values", "distance"),
+            depth_values=depth_values,
         ),
         lambda done, total: caller.on_progress(Progress("read", done, total)),
         examiner(profile),
