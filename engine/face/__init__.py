@@ -70,16 +70,18 @@ __all__ = [  # noqa: RUF022
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        value: Any = _version()
-    else:
-        home = next((home for home, names in _HOMES.items() if name in names), None)
-        if home is None:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f"counterfactory.engine.{home}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # or a misspelt name would be anything to a type checker
+
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            value: Any = _version()
+        else:
+            home = next((home for home, names in _HOMES.items() if name in names), None)
+            if home is None:
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            value = getattr(import_module(f"counterfactory.engine.{home}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
