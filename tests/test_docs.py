@@ -33,10 +33,11 @@ def test_the_python_of_the_documents_runs(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "datasets"))
     (opening,) = blocks((ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8"), "python")
-    making, reading = blocks((ROOT / "docs" / "api.md").read_text(encoding="utf-8"), "python")
+    making, judging, reading = blocks((ROOT / "docs" / "api.md").read_text(encoding="utf-8"), "python")
     (answering,) = blocks((ROOT / "docs" / "own-model.md").read_text(encoding="utf-8"), "python")
     names: dict[str, object] = {}
     exec(making, names)
+    exec(judging, names)
     exec(opening.replace('data_dir="suite"', f'data_dir="suite", cache_dir={str(tmp_path / "cache")!r}'), names)
     rows = read_metadata(tmp_path / "suite")
     assert [row.kind for row in rows] == ["original", "control", *["variant"] * 5]

@@ -45,6 +45,7 @@ def test_the_wheel_carries_what_suites_are_made_with(wheel: Path) -> None:
     assert packed == {f"counterfactory/engine/pocket/weights/{name}" for name in runtime}
     assert not {path.name for path in MASTERS.iterdir()} & {Path(name).name for name in names}
     assert {"counterfactory/engine/profile/profiles/pocket.toml", "counterfactory/kernels/edges.py"} <= names
+    assert {"counterfactory/__init__.py", "counterfactory/py.typed"} <= names
 
 
 def test_an_installed_wheel_makes_a_suite(wheel: Path, street: Street, tmp_path: Path) -> None:
@@ -59,11 +60,14 @@ def test_an_installed_wheel_makes_a_suite(wheel: Path, street: Street, tmp_path:
     install = ["--python", python, "install", "--quiet", "--no-deps", "--no-index", "--force-reinstall", wheel]
     subprocess.run([sys.executable, "-m", "pip", *map(str, install)], check=True)
     alone = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    where = "import counterfactory.engine as e, counterfactory.kernels as k; print(*e.__path__, *k.__path__)"
+    where = (
+        "import counterfactory as cf, counterfactory.engine as e, counterfactory.kernels as k\n"
+        "print(*cf.__path__, *e.__path__, *k.__path__, cf.generate.__code__.co_filename)"
+    )
     found = subprocess.run(
         [python, "-c", where], cwd=tmp_path, env=alone, capture_output=True, text=True, check=True
     ).stdout.split()
-    assert len(found) == 2
+    assert len(found) == 4
     assert all(Path(path).is_relative_to(home) for path in found)
     alone[SWITCH] = str(tmp_path / "compiled")
     asked = ["generate", street.root, "--out", "suite", "--variants", "1", "--task", "classification"]

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..report.curves import Curve
-from ..report.table import Table
-from .run_text import percent
+from ..report.table import Table, percent
 
 if TYPE_CHECKING:
     from ..judging.fit_valid import Example
@@ -85,14 +83,3 @@ def fit_table(points: Sequence[Point], examples: Sequence[Example]) -> Table:
     ]
     title = f"Thresholds of min_valid, by {len(examples):,} variants of which {percent(valid)} are valid"
     return Table(title, ("limit", "accepted", "valid of them", "of all valid"), tuple(rows))
-
-
-def curve_of(found: Sweep) -> Curve:
-    """A sweep as the page draws it; the current threshold is marked."""
-    lines: list[tuple[str, tuple[float | None, ...]]] = [
-        ("accepted", tuple(point.accepted / found.variants for point in found.points))
-    ]
-    if found.judged:
-        lines.append(("valid of them", tuple(point.precision for point in found.points)))
-        lines.append(("of all valid", tuple(point.recall for point in found.points)))
-    return Curve(found.threshold, tuple(point.limit for point in found.points), tuple(lines), found.current)

@@ -26,6 +26,7 @@ from ..pocket.tasks import street_task
 from ..pocket.worlds import EMBEDDED
 from ..profile.profile import load_profile
 from ..report.album import Answer, add_scores, mark_answers
+from ..report.effects_text import effects_table, headline, note_lines, sides_table
 from ..report.folder import write_report
 from ..report.notes import suite_notes
 from ..report.outlines import edge_detector
@@ -36,7 +37,6 @@ from ..request import SuiteRequest
 from ..runtime.blob_cache import find_blob_cache
 from ..sources.data_set import find_sources
 from ..suite import PictureRow, Suite, read_metadata
-from .effects_text import effects_table, headline, note_lines, sides_table
 from .run_text import as_data, cost_line, count_line, duration, figure, time_lines
 from .terminal import Terminal
 

@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from ..report.edit_table import edit_table, skew_notes
-from ..tasks.interventions import Interventions
+from ..report.edit_table import describe, edit_table
 from ..tasks.spread import TypeSpread
 from .terminal import Terminal
 
 if TYPE_CHECKING:
-    from ..edit import Edit
     from ..journey import Plan
     from ..sources.source import Source
     from ..variant import Variant
@@ -40,21 +38,10 @@ def lines(plan: Plan) -> Iterator[str]:
             yield from _wrapped("short", reasons[source.name])
 
 
-def describe(edit: Edit) -> str:
-    """An edit in a few words: "weather: sunny -> rainy", "weather: + in the rain", "object: - with a ball"."""
-    shown = {"replace": f"{edit.keyword} -> {edit.alternative}", "add": f"+ {edit.alternative}"}
-    return f"{edit.type}: {shown.get(edit.kind, f'- {edit.keyword}')}"
-
-
-def show_spread(spread: Sequence[TypeSpread], allowed: Interventions | None, terminal: Terminal) -> None:
-    """How edits are spread over types and values, and a warning of each type that is nearly always the same, unless the
-    user allowed it one value only.
-    """
+def show_spread(spread: Sequence[TypeSpread], terminal: Terminal) -> None:
+    """How edits are spread over types and values; nothing where there are none."""
     if spread:
         terminal.show(edit_table(spread))
-    single = () if allowed is None else [type_ for type_, values in allowed.axes if len(values) == 1]
-    for note in skew_notes(spread, single):
-        terminal.warn(note)
 
 
 def as_data(plan: Plan) -> dict[str, Any]:

@@ -6,42 +6,16 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ..profile.image import ImageSettings, lost_share
 from ..report.table import Table
-from ..sources.boxes import MIN_VISIBLE, fit_boxes
 
 if TYPE_CHECKING:
     from ..journey import RunSummary
     from ..meter.meter import StageCost
-    from ..sources.source import Source
 
 
 _SHOWN = 5
-_MUCH = 0.1  # of a picture's area; what a photograph's edges can do without
 _TELLING_S = 0.05  # less reads as 0.0
 _PREFIXES = ("", "k", "M", "G", "T")
-
-
-def lost_lines(sources: Sequence[Source], image: ImageSettings) -> list[str]:
-    """What cropping to the sizes to paint at takes from sources: boxes, and more than a little of a picture."""
-    lines = []
-    sizes = [(source, source.size, image.size_for(*source.size)) for source in sources]
-    dropped = [(source, box) for source, size, target in sizes for box in fit_boxes(source.boxes, *size, target)[1]]
-    if dropped:
-        (source, box), every = dropped[0], sum(len(source.boxes) for source in sources)
-        lines.append(
-            f"{len(dropped)} of {every} boxes keep less than {100 * MIN_VISIBLE:.0f} % of their area in the crop and "
-            f"are left out, the first is {box.label} in {source.name}"
-        )
-    shares = [(lost_share(*size, target), source.name) for source, size, target in sizes]
-    much = [share for share in shares if share[0] > _MUCH]
-    if much:
-        most, name = max(much)
-        lines.append(
-            f"{len(much)} of {len(sources)} sources lose more than {100 * _MUCH:.0f} % of their area to the crop, "
-            f"{name} most ({100 * most:.0f} %): [image] of the profile says which sizes there are"
-        )
-    return lines
 
 
 def cost_line(report: RunSummary) -> str:
@@ -149,11 +123,6 @@ def as_data(report: RunSummary) -> dict[str, Any]:
         "models_load_s": report.models_load_s,
         "tokens_per_variant": report.tokens_per_variant,
     }
-
-
-def percent(value: float | None) -> str:
-    """A share as a person reads it."""
-    return "-" if value is None else f"{100 * value:.1f} %"
 
 
 def figure(value: float | None) -> str:

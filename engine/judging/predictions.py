@@ -48,11 +48,17 @@ class Predictions:
 
 def load_predictions(path: Path) -> Predictions:
     """The answers in a table. Raises CounterfactoryError for what cannot be read as such a table."""
+    return read_predictions(((f"{path}:{line}", row) for line, row in read_table(path, required=COLUMNS)), str(path))
+
+
+def read_predictions(rows: Iterable[tuple[str, Mapping[str, Any] | str]], name: str) -> Predictions:
+    """The answers in rows of a table called `name`: each where it stands with its cells by column, or with what is
+    wrong with it. Raises as `load_predictions`.
+    """
     answers: dict[str, Prediction] = {}
     ignored: dict[str, None] = {}
     first: Prediction | None = None
-    for line, row in read_table(path, required=COLUMNS):
-        where = f"{path}:{line}"
+    for where, row in rows:
         if isinstance(row, str):
             raise CounterfactoryError(f"{where} {row}")
         ignored |= dict.fromkeys(column for column in row if column not in _READ)
@@ -67,7 +73,7 @@ def load_predictions(path: Path) -> Predictions:
         if answers.setdefault(image, prediction) != prediction:
             raise CounterfactoryError(f"{where}: a second, different prediction for {image}")
     if not answers:
-        raise CounterfactoryError(f"{path} holds no predictions; write the columns {' and '.join(COLUMNS)}")
+        raise CounterfactoryError(f"{name} holds no predictions; write the columns {' and '.join(COLUMNS)}")
     return Predictions(answers, tuple(ignored))
 
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..judging.threshold_curve import Sweep
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 240, 96, 34, 8
 
@@ -59,3 +63,14 @@ class Curve:
 
     def _y(self, share: float) -> float:
         return round(_TOP + _HEIGHT * (1 - share), 1)
+
+
+def curve_of(found: Sweep) -> Curve:
+    """A sweep as the page draws it; the current threshold is marked."""
+    lines: list[tuple[str, tuple[float | None, ...]]] = [
+        ("accepted", tuple(point.accepted / found.variants for point in found.points))
+    ]
+    if found.judged:
+        lines.append(("valid of them", tuple(point.precision for point in found.points)))
+        lines.append(("of all valid", tuple(point.recall for point in found.points)))
+    return Curve(found.threshold, tuple(point.limit for point in found.points), tuple(lines), found.current)

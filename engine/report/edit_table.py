@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..edit import Edit
 from ..tasks.spread import TypeSpread, skewed
 from .table import Table
 
@@ -64,3 +65,9 @@ def skew_notes(spreads: Iterable[TypeSpread], single: Sequence[str] = ()) -> lis
         "the type's effect on a model is that of one value"
         for spread in skewed(spreads, single)
     ]
+
+
+def describe(edit: Edit) -> str:
+    """An edit in a few words: "weather: sunny -> rainy", "weather: + in the rain", "object: - with a ball"."""
+    shown = {"replace": f"{edit.keyword} -> {edit.alternative}", "add": f"+ {edit.alternative}"}
+    return f"{edit.type}: {shown.get(edit.kind, f'- {edit.keyword}')}"

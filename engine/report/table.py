@@ -19,3 +19,8 @@ class Table:
                 raise ValueError(
                     f"table {self.title!r} has {len(self.columns)} columns, got a row of {len(row)}: {row}"
                 )
+
+
+def percent(value: float | None) -> str:
+    """A share as a person reads it."""
+    return "-" if value is None else f"{100 * value:.1f} %"

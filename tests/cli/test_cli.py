@@ -142,7 +142,7 @@ def test_what_stops_a_command(
     def stopped(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(commands, "read_metadata", stopped)
+    monkeypatch.setattr(commands, "open_suite", stopped)
     found, out, err = run(capsys, "report", tmp_path)
     assert (found, out) == (status, "")
     assert told in err

@@ -77,7 +77,7 @@ def test_doubtful_labels_are_warned_of_before_the_run(
     assert len(asked) == 1
 
 
-def test_what_a_task_file_brings_holds_unless_the_command_line_says_otherwise(
+def test_what_a_task_file_brings_holds_and_the_command_line_may_not_contradict_it(
     asked: list[SuiteRequest], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = pictures(tmp_path / "set", "bus")
@@ -95,14 +95,19 @@ def test_what_a_task_file_brings_holds_unless_the_command_line_says_otherwise(
     assert f"the types of {task}: the language model of profile pocket knows" in " ".join(
         capsys.readouterr().err.split()
     )
-    for options in ([], ["--types", str(types), "--interventions", str(values)]):
-        main([*start, "--profile", "a10g", *options])
+    main([*start, "--profile", "a10g"])
+    for key, file in (("types", types), ("interventions", values)):
+        assert main([*start, "--profile", "a10g", f"--{key}", str(file)]) == 2
+        said = f"--{key} {file} and the key '{key}' of {task} contradict: leave one of them out"
+        assert said in " ".join(capsys.readouterr().err.split())
+    task.write_text('name = "t"\nsentence = "s"\nprotect = []\nprotect_label = true\n')
+    main([*start, "--profile", "a10g", "--types", str(types), "--interventions", str(values)])
     own, other = asked
     found = [
         ([type_.name for type_ in one.types], one.interventions and one.interventions.axes) for one in (own, other)
     ]
     assert found == [(["lens"], (("time", ("night",)),)), (["mood"], (("mood", ("glad",)),))]
-    assert own.task.name == "t"
+    assert (own.task.name, other.task.name) == ("t", "t")
 
 
 def test_a_profile_says_how_many_edits_a_variant_has_unless_the_command_does(

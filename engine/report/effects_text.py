@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..report.table import Table
-from .run_text import percent
+from .table import Table, percent
 
 if TYPE_CHECKING:
     from ..judging.effects import Effect

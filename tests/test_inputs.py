@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from counterfactory.engine.cli.run_text import lost_lines
+from counterfactory.engine.inputs import lost_lines
 from counterfactory.engine.sources.boxes import Box
 from counterfactory.engine.sources.source import ImageSettings, Source
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from picture_rows import control_row, original_row, picture_row
 
-from counterfactory.engine.cli.effects_text import effects_table, evaluation_tables, note_lines, sides_table
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.judging.evaluate import evaluate_labels, evaluate_masks
 from counterfactory.engine.judging.evaluation import Evaluation
+from counterfactory.engine.report.effects_text import effects_table, evaluation_tables, note_lines, sides_table
 from counterfactory.engine.suite import PictureRow
 
 FOG, RED = Edit("weather", "clear", "foggy"), Edit("colour", "blue", "red")

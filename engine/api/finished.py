@@ -1,0 +1,193 @@
+"""A finished suite, as its maker and any later reader handle it, and what a model under test makes of it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Unpack
+
+from ..errors import CounterfactoryError
+from ..files.writing import write_whole
+from ..judging.evaluation import Evaluation
+from ..judging.limits import Drop, Finding, hold, junit_xml
+from ..judging.recheck import Recheck, recheck, set_thresholds
+from ..profile.check import CheckSettings
+from ..profile.profile import load_profile
+from ..report.effects_text import note_lines
+from ..report.folder import ReportFiles
+from ..report.notes import suite_notes
+from ..sources.source import Problem
+from ..suite import PictureRow, RunRecord, accepted_edits, read_metadata, read_run, require_finished
+from ..suite.metadata import open_table
+from ..suite.recorded import recorded_check
+from ..suite.run_record import RunSummary, SuiteCosts
+from ..tasks.spread import TypeSpread, spread_of
+from .answers import Judged, judge
+from .frames import pandas
+from .options import (
+    AnyPath,
+    Caller,
+    EvaluateOptions,
+    PageOptions,
+    ReportOptions,
+    Warn,
+    path_or_none,
+    require_known,
+)
+from .pages import make_report
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from pyarrow import Table
+
+_EFFECTS = ("edit", "points", "low", "high", "q", "sources")
+
+
+@dataclass(frozen=True)
+class FinishedSuite:
+    """The suite in the folder `path`.
+
+    `summary` is what the run that made it just now took and came to, None of a suite that was opened; `problems` are
+    the sources that the run left out, and why.
+    """
+
+    path: Path
+    summary: RunSummary | None = None
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def rows(self) -> list[PictureRow]:
+        """A row per picture: originals, controls and variants, as the table holds them now."""
+        return read_metadata(self.path)
+
+    def table(self) -> Table:
+        """The same as a table of pyarrow."""
+        return open_table(self.path)
+
+    def pandas(self) -> DataFrame:
+        """The same as a data frame. Raises CounterfactoryError where pandas is not installed."""
+        pandas()
+        return self.table().to_pandas()
+
+    @property
+    def costs(self) -> SuiteCosts:
+        """What all sessions over the suite took."""
+        return (read_run(self.path) or RunRecord()).costs
+
+    @property
+    def spread(self) -> list[TypeSpread]:
+        """How the edits of accepted variants are spread over types, and over what each brings."""
+        return spread_of(accepted_edits(self.path))
+
+    def evaluate(self, predictions: Any, *, warn: Warn | None = None, **options: Unpack[EvaluateOptions]) -> Result:
+        """What each edit does to a model, from its answers; see `evaluate`."""
+        require_known("evaluate", options, EvaluateOptions)
+        caller, share = Caller.of(None, warn), options.get("fail_under")
+        drops = options.get("max_drop", ())
+        limits = [Drop(*drop) for drop in (drops.items() if isinstance(drops, Mapping) else drops)]
+        if share is not None and not 0 <= share <= 1:
+            raise CounterfactoryError(f"fail_under is a share from 0 to 1, got {share:g}")
+        if options.get("junit") is not None and not limits and share is None:
+            raise CounterfactoryError("--junit writes what became of limits: give --max-drop or --fail-under as well")
+        judged = judge(predictions, path_or_none(options.get("classes")), self.path, self.rows, caller.warn)
+        result = Result(self.path, judged, tuple(hold(judged.evaluation, limits, share)), options.get("classes"))
+        for path, text in (
+            (options.get("failures"), judged.failures),
+            (options.get("junit"), lambda: junit_xml(self.path.resolve().name, result.findings)),
+        ):
+            if path is not None:
+                write_whole(Path(path), text(), sync="nothing")
+        return result
+
+    def report(self, *, warn: Warn | None = None, **options: Unpack[ReportOptions]) -> ReportFiles:
+        """Write the page and the contact sheet; see `report`."""
+        require_known("report", options, ReportOptions)
+        caller, classes, rows = Caller.of(None, warn), options.get("classes"), self.rows
+        predictions, judged = options.get("predictions"), None
+        if predictions is not None:
+            judged = judge(predictions, path_or_none(classes), self.path, rows, caller.warn)
+        out = options.get("out")
+        return make_report(self.path, rows, options, out=out, judged=judged, classes=classes, warn=caller.warn)
+
+    def settings(self, profile: AnyPath | None = None, thresholds: Mapping[str, float] | None = None) -> CheckSettings:
+        """The settings that verdicts follow: the suite's own, or a profile's, with other thresholds by their keys, such
+        as {"check.edit": 0.5}.
+        """
+        settings = recorded_check(self.path) if profile is None else load_profile(fspath(profile)).check
+        return set_thresholds(settings, thresholds or {})
+
+    def check(self, settings: CheckSettings) -> Recheck:
+        """Derive the verdicts anew from the stored scores by these settings; generates nothing."""
+        return recheck(self.path, settings)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the answers of a model to the pictures of the suite in `suite` say.
+
+    `judged` are the answers with their evaluation, `findings` what became of the limits that were asked for, `classes`
+    the file of masks' names, None without one.
+    """
+
+    suite: Path
+    judged: Judged
+    findings: tuple[Finding, ...] = ()
+    classes: AnyPath | None = None
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """All figures: scores by kind of picture, and what each type, value and class does."""
+        return self.judged.evaluation
+
+    @property
+    def passed(self) -> bool:
+        """Whether no limit is broken."""
+        return all(finding.outcome != "broken" for finding in self.findings)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader has to know of the figures, in sentences."""
+        return (*suite_notes(self.judged.rows), *note_lines(self.evaluation))
+
+    def effects(self, by: Literal["type", "value", "class"] = "type") -> DataFrame:
+        """A row per type of edit, per value, or per class: what it does to the model in points, between `low` and
+        `high` 95 times in 100, with `q` and the number of sources compared; the worst first. Raises
+        CounterfactoryError where pandas is not installed.
+        """
+        found = self.evaluation.effects
+        groups = {"type": found.by_type, "value": found.by_value, "class": found.by_class}
+        if by not in groups:
+            raise CounterfactoryError(f"effects are by {', '.join(groups)}, got {by!r}")
+        rows = [
+            (effect.name, *map(_points, (effect.value, effect.low, effect.high)), effect.q, effect.sources)
+            for effect in groups[by]
+        ]
+        frame = pandas().DataFrame(rows, columns=list(_EFFECTS))
+        return frame.sort_values("points", kind="stable", ignore_index=True)
+
+    def failures(self) -> DataFrame:
+        """A row per picture that the model fails on, the surest answers, or the worst masks, first. Raises
+        CounterfactoryError where pandas is not installed.
+        """
+        return pandas().read_csv(io.StringIO(self.judged.failures()), keep_default_na=False)
+
+    def report(
+        self, out: AnyPath | None = None, *, warn: Warn | None = None, **options: Unpack[PageOptions]
+    ) -> ReportFiles:
+        """Write the page and the contact sheet, these answers on them, into the folder `out` (SUITE/report)."""
+        require_known("report", options, PageOptions)
+        rows, warn = self.judged.rows, Caller.of(None, warn).warn
+        return make_report(self.suite, rows, options, out=out, judged=self.judged, classes=self.classes, warn=warn)
+
+
+def open_suite(path: AnyPath) -> FinishedSuite:
+    """The finished suite in a folder. Raises CounterfactoryError where there is none."""
+    require_finished(Path(path))
+    return FinishedSuite(Path(path))
+
+
+def _points(share: float | None) -> float | None:
+    return None if share is None else 100 * share

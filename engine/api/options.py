@@ -1,0 +1,214 @@
+"""What may be asked of a verb: the command line's options as keywords, by the same names, one for one.
+
+A keyword that is left out has the option's default, which stands where it is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+from warnings import warn as warn_python
+
+from ..errors import CounterfactoryError
+from ..files.fill import nearest
+from ..meter.meter import Progress
+
+AnyPath = str | PathLike[str]
+OnProgress = Callable[[Progress], None]
+Warn = Callable[[str], None]
+
+# The least that a number of things may be.
+_LEAST = {
+    "per_class": 1,
+    "sample": 1,
+    "seed": 0,
+    "variants": 1,
+    "controls": 0,
+    "levels": 1,
+    "shard": 1,
+    "first": 1,
+    "limit": 1,
+}
+_SEEDS = 1 << 63
+_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
+
+
+class SourceOptions(TypedDict, total=False):
+    """What a suite is made of, and how many pictures of each source.
+
+    `labels` is a file of labels (and masks) of a folder's images; `masks` and `depth` are folders of masks and depth
+    maps with the images' names, and `depth_values` says whether the latter hold a "distance" (the default) or its
+    "inverse". `layout` is the data set's (recognised), `pairs` says which masks belong to which images, `class_map`
+    what their numbers mean, `split` is a list of Pascal VOC's. `classes` are the only ones to use: names, or a file;
+    `per_class` or `sample` draws so many sources of each class, or in all, by `seed` (0). `allow_out_of_domain` takes
+    sources that the models do not know. `profile` is a name or a .toml file ("pocket"), `variants` (5) and `controls`
+    (1) are pictures per source.
+    """
+
+    labels: AnyPath | None
+    masks: AnyPath | None
+    depth: AnyPath | None
+    depth_values: Literal["distance", "inverse"]
+    layout: str | None
+    pairs: str | None
+    class_map: AnyPath | None
+    split: str | None
+    classes: AnyPath | Sequence[str] | None
+    per_class: int | None
+    sample: int | None
+    seed: int
+    allow_out_of_domain: bool
+    profile: AnyPath
+    variants: int
+    controls: int
+
+
+class EditOptions(SourceOptions, total=False):
+    """What may be changed, beside the options of sources.
+
+    `task` is "classification" (the default), "segmentation" or "detection", `task_file` a task of your own (TOML).
+    `edits` is a number of edits per variant, or the least and the most (the profile's, or (1, 3)); `levels` paints the
+    same edits from faint to full (1). `interventions` are the only edits allowed: a file, or values by type such as
+    {"weather": ["rainy", "snowy"]}; `types` is a file of edit types of your own. `avoid` are words that no edit brings.
+    `allow_ungrounded` changes captions that do not name their label, too.
+    """
+
+    task: Literal["classification", "segmentation", "detection"] | None
+    task_file: AnyPath | None
+    edits: int | tuple[int, int] | None
+    levels: int
+    interventions: AnyPath | Mapping[str, Sequence[str]] | None
+    allow_ungrounded: bool
+    types: AnyPath | None
+    avoid: Sequence[str]
+
+
+class GenerateOptions(EditOptions, total=False):
+    """What `generate` takes: options of sources, of edits, and its own.
+
+    `protect` are classes of the masks of which every variant keeps the pixels, `shard` is how many sources travel
+    together (the profile's), `metrics` a file that is kept up to date with what the run costs.
+    """
+
+    protect: Sequence[str] | None
+    shard: int | None
+    metrics: AnyPath | None
+
+
+class PlanOptions(EditOptions, total=False):
+    """What `plan` takes: options of sources, of edits, and its own.
+
+    `first` is how many sources to look at (5), `write` a file for the edits, for people to label.
+    """
+
+    first: int
+    write: AnyPath | None
+
+
+class EstimateOptions(SourceOptions, total=False):
+    """What `estimate` takes: options of sources, and `memory`, to plan for so many gigabytes (this machine's)."""
+
+    memory: float | None
+
+
+class EvaluateOptions(TypedDict, total=False):
+    """What `evaluate` takes.
+
+    `classes` is a file of the names of masks' classes (those of the record). `max_drop` has the most points that an
+    edit's type, value or a class may cost, by name; `fail_under` is the least share of variants that must be right,
+    from 0 to 1. `failures` and `junit` are files to write: the pictures that the model fails on, and what became of the
+    limits.
+    """
+
+    classes: AnyPath | None
+    max_drop: Mapping[str, float] | Sequence[tuple[str, float]]
+    fail_under: float | None
+    failures: AnyPath | None
+    junit: AnyPath | None
+
+
+class PageOptions(TypedDict, total=False):
+    """What the report of a result takes.
+
+    `profile` is that whose edges to show (the suite's own), `valid` a file that says which variants are valid, for the
+    curves of thresholds. `no_edges` leaves the edges out, `limit` is the most sources on the page (200).
+    """
+
+    profile: AnyPath | None
+    valid: AnyPath | None
+    no_edges: bool
+    limit: int
+
+
+class ReportOptions(PageOptions, total=False):
+    """What `report` takes: options of the page; `out`, its folder (SUITE/report); `predictions` to show, and `classes`,
+    both as `evaluate` has them.
+    """
+
+    out: AnyPath | None
+    predictions: Any
+    classes: AnyPath | None
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who is told: of progress, and of what a person should see whatever becomes of the result."""
+
+    on_progress: OnProgress
+    warn: Warn
+
+    @classmethod
+    def of(cls, on_progress: OnProgress | None, warn: Warn | None) -> Caller:
+        """These callbacks; without them nobody hears of progress, and warnings are Python's."""
+        return cls(on_progress or (lambda _: None), warn or _warn_python)
+
+
+def _warn_python(text: str) -> None:
+    warn_python(text, stacklevel=2)
+
+
+def require_known(verb: str, options: Mapping[str, Any], known: Any) -> None:
+    """Refuse options that `verb` does not have, by its class of options `known`, with a TypeError as Python's; and
+    numbers that are none, with a CounterfactoryError.
+    """
+    names: frozenset[str] = known.__optional_keys__
+    for name, value in options.items():
+        if name not in names:
+            raise TypeError(f"{verb}() has no option {name!r}; {nearest(name, sorted(names))}")
+        least = _LEAST.get(name)
+        if least is None or value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < _SEEDS:
+            raise CounterfactoryError(f"{verb}: {name} is a whole number from {least}, got {value!r}")
+
+
+def path_or_none(value: AnyPath | None) -> Path | None:
+    """A file or folder that an option names."""
+    return None if value is None else Path(value)
+
+
+def names_in(value: str | Sequence[str]) -> tuple[str, ...]:
+    """Names as an option gives them: a sequence, or a text with commas between."""
+    names = tuple(name.strip() for name in (value.split(",") if isinstance(value, str) else value))
+    if not all(names):
+        raise CounterfactoryError(f"names are needed, got {value!r}")
+    return names
+
+
+def words_in(value: str | Sequence[str]) -> tuple[str, ...]:
+    """Single words as an option gives them."""
+    words = names_in(value) if value else ()
+    for word in words:
+        if not _WORD.fullmatch(word):
+            raise CounterfactoryError(f"avoid takes single words, got {word!r}")
+    return words
+
+
+def span_of(value: int | tuple[int, int]) -> tuple[int, int]:
+    """The least and the most of a number, or of both."""
+    low, high = (value, value) if isinstance(value, int) else value
+    return low, high

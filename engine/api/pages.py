@@ -1,0 +1,103 @@
+"""The report of a suite, with what a model under test makes of it where that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from os import fspath
+from pathlib import Path
+
+from ..errors import CounterfactoryError
+from ..judging.threshold_curve import load_valid, sweep
+from ..packages import installed
+from ..profile.profile import load_profile
+from ..report import outlines
+from ..report.album import Answer, mark_answers
+from ..report.curves import Curve, curve_of
+from ..report.effects_text import evaluation_tables, headline, note_lines
+from ..report.folder import ReportFiles, describe_suite, write_report
+from ..suite import PictureRow
+from ..suite.recorded import recorded_check, recorded_profile
+from ..suite.verdicts import read_verdicts
+from .answers import Judged, class_names
+from .options import AnyPath, PageOptions, Warn, path_or_none
+
+
+def make_report(
+    suite: Path,
+    rows: Sequence[PictureRow],
+    options: PageOptions,
+    *,
+    out: AnyPath | None = None,
+    judged: Judged | None = None,
+    classes: AnyPath | None = None,
+    warn: Warn,
+) -> ReportFiles:
+    """Write the report of a suite with these rows into `out` (SUITE/report).
+
+    `judged` are a model's answers, `classes` is a file that names masks' numbers.
+    Warns where masks have no names. Raises CounterfactoryError as `write_report`.
+    """
+    answers: dict[str, Answer] = {}
+    names = _legend(suite, rows, classes, warn)
+    curves = _curves(suite, path_or_none(options.get("valid")))
+    if judged is None:
+        text = describe_suite(rows, classes=names)
+    else:
+        if judged.answers is not None:
+            answers = mark_answers(rows, [None if answer is None else answer.label for answer in judged.answers])
+        rows = judged.scored_rows()
+        text = describe_suite(
+            rows,
+            evaluation_tables(judged.evaluation),
+            figures=(headline(judged.evaluation),),
+            remarks=tuple(note_lines(judged.evaluation)),
+            classes=names,
+        )
+    return write_report(
+        suite / "report" if out is None else Path(out),
+        rows,
+        suite,
+        replace(text, curves=curves),
+        edges=_edges(suite, options, warn),
+        answers=answers,
+        limit=options.get("limit", 200),
+    )
+
+
+def _edges(suite: Path, options: PageOptions, warn: Warn) -> outlines.EdgeDetector | None:
+    if options.get("no_edges", False):
+        return None
+    if not installed("cv2"):
+        warn("no edges are shown: they take OpenCV (pip install 'counterfactory[generate]')")
+        return None
+    profile = options.get("profile")
+    return outlines.edge_detector(recorded_profile(suite) if profile is None else load_profile(fspath(profile)))
+
+
+def _curves(suite: Path, judgements: Path | None) -> tuple[Curve, ...]:
+    """What each threshold of the suite would let pass; none where its record does not say by which it is judged."""
+    try:
+        settings = recorded_check(suite)
+    except CounterfactoryError:
+        if judgements is not None:
+            raise
+        return ()
+    scored = read_verdicts(suite).rows
+    valid = load_valid(judgements, scored) if judgements is not None else None
+    there = {score for row in scored for score in row.scores}
+    names = [name for name in settings.strict if name.partition("_")[2] in there]
+    return tuple(curve_of(sweep(scored, settings, name, valid)) for name in names)
+
+
+def _legend(suite: Path, rows: Sequence[PictureRow], classes: AnyPath | None, warn: Warn) -> list[str]:
+    """The names of what masks hold, as far as they are known: a page does without them."""
+    if all(row.mask is None for row in rows):
+        return []
+    try:
+        return class_names(classes, suite) or []
+    except CounterfactoryError as error:
+        if classes is not None:
+            raise
+        warn(f"masks are shown without their classes' names: {error}")
+        return []

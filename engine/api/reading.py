@@ -1,0 +1,189 @@
+"""What a verb was asked for, read: the data set, the usable sources, and the request to make of them.
+
+Files are read and examined; no network is opened.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from pathlib import Path
+
+from ..errors import CounterfactoryError
+from ..files.fill import nearest
+from ..inputs import Inputs, usable_inputs
+from ..meter.meter import Progress
+from ..pocket.tasks import street_task
+from ..profile.profile import Profile, load_profile
+from ..request import SUBJECTIVE, SuiteRequest
+from ..sources.data_set import DataSet, SetOptions, read_set
+from ..sources.depth import DEPTH_VALUES
+from ..sources.domain import examiner
+from ..sources.layouts import LAYOUTS
+from ..sources.sampling import Selection, parse_classes
+from ..tasks.interventions import Interventions, load_interventions, parse_interventions
+from ..tasks.label_warnings import label_warnings
+from ..tasks.own_types import load_types
+from ..tasks.task import builtin_task
+from ..tasks.user_task import UserTask, load_task
+from .options import AnyPath, Caller, EditOptions, SourceOptions, names_in, path_or_none, span_of, words_in
+
+# Edits of a variant, the least and the most, where neither the caller nor the profile says.
+_EDITS = (1, 3)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request, the inputs to make it of, and the data set that they are of."""
+
+    request: SuiteRequest
+    inputs: Inputs
+    data: DataSet
+
+
+def profile_of(options: SourceOptions) -> Profile:
+    """The profile that options name."""
+    return load_profile(fspath(options.get("profile", "pocket")))
+
+
+def read_data(sources: AnyPath, profile: Profile, options: SourceOptions, caller: Caller) -> DataSet:
+    """The sources that the options name, each examined, of which there is at least one; warns of each that cannot be
+    used.
+    """
+    class_map, layout = options.get("class_map"), options.get("layout")
+    depth_values = options.get("depth_values", "distance")
+    for name, value, choices in (("layout", layout, LAYOUTS), ("depth_values", depth_values, DEPTH_VALUES)):
+        if value is not None and value not in choices:
+            raise CounterfactoryError(f"no {name} {value!r}; {nearest(value, choices)}")
+    data = read_set(
+        fspath(sources),
+        SetOptions(
+            labels=path_or_none(options.get("labels")),
+            masks=path_or_none(options.get("masks")),
+            layout=layout,
+            pairs=options.get("pairs"),
+            class_map=None if class_map is None else fspath(class_map),
+            split=options.get("split"),
+            selection=_selection(options),
+            depth=path_or_none(options.get("depth")),
+            depth_values=depth_values,
+        ),
+        lambda done, total: caller.on_progress(Progress("read", done, total)),
+        examiner(profile),
+    )
+    for problem in data.problems:
+        caller.warn(f"skipped {problem.name}: {problem.reason}")
+    for note in data.notes:
+        caller.warn(note)
+    if not data.sources:
+        raise CounterfactoryError(f"none of the {len(data.problems)} images in {fspath(sources)} can be used")
+    return data
+
+
+def _selection(options: SourceOptions) -> Selection:
+    named, per_class, sample = options.get("classes"), options.get("per_class"), options.get("sample")
+    if per_class is not None and sample is not None:
+        raise CounterfactoryError("per_class and sample contradict: give one")
+    if named is None:
+        classes = None
+    elif isinstance(named, (str, PathLike)):
+        classes = parse_classes(fspath(named))
+    else:
+        classes = names_in(named)
+    return Selection(classes, per_class, sample, options.get("seed", 0))
+
+
+def read_request(sources: AnyPath, profile: Profile, options: EditOptions, caller: Caller) -> Asked:
+    """What the options ask for, of the sources that a run can use; warns of what they lack, of those that are left out
+    and of doubtful labels.
+    """
+    data = read_data(sources, profile, options, caller)
+    request = _request_of(profile, data, options)
+    judged_by = None if options.get("task_file") is not None else _task_name(options)
+    inputs = usable_inputs(profile, data.sources, allow_out_of_domain=request.allow_out_of_domain, judged_by=judged_by)
+    for note in inputs.notes:
+        caller.warn(note)
+    for problem in inputs.left_out:
+        caller.warn(f"skipped {problem.name}: {problem.reason}")
+    for warning in label_warnings(request.task, [source.label for source in data.sources]):
+        caller.warn(warning)
+    return Asked(request, replace(inputs, record=data.record()), data)
+
+
+def _request_of(profile: Profile, data: DataSet, options: EditOptions) -> SuiteRequest:
+    """Raises CounterfactoryError for files that are refused or contradict, and types that the profile's language model
+    does not know.
+    """
+    user_task = _task(profile, data, options)
+    given, task_file = options.get("types"), options.get("task_file")
+    if given is not None and user_task.types:
+        raise _contradiction("types", fspath(given), task_file)
+    types = user_task.types if given is None else load_types(Path(given))
+    if types and not profile.llm.converses:
+        raise CounterfactoryError(
+            f"the types of {fspath(given or task_file or '')}: the language model of profile {profile.name} knows the "
+            "types that it was trained on and no others; take a profile whose model converses, such as a10g"
+        )
+    edits = options.get("edits")
+    return SuiteRequest(
+        task=user_task.task,
+        variants=options.get("variants", 5),
+        controls=options.get("controls", 1),
+        edits=(profile.rewrite.edits or _EDITS) if edits is None else span_of(edits),
+        seed=options.get("seed", 0),
+        interventions=_interventions(user_task, options, [type_.name for type_ in types]),
+        allow_ungrounded=options.get("allow_ungrounded", False),
+        allow_out_of_domain=options.get("allow_out_of_domain", False),
+        avoid=(*SUBJECTIVE, *words_in(options.get("avoid", ()))),
+        types=types,
+        levels=options.get("levels", 1),
+    )
+
+
+def _interventions(user_task: UserTask, options: EditOptions, own: Sequence[str]) -> Interventions | None:
+    given = options.get("interventions")
+    if given is None:
+        return user_task.interventions
+    if user_task.interventions is not None:
+        named = fspath(given) if isinstance(given, (str, PathLike)) else "those given"
+        raise _contradiction("interventions", named, options.get("task_file"))
+    if isinstance(given, (str, PathLike)):
+        return load_interventions(Path(given), own)
+    return parse_interventions(_interventions_text(given), "interventions", own)
+
+
+def _interventions_text(values: Mapping[str, Sequence[str]]) -> str:
+    """Values by type as a file of interventions has them."""
+    for value in (value for of_type in values.values() for value in of_type):
+        if odd := re.search("[,;#\n]", value):
+            raise CounterfactoryError(f"interventions: the value {value!r} holds {odd[0]!r}; words are needed")
+    return "\n".join(f"{type_}: {', '.join(of_type)}" for type_, of_type in values.items())
+
+
+def _contradiction(key: str, given: str, task_file: AnyPath | None) -> CounterfactoryError:
+    return CounterfactoryError(
+        f"--{key} {given} and the key {key!r} of {fspath(task_file or '')} contradict: leave one of them out"
+    )
+
+
+def _task_name(options: EditOptions) -> str:
+    return options.get("task") or "classification"
+
+
+def _task(profile: Profile, data: DataSet, options: EditOptions) -> UserTask:
+    """The user's task, or a built-in one about the set's own classes; the pocket models know the street world's."""
+    file, named = options.get("task_file"), options.get("task")
+    if file is not None:
+        if named is not None:
+            raise CounterfactoryError(f"the task {named!r} and the task file {fspath(file)} contradict: give one")
+        return load_task(Path(file))
+    name = _task_name(options)
+    if not profile.llm.converses:
+        task = street_task(name)
+    elif name == "classification":
+        task = builtin_task(name, sorted({source.label for source in data.sources if source.label is not None}))
+    else:
+        task = builtin_task(name, data.classes)
+    return UserTask(task, (), None)

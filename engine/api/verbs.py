@@ -1,0 +1,203 @@
+"""The verbs of `import counterfactory`, which the command line calls too: keywords in, what was made out.
+
+Nothing here knows a terminal: progress and warnings go to the caller's callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from os import fspath
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Unpack
+
+from ..errors import CounterfactoryError
+from ..estimate.estimate import Estimate
+from ..estimate.estimate import estimate as predict
+from ..inputs import lost_lines, usable_inputs
+from ..journey import Journey
+from ..judging.edit_labels import planned_edits, require_new, write_edits
+from ..profile.paint import protect_classes
+from ..report.edit_table import skew_notes
+from ..report.folder import ReportFiles
+from ..sources.data_set import refuse_suite_among_sources
+from ..suite import Suite, caution
+from ..tasks.interventions import Interventions
+from ..tasks.spread import TypeSpread
+from .finished import FinishedSuite, Result, open_suite
+from .options import (
+    AnyPath,
+    Caller,
+    EstimateOptions,
+    EvaluateOptions,
+    GenerateOptions,
+    OnProgress,
+    PlanOptions,
+    ReportOptions,
+    Warn,
+    names_in,
+    path_or_none,
+    require_known,
+)
+from .planned import EditPlan, Forecast
+from .reading import profile_of, read_data, read_request
+
+
+def generate(
+    sources: AnyPath,
+    *,
+    out: AnyPath,
+    on_progress: OnProgress | None = None,
+    warn: Warn | None = None,
+    **options: Unpack[GenerateOptions],
+) -> FinishedSuite:
+    """Make a suite of your images in the folder `out`; called again, it goes on where it was.
+
+    `sources` is a folder of images, a table, or a data set in a layout of docs/data.md; `options` are those of
+    `GenerateOptions`. `on_progress` is called with each stage's progress, `warn` with sentences (Python's warnings
+    without it). Raises CounterfactoryError, in one sentence, for what stops the run; what was done by then is kept.
+    """
+    require_known("generate", options, GenerateOptions)
+    caller, profile, suite_path = Caller.of(on_progress, warn), profile_of(options), Path(out)
+    shard, protected = options.get("shard"), options.get("protect")
+    if shard is not None:
+        profile = replace(profile, shard_sources=shard)
+    if protected is not None:
+        classes, short_side = names_in(protected), profile.image.short_side
+        profile = replace(profile, protect=protect_classes(classes, profile.protect, short_side))
+    refuse_suite_among_sources(Path(sources), suite_path)
+    asked = read_request(sources, profile, options, caller)
+    if options.get("depth") is not None and not profile.reads_depth:
+        caller.warn(f"--depth: profile {profile.name} has no hint of kind depth from files, so nothing follows them")
+    for line in lost_lines(asked.inputs.sources, profile.image):
+        caller.warn(line)
+    with Suite.open(suite_path) as suite:
+        metrics = path_or_none(options.get("metrics"))
+        summary = Journey(profile, asked.request).run(asked.inputs, suite, caller.on_progress, metrics)
+    for problem in summary.problems[len(asked.inputs.left_out) :]:
+        caller.warn(f"skipped {problem.name}: {problem.reason}")
+    for unwritten in filter(None, (summary.metrics_problem, summary.cache_problem)):
+        caller.warn(unwritten)
+    _warn_outside(summary.outside_world, summary.sources, caller)
+    made = FinishedSuite(suite_path, summary, (*asked.data.problems, *summary.problems))
+    for note in one_sided(made.spread, asked.request.interventions):
+        caller.warn(note)
+    return made
+
+
+def plan(
+    sources: AnyPath,
+    *,
+    on_progress: OnProgress | None = None,
+    warn: Warn | None = None,
+    **options: Unpack[PlanOptions],
+) -> EditPlan:
+    """Show what would be changed of the first sources: captions and edits; nothing is painted.
+
+    `sources`, the callbacks and errors are as for `generate`, `options` those of `PlanOptions`.
+    """
+    require_known("plan", options, PlanOptions)
+    caller, profile, write = Caller.of(on_progress, warn), profile_of(options), path_or_none(options.get("write"))
+    if write is not None:
+        require_new(write)
+    asked = read_request(sources, profile, options, caller)
+    first = replace(asked.inputs, sources=asked.inputs.sources[: options.get("first", 5)])
+    with TemporaryDirectory() as folder, Suite.open(Path(folder) / "plan") as suite:
+        planned = Journey(profile, asked.request).plan(first, suite, caller.on_progress)
+    if write is not None:
+        both = (*planned.rewritten.variants, *planned.rewritten.dropped)
+        write_edits(write, planned_edits(both, planned.rewritten.scores, profile.check))
+    if planned.cache_problem is not None:
+        caller.warn(planned.cache_problem)
+    for problem in planned.problems:
+        caller.warn(f"skipped {problem.name}: {problem.reason}")
+    found = EditPlan(planned, (*asked.data.problems, *asked.inputs.left_out, *planned.problems))
+    for note in one_sided(found.spread, asked.request.interventions):
+        caller.warn(note)
+    return found
+
+
+def estimate(
+    sources: AnyPath | int,
+    *,
+    on_progress: OnProgress | None = None,
+    warn: Warn | None = None,
+    **options: Unpack[EstimateOptions],
+) -> Estimate:
+    """Predict a run's time and cost, and what would be in memory when, of `sources` as for `generate`, or of so many.
+
+    The callbacks and errors are as for `generate`, `options` those of `EstimateOptions`.
+    """
+    return forecast(sources, on_progress=on_progress, warn=warn, **options).estimate
+
+
+def forecast(
+    sources: AnyPath | int,
+    *,
+    on_progress: OnProgress | None = None,
+    warn: Warn | None = None,
+    **options: Unpack[EstimateOptions],
+) -> Forecast:
+    """As `estimate`, with the sources that cannot be used."""
+    require_known("estimate", options, EstimateOptions)
+    caller, profile = Caller.of(on_progress, warn), profile_of(options)
+    variants, controls, memory = options.get("variants", 5), options.get("controls", 1), options.get("memory")
+    memory_bytes = None if memory is None else round(memory * 1e9)
+    if isinstance(sources, int):
+        if sources < 1:
+            raise CounterfactoryError(f"estimate: a number of sources is needed, got {sources}")
+        return Forecast(predict(profile, sources, variants, memory_bytes, controls=controls))
+    data = read_data(sources, profile, options, caller)
+    inputs = usable_inputs(profile, data.sources, allow_out_of_domain=options.get("allow_out_of_domain", False))
+    for problem in inputs.left_out:
+        caller.warn(f"skipped {problem.name}: {problem.reason}")
+    predicted = predict(profile, inputs.sources, variants, memory_bytes, controls=controls)
+    _warn_outside(inputs.out_of_domain, predicted.sources, caller)
+    return Forecast(predicted, (*data.problems, *inputs.left_out), inputs.out_of_domain)
+
+
+def open(path: AnyPath) -> FinishedSuite:  # noqa: A001 - as the verbs beside it, it is called by its module's name
+    """The finished suite in the folder `path`. Raises CounterfactoryError where there is none."""
+    return open_suite(path)
+
+
+def evaluate(
+    suite: FinishedSuite | AnyPath,
+    predictions: Any,
+    *,
+    warn: Warn | None = None,
+    **options: Unpack[EvaluateOptions],
+) -> Result:
+    """Say what each edit does to your model, with certainty, from its answers.
+
+    `predictions` is the path of a table or of a folder of masks (docs/own-model.md); a mapping of pictures' `file_name`
+    to labels; a data frame with the columns `file_name` (or `image`) and `prediction`; or the model itself: a callable
+    that takes pictures of one size, uint8 RGB [N, H, W, 3], and returns N labels. `options` are those of
+    `EvaluateOptions`. Raises CounterfactoryError for answers that cannot be read or do not fit the suite.
+    """
+    return _opened(suite).evaluate(predictions, warn=warn, **options)
+
+
+def report(
+    suite: FinishedSuite | AnyPath, *, warn: Warn | None = None, **options: Unpack[ReportOptions]
+) -> ReportFiles:
+    """Make the web page and the contact sheet of a suite, and say where they are; `options` are those of
+    `ReportOptions`.
+    """
+    return _opened(suite).report(warn=warn, **options)
+
+
+def one_sided(spread: Iterable[TypeSpread], allowed: Interventions | None) -> list[str]:
+    """A sentence for each type of edit that is nearly always the same, unless the user allowed it one value only."""
+    single = () if allowed is None else [type_ for type_, values in allowed.axes if len(values) == 1]
+    return skew_notes(spread, single)
+
+
+def _opened(suite: FinishedSuite | AnyPath) -> FinishedSuite:
+    return suite if isinstance(suite, FinishedSuite) else open_suite(fspath(suite))
+
+
+def _warn_outside(outside: int, sources: int, caller: Caller) -> None:
+    if (text := caution(outside, sources)) is not None:
+        caller.warn(f"caution    {text}")

@@ -1,0 +1,97 @@
+"""Turns labelled photographs into a counterfactual test suite for a vision model.
+
+    import counterfactory as cf
+
+    suite = cf.generate("photos", out="suite", task="classification")
+    result = cf.evaluate(suite, "answers.csv")
+
+Importing this loads nothing else: a verb brings what it needs when it is first named.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from counterfactory.engine.api.finished import FinishedSuite, Result
+    from counterfactory.engine.api.options import (
+        EditOptions,
+        EstimateOptions,
+        EvaluateOptions,
+        GenerateOptions,
+        PageOptions,
+        PlanOptions,
+        ReportOptions,
+        SourceOptions,
+    )
+    from counterfactory.engine.api.planned import EditPlan
+    from counterfactory.engine.api.verbs import estimate, evaluate, generate, open, plan, report  # noqa: A004
+    from counterfactory.engine.errors import CounterfactoryError
+    from counterfactory.engine.estimate.estimate import Estimate
+
+    __version__: str
+
+# Where each name comes from.
+_HOMES = {
+    "api.verbs": ("generate", "plan", "estimate", "evaluate", "open", "report"),
+    "api.finished": ("FinishedSuite", "Result"),
+    "api.planned": ("EditPlan",),
+    "estimate.estimate": ("Estimate",),
+    "api.options": (
+        *("SourceOptions", "EditOptions", "GenerateOptions", "PlanOptions", "EstimateOptions", "EvaluateOptions"),
+        *("ReportOptions", "PageOptions"),
+    ),
+    "errors": ("CounterfactoryError",),
+}
+
+# In the order of docs/api.md.
+__all__ = [  # noqa: RUF022
+    "generate",
+    "plan",
+    "estimate",
+    "open",
+    "evaluate",
+    "report",
+    "FinishedSuite",
+    "Result",
+    "EditPlan",
+    "Estimate",
+    "GenerateOptions",
+    "PlanOptions",
+    "EstimateOptions",
+    "EditOptions",
+    "SourceOptions",
+    "EvaluateOptions",
+    "ReportOptions",
+    "PageOptions",
+    "CounterfactoryError",
+    "__version__",
+]
+
+
+if not TYPE_CHECKING:  # or a misspelt name would be anything to a type checker
+
+    def __getattr__(name: str) -> Any:
+        if name == "__version__":
+            value: Any = _version()
+        else:
+            home = next((home for home, names in _HOMES.items() if name in names), None)
+            if home is None:
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            value = getattr(import_module(f"counterfactory.engine.{home}"), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("counterfactory")
+    except PackageNotFoundError:
+        return "0+unknown"  # a checkout that is not installed

@@ -1,0 +1,333 @@
+"""`import counterfactory`: light to import, typed, one keyword per option, and what each verb takes and gives."""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import MadeSuite, Street
+from numpy.typing import NDArray
+
+import counterfactory as cf
+from counterfactory.engine.api import frames
+from counterfactory.engine.cli import arguments
+from counterfactory.engine.cli.arguments import main
+from counterfactory.engine.journey import Journey
+from counterfactory.engine.meter.meter import Progress
+from counterfactory.engine.suite import read_metadata
+
+VERBS: Mapping[str, tuple[Any, set[str]]] = {
+    "generate": (cf.GenerateOptions, {"sources", "out"}),
+    "plan": (cf.PlanOptions, {"sources"}),
+    "estimate": (cf.EstimateOptions, {"sources", "count"}),
+    "evaluate": (cf.EvaluateOptions, {"suite", "predictions", "all"}),
+    "report": (cf.ReportOptions, {"suite"}),
+}
+
+
+def test_importing_loads_nothing() -> None:
+    """Not until a verb is named."""
+    code = (
+        "import sys\n"
+        "before = set(sys.modules)\n"
+        "import counterfactory as cf\n"
+        "dir(cf), cf.__version__, cf.CounterfactoryError\n"
+        "ours = {name for name in set(sys.modules) - before if name.startswith('counterfactory.')}\n"
+        "loaded = {name.split('.')[0] for name in sys.modules}\n"
+        "heavy = loaded & {'numpy', 'cv2', 'pyarrow', 'openvino', 'rich', 'scipy', 'pandas'}\n"
+        "print(sorted(heavy), sorted(ours))\n"
+        "cf.generate\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[] ['counterfactory.engine', 'counterfactory.engine.errors']"
+
+
+def test_every_name_is_there() -> None:
+    assert dir(cf) == sorted(cf.__all__)
+    assert all(getattr(cf, name) is not None for name in cf.__all__)
+    assert cf.__version__ == version("counterfactory")
+    with pytest.raises(AttributeError, match="no attribute 'generat'"):
+        cf.generat  # noqa: B018
+    assert (Path(str(cf.__file__)).parent / "py.typed").is_file()
+
+
+def test_the_reference_is_that_of_the_docstrings() -> None:
+    docs = Path(__file__).parents[1] / "docs"
+    make_api = runpy.run_path(str(docs / "make_api.py"))
+    page = (docs / "api.md").read_text(encoding="utf-8")
+    assert make_api["with_reference"](page, cf) == page, "run `python docs/make_api.py`"
+
+
+def options_of(command: str) -> dict[str, Any]:
+    """The command line's options of a command by name, each with its default."""
+    build = getattr(arguments, "build_parser", None) or arguments._parser  # type: ignore[attr-defined, unused-ignore]
+    parser: argparse.ArgumentParser = build()
+    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    actions = commands.choices[command]._actions
+    return {action.dest: action.default for action in actions if action.dest not in ("help", "json")}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_s_keywords_are_its_command_s_options(verb: str) -> None:
+    options, others = VERBS[verb]
+    assert options_of(verb).keys() == options.__optional_keys__ | others
+
+
+def test_a_misspelt_keyword_is_told_its_neighbour(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"generate\(\) has no option 'variant'; did you mean 'variants'\?"):
+        cf.generate(tmp_path, out=tmp_path / "suite", variant=5)  # type: ignore[call-arg]
+    for call in (cf.plan, cf.estimate):
+        with pytest.raises(TypeError, match="did you mean 'profile'"):
+            call(tmp_path, profil="pocket")  # type: ignore[call-arg, operator]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variants": 0}, "variants is a whole number from 1, got 0"),
+        ({"variants": 2.5}, "variants is a whole number from 1, got 2.5"),
+        ({"sample": True}, "sample is a whole number from 1, got True"),
+        ({"seed": -1}, "seed is a whole number from 0"),
+        ({"seed": 1 << 63}, "seed is a whole number from 0"),
+        ({"per_class": 1, "sample": 1}, "per_class and sample contradict"),
+        ({"task": "detecton"}, "detecton"),
+        ({"task": "segmentation", "task_file": "task.toml"}, "'segmentation' and the task file task.toml contradict"),
+        ({"avoid": "two words"}, "avoid takes single words, got 'two words'"),
+        ({"edits": (3, 1)}, "got 3..1"),
+        ({"classes": ["bus", ""]}, "names are needed"),
+        ({"interventions": {"weather": ["rainy, snowy"]}}, "the value 'rainy, snowy' holds ','"),
+        ({"interventions": {"wether": ["rainy"]}}, "did you mean 'weather'"),
+        ({"layout": "coko"}, "coko"),
+        ({"depth_values": "metres"}, "metres"),
+    ],
+)
+def test_what_is_refused_is_refused_in_one_sentence(
+    options: dict[str, Any], message: str, street: Street, tmp_path: Path
+) -> None:
+    with pytest.raises(cf.CounterfactoryError) as refused:
+        cf.generate(street.root, out=tmp_path / "suite", **options)
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "suite").exists()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Journey, Any]]:
+    """What each run was asked for, which goes no further."""
+    found: list[tuple[Journey, Any]] = []
+
+    def stopped(journey: Journey, inputs: Any, *_: object) -> None:
+        found.append((journey, inputs))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journey, "run", stopped)
+    return found
+
+
+def test_keywords_and_options_ask_for_the_same(
+    street: Street, tmp_path: Path, asked: list[tuple[Journey, Any]]
+) -> None:
+    """With nothing but what is required, and with all that a request can hold."""
+    (tmp_path / "values.txt").write_text("weather: rainy, snowy\ntime: night")
+    out = tmp_path / "suite"
+    said = (
+        "--task segmentation --variants 4 --controls 2 --edits 1..2 --seed 7 --levels 2 --avoid red,blue --sample 2 "
+        f"--allow-ungrounded --allow-out-of-domain --interventions {tmp_path / 'values.txt'} --shard 3 --protect 1"
+    )
+    given: dict[str, Any] = {
+        "task": "segmentation",
+        "variants": 4,
+        "controls": 2,
+        "edits": (1, 2),
+        "seed": 7,
+        "levels": 2,
+        "avoid": ("red", "blue"),
+        "sample": 2,
+        "allow_ungrounded": True,
+        "allow_out_of_domain": True,
+        "interventions": {"weather": ["rainy", "snowy"], "time": ["night"]},
+        "shard": 3,
+        "protect": ["1"],
+    }
+    for words, options in (([], {}), (said.split(), given)):
+        main(["generate", str(street.root), "--out", str(out), *words])
+        with pytest.raises(KeyboardInterrupt):
+            cf.generate(str(street.root), out=str(out), warn=lambda _: None, **options)
+        (command, of_command), (call, of_call) = asked
+        assert command == call
+        assert of_command == of_call
+        asked.clear()
+    assert call.request.interventions is not None
+    assert call.profile.protect is not None
+
+
+@pytest.mark.usefixtures("shared_plans")
+def test_a_suite_from_python(street: Street, tmp_path: Path) -> None:
+    told: list[str] = []
+    progress: list[Progress] = []
+    estimate = cf.estimate(3, variants=2)
+    assert (estimate.sources, estimate.variants, estimate.controls) == (3, 6, 3)
+    images = street.root / "images"
+    plan = cf.plan(images, first=2, variants=2, warn=told.append)
+    frame = plan.pandas()
+    assert list(frame.columns) == ["source", "label", "caption", "variant", "edits", "edited_caption", "dropped"]
+    assert list(frame["source"]) == [street.names[0]] * 2 + [street.names[1]] * 2
+    assert all(": " in edits for edits in frame["edits"])
+    suite = cf.generate(street.root, out=tmp_path / "suite", variants=1, on_progress=progress.append, warn=told.append)
+    assert suite.summary is not None
+    assert {one.stage for one in progress} >= {"read", "caption", "paint", "check"}
+    assert suite.rows == read_metadata(tmp_path / "suite") == cf.open(str(tmp_path / "suite")).rows
+    assert suite.summary.accepted == sum(row.accepted for row in suite.rows if row.kind == "variant")
+    assert suite.costs == suite.summary.suite
+    assert suite.problems == ()
+    assert cf.open(suite.path).summary is None
+    assert suite.check(suite.settings()).turned == 0
+
+
+def test_warnings_are_python_s_where_nobody_takes_them(street: Street, tmp_path: Path) -> None:
+    (street.root / "images" / "broken.png").write_text("no picture")
+    with pytest.warns(UserWarning, match="skipped broken"), pytest.raises(cf.CounterfactoryError, match="weekdays"):
+        cf.generate(street.root, out=tmp_path / "suite", interventions={"weekdays": ["monday"]})
+
+
+def answers_of(suite: MadeSuite) -> dict[str, str]:
+    """Right on originals, wrong on every second variant."""
+    return {row.file_name: "tram" if row.kind == "variant" and row.number else str(row.label) for row in suite.rows}
+
+
+def by_mapping(suite: MadeSuite, folder: Path) -> Any:
+    return answers_of(suite)
+
+
+def by_file(suite: MadeSuite, folder: Path) -> Any:
+    lines = [f"{name},{label}" for name, label in answers_of(suite).items()]
+    (folder / "answers.csv").write_text("\n".join(["image,prediction", *lines]))
+    return folder / "answers.csv"
+
+
+def by_frame(suite: MadeSuite, folder: Path) -> Any:
+    frame = cf.open(suite.path).pandas()
+    return frame.assign(prediction=frame["file_name"].map(answers_of(suite)))
+
+
+def by_model(suite: MadeSuite, folder: Path) -> Any:
+    known = answers_of(suite)
+    names = iter([row.file_name for row in suite.rows if row.accepted])
+
+    def model(pictures: NDArray[np.uint8]) -> NDArray[np.str_]:
+        assert pictures.dtype == np.uint8
+        assert pictures.shape[1:] == (128, 128, 3)
+        return np.array([known[next(names)] for _ in pictures])
+
+    return model
+
+
+@pytest.mark.parametrize("given", [by_mapping, by_file, by_frame, by_model])
+def test_answers_in_any_form_are_judged_alike(
+    given: Callable[[MadeSuite, Path], Any], made_suite: MadeSuite, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    result = cf.evaluate(made_suite.path, given(made_suite, tmp_path), warn=told.append)
+    assert told == []
+    assert result.evaluation == cf.open(made_suite.path).evaluate(answers_of(made_suite)).evaluation
+    found = result.evaluation
+    assert (found.originals.score.value, found.variants.score.count, found.variants.score.value) == (1, 5, 0.6)
+    effects = result.effects()
+    assert list(effects.columns) == ["edit", "points", "low", "high", "q", "sources"]
+    (weather,) = effects.to_dict("records")
+    (effect,) = found.effects.by_type
+    assert (weather["edit"], weather["sources"]) == ("weather", 3)
+    assert weather["points"] == pytest.approx(100 * (effect.value or 0))
+    assert len(result.effects("value")) == len(found.effects.by_value)
+    assert set(result.failures()["prediction"]) == {"tram"}
+    assert "1 rejected variant is not counted" in result.notes
+
+
+def test_a_model_is_given_batches_of_one_size(made_suite: MadeSuite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("counterfactory.engine.api.asking.BATCH", 3)
+    sizes: list[int] = []
+
+    def model(pictures: NDArray[np.uint8]) -> list[int]:
+        sizes.append(len(pictures))
+        return [7] * len(pictures)
+
+    with pytest.raises(cf.CounterfactoryError, match="the predictions '7'"):
+        cf.evaluate(made_suite.path, model)
+    assert sizes == [3, 3, 2]
+
+
+@pytest.mark.parametrize(
+    ("predictions", "message"),
+    [
+        (lambda pictures: ["bus"], "the model was given 8 pictures, and returned 1 labels"),
+        (lambda pictures: np.full(len(pictures), 0.5), "and a prediction, as text or a whole number"),
+        ({}, "holds no predictions"),
+        ({"a.png": True}, "predictions['a.png']: every row needs an image"),
+        (5, "got a int"),
+        ("nowhere.csv", "nowhere.csv"),
+    ],
+)
+def test_answers_that_are_none_are_refused(predictions: Any, message: str, made_suite: MadeSuite) -> None:
+    with pytest.raises(cf.CounterfactoryError) as refused:
+        cf.evaluate(made_suite.path, predictions)
+    assert message in str(refused.value)
+
+
+def test_a_frame_without_answers_is_refused(made_suite: MadeSuite) -> None:
+    frame = cf.open(made_suite.path).pandas()
+    with pytest.raises(cf.CounterfactoryError, match="lacks the column 'prediction'"):
+        cf.evaluate(made_suite.path, frame)
+
+
+def test_limits_are_held_and_written(made_suite: MadeSuite, tmp_path: Path) -> None:
+    suite, answers = cf.open(made_suite.path), answers_of(made_suite)
+    kept = suite.evaluate(answers, max_drop={"weather": 100}, fail_under=0.5)
+    assert kept.passed
+    assert len(kept.findings) == 2
+    files = {"junit": tmp_path / "limits.xml", "failures": tmp_path / "failures.csv"}
+    broken = suite.evaluate(answers, fail_under=0.7, **files)
+    assert not broken.passed
+    assert "<failure" in files["junit"].read_text()
+    assert files["failures"].read_text().count("tram") == 2
+    for options, message in (({"fail_under": 70}, "a share from 0 to 1, got 70"), ({"junit": "x"}, "give --max-drop")):
+        with pytest.raises(cf.CounterfactoryError, match=message):
+            suite.evaluate(answers, **options)  # type: ignore[arg-type]
+
+
+def test_reports_with_and_without_answers(made_suite: MadeSuite, tmp_path: Path) -> None:
+    bare = cf.report(made_suite.path, out=tmp_path / "bare", no_edges=True)
+    assert bare.page == tmp_path / "bare" / "index.html"
+    result = cf.evaluate(made_suite.path, answers_of(made_suite))
+    judged = result.report(tmp_path / "judged", no_edges=True)
+    given = cf.report(made_suite.path, out=tmp_path / "given", predictions=answers_of(made_suite), no_edges=True)
+    assert "tram" not in bare.page.read_text()
+    assert "tram" in judged.page.read_text()
+    assert judged.page.read_text() == given.page.read_text()
+    assert "<figcaption><b>min_image_text</b>" in judged.page.read_text(), "curves of thresholds as without answers"
+
+
+def test_tables_say_that_pandas_is_missing(made_suite: MadeSuite, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    suite = cf.open(made_suite.path)
+    result = suite.evaluate(answers_of(made_suite))
+    for table in (suite.pandas, result.effects, result.failures, frames.pandas):
+        with pytest.raises(cf.CounterfactoryError, match="pip install pandas"):
+            table()
+    assert suite.table().num_rows == len(made_suite.rows)
+
+
+def test_there_is_no_suite_where_there_is_none(tmp_path: Path) -> None:
+    for verb in (cf.open, cf.report):
+        with pytest.raises(cf.CounterfactoryError, match="holds no finished suite"):
+            verb(tmp_path)
+    with pytest.raises(cf.CounterfactoryError, match="holds no finished suite"):
+        cf.evaluate(tmp_path, {})
