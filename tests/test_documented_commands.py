@@ -399,7 +399,7 @@ def test_the_reference_is_of_signatures_and_docstrings(make_api: Any, monkeypatc
     page = f"before\n{make_api.BEGIN}\nold\n{make_api.END}\nafter\n"
     written = make_api.with_reference(page, module)
     assert written.startswith(f"before\n{make_api.BEGIN}\n\n### Shown\n\nA thing that is shown.\n\n#### Shown.size\n")
-    assert "```text\ngrow(self, by: 'int' = 2) -> '_Shown'\n```\n\nA larger one.\n" in written
+    assert "```text\ngrow(by: int = 2) -> _Shown\n```\n\nA larger one.\n" in written
     assert "### release\n\nA `str`.\n" in written
     assert written.endswith(f"\n{make_api.END}\nafter\n")
     assert not re.search("hidden|other|old", written)
