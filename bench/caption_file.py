@@ -32,7 +32,7 @@ from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.classes import Classes
 from counterfactory.engine.stages.rewrite import label_grounding
 from counterfactory.engine.stages.rewrite.caption_edits import draft_of
-from counterfactory.engine.stages.rewrite.rewrite import Rewritten, proposals, rewrite
+from counterfactory.engine.stages.rewrite.rewrite import ShardVariants, proposals, rewrite
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.tasks.grounding import protect
@@ -132,7 +132,7 @@ class Asked:
         settings = RewriteSettings(types, 6, alternatives, 4, 320, verbatim=True, menus=menus)
         return cls(settings, SuiteRequest(task, variants, 0, edits, 0), prompts)
 
-    def rewrite(self, desk: Run, captions: Mapping[Source, str]) -> Rewritten:
+    def rewrite(self, desk: Run, captions: Mapping[Source, str]) -> ShardVariants:
         """What the engine's stage makes of the captions."""
         return rewrite.run(desk, captions, self.settings, self.wanted, self.prompts, GROUNDING)
 

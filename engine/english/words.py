@@ -157,7 +157,7 @@ def says_again(old: str, new: str, caption: str) -> bool:
 def check_edited_caption(caption: str, edited: str, edits: Sequence[Edit], keep: Sequence[str]) -> str | None:
     """The reason why an edited caption cannot be used, or None if it can.
 
-    Compared word by word (tasks/difference.py): words that no edit changes stay, but for small ones that agree with
+    Compared word by word (difference.py): words that no edit changes stay, but for small ones that agree with
     others (a, an, in, on, is, are); what an edit replaces is gone wherever the caption says it of the same thing; and
     what it says instead is there, and nothing else, nor elsewhere. A caption that is what rules write is in order.
     """

@@ -1,6 +1,6 @@
 """A caption with words in the place of others, written by rule: no language model chooses the small words.
 
-It serves edits whose words fit where they go (tasks/menus.py): a phrase for a phrase, a word before a thing.
+It serves edits whose words fit where they go (menus.py): a phrase for a phrase, a word before a thing.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ class Classes:
         """Unit embeddings [K, E] of `prompt` with each class in place of "{label}"."""
         if prompt not in self._embedded:
             prompts = [prompt.replace(LABEL, name) for name in self.names]
-            found = text.embed(prompts)
-            self._embedded[prompt] = np.stack([found[one] for one in prompts])
+            vectors = text.embed(prompts)
+            self._embedded[prompt] = np.stack([vectors[phrase] for phrase in prompts])
         return self._embedded[prompt]
 
 

@@ -20,7 +20,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.stages.check import check
-from counterfactory.engine.stages.check.check import Scored, score_pictures
+from counterfactory.engine.stages.check.check import PictureScores, score_pictures
 from counterfactory.engine.stages.check.clip_scores import class_share, edit_scores, label_score, score
 from counterfactory.engine.stages.check.colours import Region, recolouring
 from counterfactory.engine.stages.check.layout import outlined_share
@@ -60,7 +60,7 @@ def expected(
     row: PaintedRow,
     control: PaintedRow | None = None,
     earlier: Sequence[PaintedRow] = (),
-) -> Scored:
+) -> PictureScores:
     """The scores of one picture by itself; its edits' texts are the edited caption and the caption."""
     picture, source = run.run.suite.load_image(row), load_pixels(variant.source, IMAGE)
     shown, original = unit(image_name(picture)), unit(image_name(source))
@@ -84,10 +84,10 @@ def expected(
         scores["label"] = label_score(own, rest)
     if variant.source.mask_path is not None:
         scores["layout"] = outlined_share(picture, load_mask(variant.source, picture.shape[:2]))
-    return Scored(scores, tuple(edits))
+    return PictureScores(scores, tuple(edits))
 
 
-def same(found: Scored, wanted: Scored) -> bool:
+def same(found: PictureScores, wanted: PictureScores) -> bool:
     return found.scores == pytest.approx(wanted.scores, abs=1e-6) and found.edits == pytest.approx(wanted.edits)
 
 

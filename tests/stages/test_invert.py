@@ -37,7 +37,7 @@ from counterfactory.engine.stages.paint.invert import (
     edit_variants,
     restore_detail,
 )
-from counterfactory.engine.stages.paint.protect import Kept
+from counterfactory.engine.stages.paint.protect import ProtectedRegion
 from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs.editing import EditingDenoiser
 
@@ -207,12 +207,14 @@ def test_rows_are_gathered_on_the_host(sources: list[Source], tmp_path: Path) ->
 def test_what_is_protected_is_the_source_for_as_long(sources: list[Source], tmp_path: Path) -> None:
     *variants, control = variants_of(sources[:1])
 
-    def kept(share: float, until: float) -> Kept:
-        return Kept(np.zeros(0), np.full((16, 16), share, np.float32), ProtectSettings(("road",), 0.0, until))
+    def kept(share: float, until: float) -> ProtectedRegion:
+        return ProtectedRegion(
+            np.zeros(0), np.full((16, 16), share, np.float32), ProtectSettings(("road",), 0.0, until)
+        )
 
     with tiny_run(tmp_path / "suite", sources) as desk, pytest.MonkeyPatch.context() as patched:
 
-        def shown(part: Kept | None, asked: list[Variant] = variants) -> list[bytes]:
+        def shown(part: ProtectedRegion | None, asked: list[Variant] = variants) -> list[bytes]:
             patched.setattr(invert, "keep_regions", lambda run, of, pictures: [part] * len(of))
             return [one.pixels.tobytes() for one in edited(desk, asked, PAINT, INVERT)]
 
