@@ -17,8 +17,8 @@ from counterfactory.engine.english.names import short_name
 from counterfactory.engine.english.writing import agree
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import ChatPrompts, prompts_of
+from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.questions import clean_text
-from counterfactory.engine.language.request import Request
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.library import Library
 from counterfactory.engine.models.model_pool import ModelPool
@@ -139,7 +139,7 @@ class Asked:
     def possible_types(self, desk: Run, captions: Mapping[Source, str]) -> dict[Source, frozenset[str]]:
         """The types of which a caption has at least one edit to choose; sources without a ground are left out."""
 
-        def ask(question: str, requests: Sequence[Request]) -> list[str]:
+        def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
             keys = {request: desk.recipes.answer_key(question, request.content) for request in requests}
             answers = desk.recorded("rewrite", keys, _not_recorded)
             return [answers[request] for request in requests]
@@ -151,7 +151,7 @@ class Asked:
         return {d.source: frozenset(c.type for c in d.choices if c.alternatives) for d in drafts if not d.problem}
 
 
-def _not_recorded(requests: list[Request]) -> Generator[dict[Request, str], None, None]:
+def _not_recorded(requests: list[LlmRequest]) -> Generator[dict[LlmRequest, str], None, None]:
     raise SystemExit(f"{len(requests)} questions of the language model are not on record")
     yield {}
 

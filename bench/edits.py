@@ -27,7 +27,7 @@ from measure import finish, machine
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.language.llama import Llama
-from counterfactory.engine.language.reading import surprises
+from counterfactory.engine.language.surprises import surprises
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.sources.source import Source

@@ -20,8 +20,8 @@ from PIL import Image as Pictures
 from counterfactory.engine.inputs import Inputs
 from counterfactory.engine.journey import Journey, RunSummary
 from counterfactory.engine.language.chat import prompts_of
-from counterfactory.engine.language.opening import open_llm
-from counterfactory.engine.language.request import Request
+from counterfactory.engine.language.llm_request import LlmRequest
+from counterfactory.engine.language.open_llm import open_llm
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile
@@ -72,7 +72,7 @@ class Bench:
 class Call:
     """A question to the language model and the engine's answer."""
 
-    request: Request
+    request: LlmRequest
     answer: str
 
 
@@ -108,7 +108,7 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
     for source in [source for source in bench.sources if source.name in captions][:most]:
         calls: list[Call] = []
 
-        def ask(_: str, requests: Sequence[Request], calls: list[Call] = calls) -> Sequence[str]:
+        def ask(_: str, requests: Sequence[LlmRequest], calls: list[Call] = calls) -> Sequence[str]:
             answers = llm.generate(requests)
             calls += map(Call, requests, answers)
             return answers

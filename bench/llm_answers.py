@@ -24,6 +24,7 @@ from measure import finish
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import prompts_of
+from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import (
     AnswerError,
@@ -32,7 +33,6 @@ from counterfactory.engine.language.questions import (
     read_keywords,
     read_proposals,
 )
-from counterfactory.engine.language.request import Request
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.llm import LLAMA_GRAPH
 from counterfactory.engine.profile.rewrite import RewriteSettings
@@ -104,7 +104,7 @@ def main() -> None:
     given, valid, faults = Counter[str](), Counter[str](), Counter[str]()
     prompts = prompts_of(asked.style)
 
-    def ask(question: str, requests: Sequence[Request]) -> list[str]:
+    def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
         answers = model.generate(requests)
         for request, answer in zip(requests, answers, strict=True):
             given[question] += 1

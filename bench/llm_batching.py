@@ -19,9 +19,9 @@ from tokenizers import Tokenizer
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.english.words import spans
 from counterfactory.engine.language.grammar import Grammar, keywords_grammar
-from counterfactory.engine.language.opening import open_llm
+from counterfactory.engine.language.llm_request import Llm, LlmRequest
+from counterfactory.engine.language.open_llm import open_llm
 from counterfactory.engine.language.questions import PlainPrompts
-from counterfactory.engine.language.request import Llm, Request
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import load_profile
@@ -41,7 +41,7 @@ class Speed:
         return self.spent / self.tokens
 
 
-def questions(first: int, count: int) -> list[Request]:
+def questions(first: int, count: int) -> list[LlmRequest]:
     """The keywords question, the longest answered of the three, about scenes `first` to `first + count`."""
     profile, task = load_profile("pocket"), street_task("classification")
     requests = []
@@ -53,11 +53,11 @@ def questions(first: int, count: int) -> list[Request]:
         grammar = keywords_grammar(
             STREET_TYPES, spans(caption, profile.rewrite.max_words_keyword, keep), profile.rewrite.max_keywords
         )
-        requests.append(Request(PlainPrompts().keywords(task.sentence, STREET_TYPES, keep, caption), grammar))
+        requests.append(LlmRequest(PlainPrompts().keywords(task.sentence, STREET_TYPES, keep, caption), grammar))
     return requests
 
 
-def constrained(llm: Llm, tokenizer: Tokenizer, requests: Sequence[Request], at_once: int) -> Speed:
+def constrained(llm: Llm, tokenizer: Tokenizer, requests: Sequence[LlmRequest], at_once: int) -> Speed:
     """Answers, `at_once` requests a call; each with the token that closes it."""
     began = now()
     answers: list[str] = []
@@ -71,9 +71,9 @@ def lengths(tokenizer: Tokenizer, answers: Sequence[str]) -> list[int]:
     return [len(tokenizer.encode(answer).ids) + 1 for answer in answers]
 
 
-def unconstrained(llm: Llm, requests: Sequence[Request], wanted: Sequence[int]) -> Speed:
+def unconstrained(llm: Llm, requests: Sequence[LlmRequest], wanted: Sequence[int]) -> Speed:
     """Any text, of as many tokens as `wanted` unless the model ends it before."""
-    free = [Request(r.prompt, Grammar(r"(?:.|\n)*", length - 1)) for r, length in zip(requests, wanted, strict=True)]
+    free = [LlmRequest(r.prompt, Grammar(r"(?:.|\n)*", length - 1)) for r, length in zip(requests, wanted, strict=True)]
     before, began = llm.usage, now()
     answers = llm.generate(free)
     return Speed(answers, (llm.usage - before).generated_tokens, now() - began)

@@ -30,7 +30,7 @@ from counterfactory.engine.english.menus import menu
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.llama import Llama
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
-from counterfactory.engine.language.reading import surprises
+from counterfactory.engine.language.surprises import surprises
 from counterfactory.engine.profile.llm import Style
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.report.table import Table

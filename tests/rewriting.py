@@ -8,7 +8,7 @@ from typing import Any
 
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.keys import content_key
-from counterfactory.engine.language.request import Prompt, Request
+from counterfactory.engine.language.llm_request import LlmRequest, Prompt
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
@@ -74,9 +74,9 @@ class Scripted:
 
     def __init__(self, **answers: list[str]) -> None:
         self._answers = answers
-        self.asked: dict[str, list[Request]] = {}
+        self.asked: dict[str, list[LlmRequest]] = {}
 
-    def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+    def __call__(self, question: str, requests: Sequence[LlmRequest]) -> list[str]:
         assert requests, f"{question} is asked about nothing"
         self.asked[question] = list(requests)
         return self._answers[question]

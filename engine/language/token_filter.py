@@ -28,7 +28,7 @@ BITS = 32
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A tokenizer as llguidance reads it: `size` tokens, of which `end` closes an answer."""
+    """A tokenizer as llguidance reads it: `size` tokens; the token `end` closes an answer."""
 
     size: int
     end: int

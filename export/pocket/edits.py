@@ -21,9 +21,9 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.english.additions import apply_by_rule
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import prompts_of
+from counterfactory.engine.language.llm_request import Llm
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import PlainPrompts
-from counterfactory.engine.language.request import Llm
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import world_named
 from counterfactory.engine.request import SuiteRequest

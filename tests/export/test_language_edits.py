@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("torch", reason="no torch: the measurement of the pocket language models goes unchecked")
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.language.llm_request import LlmRequest, Usage
 from counterfactory.engine.language.questions import write_answer
-from counterfactory.engine.language.request import Request, Usage
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.variant import Variant
@@ -34,13 +34,13 @@ class RightAnswers:
 
     usage = Usage()
 
-    def generate(self, requests: Sequence[Request]) -> list[str]:
+    def generate(self, requests: Sequence[LlmRequest]) -> list[str]:
         return [self._answer(request) for request in requests]
 
     def close(self) -> None:
         pass
 
-    def _answer(self, request: Request) -> str:
+    def _answer(self, request: LlmRequest) -> str:
         asked = dict(re.findall(r"^(\w[\w ]*): (.*)$", request.prompt.text.split("\n\n", 1)[1], re.MULTILINE))
         keep, protect = tuple(asked["Keep"].split(", ")), street_task("segmentation", "wide").protect
         protected = (*keep, *protect) if asked["Task"].startswith("segment") else keep

@@ -18,9 +18,9 @@ from ...language.grammar import (
     keywords_grammar,
     values_grammar,
 )
+from ...language.llm_request import LlmRequest
 from ...language.phrases import phrase_class
 from ...language.questions import AnswerError, SpanPrompts, TypedPrompts, read_alternatives, read_keywords, read_silent
-from ...language.request import Request
 from ...tasks.choose import Choice
 from ...tasks.interventions import Interventions
 from .caption_edits import CaptionEdits, Questions, why_not
@@ -39,7 +39,7 @@ def find_choices(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
 def _find_keywords(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
     settings, interventions, prompts = questions.settings, questions.request.interventions, _prompts(questions)
     types = interventions.types if interventions else settings.types
-    requests: list[Request | None] = []
+    requests: list[LlmRequest | None] = []
     for draft in drafts:
         free = spans(draft.caption, settings.max_words_keyword, draft.keep)
         draft.problem = why_not(draft, free, questions)
@@ -47,7 +47,7 @@ def _find_keywords(drafts: Sequence[CaptionEdits], questions: Questions) -> None
             requests.append(None)
             continue
         prompt = prompts.keywords(draft.sentence, types, draft.protection.told, draft.caption)
-        requests.append(Request(prompt, keywords_grammar(types, free, settings.max_keywords)))
+        requests.append(LlmRequest(prompt, keywords_grammar(types, free, settings.max_keywords)))
     answers = questions.answers(KEYWORDS, [request for request in requests if request])
     for draft, request in zip(drafts, requests, strict=True):
         if request is None:
@@ -90,7 +90,7 @@ class _AlternativesQuestion(NamedTuple):
     type: str
     keyword: str
     given: bool
-    request: Request
+    request: LlmRequest
 
 
 def _find_alternatives(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
@@ -99,7 +99,7 @@ def _find_alternatives(drafts: Sequence[CaptionEdits], questions: Questions) -> 
 
     def add(draft: CaptionEdits, edited: tuple[str, str], values: tuple[str, ...], grammar: Grammar) -> None:
         prompt = prompts.alternatives(draft.sentence, draft.protection.told, draft.caption, *edited, values)
-        open_questions.append(_AlternativesQuestion(draft, *edited, bool(values), Request(prompt, grammar)))
+        open_questions.append(_AlternativesQuestion(draft, *edited, bool(values), LlmRequest(prompt, grammar)))
 
     for draft in drafts:
         for type_, keyword in draft.keywords:

@@ -21,9 +21,9 @@ from ...english.words import allowed_proposals, allowed_values, phrases, removab
 from ...keys import content_key
 from ...language.edit_types import EditType, edit_types
 from ...language.grammar import choices_grammar, place_grammar, proposals_grammar
+from ...language.llm_request import LlmRequest
 from ...language.phrases import find_mentions, phrase_class
 from ...language.questions import AnswerError, TypedPrompts, read_caption, read_proposals
-from ...language.request import Request
 from ...profile.rewrite import RewriteSettings
 from ...tasks.choose import Choice
 from ...tasks.interventions import Interventions
@@ -101,7 +101,7 @@ def _propose(abouts: Sequence[About], types: Sequence[EditType], questions: Ques
 
 def _choose(abouts: Sequence[About], types: Sequence[EditType], questions: Questions) -> dict[About, list[_Pair]]:
     """One edit of each type, which the model chooses among those that the type's menu offers, all at once."""
-    requests: dict[About, tuple[list[EditType], Request]] = {}
+    requests: dict[About, tuple[list[EditType], LlmRequest]] = {}
     for about in abouts:
         offered: dict[EditType, list[tuple[str, str]]] = {}
         for type_ in types:
@@ -110,7 +110,7 @@ def _choose(abouts: Sequence[About], types: Sequence[EditType], questions: Quest
                 offered[type_] = offer(allowed, content_key(about.caption, type_.name))
         if offered:
             prompt = _prompts(questions).choices(tuple(offered), about.told, about.caption)
-            requests[about] = list(offered), Request(prompt, choices_grammar(list(offered.values())))
+            requests[about] = list(offered), LlmRequest(prompt, choices_grammar(list(offered.values())))
     answers = questions.answers(CHOICES, [request for _, request in requests.values()])
     chosen: dict[About, list[_Pair]] = {}
     for about, (offered_types, request) in requests.items():
@@ -124,7 +124,7 @@ def _place_values(
     abouts: Sequence[About], types: Sequence[EditType], values: Interventions, questions: Questions
 ) -> dict[About, list[_Pair]]:
     """A user's values in the place of what a caption says of their type, or added where it says nothing."""
-    requests: list[tuple[About, EditType, Request | None]] = []
+    requests: list[tuple[About, EditType, LlmRequest | None]] = []
     for about in abouts:
         for type_ in types:
             spans = _spans(about, type_, questions.settings)
@@ -133,7 +133,7 @@ def _place_values(
                 (
                     about,
                     type_,
-                    Request(prompt, place_grammar(spans, not has_known_words(type_.name))) if spans else None,
+                    LlmRequest(prompt, place_grammar(spans, not has_known_words(type_.name))) if spans else None,
                 )
             )
     answers = questions.answers(PLACE, [request for *_, request in requests if request])
@@ -167,7 +167,7 @@ def _phrases(about: About, settings: RewriteSettings) -> list[str]:
     return phrases(about.caption, settings.max_words_keyword, (*about.keep, *picture))
 
 
-def question(about: About, type_: EditType, questions: Questions) -> Request | None:
+def question(about: About, type_: EditType, questions: Questions) -> LlmRequest | None:
     """The question of a type; None where its edits have no place: no words to replace, no word that another may stand
     before (`hosts`), and nothing that can be added.
     """
@@ -183,7 +183,7 @@ def question(about: About, type_: EditType, questions: Questions) -> Request | N
     # A small model has other phrases end in "of".
     addition = "medium" if type_.name == "domain" else type_.place
     grammar = proposals_grammar(spans, hosts, gone, addition, settings.max_alternatives)
-    return Request(_prompts(questions).proposals(about.sentence, type_, about.told, about.caption), grammar)
+    return LlmRequest(_prompts(questions).proposals(about.sentence, type_, about.told, about.caption), grammar)
 
 
 def _pairs(type_: EditType, proposed: Sequence[tuple[str, str]], about: About, avoid: Sequence[str]) -> list[_Pair]:

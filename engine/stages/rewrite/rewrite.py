@@ -26,8 +26,8 @@ from ...english.words import check_edited_caption
 from ...english.writing import write_by_rule
 from ...language.chat import prompts_of
 from ...language.grammar import edited_grammar, text_grammar
+from ...language.llm_request import LlmRequest
 from ...language.questions import AnswerError, TypedPrompts, clean_text, read_caption, write_answer
-from ...language.request import Request
 from ...request import SuiteRequest
 from ...sources.source import Problem, Source
 from ...tasks.choose import choose_edits
@@ -91,7 +91,7 @@ def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> ShardVariants:
     not asked for any.
     """
 
-    def ask(question: str, requests: Sequence[Request]) -> list[str]:
+    def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
         keys = {request: run.keys.answer_key(question, request.content) for request in requests}
         answers = run.recorded("rewrite", keys, lambda todo: _answers(run, todo))
         return [answers[request] for request in requests]
@@ -135,7 +135,7 @@ def _limits(run: Run, captions: Mapping[Source, str], questions: Questions) -> L
     return Limits(pointed, run.models.caption_room(), meaning, filters, find)
 
 
-def _answers(run: Run, requests: Sequence[Request]) -> Generator[dict[Request, str], None, None]:
+def _answers(run: Run, requests: Sequence[LlmRequest]) -> Generator[dict[LlmRequest, str], None, None]:
     llm = run.models.llm()
     before, began = llm.usage, time.perf_counter()
     texts = llm.generate(requests)
@@ -228,15 +228,15 @@ def _edited_texts(
     """The captions with what is replaced of each set of edits, as the model answers, or as a rule writes them."""
     settings = questions.settings
 
-    def request(draft: CaptionEdits, edits: tuple[Edit, ...]) -> Request | None:
+    def request(draft: CaptionEdits, edits: tuple[Edit, ...]) -> LlmRequest | None:
         changes = [(edit.keyword, edit.alternative) for edit in edits if edit.kind == "replace"]
         if not changes or by_rule:
             return None
         letters = draft.caption + "".join(edit.alternative for edit in edits)
         prompt = questions.prompts.rewrite(draft.sentence, draft.protection.told, draft.caption, changes)
         if settings.verbatim:
-            return Request(prompt, edited_grammar(draft.caption, changes))
-        return Request(prompt, text_grammar(settings.max_chars_caption, letters))
+            return LlmRequest(prompt, edited_grammar(draft.caption, changes))
+        return LlmRequest(prompt, text_grammar(settings.max_chars_caption, letters))
 
     requests = [[request(draft, edits) for edits in sets] for draft, sets in zip(drafts, chosen, strict=True)]
     answers = questions.answers(REWRITE, [request for row in requests for request in row if request])

@@ -35,11 +35,11 @@ class Answers:
         """An empty answer for each grammar. Raises ValueError for one that is none."""
         missing = [grammar for grammar in dict.fromkeys(grammars) if grammar not in self._grammars]
         with ThreadPoolExecutor(self._threads) as compiling:
-            made = list(compiling.map(lambda grammar: TokenFilter(self._vocabulary, grammar), missing))
+            filters = list(compiling.map(lambda grammar: TokenFilter(self._vocabulary, grammar), missing))
         for grammar in grammars:
             if grammar in self._grammars:
                 self._grammars.move_to_end(grammar)
-        self._grammars.update(zip(missing, made, strict=True))
+        self._grammars.update(zip(missing, filters, strict=True))
         begun = [self._grammars[grammar].clone() for grammar in grammars]
         while len(self._grammars) > _MAX_GRAMMARS:
             self._grammars.popitem(last=False)
