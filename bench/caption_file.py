@@ -13,8 +13,8 @@ from pathlib import Path
 
 from counterfactory.engine.content_keys import STAGES, ContentKeys, Stage
 from counterfactory.engine.edit import EDIT_TYPES
-from counterfactory.engine.english.names import short_name
-from counterfactory.engine.english.writing import agree
+from counterfactory.engine.english.label_names import short_name
+from counterfactory.engine.english.replacing import agree
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import ChatPrompts, prompts_of
 from counterfactory.engine.language.llm_request import LlmRequest

@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.english.names import label_words, synset_of
+from counterfactory.engine.english.label_names import label_words, synset_of
 from counterfactory.engine.english.nouns import load_nouns
 
 Floats = NDArray[np.float32]

@@ -205,8 +205,8 @@ def try_judges(judged: Sequence[Judged], encode: Any, read: Read) -> dict[str, f
 
 
 def _replaced(caption: str, word: str, label: str) -> str:
+    from counterfactory.engine.english.label_names import short_name
     from counterfactory.engine.english.menus import kept_phrases
-    from counterfactory.engine.english.names import short_name
 
     for phrase in kept_phrases(caption, [word]):
         caption = caption.replace(phrase, short_name(label))

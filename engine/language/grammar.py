@@ -251,7 +251,7 @@ def edited_grammar(caption: str, changes: Sequence[tuple[str, str]]) -> Grammar:
     The small words before an alternative are free (articles and prepositions: "an orange car", "during the day"), and
     words of the keyword may follow it ("red car" -> "blue" gives "blue car"). All mentions of a thing change together,
     but for an alternative that goes on after its keyword ("dog in the snow"), which is said once. Raises ValueError if
-    a keyword does not stand in the caption beside the others.
+    a keyword has no place in the caption which the others leave free.
     """
     spots: list[tuple[int, int, tuple[str, int]]] = []
     for mentions, (keyword, alternative) in zip(

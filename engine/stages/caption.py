@@ -11,8 +11,8 @@ from collections.abc import Generator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..english.names import label_words, short_name
-from ..english.writing import agree
+from ..english.label_names import label_words, short_name
+from ..english.replacing import agree
 from ..keys import generator
 from ..language.questions import clean_text
 from ..models.blip2 import Blip2

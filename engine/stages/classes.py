@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..english.names import label_words
+from ..english.label_names import label_words
 from ..profile.caption import LABEL
 
 if TYPE_CHECKING:  # commands that open no network should not load a runtime

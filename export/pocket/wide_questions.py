@@ -14,8 +14,8 @@ import numpy as np
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.english.additions import phrase_of
+from counterfactory.engine.english.replacing import write_by_rule
 from counterfactory.engine.english.words import allowed_values, check_edited_caption
-from counterfactory.engine.english.writing import write_by_rule
 from counterfactory.engine.language.grammar import NOTHING
 from counterfactory.engine.language.phrases import phrase_class
 from counterfactory.engine.language.questions import PlainPrompts, write_answer

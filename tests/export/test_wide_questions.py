@@ -19,7 +19,7 @@ import torch
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.english.additions import apply_by_rule
-from counterfactory.engine.english.mentions import broken_word
+from counterfactory.engine.english.mentions import changed_protected_word
 from counterfactory.engine.english.words import check_edited_caption, drop_overlapping
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.wide import scene as wide
@@ -67,7 +67,7 @@ def test_a_rewritten_caption_says_the_edited_facts_and_no_others(number: int) ->
     assert check_edited_caption(case.caption, after, edits, case.protected) is None
     before, kept = read_facts(case.caption).vehicles, read_facts(after).vehicles
     assert sorted(kind for *_, kind in before) == sorted(kind for *_, kind in kept)
-    assert broken_word(case.caption, after, case.protected) is None
+    assert changed_protected_word(case.caption, after, case.protected) is None
     assert drawn.changes == tuple(sorted(drawn.changes, key=lambda change: spans[change[:2]].start))
 
 

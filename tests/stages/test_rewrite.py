@@ -18,7 +18,7 @@ from rewriting import rewrite as rewrite_told
 
 from counterfactory.engine.content_keys import variant_key
 from counterfactory.engine.edit import STREET_TYPES, Edit
-from counterfactory.engine.english.mentions import broken_word
+from counterfactory.engine.english.mentions import changed_protected_word
 from counterfactory.engine.english.words import check_edited_caption
 from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.questions import (
@@ -122,7 +122,7 @@ def test_variants_differ_and_say_what_their_edits_say() -> None:
         for edit in variant.edits:
             assert edit.keyword in CAPTION
             assert edit.alternative in variant.edited_caption
-        assert broken_word(CAPTION, variant.edited_caption, ["bus"]) is None
+        assert changed_protected_word(CAPTION, variant.edited_caption, ["bus"]) is None
     used = Counter(e.type for v in result.variants for e in v.edits)
     assert set(used) == {"weather", "time", "colour", "background"}
 

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...english.difference import Word, compare, words_of
+from ...english.label_names import ground, names_of
 from ...english.mentions import normalise
-from ...english.names import ground, names_of
 from ...english.undo import undo_edits
 from ...models.blip2 import Reading
 from ...profile.caption import LABEL

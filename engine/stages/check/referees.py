@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...english.names import short_name
+from ...english.label_names import short_name
 from ...models.referee import Box, Sight
 from ...profile.referees import RefereeSettings
 from ...schedule.overlap import in_chunks, prefetch

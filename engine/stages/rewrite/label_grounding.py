@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...english.names import label_words, names_of, short_name
+from ...english.label_names import label_words, names_of, short_name
 from ...english.words import spans
 from ...language.chat import ChatPrompts
 from ...language.grammar import NOTHING, one_of_grammar

@@ -21,9 +21,9 @@ from functools import partial
 from ...content_keys import choice_key, variant_key
 from ...edit import Edit
 from ...english.additions import apply_by_rule
-from ...english.text_limit import Room, cut_edit, fit_caption
+from ...english.replacing import write_by_rule
+from ...english.text_limit import TextLimit, cut_edit, fit_caption
 from ...english.words import check_edited_caption
-from ...english.writing import write_by_rule
 from ...language.chat import prompts_of
 from ...language.grammar import edited_grammar, text_grammar
 from ...language.llm_request import LlmRequest
@@ -70,13 +70,14 @@ class SourceVariants:
 @dataclass(frozen=True)
 class Limits:
     """What limits edits and captions in addition to the task. `pointed` are words of captions that name their source's
-    label although no table knows it; `room` says how many characters of a caption the painter reads; `meaning` drops
-    rewritten captions that say more than their edits; `filters` take out edits whose words fail, and drop captions that
-    fail. `find` gives drafts their choices in place of the language model, and captions are then written by rule.
+    label although no table knows it; `text_limit` says how many characters of a caption the painter reads; `meaning`
+    drops rewritten captions that say more than their edits; `filters` take out edits whose words fail, and drop
+    captions that fail. `find` gives drafts their choices in place of the language model, and captions are then written
+    by rule.
     """
 
     pointed: Mapping[Source, str] = field(default_factory=dict)
-    room: Room = len
+    text_limit: TextLimit = len
     meaning: MeaningCheck | None = None
     filters: TextFilter | None = None
     find: Find | None = None
@@ -159,7 +160,7 @@ def rewrite(
         for source, text in zip(sources, captions, strict=True)
     ]
     for draft in drafts:
-        draft.caption = fit_caption(draft.caption, draft.keep, limits.room)
+        draft.caption = fit_caption(draft.caption, draft.keep, limits.text_limit)
     if limits.find is not None:
         limits.find(drafts)
     elif isinstance(questions.prompts, TypedPrompts):
@@ -193,7 +194,7 @@ def _written(
         try:
             edited = apply_by_rule(read_caption(answer), edits)
             dropped = check_edited_caption(draft.caption, edited, edits, draft.keep)
-            dropped = dropped or cut_edit(draft.caption, edited, limits.room)
+            dropped = dropped or cut_edit(draft.caption, edited, limits.text_limit)
         except AnswerError as error:
             edited, dropped = "", str(error)
         source, caption, seed = draft.source, draft.caption, request.seed

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from ...edit import Edit
 from ...english.difference import compare
-from ...english.names import short_name
+from ...english.label_names import short_name
 from ...profile.check import CheckSettings
 from ...tasks.choose import Choice
 from ...variant import Variant
