@@ -35,7 +35,7 @@ from ..keys import content_key
 from ..profile.llm import ExllamaSettings
 from ..runtime.installing import BOX, BOX_EXLLAMAV3, pip_install
 from .llm_request import LlmRequest, Usage
-from .token_filter import TokenFilter, Vocabulary, read_vocabulary
+from .token_filter import TokenFilter, TokenVocabulary, read_vocabulary
 
 # What brings each package with the torch that it was compiled for.
 INSTALL = MappingProxyType({"exllamav2": BOX, "exllamav3": BOX_EXLLAMAV3})
@@ -144,7 +144,7 @@ def _reason(error: Exception) -> str:
 class Decoder:
     """A loaded generator, by the few calls that the loop makes."""
 
-    def __init__(self, package: Package, loaded: ExllamaModel, vocabulary: Vocabulary) -> None:
+    def __init__(self, package: Package, loaded: ExllamaModel, vocabulary: TokenVocabulary) -> None:
         self.vocabulary, self.max_length = vocabulary, loaded.max_length
         self._package, self._loaded, self._generator = package, loaded, loaded.generator
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .grammar import Grammar
-from .token_filter import BITS, TokenFilter, Vocabulary, allowed
+from .token_filter import BITS, TokenFilter, TokenVocabulary, allowed
 
 # Questions about the same keyword have the same grammar, and it takes a millisecond to compile; some 160 kB each.
 _MAX_GRAMMARS = 48
@@ -23,7 +23,7 @@ _MAX_GRAMMARS = 48
 class Answers:
     """Answers in one vocabulary, on `threads` threads (0: all cores)."""
 
-    def __init__(self, vocabulary: Vocabulary, threads: int) -> None:
+    def __init__(self, vocabulary: TokenVocabulary, threads: int) -> None:
         from llguidance import LLExecutor
 
         self._vocabulary = vocabulary

@@ -200,12 +200,12 @@ class Meter:
 
     def work(self, stage: str, plan: str) -> Work:
         """The counters of `plan` in `stage`: the same object every time."""
-        found = self._works.get((stage, plan))  # without the lock: batches need not wait for listeners
-        if found is None:
+        work = self._works.get((stage, plan))  # without the lock: batches need not wait for listeners
+        if work is None:
             with self._lock:
                 self._of(stage)
-                found = self._works.setdefault((stage, plan), Work())
-        return found
+                work = self._works.setdefault((stage, plan), Work())
+        return work
 
     def tokens(self, stage: str, prompt: int, generated: int) -> None:
         """So many more tokens went into a stage's language model, and came out."""

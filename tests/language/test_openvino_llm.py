@@ -32,7 +32,7 @@ from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.parallel_answers import Answers
 from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.language.running_batch import step_width
-from counterfactory.engine.language.token_filter import TokenFilter, Vocabulary, allowed
+from counterfactory.engine.language.token_filter import TokenFilter, TokenVocabulary, allowed
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export.language.llama_steps import write_llama
 from counterfactory.export.language.llm import write_for_cpu
@@ -55,7 +55,7 @@ WORDS = (
 
 
 @cache
-def pocket_vocabulary() -> Vocabulary:
+def pocket_vocabulary() -> TokenVocabulary:
     return Llama(WEIGHTS / "llm", precision="f32", threads=1).vocabulary
 
 
@@ -75,7 +75,7 @@ def questions() -> list[LlmRequest]:
 
 
 @torch.no_grad()
-def slow_answer(model: LlamaForCausalLM, tokenizer: Tokenizer, vocabulary: Vocabulary, request: LlmRequest) -> str:
+def slow_answer(model: LlamaForCausalLM, tokenizer: Tokenizer, vocabulary: TokenVocabulary, request: LlmRequest) -> str:
     """transformers over the whole text again for every token, the grammar's mask over its logits."""
     prompt = tokenizer.encode(request.prompt.text).ids
     answer = TokenFilter(vocabulary, request.grammar)
