@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from streets import set_up
 
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.stages.paint.paint import paint
+from counterfactory.engine.stages.paint.paint_variants import paint
 
 
 def main() -> None:

@@ -32,7 +32,7 @@ from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.classes import Classes
 from counterfactory.engine.stages.rewrite import label_grounding
 from counterfactory.engine.stages.rewrite.caption_edits import draft_of
-from counterfactory.engine.stages.rewrite.rewrite import ShardVariants, proposals, rewrite
+from counterfactory.engine.stages.rewrite.rewrite_captions import ShardVariants, proposals, rewrite
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.tasks.grounding import protect

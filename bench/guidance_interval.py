@@ -21,7 +21,7 @@ from streets import set_up
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings
 from counterfactory.engine.profile.profile import Profile, load_profile
-from counterfactory.engine.stages.paint.paint import paint
+from counterfactory.engine.stages.paint.paint_variants import paint
 from counterfactory.export.pocket.judged import judge_variants
 from counterfactory.export.pocket.packed import MASTERS
 

@@ -20,7 +20,7 @@ from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.stages.maps.edges import edge_maps
-from counterfactory.engine.stages.paint.paint import paint
+from counterfactory.engine.stages.paint.paint_variants import paint
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import SIZE
 from counterfactory.engine.profile.profile import Profile, load_profile
-from counterfactory.engine.stages.paint.paint import paint
+from counterfactory.engine.stages.paint.paint_variants import paint
 from counterfactory.export.pocket.int8 import master_of
 from counterfactory.export.pocket.judged import Judged, judge_variants
 

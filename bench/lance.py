@@ -45,7 +45,7 @@ from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.stages.paint.edit_search import invert_source
-from counterfactory.engine.stages.paint.invert import choose, edit, restore_detail, row_hints
+from counterfactory.engine.stages.paint.edit_variants import choose, edit, restore_detail, row_hints
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.variant import Variant
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS

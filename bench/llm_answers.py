@@ -39,7 +39,7 @@ from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite.rewrite import rewrite
+from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite
 from counterfactory.engine.tasks.task import Task
 from counterfactory.export.language.llm import write_for_cpu
 

@@ -22,7 +22,7 @@ from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.session import Array, Signature
-from counterfactory.engine.stages.paint.paint import PaintJob, paint
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 
 
 @dataclass(frozen=True)

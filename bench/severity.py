@@ -26,7 +26,7 @@ from counterfactory.engine.pocket.worlds import EMBEDDED, SIZE
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.stages.maps.edges import edge_maps
-from counterfactory.engine.stages.paint.paint import PaintJob, paint
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 from counterfactory.engine.stages.paint.severity import between, text_share
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS
 from counterfactory.export.pocket.data import HELD_OUT

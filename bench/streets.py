@@ -17,7 +17,7 @@ from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.stages.maps.edges import edge_maps
-from counterfactory.engine.stages.paint.paint import PaintJob
+from counterfactory.engine.stages.paint.paint_variants import PaintJob
 
 _STREAM = 55
 

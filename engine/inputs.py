@@ -11,7 +11,7 @@ from .errors import CounterfactoryError
 from .profile.profile import Profile
 from .sources.domain import drop_out_of_domain
 from .sources.source import Problem, Source
-from .stages.maps.maps import without_maps
+from .stages.maps.draw_maps import without_maps
 from .stages.paint.protect import without_masks
 
 # What a built-in task's model is judged by: what it is called, and whether a source lacks it.

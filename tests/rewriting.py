@@ -14,8 +14,8 @@ from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
-from counterfactory.engine.stages.rewrite.rewrite import Limits, SourceVariants
-from counterfactory.engine.stages.rewrite.rewrite import rewrite as rewrite_with
+from counterfactory.engine.stages.rewrite.rewrite_captions import Limits, SourceVariants
+from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite as rewrite_with
 from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.task import Task
 

@@ -19,10 +19,10 @@ from ..sources.source import Source
 from ..suite import Origin, PaintedRow, Painting, PictureRow
 from ..suite.session import Costs, SessionFacts
 from ..variant import Variant
-from .check.check import PictureScores
+from .check.score_pictures import PictureScores
 from .check.validity import by_type
 from .check.verdict import verdict, with_valid
-from .maps.maps import palettes_of
+from .maps.draw_maps import palettes_of
 from .run import Run
 
 

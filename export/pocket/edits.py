@@ -29,7 +29,7 @@ from counterfactory.engine.pocket.worlds import world_named
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
-from counterfactory.engine.stages.rewrite.rewrite import rewrite
+from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite
 from counterfactory.engine.variant import Variant
 
 from .answers import language_scores

@@ -25,7 +25,7 @@ from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import STREETS, WIDE, World
 from counterfactory.engine.profile.profile import Profile
-from counterfactory.engine.stages.caption import caption_images
+from counterfactory.engine.stages.caption_sources import caption_images
 from counterfactory.kernels.pixels import to_pictures
 
 from .captioned import caption_figures, open_autoencoder, psnr

@@ -17,7 +17,7 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.journey import Plan
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.sources.source import Problem, Source
-from counterfactory.engine.stages.rewrite.rewrite import ShardVariants
+from counterfactory.engine.stages.rewrite.rewrite_captions import ShardVariants
 from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.spread import TypeSpread
 from counterfactory.engine.variant import Variant

@@ -34,7 +34,7 @@ from counterfactory.engine.runtime import cuda, kernels, tensorrt
 from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.pipeline import Pipeline
 from counterfactory.engine.runtime.plans import Shapes
-from counterfactory.engine.stages.paint.paint import PaintJob, paint
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 from counterfactory.engine.stages.paint.protect import ProtectedRegion
 
 pytest.importorskip("triton", reason="triton is not installed: painting on a device goes unchecked")

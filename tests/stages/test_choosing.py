@@ -21,7 +21,7 @@ from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite.rewrite import SourceVariants
+from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
 from counterfactory.engine.tasks.grounding import protect
 from counterfactory.engine.tasks.task import Task
 

@@ -28,9 +28,9 @@ from counterfactory.engine.profile.invert import (
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, ProtectSettings, SamplerSettings
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.check.clip_scores import score
-from counterfactory.engine.stages.paint import invert
+from counterfactory.engine.stages.paint import edit_variants as stage
 from counterfactory.engine.stages.paint.edit_search import words_mask
-from counterfactory.engine.stages.paint.invert import (
+from counterfactory.engine.stages.paint.edit_variants import (
     Candidate,
     best,
     edit_candidates,
@@ -215,7 +215,7 @@ def test_what_is_protected_is_the_source_for_as_long(sources: list[Source], tmp_
     with tiny_run(tmp_path / "suite", sources) as desk, pytest.MonkeyPatch.context() as patched:
 
         def shown(part: ProtectedRegion | None, asked: list[Variant] = variants) -> list[bytes]:
-            patched.setattr(invert, "keep_regions", lambda run, of, pictures: [part] * len(of))
+            patched.setattr(stage, "keep_regions", lambda run, of, pictures: [part] * len(of))
             return [one.pixels.tobytes() for one in edited(desk, asked, PAINT, INVERT)]
 
         free, (source,) = shown(None), shown(None, [control])

@@ -23,7 +23,7 @@ from counterfactory.engine.language.grammar import (
 from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite.rewrite import SourceVariants
+from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
 from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.variant import Variant
 

@@ -23,7 +23,7 @@ from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
 from counterfactory.engine.stages.rewrite.label_grounding import point_at_labels
-from counterfactory.engine.stages.rewrite.rewrite import rewrite_captions
+from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
 from counterfactory.engine.tasks.task import Task, builtin_task
 
 SETTINGS = GroundingSettings(batch=8, min_similarity=0.5)

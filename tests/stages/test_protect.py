@@ -26,7 +26,7 @@ from counterfactory.engine.profile.paint import ProtectSettings, protect_classes
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source, load_mask
-from counterfactory.engine.stages.paint.paint import PaintJob, paint
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 from counterfactory.engine.stages.paint.protect import ProtectedRegion, feathered, keep_regions, shrink, without_masks
 
 Floats = NDArray[np.float32]

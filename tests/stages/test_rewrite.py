@@ -34,7 +34,7 @@ from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite.rewrite import SourceVariants
+from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
 from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.task import Task, builtin_task
 

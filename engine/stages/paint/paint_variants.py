@@ -1,4 +1,4 @@
-"""Paints variants: the edited caption over the source's edges, or what else keeps its layout (maps/maps.py).
+"""Paints variants: the edited caption over the source's edges, or what else keeps its layout (maps/draw_maps.py).
 
 Every variant starts from noise of its own key and goes through the sampler's steps; steps that add noise draw it from
 that key too. A guided step asks the denoiser for two rows, with and without the text, and combines them by
@@ -32,7 +32,7 @@ from ...sources.pictures import Pictures
 from ...sources.source import Source, load_mask
 from ...suite import Painted, PaintedRow
 from ...variant import Variant
-from ..maps.maps import Maps
+from ..maps.draw_maps import Maps
 from ..run import Run
 from .protect import ProtectedRegion, keep_regions
 from .severity import text_of

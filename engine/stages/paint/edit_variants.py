@@ -34,10 +34,10 @@ from ...sources.source import Source
 from ...suite import PaintedRow
 from ...variant import Variant
 from ..check.clip_scores import score
-from ..maps.maps import Maps
+from ..maps.draw_maps import Maps
 from ..run import Run
 from .edit_search import EditJob, Editor, ShareLatents, SourceEdits, edit_source, is_control
-from .paint import NewPicture, control_scale, embed_maps, record_pictures
+from .paint_variants import NewPicture, control_scale, embed_maps, record_pictures
 from .protect import keep_regions
 from .text_states import TextStates
 
