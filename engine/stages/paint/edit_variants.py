@@ -37,7 +37,7 @@ from ..check.clip_scores import score
 from ..maps.draw_maps import Maps
 from ..run import Run
 from .edit_search import EditJob, Editor, ShareLatents, SourceEdits, edit_source, is_control
-from .paint_variants import NewPicture, control_scale, embed_maps, record_pictures
+from .paint_variants import VariantPicture, control_scale, embed_maps, record_pictures
 from .protect import keep_regions
 from .text_states import TextStates
 
@@ -54,13 +54,13 @@ def edit_variants(
     which are read where the profile follows maps. A variant whose source cannot be read is left out.
     """
 
-    def draw(todo: list[Variant]) -> Iterator[NewPicture]:
+    def draw(todo: list[Variant]) -> Iterator[VariantPicture]:
         images = pictures.of(v.source for v in todo if not run.profile.follows_maps or v.source in maps)
         # Pictures of one size share plans and batches.
         shown = sorted((v for v in todo if v.source.key in images), key=lambda v: images[v.source.key].shape)
         for _, same in groupby(shown, key=lambda v: images[v.source.key].shape):
             for best in choose(run, edit_candidates(run, list(same), maps, pictures), images):
-                yield NewPicture(best.variant, best.pixels, None if is_control(best.variant) else best.fraction)
+                yield VariantPicture(best.variant, best.pixels, None if is_control(best.variant) else best.fraction)
 
     return record_pictures(run, variants, draw)
 

@@ -45,7 +45,7 @@ _BEHIND = 2
 
 
 @dataclass(frozen=True)
-class NewPicture:
+class VariantPicture:
     """A variant's new picture, uint8 RGB [H, W, 3], and its share of the source's self-attention as in PaintedRow."""
 
     variant: Variant
@@ -67,16 +67,16 @@ def paint_variants(
     them.
     """
 
-    def draw(todo: list[Variant]) -> Iterator[NewPicture]:
+    def draw(todo: list[Variant]) -> Iterator[VariantPicture]:
         # Pictures of one size share plans and batches.
         ready = sorted((v for v in todo if v.source in maps), key=lambda v: _size(maps[v.source]))
-        return (NewPicture(ready[i], pixels) for i, pixels in _paint_ready(run, ready, maps, pictures))
+        return (VariantPicture(ready[i], pixels) for i, pixels in _paint_ready(run, ready, maps, pictures))
 
     return record_pictures(run, variants, draw)
 
 
 def record_pictures(
-    run: Run, variants: Sequence[Variant], draw: Callable[[list[Variant]], Iterator[NewPicture]]
+    run: Run, variants: Sequence[Variant], draw: Callable[[list[Variant]], Iterator[VariantPicture]]
 ) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures: those on record, and those that `draw` yields, which are written
     `decode_batch` at a time while the next ones are drawn.
@@ -86,7 +86,7 @@ def record_pictures(
     def make(todo: list[Variant]) -> Generator[dict[Variant, PaintedRow], None, None]:
         yield from write_behind(in_chunks(draw(todo), run.profile.paint.decode_batch), write, _BEHIND)
 
-    def write(batch: Sequence[NewPicture]) -> dict[Variant, PaintedRow]:
+    def write(batch: Sequence[VariantPicture]) -> dict[Variant, PaintedRow]:
         rows = run.suite.write_images("paint", [_painted(drawn, keys[drawn.variant]) for drawn in batch])
         return {drawn.variant: rows[keys[drawn.variant]] for drawn in batch}
 
@@ -156,7 +156,7 @@ def _size(maps: Maps) -> tuple[int, int]:
     return height, width
 
 
-def _painted(drawn: NewPicture, key: str) -> Painted:
+def _painted(drawn: VariantPicture, key: str) -> Painted:
     source, pixels = drawn.variant.source, drawn.pixels
     mask = load_mask(source, pixels.shape[:2]) if source.mask_path is not None else None
     return Painted(key, source.name, pixels, mask, self_attention=drawn.self_attention)
