@@ -13,12 +13,12 @@ from pathlib import Path
 
 from counterfactory.engine.content_keys import STAGES, ContentKeys, Stage
 from counterfactory.engine.edit import EDIT_TYPES
-from counterfactory.engine.english.names import short_name
-from counterfactory.engine.english.writing import agree
+from counterfactory.engine.english.label_names import short_name
+from counterfactory.engine.english.replacing import agree
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import ChatPrompts, prompts_of
+from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.questions import clean_text
-from counterfactory.engine.language.request import Request
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.library import Library
 from counterfactory.engine.models.model_pool import ModelPool
@@ -33,7 +33,7 @@ from counterfactory.engine.stages.classes import Classes
 from counterfactory.engine.stages.rewrite.caption_edits import Questions, draft_of
 from counterfactory.engine.stages.rewrite.label_grounding import point_at_labels
 from counterfactory.engine.stages.rewrite.proposals import find_choices
-from counterfactory.engine.stages.rewrite.rewrite import Rewritten, rewrite_captions
+from counterfactory.engine.stages.rewrite.rewrite_captions import ShardVariants, rewrite_captions
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.tasks.grounding import protect
@@ -129,14 +129,14 @@ class Asked:
         """The run that asks this."""
         return replace(run, profile=replace(run.profile, rewrite=self.settings), request=self.wanted)
 
-    def rewrite(self, run: Run, captions: Mapping[Source, str]) -> Rewritten:
+    def rewrite(self, run: Run, captions: Mapping[Source, str]) -> ShardVariants:
         """What the engine's stage makes of the captions."""
         return rewrite_captions(self.of_run(run), captions)
 
     def possible_types(self, run: Run, captions: Mapping[Source, str]) -> dict[Source, frozenset[str]]:
         """The types of which a caption has at least one edit to choose; sources without a ground are left out."""
 
-        def ask(question: str, requests: Sequence[Request]) -> list[str]:
+        def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
             keys = {request: run.keys.answer_key(question, request.content) for request in requests}
             answers = run.recorded("rewrite", keys, _not_recorded)
             return [answers[request] for request in requests]
@@ -149,7 +149,7 @@ class Asked:
         return {d.source: frozenset(c.type for c in d.choices if c.alternatives) for d in drafts if not d.problem}
 
 
-def _not_recorded(requests: list[Request]) -> Generator[dict[Request, str], None, None]:
+def _not_recorded(requests: list[LlmRequest]) -> Generator[dict[LlmRequest, str], None, None]:
     raise SystemExit(f"{len(requests)} questions of the language model are not on record")
     yield {}
 

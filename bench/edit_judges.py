@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from counterfactory.engine.english.names import label_words, synset_of
+from counterfactory.engine.english.label_names import label_words, synset_of
 from counterfactory.engine.english.nouns import load_nouns
 
 Floats = NDArray[np.float32]

@@ -26,10 +26,10 @@ from measure import finish, machine
 
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.edit import EDIT_TYPES, Edit
+from counterfactory.engine.english.label_names import short_name
 from counterfactory.engine.english.menus import kept_phrases
-from counterfactory.engine.english.names import short_name
 from counterfactory.engine.language.llama import Llama
-from counterfactory.engine.language.reading import surprises
+from counterfactory.engine.language.surprises import surprises
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.sources.source import Source

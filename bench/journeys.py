@@ -20,8 +20,8 @@ from PIL import Image as Pictures
 from counterfactory.engine.inputs import Inputs
 from counterfactory.engine.journey import Journey, RunSummary
 from counterfactory.engine.language.chat import prompts_of
-from counterfactory.engine.language.opening import open_llm
-from counterfactory.engine.language.request import Request
+from counterfactory.engine.language.llm_request import LlmRequest
+from counterfactory.engine.language.open_llm import open_llm
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile
@@ -29,7 +29,7 @@ from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
-from counterfactory.engine.stages.rewrite.rewrite import rewrite
+from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite
 from counterfactory.engine.suite import Suite, read_metadata
 from counterfactory.engine.variant import Variant
 from counterfactory.export.pocket.int8 import master_of
@@ -73,7 +73,7 @@ class Bench:
 class Call:
     """A question to the language model and the engine's answer."""
 
-    request: Request
+    request: LlmRequest
     answer: str
 
 
@@ -109,7 +109,7 @@ def work_of(bench: Bench, name: str, most: int) -> list[Work]:
     for source in [source for source in bench.sources if source.name in captions][:most]:
         calls: list[Call] = []
 
-        def ask(_: str, requests: Sequence[Request], calls: list[Call] = calls) -> Sequence[str]:
+        def ask(_: str, requests: Sequence[LlmRequest], calls: list[Call] = calls) -> Sequence[str]:
             answers = llm.generate(requests)
             calls += map(Call, requests, answers)
             return answers

@@ -47,7 +47,7 @@ from counterfactory.engine.sources.pictures import Pictures as SourcePictures
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.stages.paint.edit_search import SourceWay, invert_source
-from counterfactory.engine.stages.paint.invert import choose, edit_candidates, restore_detail, row_hints
+from counterfactory.engine.stages.paint.edit_variants import choose, edit_candidates, restore_detail, row_hints
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.variant import Variant
 from counterfactory.export.pocket.counterfacts import COUNTERFACTS

@@ -19,9 +19,9 @@ from measure import with_masters
 from tokenizers import Tokenizer
 from transformers import Blip2ForConditionalGeneration, CLIPModel
 
-from counterfactory.engine.language.opening import open_llm
-from counterfactory.engine.language.request import Llm
-from counterfactory.engine.language.request import Request as Question
+from counterfactory.engine.language.llm_request import Llm
+from counterfactory.engine.language.llm_request import LlmRequest as Question
+from counterfactory.engine.language.open_llm import open_llm
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.export.graphs.hub import locate

@@ -39,7 +39,7 @@ from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, SamplerSettings
 from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.engine.stages.paint.paint import PaintJob, paint
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 from counterfactory.export.graphs.quantise import quantise
 from counterfactory.export.production import denoiser as sd15
 from counterfactory.export.production.stable_diffusion import SEED, denoiser_sd15

@@ -13,7 +13,7 @@ from .profile.profile import Profile
 from .sources.boxes import MIN_VISIBLE, fit_boxes
 from .sources.domain import drop_out_of_domain
 from .sources.source import Problem, Source
-from .stages.maps.maps import without_maps
+from .stages.maps.draw_maps import without_maps
 from .stages.paint.protect import without_masks
 
 # Of a picture's area: what a photograph's edges can do without.

@@ -38,17 +38,17 @@ from .schedule.overlap import prefetch
 from .sources.domain import world_of
 from .sources.pictures import Pictures
 from .sources.source import Problem, Source
-from .stages.caption import caption_sources, missing_captions
-from .stages.check.check import score_pictures
+from .stages.caption_sources import caption_sources, missing_captions
+from .stages.check.consult_referees import consult_referees
 from .stages.check.recaption import recaption
-from .stages.check.referees import consult_referees
+from .stages.check.score_pictures import score_pictures
 from .stages.classes import Classes
-from .stages.maps.maps import draw_maps, palettes_of
+from .stages.maps.draw_maps import draw_maps, palettes_of
 from .stages.original import keep_originals
-from .stages.paint.invert import edit_variants
-from .stages.paint.paint import paint_variants, unpainted_sources
+from .stages.paint.edit_variants import edit_variants
+from .stages.paint.paint_variants import paint_variants, unpainted_sources
 from .stages.recording import ShardResults, content_keys_of, picture_rows, session_costs, session_facts
-from .stages.rewrite.rewrite import Rewritten, rewrite_captions
+from .stages.rewrite.rewrite_captions import ShardVariants, rewrite_captions
 from .stages.run import Run
 from .suite import PaintedRow, PictureRow, Suite
 from .suite.outcome import Outcome, Outcomes
@@ -114,7 +114,7 @@ class Plan:
     """
 
     captions: Mapping[Source, str]
-    rewritten: Rewritten
+    rewritten: ShardVariants
     problems: tuple[Problem, ...]
     cache_problem: str | None = None
 
@@ -227,7 +227,7 @@ def step(run: Run, outcomes: Outcomes, shard: Shard) -> Outcome:
 
 
 def _other_scores(
-    run: Run, painted: Mapping[Variant, PaintedRow], rewritten: Rewritten
+    run: Run, painted: Mapping[Variant, PaintedRow], rewritten: ShardVariants
 ) -> Mapping[Variant, Mapping[str, float]]:
     """Scores beside the check stage's own: of texts, of the captioner, and of referees, as the profile asks."""
     scores = {variant: dict(rewritten.scores.get(variant, {})) for variant in painted}
@@ -243,7 +243,7 @@ def _other_scores(
 
 
 def _settle(
-    outcomes: Outcomes, shard: Shard, rewritten: Rewritten, results: ShardResults, table: Sequence[PictureRow]
+    outcomes: Outcomes, shard: Shard, rewritten: ShardVariants, results: ShardResults, table: Sequence[PictureRow]
 ) -> Outcome:
     """Keep what a shard came to: the table's rows and the files that they name."""
     outcome = Outcome(

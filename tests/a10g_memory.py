@@ -64,7 +64,7 @@ from counterfactory.engine.runtime.plans import PlanKey, Shapes, write_key
 from counterfactory.engine.runtime.session import continued_cache, is_cache
 from counterfactory.engine.runtime.trt_library import library_name
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.stages.rewrite.rewrite import rewrite
+from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite
 from counterfactory.engine.suite import Suite
 from counterfactory.export.pocket.packed import RUNTIME
 from counterfactory.export.production import blip2, clip, denoiser, graph, hed, sentence, small_words, vae

@@ -8,14 +8,14 @@ from typing import Any
 
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.keys import content_key
-from counterfactory.engine.language.request import Prompt, Request
+from counterfactory.engine.language.llm_request import LlmRequest, Prompt
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
-from counterfactory.engine.stages.rewrite.rewrite import Limits, SourceVariants
-from counterfactory.engine.stages.rewrite.rewrite import rewrite as rewrite_with
+from counterfactory.engine.stages.rewrite.rewrite_captions import Limits, SourceVariants
+from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite as rewrite_with
 from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.task import Task
 
@@ -74,9 +74,9 @@ class Scripted:
 
     def __init__(self, **answers: list[str]) -> None:
         self._answers = answers
-        self.asked: dict[str, list[Request]] = {}
+        self.asked: dict[str, list[LlmRequest]] = {}
 
-    def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+    def __call__(self, question: str, requests: Sequence[LlmRequest]) -> list[str]:
         assert requests, f"{question} is asked about nothing"
         self.asked[question] = list(requests)
         return self._answers[question]

@@ -19,7 +19,7 @@ from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.releases import releases
 from counterfactory.engine.stages.check.clip_scores import class_share, edit_scores, label_score, score
-from counterfactory.engine.stages.check.colours import find_colour, recolouring, see
+from counterfactory.engine.stages.check.colours import find_colour, recolouring, source_colours
 from counterfactory.engine.stages.check.layout import outlined_share
 from counterfactory.engine.stages.check.quality import distinctness, look_at_source, quality_scores, thumbnail
 from counterfactory.engine.stages.maps.edges import edge_maps
@@ -205,7 +205,9 @@ def check_numbers() -> str:
     found += [
         quality_scores(dim, thumbnail(dim), look_at_source(picture())),
         distinctness(thumbnail(dim), [thumbnail(picture())]),
-        recolouring(dim, [Edit("colour", "red", "pink")], lambda colour: find_colour(see(picture()), colour)),
+        recolouring(
+            dim, [Edit("colour", "red", "pink")], lambda colour: find_colour(source_colours(picture()), colour)
+        ),
     ]
     return content_key([*found, outlined_share(picture(), mask)])[:16]
 

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -150,6 +151,82 @@ def test_nothing_imports_the_training_libraries(package: str) -> None:
             continue
         heavy = {name.split(".")[0] for name in imported(path)} & {"torch", "diffusers", "transformers", "onnx", "gguf"}
         assert not heavy, f"{path.relative_to(ROOT)} imports {heavy}"
+
+
+# Rooms whose modules call every thing by its noun.
+ROOMS_WITH_NOUNS = ("stages", "english", "tasks", "language", "report", "meter", "estimate", "pocket")
+NO_NOUNS = {"found", "made", "said", "beside"}
+# Fields of records that others read: their names are part of the format.
+FORMAT_FIELDS = {("meter.py", "made")}
+# This world leaves the engine as it is.
+LEAVING = ROOT / "engine" / "pocket" / "wide"
+# What still stands for two things in the engine; nothing may be added.
+TWICE_CLASSES = {"Finding", "Mask", "Plan", "Score", "Session", "World"}
+TWICE_FILES = {"depth.py", "inputs.py", "masks.py", "session.py", "world.py"}
+
+
+def bound(tree: ast.AST) -> Iterator[str]:
+    """All names that a module binds: variables, parameters, attributes, functions, classes, imports and exceptions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.alias):
+            yield node.asname or node.name.partition(".")[0]
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            yield node.name
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            yield node.rest
+
+
+def test_all_ways_to_bind_a_name_are_known() -> None:
+    text = """
+import a.b
+from c import d as e
+def f(g, *h, i=0, **j):
+    k: int = 1
+    self.l = (m := k)
+    for n, [o, *p] in q: pass
+    with r as s: pass
+    try: pass
+    except t as u: pass
+    return [v for v in (lambda w: w)(x)]
+class y: pass
+match z:
+    case {"key": A, **B} | [C, *D]: pass
+"""
+    assert sorted(bound(ast.parse(text))) == sorted("aefghijklmnopsuvwyABCD")
+
+
+@pytest.mark.parametrize("room", ROOMS_WITH_NOUNS)
+def test_things_are_called_by_their_nouns(room: str) -> None:
+    paths = [path for path in modules(f"engine/{room}") if LEAVING not in path.parents]
+    assert paths, f"engine/{room} has no modules: this test would prove nothing"
+    for path in paths:
+        names = {name.strip("_") for name in bound(ast.parse(path.read_text(encoding="utf-8")))} & NO_NOUNS
+        names -= {name for file, name in FORMAT_FIELDS if file == path.name}
+        assert not names, f"{path.relative_to(ROOT)} binds {names}: say what the thing is, not what was done to it"
+
+
+def test_no_name_stands_for_two_things_in_the_engine() -> None:
+    """A reader who meets a class or a file by its name alone knows which one it is."""
+    classes, files = Counter[str](), Counter[str]()
+    for path in modules("engine"):
+        if LEAVING in path.parents:
+            continue
+        files[path.name] += 1
+        classes.update(
+            node.name for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ClassDef)
+        )
+    assert classes.total() > 200
+    assert files.total() > 200
+    assert {name for name, count in classes.items() if count > 1} <= TWICE_CLASSES
+    assert {name for name, count in files.items() if count > 1} - {"__init__.py"} <= TWICE_FILES
 
 
 def test_the_engine_loads_no_torch() -> None:

@@ -16,7 +16,7 @@ from PIL import Image
 from tiny_networks import TOKENS, WIDTH, TinyPainter, tiny_editor, tiny_tokenizer
 
 from counterfactory.engine.content_keys import STAGES, ContentKeys
-from counterfactory.engine.language.request import Request, Usage
+from counterfactory.engine.language.llm_request import LlmRequest, Usage
 from counterfactory.engine.meter.meter import Meter, Progress
 from counterfactory.engine.models.blip2 import Reading
 from counterfactory.engine.models.denoiser import PaintPlans
@@ -147,7 +147,7 @@ class Networks:
         self.opened.append("llm")
         return self
 
-    def generate(self, requests: Sequence[Request]) -> list[str]:
+    def generate(self, requests: Sequence[LlmRequest]) -> list[str]:
         self._called("llm", requests, 10**6)
         self.usage += Usage(10 * len(requests), len(requests))
         return [self.answers[next(key for key in self.answers if key in r.prompt.text)] for r in requests]

@@ -24,8 +24,8 @@ _WEATHERS = {
     "": ("rainy", "snowy", "foggy", "misty", "sunny", "windy", "stormy", "cloudy", "hazy", "clear", "overcast"),
 }
 _SAYS = {
-    "time": frozenset(word for some in _TIMES.values() for word in some),
-    "weather": frozenset(word for some in _WEATHERS.values() for word in some),
+    "time": frozenset(word for words in _TIMES.values() for word in words),
+    "weather": frozenset(word for words in _WEATHERS.values() for word in words),
     "light": frozenset(("light", "lit", "dark", "bright", "sunlight", "shadow", "shadows", "backlit", "lamp")),
     "camera": frozenset(("above", "below", "aerial", "angle", "view", "close", "close-up", "closeup", "distance")),
     "colour": frozenset(
@@ -70,14 +70,14 @@ def has_known_words(type_: str) -> bool:
 
 def speaking(spans: Sequence[str], type_: str) -> list[str]:
     """Those of the spans that hold a known word of a type; all of a type without known words."""
-    known = _SAYS.get(type_)
-    return [span for span in spans if known is None or not known.isdisjoint(word.same for word in words_of(span))]
+    spoken = _SAYS.get(type_)
+    return [span for span in spans if spoken is None or not spoken.isdisjoint(word.same for word in words_of(span))]
 
 
 def medium_of(caption: str) -> str | None:
     """What a caption calls its picture: "a photo" in "a photo of a dog"."""
-    found = _MEDIUM.match(caption)
-    return found and found.group()
+    match = _MEDIUM.match(caption)
+    return match and match.group()
 
 
 def phrase_of(type_: str, value: str) -> str:
@@ -113,10 +113,10 @@ def undo_by_rule(edited: str, edit: Edit) -> str:
     """A caption without an addition that `apply_by_rule` made; others stay as they are."""
     if edit.kind != "add":
         return edited
-    said = re.escape(edit.alternative)
+    phrase = re.escape(edit.alternative)
     if edit.alternative.endswith(" of"):
-        return re.sub(rf"^{said} ", "", edited, flags=re.IGNORECASE)
-    return re.sub(rf",? {said}(?![^\W_])", "", edited, count=1)
+        return re.sub(rf"^{phrase} ", "", edited, flags=re.IGNORECASE)
+    return re.sub(rf",? {phrase}(?![^\W_])", "", edited, count=1)
 
 
 def _add(caption: str, phrase: str) -> str:
@@ -135,9 +135,9 @@ def _thing(sentence: str) -> str:
     """What a sentence speaks of, as a phrase: "a dog lying on grass", "a toad that sits on stones"."""
     sentence = _COPULA.sub(r"\1 ", sentence)
     for pattern in _SENTENCES:
-        found = pattern.match(sentence)
-        if found and found[1].split()[-1].casefold() not in _NO_SUBJECT:
-            return f"{found[1]} that{sentence[found.end(1) :]}"
+        match = pattern.match(sentence)
+        if match and match[1].split()[-1].casefold() not in _NO_SUBJECT:
+            return f"{match[1]} that{sentence[match.end(1) :]}"
     return sentence
 
 

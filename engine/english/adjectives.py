@@ -31,12 +31,14 @@ def in_order(caption: str, old: str, new: str) -> tuple[str, str]:
     rank = _rank(word)
     if not old or word == new or rank is None:
         return old, new
-    said = f"(?:(?:{_SHADES}) )?(?:{'|'.join(other for other, behind in _RANKS.items() if behind > rank)})"
+    follower = f"(?:(?:{_SHADES}) )?(?:{'|'.join(other for other, behind in _RANKS.items() if behind > rank)})"
     end = find_mentions(caption, [old])[0][0].end - len(old)
-    found = re.search(rf"(?<![^\W_])(?<![^\W_]-){said}(?:(?:,? and |,? ){said})* $", caption[:end], re.IGNORECASE)
-    if rank == _LAST or found is None:
+    match = re.search(
+        rf"(?<![^\W_])(?<![^\W_]-){follower}(?:(?:,? and |,? ){follower})* $", caption[:end], re.IGNORECASE
+    )
+    if rank == _LAST or match is None:
         return old, new
-    before = found.group()
+    before = match.group()
     return before + old, f"{word} {before[0].lower()}{before[1:]}{old}"
 
 

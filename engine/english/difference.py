@@ -1,4 +1,4 @@
-"""What changed from one caption to another, computed word by word: nobody's account of it is trusted.
+"""What changed from one caption to another, computed word by word: no model's account of it is trusted.
 
 Words are aligned so that as many as can be are kept in their order (a longest common subsequence), whatever their case
 and the punctuation between them. Of several such alignments the one that keeps the earliest words is taken.
@@ -42,9 +42,9 @@ class Change:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two captions' words: pairs of `kept` ones, old and new, and the changes between them, in order."""
+    """Two captions' words: `pairs` of words that stayed, old and new, and the changes between them, in order."""
 
-    kept: tuple[tuple[Word, Word], ...]
+    pairs: tuple[tuple[Word, Word], ...]
     changes: tuple[Change, ...]
 
     @property

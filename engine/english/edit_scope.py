@@ -1,8 +1,8 @@
-"""What an edited caption says beside its edits: nothing that they bring, and in all the same as the caption.
+"""The scope of edits: an edited caption must say the new words where the edits put them, and the caption's elsewhere.
 
 An alternative may stand where its keyword did and nowhere else: "a car by a blue bus" is no edit of "a red car by a
-bus", though it has all the words. What then still differs are small words, which rules let change; what they come to
-is for a sentence encoder to say, of the caption and of the edited one with the edits' own words set back.
+bus", though it has all the words. Only small words may differ beyond that. Whether they change the meaning is for a
+sentence encoder to say, which compares the caption with the edited one after the edits are undone (`set_back`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..edit import Edit
 from ..language.phrases import Mention, find_mentions, phrase_class
 from .additions import apply_by_rule
 from .difference import Change, Word, compare, words_of
-from .writing import agree, write_by_rule
+from .replacing import agree, write_by_rule
 
 # Small words that follow from their neighbours.
 AGREEING = frozenset(re.findall("[a-z]+", "a an the at in on by during is are was were"))
@@ -27,12 +27,12 @@ def misplaced(caption: str, edited: str, edits: Sequence[Edit]) -> str | None:
     """The first word of an edit that the edited caption says where that edit changes nothing; None without one.
 
     What is added goes where a rule puts it, and what agrees with its neighbours goes anywhere. Raises ValueError if a
-    keyword does not stand in the caption beside the others.
+    keyword has no place in the caption which the others leave free.
     """
     old, places = words_of(caption), _places(caption, edits)
-    anywhere = AGREEING.union(*(_said(edit) for edit in edits if not edit.keyword))
+    anywhere = AGREEING.union(*(_new_words(edit) for edit in edits if not edit.keyword))
     for change in compare(caption, edited).changes:
-        brought = anywhere.union(*(_said(edit) for mention, edit in places if _touches(change, old, mention)))
+        brought = anywhere.union(*(_new_words(edit) for mention, edit in places if _touches(change, old, mention)))
         for word in change.added:
             if word.same not in brought:
                 return word.text
@@ -40,21 +40,20 @@ def misplaced(caption: str, edited: str, edits: Sequence[Edit]) -> str | None:
 
 
 def written_by_rule(caption: str, edited: str, edits: Sequence[Edit]) -> bool:
-    """Whether an edited caption has the words that rules make of the caption and the edits, and so nothing else.
+    """Whether an edited caption has exactly the words that rules make of the caption and the edits.
 
-    Then no comparison word by word is needed, which cannot tell whose a word is that an edit shares with its
-    neighbours: "after dark by the sea" with "by day" in it is "by day by the sea", where "by" seems to have stayed and
-    "day by" to be new behind it. Words of a keyword that an alternative leaves out may stand beside it: "red car" with
-    "blue" is "blue car".
+    Then no comparison word by word is needed. Such a comparison fails where an edit shares a word with its neighbours:
+    if "by day" replaces "after dark" in "after dark by the sea", "by" seems to have stayed and "day by" to be new. A
+    noun of the keyword that the alternative leaves out may follow it: "red car" with "blue" is "blue car".
     """
-    replaced, said = [edit for edit in edits if edit.kind == "replace"], plain_words(edited)
+    replaced, words = [edit for edit in edits if edit.kind == "replace"], plain_words(edited)
     for forms in product(*(_forms(edit) for edit in replaced)):
         changes = [(edit.keyword, form) for edit, form in zip(replaced, forms, strict=True)]
         try:
-            made = apply_by_rule(write_by_rule(caption, changes), edits)
-        except ValueError:  # words of one edit are another's, whom none of them can be told from
+            result = apply_by_rule(write_by_rule(caption, changes), edits)
+        except ValueError:  # edits share words and cannot be told apart
             return False
-        if plain_words(made) == said:
+        if plain_words(result) == words:
             return True
     return False
 
@@ -67,25 +66,25 @@ def _forms(edit: Edit) -> tuple[str, ...]:
     if len(words) == 1 or phrase_class(new) != "bare":
         return (new,)
     if phrase_class(edit.keyword) == "bare":
-        return (new,) if words[-1].casefold() in _said(edit) else (new, f"{new} {words[-1]}")
+        return (new,) if words[-1].casefold() in _new_words(edit) else (new, f"{new} {words[-1]}")
     return new, f"{agree(f'{words[0]} ', new)}{new}"
 
 
 def set_back(caption: str, edited: str, edits: Sequence[Edit]) -> str:
-    """`edited` with the words of `caption` wherever one of the edits, all of which replace words, changed them, as
-    `plain_words` has them: equal to those of the caption if nothing else changed.
+    """`edited` with the edits undone, each of which replaces words: the plain words (`plain_words`) of the caption if
+    nothing else changed.
 
-    Raises ValueError if a keyword does not stand in the caption beside the others.
+    Raises ValueError if a keyword has no place in the caption which the others leave free.
     """
     old, places = words_of(caption), _places(caption, edits)
-    found = compare(caption, edited)
-    said = {after.at: [after.same] for _, after in found.kept}
-    for change in found.changes:
+    difference = compare(caption, edited)
+    words = {after.at: [after.same] for _, after in difference.pairs}
+    for change in difference.changes:
         here = [(mention, edit) for mention, edit in places if _touches(change, old, mention)]
         # Before the kept word that follows, which may be none.
         after = change.new_at + len(change.added)
-        said[after] = [*_undone(change, here), *said.get(after, [])]
-    return " ".join(word for at in sorted(said) for word in said[at])
+        words[after] = [*_undone(change, here), *words.get(after, [])]
+    return " ".join(word for at in sorted(words) for word in words[at])
 
 
 def plain_words(caption: str) -> str:
@@ -96,10 +95,10 @@ def plain_words(caption: str) -> str:
 def _places(caption: str, edits: Sequence[Edit]) -> list[_Place]:
     replaced = [edit for edit in edits if edit.keyword]
     mentions = find_mentions(caption, [edit.keyword for edit in replaced])
-    return [(mention, edit) for edit, some in zip(replaced, mentions, strict=True) for mention in some]
+    return [(mention, edit) for edit, places in zip(replaced, mentions, strict=True) for mention in places]
 
 
-def _said(edit: Edit) -> set[str]:
+def _new_words(edit: Edit) -> set[str]:
     return {word.same for word in words_of(edit.alternative)}
 
 
@@ -115,7 +114,7 @@ def _undone(change: Change, here: Sequence[_Place]) -> list[str]:
     """What a change says once the words of the edits that are made there have gone and those in their place are back:
     what else it brought stays, before them or after.
     """
-    brought = set[str]().union(*(_said(edit) for _, edit in here))
+    brought = set[str]().union(*(_new_words(edit) for _, edit in here))
     added = [word.same for word in change.added]
     own = [i for i, word in enumerate(added) if word in brought]
     inside = [any(m.start <= word.start and word.end <= m.end for m, _ in here) for word in change.removed]

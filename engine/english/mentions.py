@@ -1,6 +1,6 @@
 """Mentions of things in captions: the forms of a word, how many are said to be there, and whether an edit broke one.
 
-Pure functions of text. Forms may hold words that nobody writes ("caimen"): nothing is found by them.
+Pure functions of text. Forms may hold words that do not exist ("caimen"), which match nothing.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ def forms(word: str) -> tuple[str, ...]:
         singular = word[:-2]
     else:
         singular = re.sub(r"ies$", "ys", word)[:-1] if re.search(r"..[^s]s$", word) else word
-    found = [word, plural, singular]
-    for one, many in _IRREGULAR:
-        if word.endswith(one):
-            found.append(word.removesuffix(one) + many)
+    candidates = [word, plural, singular]
+    for single, many in _IRREGULAR:
+        if word.endswith(single):
+            candidates.append(word.removesuffix(single) + many)
         if word.endswith(many):
-            found.append(word.removesuffix(many) + one)
-    return tuple(dict.fromkeys(found))
+            candidates.append(word.removesuffix(many) + single)
+    return tuple(dict.fromkeys(candidates))
 
 
-def broken_word(caption_before: str, caption_after: str, words: Sequence[str]) -> str | None:
+def changed_protected_word(caption_before: str, caption_after: str, words: Sequence[str]) -> str | None:
     """The first of `words` that an edit removed or added, or whose number it changed, or None.
 
     Counts whole words, ignoring case; "-" and "_" count as spaces. Singular and plural are counted separately: "car" is
@@ -76,19 +76,19 @@ def broken_word(caption_before: str, caption_after: str, words: Sequence[str]) -
 
 def mentioned(caption: str, words: Iterable[str]) -> tuple[str, ...]:
     """Those of `words` that `caption` holds, in any form."""
-    said = _read(caption)
-    return tuple(word for word in words if said.counts(word))
+    tokens = _read(caption)
+    return tuple(word for word in words if tokens.counts(word))
 
 
 def quantities(caption: str, words: Iterable[str]) -> frozenset[int]:
     """Where the words begin in `caption` (characters) that say how many there are of one of `words`."""
-    said = _read(caption)
-    places = (said.number(at) for word in words for form in forms(normalise(word)) for at in said.places(form))
-    return frozenset(said.starts[place] for place in places if place is not None)
+    tokens = _read(caption)
+    places = (tokens.number(at) for word in words for form in forms(normalise(word)) for at in tokens.places(form))
+    return frozenset(tokens.starts[place] for place in places if place is not None)
 
 
 @dataclass(frozen=True)
-class _Said:
+class _Tokens:
     """A text's words and marks: casefolded, with the character that each begins at, and the words' places by word."""
 
     tokens: tuple[str, ...]
@@ -100,9 +100,9 @@ class _Said:
         """Where a normalised phrase begins among the tokens; marks between its words do not count."""
         parts = phrase.split()
         for first in self.at.get(parts[0], ()) if parts else ():
-            found = self.words[first : first + len(parts)]
-            if [self.tokens[place] for place in found] == parts:
-                yield found[0]
+            part = self.words[first : first + len(parts)]
+            if [self.tokens[place] for place in part] == parts:
+                yield part[0]
 
     def number(self, at: int) -> int | None:
         """The place of the token that says how many there are of the noun that begins at token `at`."""
@@ -124,12 +124,12 @@ class _Said:
 
 
 @lru_cache(maxsize=64)  # a caption is compared with all of its variants
-def _read(text: str) -> _Said:
+def _read(text: str) -> _Tokens:
     text = unicodedata.normalize("NFC", text)
-    found = list(re.finditer(r"[^\W_]+|[.,;:!?()]", text))
-    tokens = tuple(token.group().casefold() for token in found)
+    matches = list(re.finditer(r"[^\W_]+|[.,;:!?()]", text))
+    tokens = tuple(token.group().casefold() for token in matches)
     words = tuple(place for place, token in enumerate(tokens) if token not in _MARKS)
     at: dict[str, list[int]] = {}
     for number, place in enumerate(words):
         at.setdefault(tokens[place], []).append(number)
-    return _Said(tokens, tuple(token.start() for token in found), words, at)
+    return _Tokens(tokens, tuple(token.start() for token in matches), words, at)

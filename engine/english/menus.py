@@ -17,8 +17,8 @@ from ..files.fill import read_toml
 from ..keys import generator
 from .additions import medium_of
 from .difference import words_of
+from .label_names import named_alike, names_of
 from .mentions import forms, normalise
-from .names import named_alike, names_of
 
 _FILE = Path(__file__).with_name("phrases.toml")
 # Pairs of a type that are offered: a choice, but of so few that a phrase which a model always likes best stays under a
@@ -44,7 +44,7 @@ _ALIKE = (frozenset(("small", "little", "tiny")), frozenset(("large", "big", "hu
 def menu(type_: str, caption: str, keep: Sequence[str], label: str | None) -> list[tuple[str, str]]:
     """All (words of the caption, words in their place) pairs of a type; the first are empty where the others are added.
 
-    None that names the label: another dog beside a dog, or a bicycle beside a mountain bike.
+    No pair adds a name of the label: no other dog next to a dog, nor a bicycle next to a mountain bike.
     """
     phrases = _phrases()[type_]
     if type_ == "domain":
@@ -54,14 +54,14 @@ def menu(type_: str, caption: str, keep: Sequence[str], label: str | None) -> li
             for head in phrases["heads"]
             if medium is None or head.removesuffix(" of") != medium.casefold()
         ]
-    pairs = _in_place(type_, caption, keep) or _beside(type_, caption, keep)
+    pairs = _in_place(type_, caption, keep) or _before_label(type_, caption, keep)
     pairs = pairs or [("", phrase) for phrase in phrases.get("ends", ())]
-    said = {word.same for word in words_of(caption)}
+    present = {word.same for word in words_of(caption)}
     named = None if label is None else names_of(label)
     return [
         (old, new)
         for old, new in pairs
-        if not ({word.same for word in words_of(new)} - {word.same for word in words_of(old)} <= said)
+        if not ({word.same for word in words_of(new)} - {word.same for word in words_of(old)} <= present)
         and (named is None or named_alike(old, new, named))
     ]
 
@@ -82,7 +82,7 @@ def has_menu(type_: str) -> bool:
 def kept_phrases(caption: str, keep: Sequence[str]) -> list[str]:
     """The words of `keep` as the caption says them, each once, the longest of overlapping ones, in its order."""
     wanted = {form for word in keep for form in forms(normalise(word)) if form}
-    found: dict[str, None] = {}
+    phrases: dict[str, None] = {}
     # "horse's" and "horse-drawn" are words of their own.
     whole = r"(?<![^\W_]['\u2019-])[^\W_]+(?!['\u2019-][^\W_])"
     words = [(m.start(), m.end(), m.group().casefold()) for m in re.finditer(whole, caption)]
@@ -92,46 +92,46 @@ def kept_phrases(caption: str, keep: Sequence[str]) -> list[str]:
         for length in range(min(longest, len(words) - at), 0, -1):
             part = words[at : at + length]
             if normalise(caption[part[0][0] : part[-1][1]]) in wanted:
-                found[caption[part[0][0] : part[-1][1]]] = None
+                phrases[caption[part[0][0] : part[-1][1]]] = None
                 at += length
                 break
         else:
             at += 1
-    return list(found)
+    return list(phrases)
 
 
 def _in_place(type_: str, caption: str, keep: Sequence[str]) -> list[tuple[str, str]]:
     """Other words where the caption says something of the type: the phrase that says it, or the word alone."""
     phrases = _phrases()[type_]
-    kept = {part for word in keep for form in forms(normalise(word)) for part in form.split()}
+    fixed = {part for word in keep for form in forms(normalise(word)) for part in form.split()}
     if type_ == "background":
-        on = _spans(rf"\bon (?:top of )?{_ARTICLE}(?:[^\W_]+ )?(?:{_any(_SURFACES.split())}){_END}", caption, kept)
-        inside = _spans(rf"\bin {_ARTICLE}(?:[^\W_]+ )?(?:{_any(_AREAS.split())}){_END}", caption, kept)
+        on = _spans(rf"\bon (?:top of )?{_ARTICLE}(?:[^\W_]+ )?(?:{_any(_SURFACES.split())}){_END}", caption, fixed)
+        inside = _spans(rf"\bin {_ARTICLE}(?:[^\W_]+ )?(?:{_any(_AREAS.split())}){_END}", caption, fixed)
         behind = _spans(
             rf"\b(?:with|against|in front of|on) {_ARTICLE}(?:[^\W_]+ ){{0,2}}(?:background|backdrop|wall){_END}",
             caption,
-            kept,
+            fixed,
         )
         places = [(on, phrases["on"]), (inside, phrases["in"]), (behind, phrases["ends"])]
         return [(old, new) for spans, news in places for old in spans for new in news]
     if type_ in ("weather", "time"):
-        said = [*phrases["words"], *_MORE[type_]]
+        words = [*phrases["words"], *_MORE[type_]]
         whole = (
-            rf"\b(?:in|at|on|during|under) {_ARTICLE}(?:[^\W_]+ )?(?:{_any(said)})(?: (?:day|sky|weather|time))?{_END}"
+            rf"\b(?:in|at|on|during|under) {_ARTICLE}(?:[^\W_]+ )?(?:{_any(words)})(?: (?:day|sky|weather|time))?{_END}"
         )
-        if spans := _spans(whole, caption, kept):
+        if spans := _spans(whole, caption, fixed):
             return [(old, new) for old in spans for new in phrases["ends"]]
-        bare = _spans(rf"\b(?:{_any(phrases['words'])})\b", caption, kept)
+        bare = _spans(rf"\b(?:{_any(phrases['words'])})\b", caption, fixed)
         return [(old, new) for old in bare for new in phrases["words"]]
     if type_ in ("colour", "adjective"):
-        known = phrases["words"] if type_ == "colour" else _SIZES
-        spans = _spans(rf"\b(?:{_any(known)})\b(?= (?!and\b|or\b|of\b)[^\W_]+)", caption, kept)
-        alike = {old: next((some for some in _ALIKE if old.casefold() in some), {old.casefold()}) for old in spans}
-        return [(old, new) for old in spans for new in known if new not in alike[old]]
+        others = phrases["words"] if type_ == "colour" else _SIZES
+        spans = _spans(rf"\b(?:{_any(others)})\b(?= (?!and\b|or\b|of\b)[^\W_]+)", caption, fixed)
+        alike = {old: next((group for group in _ALIKE if old.casefold() in group), {old.casefold()}) for old in spans}
+        return [(old, new) for old in spans for new in others if new not in alike[old]]
     return []
 
 
-def _beside(type_: str, caption: str, keep: Sequence[str]) -> list[tuple[str, str]]:
+def _before_label(type_: str, caption: str, keep: Sequence[str]) -> list[tuple[str, str]]:
     """Words of the type before the labelled thing."""
     if "ends" in _phrases()[type_]:
         return []
@@ -140,10 +140,10 @@ def _beside(type_: str, caption: str, keep: Sequence[str]) -> list[tuple[str, st
     ]
 
 
-def _spans(pattern: str, caption: str, kept: set[str]) -> list[str]:
-    """What the pattern finds, each once, without what holds a kept word."""
-    found = dict.fromkeys(match.group() for match in re.finditer(pattern, caption, re.IGNORECASE))
-    return [span for span in found if kept.isdisjoint(normalise(span).split())]
+def _spans(pattern: str, caption: str, fixed: set[str]) -> list[str]:
+    """The matches of the pattern, each once, without those that hold a `fixed` word."""
+    matches = dict.fromkeys(match.group() for match in re.finditer(pattern, caption, re.IGNORECASE))
+    return [span for span in matches if fixed.isdisjoint(normalise(span).split())]
 
 
 def _any(words: Sequence[str]) -> str:

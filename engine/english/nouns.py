@@ -87,13 +87,13 @@ class Nouns:
 
     def above(self, ids: Iterable[str]) -> tuple[str, ...]:
         """All that the nouns are kinds of, the nearest first, but for what says nothing ("object")."""
-        found: dict[str, None] = {}
+        parents: dict[str, None] = {}
         level = [parent for key in ids for parent in self[key].parents]
         while level:
-            fresh = [key for key in dict.fromkeys(level) if key not in found and key not in _GENERAL]
-            found.update(dict.fromkeys(fresh))
+            fresh = [key for key in dict.fromkeys(level) if key not in parents and key not in _GENERAL]
+            parents.update(dict.fromkeys(fresh))
             level = [parent for key in fresh for parent in self[key].parents]
-        return tuple(found)
+        return tuple(parents)
 
     def kinds(self, ids: Iterable[str]) -> tuple[str, ...]:
         """Words for all that the nouns are kinds of, the nearest first.

@@ -1,4 +1,4 @@
-"""What of a caption the painter's text encoder reads: it cuts off what is behind its last token (77 in CLIP's).
+"""Fits captions to the painter's text encoder, which cuts off everything behind its last token (77 in CLIP's).
 
 Joined captions lose whole sentences instead, the least useful ones; and no edit may lie in what is cut off.
 """
@@ -12,24 +12,26 @@ from .difference import compare
 from .mentions import mentioned
 
 # How many of a caption's characters are read.
-Room = Callable[[str], int]
+TextLimit = Callable[[str], int]
 
 
-def fit_caption(caption: str, keep: Sequence[str], room: Room) -> str:
-    """The caption without the sentences that the encoder has no room for: those with the fewest words of `keep` go
+def fit_caption(caption: str, keep: Sequence[str], text_limit: TextLimit) -> str:
+    """The caption without the sentences that do not fit the encoder: those with the fewest words of `keep` go
     first, of equal ones the last. A single sentence stays as it is.
     """
     sentences = re.split(r"(?<=[.!?;]) ", caption)
-    while len(sentences) > 1 and _is_cut(" ".join(sentences), room):
+    while len(sentences) > 1 and _is_cut(" ".join(sentences), text_limit):
         useful = [len(mentioned(sentence, keep)) for sentence in sentences]
         least = max(range(len(sentences)), key=lambda i: (-useful[i], i))
         del sentences[least]
     return " ".join(sentences)
 
 
-def cut_edit(caption: str, edited: str, room: Room) -> str | None:
-    """The reason why an edited caption cannot be painted as it is: a word that an edit brings is not read."""
-    end = room(edited)
+def cut_edit(caption: str, edited: str, text_limit: TextLimit) -> str | None:
+    """The reason why an edited caption cannot be painted as it is, a word of an edit that is cut off; None if all are
+    read.
+    """
+    end = text_limit(edited)
     for word in compare(caption, edited).added:
         if word.end > end:
             return (
@@ -38,5 +40,5 @@ def cut_edit(caption: str, edited: str, room: Room) -> str | None:
     return None
 
 
-def _is_cut(caption: str, room: Room) -> bool:
-    return room(caption) < len(caption.rstrip(" .!?;"))
+def _is_cut(caption: str, text_limit: TextLimit) -> bool:
+    return text_limit(caption) < len(caption.rstrip(" .!?;"))

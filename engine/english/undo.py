@@ -1,4 +1,4 @@
-"""One edit of an edited caption undone: the text that a picture is compared with to see whether it shows that edit."""
+"""Undoes one edit of an edited caption: a picture is compared with both texts to see whether it shows that edit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def undo_edits(caption: str, edited: str, edits: Sequence[Edit]) -> list[tuple[s
     Where the edited caption is the caption's own words but for its edits, the first text is the edited caption. Where
     the language model changed more, both are made of the caption, each keyword replaced by its alternative wherever
     it speaks of the same thing: words that changed beyond the edits say nothing of one of them. What was added is taken
-    out as it was put in, by rule. Edits beside one that removes words, and those whose keywords have no places beside
-    each other, are not told apart: each gets the caption with all of them, and with none.
+    out as it was put in, by rule. Edits together with one that removes words, and edits whose keywords overlap, are not
+    told apart: each gets the caption with all of them, and with none.
     """
     added = [edit for edit in edits if edit.kind == "add"]
     bare = edited
@@ -50,19 +50,21 @@ def _undo_replaced(caption: str, edited: str, edits: Sequence[Edit]) -> list[tup
         for mention in mentions[: 1 if goes_on(edit.keyword, edit.alternative) else None]
     )
     ends, starts = [0, *(end for _, end, *_ in spots)], [*(start for start, *_ in spots), len(caption)]
-    kept = [caption[end:start] for end, start in zip(ends, starts, strict=True)]
+    unchanged = [caption[end:start] for end, start in zip(ends, starts, strict=True)]
     old = [caption[start:end] for start, end, *_ in spots]
     new = [_replaced(words, edits[i]) if same else words for words, (*_, i, same) in zip(old, spots, strict=True)]
 
     def text(undone: int | None) -> str:
         words = [before if i == undone else after for before, after, (*_, i, _) in zip(old, new, spots, strict=True)]
-        return kept[0] + "".join(word + rest for word, rest in zip(words, kept[1:], strict=True))
+        return unchanged[0] + "".join(word + rest for word, rest in zip(words, unchanged[1:], strict=True))
 
     if text(None) != edited:  # what rules write needs no search
         regions = [_region(edits[i], words, same) for words, (*_, i, same) in zip(old, spots, strict=True)]
-        pattern = re.escape(kept[0]) + "".join(f"({a}){re.escape(b)}" for a, b in zip(regions, kept[1:], strict=True))
-        if said := re.fullmatch(pattern, edited, re.IGNORECASE):
-            new = list(said.groups())
+        pattern = re.escape(unchanged[0]) + "".join(
+            f"({a}){re.escape(b)}" for a, b in zip(regions, unchanged[1:], strict=True)
+        )
+        if match := re.fullmatch(pattern, edited, re.IGNORECASE):
+            new = list(match.groups())
 
     return [(text(None), text(i)) for i in range(len(edits))]
 

@@ -42,7 +42,7 @@ from .measured import Rates, load_rates
 from .peak import PeakPrecision, measure_peak
 
 GPU_BYTES = 24 * 10**9
-# A second share of a GPU's data sheet that projections state beside the profile's.
+# A second share of a GPU's data sheet that projections state next to the profile's.
 OTHER_SHARE = 0.6
 # The rest is for pictures, intermediate results and the runtime itself.
 SHARE_FOR_PLANS = 0.9
@@ -163,12 +163,12 @@ def estimate(
     *,
     controls: int = 0,
 ) -> Estimate:
-    """Predict a run over `sources`, at least one, or so many of the profile's size, of `variants` variants each and
-    `controls` beside them.
+    """Predict a run over `sources` (at least one, or a number of sources of the profile's size) with `variants`
+    variants and `controls` controls each.
 
-    `memory_bytes` is what the machine is taken to have, without it what the profile says, and where that says nothing
-    the machine is asked, and what 24 GB would hold stands beside. Raises CounterfactoryError when a stage does not fit
-    the memory or a model file is missing.
+    `memory_bytes` is the machine's memory; without it the profile's number holds. Where the profile has none, the
+    machine is asked, and the estimate also says what 24 GB would hold. Raises CounterfactoryError when a stage does not
+    fit the memory or a model file is missing.
     """
     library, rates, each = library_of(profile), load_rates(profile), PerSource(variants, controls)
     count = sources if isinstance(sources, int) else len(sources)
@@ -232,7 +232,7 @@ def stage_needs(networks: Networks) -> list[StageNeeds]:
 
 
 def painted_sizes(sources: Sequence[Source] | int, profile: Profile) -> Counter[tuple[int, int]]:
-    """How many sources are painted at each (height, width); so many of which nothing is known are square."""
+    """How many sources are painted at each (height, width); a mere number of sources counts as square ones."""
     image = profile.image
     if isinstance(sources, int):
         return Counter({(image.short_side, image.short_side): sources})
@@ -244,16 +244,16 @@ def _plans(profile: Profile, library: Library, rates: Rates | None) -> tuple[Pla
     facts = known_facts(profile, library, size=None)
     plans = []
     for network in library.networks:
-        fact, known = facts[network.plan], measured.get(network.plan)
+        fact, rate = facts[network.plan], measured.get(network.plan)
         cost = plan_cost(profile, network, fact)
-        seen = None if known is None else known.bytes
+        seen = None if rate is None else rate.bytes
         if profile.runtime.on_gpu and seen is not None:
             # What is seen while a plan is loaded leaves out what its first batches take: it can add, never save. It may
             # have the block in it that plans share. Less than the weights is another memory's.
             seen = max(seen - cost.scratch_bytes, cost.bytes) if seen >= fact.weight_bytes else None
-        if known is not None:
-            cost = replace(cost, bytes=cost.bytes if seen is None else seen, load_s=known.load_s)
-        plans.append(PlanEstimate(cost, seen is not None, known is not None))
+        if rate is not None:
+            cost = replace(cost, bytes=cost.bytes if seen is None else seen, load_s=rate.load_s)
+        plans.append(PlanEstimate(cost, seen is not None, rate is not None))
     return tuple(plans)
 
 
@@ -305,7 +305,9 @@ def _area_share(sizes: Counter[tuple[int, int]], pixels: int) -> float:
 
 
 def _by_area(seconds: dict[Stage, float], share: float) -> dict[Stage, float]:
-    """Seconds of pictures whose mean area is this share of what was counted: about as much, where they are painted."""
+    """The seconds scaled to pictures of another mean area, a `share` of the counted one, in the stages that depend on
+    it.
+    """
     return {stage: item * share if stage in ("edges", "paint") else item for stage, item in seconds.items()}
 
 
@@ -329,7 +331,7 @@ def _stages(
     each: PerSource,
     area_share: float,
 ) -> tuple[StageEstimate, ...]:
-    """What the stages take of so many sources, whose area over the profile's own is `area_share`."""
+    """What the stages take for `sources` sources, whose area over the profile's own is `area_share`."""
     on_gpu = profile.device is not None
     plan_s = {plan.cost.name: plan.cost.load_s for plan in plans}
     # Where loading was measured, so was a plan's first time.

@@ -35,9 +35,10 @@ _BYTES_PER_WEIGHT_BYTE = {"bf16": 2, "f32": 3}
 _BYTES_PER_GRAPH_BYTE = 60
 _CPU_LLM_CACHE_BYTES = 50_000_000
 _CPU_LOAD_BYTES_PER_S = 1e8
-# On a GPU, what a plan is taken to hold beside its weights, over them, until it is compiled and its compiler says what:
-# activations and workspace of a batch. A decoder's are of a token; the language model's are not shared with plans.
-_BESIDE_WEIGHTS, _BESIDE_DECODER, _BESIDE_LLM = 0.25, 0.05, 0.05
+# On a GPU, what a plan is taken to hold in addition to its weights, as a share of them, until it is compiled and its
+# compiler says how much: activations and workspace of a batch. A decoder's are of a token; the language model's are not
+# shared with plans.
+_EXTRA_OF_WEIGHTS, _EXTRA_OF_DECODER, _EXTRA_OF_LLM = 0.25, 0.05, 0.05
 # Of each plan that a GPU opens for the first time in a run: kernels are built there, CUDA graphs recorded. Assumed.
 FIRST_USE_S = 20.0
 
@@ -78,7 +79,7 @@ def known_facts(profile: Profile, library: Library, size: tuple[int, int] | None
     """The facts of a profile's plans, by plan: of an export for a GPU, else counted in the library's graphs.
 
     Counted for pictures of `size` (height, width in pixels); without it, operations are 0. Raises CounterfactoryError
-    for a plan of which nothing is known, and for a file that is missing or cannot be counted.
+    for a plan without facts, and for a file that is missing or cannot be counted.
     """
     if profile.device is None:
         return {network.plan: _counted(library, network, size) for network in library.networks}
@@ -180,9 +181,9 @@ def plan_cost(profile: Profile, network: Network, fact: PlanFacts) -> PlanCost:
         return PlanCost(network.plan, fact.held_bytes + network.kept_bytes, load_s, fact.scratch_bytes)
     held = round(fact.weight_bytes + caches) + network.kept_bytes
     if network.name == "llm":  # what it computes in is its own
-        return PlanCost(network.plan, held + round(_BESIDE_LLM * fact.weight_bytes), load_s)
-    beside = _BESIDE_DECODER if network.name == "opt_decoder" else _BESIDE_WEIGHTS
-    return PlanCost(network.plan, held, load_s, round(beside * fact.weight_bytes))
+        return PlanCost(network.plan, held + round(_EXTRA_OF_LLM * fact.weight_bytes), load_s)
+    share = _EXTRA_OF_DECODER if network.name == "opt_decoder" else _EXTRA_OF_WEIGHTS
+    return PlanCost(network.plan, held, load_s, round(share * fact.weight_bytes))
 
 
 def time_assumptions(profile: Profile, networks: Networks, variants: int) -> tuple[str, ...]:
@@ -203,13 +204,13 @@ def time_assumptions(profile: Profile, networks: Networks, variants: int) -> tup
         again = (
             f"{100 * SILENT_SHARE:.0f} % of the captions are written again after their label, {together:g} at once",
         )
-    asked = ", ".join(f"{kind.tokens.read} + {kind.tokens.written}" for kind in llm.questions)
+    questions = ", ".join(f"{kind.tokens.read} + {kind.tokens.written}" for kind in llm.questions)
     return (
         *reached,
         f"captions have all {profile.caption.decoding.max_tokens} tokens, {rows} row{'s' * (rows > 1)} per image",
         *again,
         f"{llm.rows['rewrite'].of_source(variants):,.0f} questions per source, {llm.batch} at once",
-        f"tokens of questions, read + written: {asked}",
+        f"tokens of questions, read + written: {questions}",
         "reading, writing and waiting take no time",
     )
 
@@ -219,7 +220,7 @@ def cost_assumptions(profile: Profile) -> tuple[str, ...]:
     if profile.device is not None:
         return (
             f"a plan that is not compiled takes its weights, its cache or what painting keeps, and "
-            f"{_BESIDE_WEIGHTS:g} x its weights to compute in (the captioner's decoder {_BESIDE_DECODER:g} x), a "
+            f"{_EXTRA_OF_WEIGHTS:g} x its weights to compute in (the captioner's decoder {_EXTRA_OF_DECODER:g} x), a "
             "compiled one what its compiler says; plans compute in one block, as large as the largest need; they load "
             f"at {profile.device.disk_gb_per_s:g} GB/s",
         )

@@ -93,8 +93,14 @@ def measured_rates(profile: Profile, report: RunSummary, variants: int) -> Rates
         for name in dict.fromkeys(use.plan for use in report.plans)
         if (uses := [use for use in report.plans if use.plan == name and use.loads])
     }
-    asked = report.sources * variants
-    return Rates(profile_key(profile), stages, plans, float(variants), report.accepted / asked if asked else None)
+    variants_in_all = report.sources * variants
+    return Rates(
+        profile_key(profile),
+        stages,
+        plans,
+        float(variants),
+        report.accepted / variants_in_all if variants_in_all else None,
+    )
 
 
 def profile_key(profile: Profile) -> str:
@@ -117,7 +123,7 @@ def load_rates(profile: Profile) -> Rates | None:
 
 
 def save_rates(rates: Rates) -> None:
-    """Keep what a run measured, with what earlier runs measured beside it. Never raises for a file or a disk.
+    """Store what a run measured, together with earlier measurements. Never raises for a file or a disk.
 
     A stage's rate over many items is not replaced by one over a few; all else is, where the run measured it.
     """
@@ -126,8 +132,8 @@ def save_rates(rates: Rates) -> None:
         return
     entries, name = _entries(file), _name(rates.profile_key)
     entries[name] = _merged(entries.pop(name, None), rates)  # the newest last
-    kept = {name: _data(entry) for name, entry in list(entries.items())[-_MOST_ENTRIES:]}
-    text = json.dumps({"version": _VERSION, "rates": kept}, indent=1)
+    latest = {name: _data(entry) for name, entry in list(entries.items())[-_MOST_ENTRIES:]}
+    text = json.dumps({"version": _VERSION, "rates": latest}, indent=1)
     with suppress(CounterfactoryError):
         make_folder(file.parent)
         write_whole(file, text.encode())
@@ -146,8 +152,8 @@ def _merged(old: Rates | None, new: Rates) -> Rates:
             stages[stage] = rate
     plans = dict(old.plans)
     for name, plan in new.plans.items():
-        known = plan.bytes is not None or name not in plans
-        plans[name] = plan if known else replace(plan, bytes=plans[name].bytes)
+        has_bytes = plan.bytes is not None or name not in plans
+        plans[name] = plan if has_bytes else replace(plan, bytes=plans[name].bytes)
     return Rates(
         new.profile_key,
         stages,
@@ -161,10 +167,10 @@ def _entries(file: Path) -> dict[str, Rates]:
     """The entries of a rates file that can be read; none of a file that is missing, foreign or damaged."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
-        found = dict(data["rates"]) if data["version"] == _VERSION else {}
+        rates_by_name = dict(data["rates"]) if data["version"] == _VERSION else {}
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return {}
-    return {name: rates for name, entry in found.items() if (rates := _rates(entry)) is not None}
+    return {name: rates for name, entry in rates_by_name.items() if (rates := _rates(entry)) is not None}
 
 
 def _data(rates: Rates) -> dict[str, Any]:

@@ -80,9 +80,9 @@ def _refuse_another_precision(compiled: Any, precision: PeakPrecision) -> None:
         for op in compiled.get_runtime_model().get_ops()
         if op.get_rt_info()["layerType"].astype(str) in ("FullyConnected", "MatMul")
     ]
-    found = {info["runtimePrecision"].astype(str) for info in products}
-    if not found or not found <= set(_KEPT[precision]):
+    precisions = {info["runtimePrecision"].astype(str) for info in products}
+    if not precisions or not precisions <= set(_KEPT[precision]):
         raise CounterfactoryError(
-            f"matrix products were asked for in {precision} and run in {', '.join(sorted(found)) or 'no kernel'}; "
+            f"matrix products were asked for in {precision} and run in {', '.join(sorted(precisions)) or 'no kernel'}; "
             "this CPU has no such arithmetic, choose another precision"
         )

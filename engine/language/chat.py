@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from ..profile.llm import Style
 from .edit_types import EXAMPLE_CAPTION, EditType
+from .llm_request import Prompt
 from .questions import PlainPrompts, clean_text, write_answer
-from .request import Prompt
 
 # A turn is what the user says and what the model answers.
 Turn = tuple[str, str]
@@ -81,8 +81,8 @@ class ChatPrompts:
             'stands in their place, in a few words; or write "" and words to add.\n\n'
         )
         shown = [[old, _tame(new)] for old, new in type_.examples]
-        example = (intro + _asked(_EXAMPLE_TASK, _kept(type_), type_.caption), write_answer(shown))
-        return self._ask(example, _asked(task, keep, caption), "")
+        example = (intro + _task_and_caption(_EXAMPLE_TASK, _example_keep(type_), type_.caption), write_answer(shown))
+        return self._ask(example, _task_and_caption(task, keep, caption), "")
 
     def choices(self, types: Sequence[EditType], keep: Sequence[str], caption: str) -> Prompt:
         """One edit of each type, in their order."""
@@ -101,8 +101,11 @@ class ChatPrompts:
             f'Which words of the caption say this: {_tame(type_.instruction)}? Copy them, or write "" if it says '
             "nothing of it.\n\n"
         )
-        example = (intro + _asked(_EXAMPLE_TASK, _kept(type_), type_.caption), write_answer(type_.examples[0][0]))
-        return self._ask(example, _asked(task, keep, caption), "")
+        example = (
+            intro + _task_and_caption(_EXAMPLE_TASK, _example_keep(type_), type_.caption),
+            write_answer(type_.examples[0][0]),
+        )
+        return self._ask(example, _task_and_caption(task, keep, caption), "")
 
     def rewrite(self, task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> Prompt:
         """Question 3."""
@@ -116,8 +119,8 @@ class ChatPrompts:
 
         shown = [("brown", "orange"), ("on a sunny day", "on a rainy day")]
         new = "a photo of an orange dog chasing a ball on the grass, on a rainy day at noon."
-        example = (intro + _asked(_EXAMPLE_TASK, ("dog",), EXAMPLE_CAPTION) + own(shown), write_answer(new))
-        return self._ask(example, _asked(task, keep, caption), own(changes))
+        example = (intro + _task_and_caption(_EXAMPLE_TASK, ("dog",), EXAMPLE_CAPTION) + own(shown), write_answer(new))
+        return self._ask(example, _task_and_caption(task, keep, caption), own(changes))
 
     def pointing(self, label: str, definition: str, caption: str) -> Prompt:
         """Which words of the caption name what the picture is labelled with."""
@@ -136,7 +139,7 @@ class ChatPrompts:
         return Prompt(before, about, own + after)
 
 
-def _asked(task: str, keep: Sequence[str], caption: str) -> str:
+def _task_and_caption(task: str, keep: Sequence[str], caption: str) -> str:
     return f"Task: {_tame(task)}\n{_about(keep, caption)}"
 
 
@@ -153,6 +156,6 @@ def _join(words: Sequence[str], none: str) -> str:
     return ", ".join(map(_tame, words)) if words else none
 
 
-def _kept(type_: EditType) -> tuple[str, ...]:
+def _example_keep(type_: EditType) -> tuple[str, ...]:
     """What the example keeps: its subject, unless that is what changes."""
     return ("dog",) if type_.caption in EXAMPLE_CAPTION and type_.name != "subject" else ()

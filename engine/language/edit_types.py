@@ -77,5 +77,5 @@ BUILT_IN: Mapping[str, EditType] = MappingProxyType({type_.name: type_ for type_
 
 def edit_types(names: Sequence[str], own: Sequence[EditType]) -> tuple[EditType, ...]:
     """The types of those names, a user's own before the built-in ones."""
-    known = {**BUILT_IN, **{type_.name: type_ for type_ in own}}
-    return tuple(known[name] for name in names)
+    by_name = {**BUILT_IN, **{type_.name: type_ for type_ in own}}
+    return tuple(by_name[name] for name in names)

@@ -34,19 +34,19 @@ from ..errors import CounterfactoryError
 from ..keys import content_key
 from ..profile.llm import ExllamaSettings
 from ..runtime.installing import BOX, BOX_EXLLAMAV3, pip_install
-from .request import Request, Usage
-from .token_filter import TokenFilter, Vocabulary, read_vocabulary
+from .llm_request import LlmRequest, Usage
+from .token_filter import TokenFilter, TokenVocabulary, read_vocabulary
 
 # What brings each package with the torch that it was compiled for.
 INSTALL = MappingProxyType({"exllamav2": BOX, "exllamav3": BOX_EXLLAMAV3})
 
 _NO_PERPLEXITY = 'ExLlama tells no perplexity; say [rewrite] perplexity = false, or [llm] backend = "openvino"'
-# Grammars compiled ahead of the rows that need them, beside the GPU's work (2 to 10 ms each).
+# Grammars compiled ahead of the rows that need them, while the GPU works (2 to 10 ms each).
 _AHEAD = 16
 
 
 @dataclass(frozen=True)
-class Loaded:
+class ExllamaModel:
     """A package's generator, with the model and the tokenizer in it; `max_length` is the longest row in tokens."""
 
     generator: Any
@@ -65,20 +65,20 @@ class Package(Protocol):
         """How it decodes."""
         ...
 
-    def load(self, folder: Path) -> Loaded:
+    def load(self, folder: Path) -> ExllamaModel:
         """Load the model in `folder` onto the GPU.
 
         Raises ImportError without the package, and RuntimeError or AssertionError when the model does not fit.
         """
         ...
 
-    def job(self, loaded: Loaded, answer: TokenFilter, tokens: Any, room: int, **common: Any) -> Any:
+    def job(self, loaded: ExllamaModel, answer: TokenFilter, tokens: Any, room: int, **common: Any) -> Any:
         """A job that generates up to `room` tokens of `answer` after `tokens`, int64 [1, K]; `common` are arguments
         that both packages take.
         """
         ...
 
-    def unload(self, loaded: Loaded) -> None:
+    def unload(self, loaded: ExllamaModel) -> None:
         """Give back the weights, and what the generator holds outside of Python's own memory."""
         ...
 
@@ -144,7 +144,7 @@ def _reason(error: Exception) -> str:
 class Decoder:
     """A loaded generator, by the few calls that the loop makes."""
 
-    def __init__(self, package: Package, loaded: Loaded, vocabulary: Vocabulary) -> None:
+    def __init__(self, package: Package, loaded: ExllamaModel, vocabulary: TokenVocabulary) -> None:
         self.vocabulary, self.max_length = vocabulary, loaded.max_length
         self._package, self._loaded, self._generator = package, loaded, loaded.generator
 
@@ -201,9 +201,9 @@ class Decoder:
 
 
 @dataclass
-class _Row:
+class _JobRow:
     name: int
-    request: Request
+    request: LlmRequest
     prompt: list[int]
     answer: TokenFilter
     seed: int
@@ -248,13 +248,13 @@ class ExllamaLlm:
     settings: ExllamaSettings
     usage: Usage = field(default_factory=Usage)
 
-    def generate(self, requests: Sequence[Request]) -> list[str]:
+    def generate(self, requests: Sequence[LlmRequest]) -> list[str]:
         """The answer to each request, in order. One that was cut off is returned as it stands.
 
         Raises CounterfactoryError for a prompt that is too long for the cache, and when the runtime fails.
         """
         answers: dict[int, str] = {}
-        open_rows: dict[int, _Row] = {}
+        open_rows: dict[int, _JobRow] = {}
         # Twice the rows wait inside the generator, so that a free one is taken at once; it looks through all that wait.
         ready = self._rows(requests)
         try:
@@ -279,8 +279,8 @@ class ExllamaLlm:
         """Give the GPU's memory back; no question can be asked afterwards."""
         self.decoder.close()
 
-    def _rows(self, requests: Sequence[Request]) -> Iterator[_Row]:
-        """The requests' rows in order, their grammars compiled in a thread beside the caller's."""
+    def _rows(self, requests: Sequence[LlmRequest]) -> Iterator[_JobRow]:
+        """The requests' rows in order, their grammars compiled in a thread of their own."""
         with ThreadPoolExecutor(1) as compiling:
             rows = (compiling.submit(self._row, name, request) for name, request in enumerate(requests))
             begun = deque(islice(rows, _AHEAD))
@@ -292,7 +292,7 @@ class ExllamaLlm:
             finally:
                 compiling.shutdown(cancel_futures=True)
 
-    def _row(self, name: int, request: Request) -> _Row:
+    def _row(self, name: int, request: LlmRequest) -> _JobRow:
         prompt = self.decoder.encode(request.prompt.text)
         length = len(prompt) + request.max_tokens
         room = min(self.settings.cache_tokens, self.decoder.max_length)
@@ -303,11 +303,11 @@ class ExllamaLlm:
             )
         answer = TokenFilter(self.decoder.vocabulary, request.grammar)
         seed = int(content_key("answer", request.prompt.text, request.grammar.pattern, self.settings.seed)[:16], 16)
-        row = _Row(name, request, prompt, answer, seed)
+        row = _JobRow(name, request, prompt, answer, seed)
         row.follow_forced()
         return row
 
-    def _start(self, row: _Row, open_rows: dict[int, _Row], answers: dict[int, str]) -> None:
+    def _start(self, row: _JobRow, open_rows: dict[int, _JobRow], answers: dict[int, str]) -> None:
         if row.answer.closed or row.room < 1:
             self._end(row, open_rows, answers)
             return
@@ -315,7 +315,7 @@ class ExllamaLlm:
         row.job = self.decoder.enqueue(tokens, row.answer.clone(), row.reserved, row.seed, row.name)
         open_rows[row.name] = row
 
-    def _step(self, open_rows: dict[int, _Row], answers: dict[int, str]) -> None:
+    def _step(self, open_rows: dict[int, _JobRow], answers: dict[int, str]) -> None:
         for result in self.decoder.iterate():
             if "error" in result:  # exllamav3 ends one job and says why, without its name
                 raise RuntimeError(str(result["error"]))
@@ -340,12 +340,12 @@ class ExllamaLlm:
                 self._start(row, open_rows, answers)
                 self.decoder.cancel(left)
 
-    def _skips(self, row: _Row, open_rows: dict[int, _Row]) -> bool:
+    def _skips(self, row: _JobRow, open_rows: dict[int, _JobRow]) -> bool:
         """Whether what is forced next costs less outside of the batch: nothing at the end, a pass if it is long."""
         forced = row.answer.forced()
         return bool(forced) and (len(forced) > min(len(open_rows), self.settings.rows) or row.decided)
 
-    def _end(self, row: _Row, open_rows: dict[int, _Row], answers: dict[int, str]) -> None:
+    def _end(self, row: _JobRow, open_rows: dict[int, _JobRow], answers: dict[int, str]) -> None:
         open_rows.pop(row.name, None)
         answers[row.name] = row.answer.text
         self.usage += Usage(len(row.prompt) + row.given, len(row.answer.tokens) - row.given)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from ..errors import CounterfactoryError
 from ..profile.llm import ExllamaSettings
-from .exllama import Loaded
+from .exllama import ExllamaModel
 from .token_filter import TokenFilter, allowed
 
 # Above 32 rows its kernels write the weights out in fp16 for every product.
@@ -35,8 +35,8 @@ class ExLlamaV2:
                 "lower [llm.exllama] rows, or use exllamav3"
             )
 
-    def load(self, folder: Path) -> Loaded:
-        """Pages are shared between prompts, and masks computed beside the GPU's work."""
+    def load(self, folder: Path) -> ExllamaModel:
+        """Pages are shared between prompts, and masks computed while the GPU works."""
         import exllamav2
         from exllamav2.generator import ExLlamaV2DynamicGenerator
 
@@ -49,7 +49,7 @@ class ExLlamaV2:
         generator = ExLlamaV2DynamicGenerator(
             model, cache, tokenizer, max_batch_size=self.settings.rows, paged=True, filter_background_eval=True
         )
-        return Loaded(generator, model, tokenizer, generator.max_seq_len)
+        return ExllamaModel(generator, model, tokenizer, generator.max_seq_len)
 
     def cache_class(self) -> Any:
         """The cache of so many bits."""
@@ -73,14 +73,14 @@ class ExLlamaV2:
             temperature=self.settings.temperature, top_p=self.settings.top_p, top_k=0, token_repetition_penalty=1.0
         )
 
-    def job(self, loaded: Loaded, answer: TokenFilter, tokens: Any, room: int, **common: Any) -> Any:
+    def job(self, loaded: ExllamaModel, answer: TokenFilter, tokens: Any, room: int, **common: Any) -> Any:
         """A job that follows the answer by a filter of ours."""
         from exllamav2.generator import ExLlamaV2DynamicJob
 
         filters = [filter_class()(loaded.model, loaded.tokenizer, answer)]
         return ExLlamaV2DynamicJob(tokens, room, gen_settings=self.sampling(), filters=filters, **common)
 
-    def unload(self, loaded: Loaded) -> None:
+    def unload(self, loaded: ExllamaModel) -> None:
         """The weights; threads of filters end with the generator."""
         loaded.model.unload()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..profile.llm import ExllamaSettings
-from .exllama import Loaded
+from .exllama import ExllamaModel
 from .token_filter import TokenFilter
 
 _CACHE_BITS = {"q8": 8, "q4": 4}
@@ -26,7 +26,7 @@ class ExLlamaV3:
     settings: ExllamaSettings
     name: ClassVar[str] = "exllamav3"
 
-    def load(self, folder: Path) -> Loaded:
+    def load(self, folder: Path) -> ExllamaModel:
         """The generator is set for throughput."""
         import exllamav3
 
@@ -47,7 +47,7 @@ class ExLlamaV3:
             shared_chunk_size=_CHUNK,
             prefill_cooldown=0,
         )
-        return Loaded(generator, model, tokenizer, config.max_position_embeddings)
+        return ExllamaModel(generator, model, tokenizer, config.max_position_embeddings)
 
     def sampler(self) -> Any:
         """The likeliest token, or temperature, then top-p."""
@@ -57,14 +57,14 @@ class ExLlamaV3:
             return exllamav3.GreedySampler()
         return exllamav3.TopPSampler(self.settings.top_p, self.settings.temperature)
 
-    def job(self, loaded: Loaded, answer: TokenFilter, tokens: Any, room: int, **common: Any) -> Any:
+    def job(self, loaded: ExllamaModel, answer: TokenFilter, tokens: Any, room: int, **common: Any) -> Any:
         """A job that ends where its grammar does."""
         import exllamav3
 
         filters = [answer_filter(loaded.tokenizer, answer.grammar.pattern, answer.text)]
         return exllamav3.Job(tokens, room, sampler=self.sampler(), filters=filters, **common)
 
-    def unload(self, loaded: Loaded) -> None:
+    def unload(self, loaded: ExllamaModel) -> None:
         """The generator's pinned memory, then the weights and with them the cache's tensors."""
         loaded.generator.close()
         loaded.model.unload()

@@ -18,8 +18,8 @@ from .phrases import ARTICLES, HEADS, PREPOSITIONS, find_mentions, goes_on, phra
 _SPECIAL = re.compile(r"[\\^$.|?*+()\[\]{}]")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SEPARATORS = " -"
-# An alternative is at most this many words, beside what it shares with its keyword, and has room for words of this
-# many letters on average. Letters are not counted by the grammar: counting made its compilation seven times as slow.
+# An alternative has at most this many words that its keyword has not, and room for words of this many letters on
+# average. Letters are not counted by the grammar: counting made its compilation seven times as slow.
 _MAX_WORDS, _MAX_LETTERS = 4, 14
 _WORD = "[a-z]+"
 _MORE_WORDS = f"(?:[ -]{_WORD}){{0,{_MAX_WORDS - 1}}}"
@@ -62,7 +62,7 @@ class Grammar:
 def _literal(text: str) -> str:
     if not text or '"' in text or "\\" in text or not text.isprintable():
         raise ValueError(f"{text!r} cannot stand in an answer: it is empty, or holds a quote, a backslash or a control")
-    return _SPECIAL.sub(lambda found: "\\" + found.group(), text)
+    return _SPECIAL.sub(lambda match: "\\" + match.group(), text)
 
 
 def _one_of(texts: Iterable[str]) -> str:
@@ -165,12 +165,12 @@ def additions_grammar(front: bool, most: int) -> Grammar:
 
 
 def proposals_grammar(
-    spans: Sequence[str], kept: Sequence[str], removable: Sequence[str], addition: str, most: int
+    spans: Sequence[str], hosts: Sequence[str], removable: Sequence[str], addition: str, most: int
 ) -> Grammar:
     """`[["span","words"],...]` with 1 to `most` pairs: spans with what is said in their place, of up to 8 words.
 
     Words are of any letters, or numbers of 4 digits. In the place of a span that begins with a preposition or an
-    article stands one that does, and of a `removable` one nothing. `kept` are words that may not go: more may stand
+    article stands one that does, and of a `removable` one nothing. `hosts` are words that stay: others may be put
     before or after them ("small dog", "dog in the snow"). An `addition` is a pair with an empty span: "end" for a
     phrase with a preposition ("in the rain"), "medium" for a kind of picture ("a painting of"), "front" for other such
     beginnings, "word" for none. Raises ValueError where nothing can be proposed.
@@ -179,9 +179,9 @@ def proposals_grammar(
     forms["bare"] = _ANY_WORD + _UP_TO.replace("{1,", "{0,")
     ways = []
     for kind, form in forms.items():
-        if some := [span for span in dict.fromkeys(spans) if phrase_class(span) == kind]:
-            ways.append(rf'\["{_one_of(some)}","{form}"\]')
-    for word in map(_literal, dict.fromkeys(kept)):
+        if phrases := [span for span in dict.fromkeys(spans) if phrase_class(span) == kind]:
+            ways.append(rf'\["{_one_of(phrases)}","{form}"\]')
+    for word in map(_literal, dict.fromkeys(hosts)):
         before = rf"(?:{_ANY_WORD} ){{1,3}}{word}"
         ways.append(rf'\["{word}","(?:{before}|{word} (?:{"|".join(PREPOSITIONS)}){_UP_TO})"\]')
     if removable:
@@ -196,7 +196,7 @@ def proposals_grammar(
         raise ValueError(f"proposals need words or a place to add some, and a count, got {most}")
     pair = f"(?:{'|'.join(ways)})"
     longest = (
-        2 * max(map(_bytes, (*spans, *kept, *removable)), default=0)
+        2 * max(map(_bytes, (*spans, *hosts, *removable)), default=0)
         + _MOST_WORDS * (_MAX_LETTERS + 1)
         + len('["",""],')
     )
@@ -251,7 +251,7 @@ def edited_grammar(caption: str, changes: Sequence[tuple[str, str]]) -> Grammar:
     The small words before an alternative are free (articles and prepositions: "an orange car", "during the day"), and
     words of the keyword may follow it ("red car" -> "blue" gives "blue car"). All mentions of a thing change together,
     but for an alternative that goes on after its keyword ("dog in the snow"), which is said once. Raises ValueError if
-    a keyword does not stand in the caption beside the others.
+    a keyword has no place in the caption which the others leave free.
     """
     spots: list[tuple[int, int, tuple[str, int]]] = []
     for mentions, (keyword, alternative) in zip(
@@ -280,8 +280,8 @@ def _region(capital: bool, keyword: str, alternative: str) -> tuple[str, int]:
         if capital:
             changed = f"(?:{changed}|{_literal(alternative[0].upper() + alternative[1:])})"
         return changed, _bytes(alternative)
-    said = alternative.casefold().split()
-    tails = [f" {word}" for word in keyword.split() if word.casefold() not in said]
+    words = alternative.casefold().split()
+    tails = [f" {word}" for word in keyword.split() if word.casefold() not in words]
     heads = [head for head in HEADS if head not in _wrong_articles(alternative.casefold())]
     if capital:
         heads += [head.capitalize() for head in heads]

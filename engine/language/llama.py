@@ -101,9 +101,9 @@ class Llama:
         """The text's tokens; special tokens that it names ("<|im_start|>") are those tokens, and none are added."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
-    def rows(self, count: int, places: int) -> Cache:
+    def rows(self, count: int, places: int) -> RowCache:
         """A cache of `count` rows with room for `places` tokens each, and for more when they come."""
-        return Cache([self._empty(count + _MORE_ROWS, _blocks(places)) for _ in self._caches])
+        return RowCache([self._empty(count + _MORE_ROWS, _blocks(places)) for _ in self._caches])
 
     def beginning(self, tokens: Sequence[int]) -> Common:
         """What all rows of a call begin with, read; `tokens` may be empty."""
@@ -123,7 +123,7 @@ class Llama:
         new = [self._bits(out[f"new_{name}"]) for name in self._caches]
         return [[array[i, :, : len(run)].copy() for array in new] for i, run in enumerate(runs)]
 
-    def step(self, runs: Sequence[Sequence[int]], common: Common, cache: Cache, first: int, read: Ids) -> Floats:
+    def step(self, runs: Sequence[Sequence[int]], common: Common, cache: RowCache, first: int, read: Ids) -> Floats:
         """Read a run of tokens for each of the cache's rows from `first` on, after the `read` [B] that it holds.
 
         The cache takes the new keys and values up. Returns logits, float32 [B, V], after each run; those of a row
@@ -170,7 +170,7 @@ class Common:
         self.arrays, self.filled = arrays, filled
 
 
-class Cache:
+class RowCache:
     """Keys and values [B, H, T, D] of rows, of every layer in turn; how many places a row fills, others know."""
 
     def __init__(self, arrays: list[NDArray[Any]]) -> None:
@@ -200,7 +200,7 @@ def _blocks(places: int) -> int:
 
 
 def _padded(runs: Sequence[Sequence[int]]) -> tuple[Ids, Ids]:
-    """Tokens [B, K] and how many of each row are its own; rows and columns beyond the runs are nobody's."""
+    """Tokens [B, K] and how many of each row are its own; rows and columns beyond the runs are padding."""
     shape = _least(len(runs), _ROWS, _MORE_ROWS), _least(max(map(len, runs)), _WIDTHS, _MORE_TOKENS)
     tokens, fresh = np.zeros(shape, np.int64), np.zeros(shape[0], np.int64)
     for i, run in enumerate(runs):

@@ -14,11 +14,11 @@ from ..keys import file_digest
 from ..runtime.blob_cache import BlobCache
 from ..runtime.heap import give_back_freed
 from ..runtime.openvino import Precision
-from .answers import Answers
 from .llama import Common, Llama
-from .reading import surprises
-from .request import Request, Usage
+from .llm_request import LlmRequest, Usage
+from .parallel_answers import Answers
 from .running_batch import EncodedRequest, RunningBatch
+from .surprises import surprises
 
 # Beginnings of prompts that are kept, the latest ones: a question of a task has one, or one for each type of edit.
 _MAX_BEGINNINGS = 16
@@ -48,7 +48,7 @@ class OpenVinoLlm:
         self._beginnings: dict[tuple[int, ...], Common] = {}
         self.usage = Usage()
 
-    def generate(self, requests: Sequence[Request]) -> list[str]:
+    def generate(self, requests: Sequence[LlmRequest]) -> list[str]:
         """The greedy answer to each request, in order. One that was cut off is returned as it stands.
 
         Raises CounterfactoryError for a prompt that is longer than the model's context, and when the runtime fails.
@@ -71,18 +71,18 @@ class OpenVinoLlm:
         Raises CounterfactoryError when the runtime fails.
         """
         try:
-            found = surprises(self._llama, texts)
+            values = surprises(self._llama, texts)
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
             raise CounterfactoryError(f"the language model failed to read {len(texts)} texts: {reason}") from error
         give_back_freed()
-        return found
+        return values
 
     def close(self) -> None:
         """Drop the caches that are kept; the network goes with the last reference to this."""
         self._beginnings.clear()
 
-    def _by_beginning(self, requests: Sequence[Request]) -> dict[tuple[int, ...], list[EncodedRequest]]:
+    def _by_beginning(self, requests: Sequence[LlmRequest]) -> dict[tuple[int, ...], list[EncodedRequest]]:
         """The requests by the tokens that are read once for all of them."""
         encoded: dict[str, list[int]] = {}
         groups: dict[tuple[int, ...], list[EncodedRequest]] = {}
@@ -101,8 +101,8 @@ class OpenVinoLlm:
                 ends.append(_same(encoded[text], prompt[:-1]))
             suite, source = ends[0], max(ends)
             room = min(request.max_tokens, left)
-            one = EncodedRequest(name, tuple(prompt), suite, source, request.grammar, room)
-            groups.setdefault(one.prompt[:suite], []).append(one)
+            row = EncodedRequest(name, tuple(prompt), suite, source, request.grammar, room)
+            groups.setdefault(row.prompt[:suite], []).append(row)
         return groups
 
     def _read_once(self, tokens: tuple[int, ...]) -> Common:
@@ -113,7 +113,7 @@ class OpenVinoLlm:
         return self._beginnings[tokens]
 
 
-def _same(one: Sequence[int], other: Sequence[int]) -> int:
+def _same(left: Sequence[int], right: Sequence[int]) -> int:
     """How many tokens both begin with."""
-    both = enumerate(zip(one, other, strict=False))
-    return next((i for i, (a, b) in both if a != b), min(len(one), len(other)))
+    both = enumerate(zip(left, right, strict=False))
+    return next((i for i, (a, b) in both if a != b), min(len(left), len(right)))

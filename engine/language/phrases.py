@@ -50,10 +50,11 @@ class Mention:
 
 
 def find_mentions(caption: str, keywords: Sequence[str]) -> list[list[Mention]]:
-    """Where each keyword's edit goes: its first place beside the other keywords', then its others, none overlapping.
+    """Where each keyword's edit goes: the first place that no other keyword takes, then its other places; no two
+    overlap.
 
-    "red" of "a red bus" is another's than that of "a red car": what two different nouns follow may differ. Raises
-    ValueError for a keyword that has no place.
+    The "red" of "a red bus" is not that of "a red car": before two different nouns a keyword may mean two things.
+    Raises ValueError for a keyword that has no place.
     """
     first: list[tuple[int, int]] = []
     for keyword in keywords:
@@ -61,7 +62,7 @@ def find_mentions(caption: str, keywords: Sequence[str]) -> list[list[Mention]]:
         if place is None:
             raise ValueError(f"{keyword!r} does not stand in {caption!r} beside the other keywords")
         first.append(place)
-    found, taken = [], list(first)
+    all_mentions, taken = [], list(first)
     for keyword, place in zip(keywords, first, strict=True):
         mentions, noun = list[Mention](), _noun_after(caption, place)
         for headed, bare in _places(caption, keyword):
@@ -73,30 +74,30 @@ def find_mentions(caption: str, keywords: Sequence[str]) -> list[list[Mention]]:
             mention = Mention(*wide, None in (noun, another) or noun == another)
             mentions.insert(0 if bare == place else len(mentions), mention)
             taken.append(wide)
-        found.append(mentions)
-    return found
+        all_mentions.append(mentions)
+    return all_mentions
 
 
 def _places(caption: str, keyword: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """Where a caption says a keyword, as whole words: with the small words before it, so that those may be exchanged,
     and without.
     """
-    said, wanted = caption.lower(), keyword.lower()
-    if len(said) != len(caption) or len(wanted) != len(keyword):  # of a few letters, such as a dotted I
-        said, wanted = caption, keyword
-    places, start = list[tuple[int, int, int]](), said.find(wanted)
+    text, wanted = caption.lower(), keyword.lower()
+    if len(text) != len(caption) or len(wanted) != len(keyword):  # of a few letters, such as a dotted I
+        text, wanted = caption, keyword
+    places, start = list[tuple[int, int, int]](), text.find(wanted)
     while start >= 0:
         if _ENDS.match(caption, start + len(wanted)):
-            heads = [(start - len(head), i) for i, head in enumerate(_BEFORE_IT) if said.endswith(head, 0, start)]
+            heads = [(start - len(head), i) for i, head in enumerate(_BEFORE_IT) if text.endswith(head, 0, start)]
             begins = [*heads, (start, len(HEADS))]
             places += [(place, i, start) for place, i in begins if _BEGINS.match(caption, place)]
-        start = said.find(wanted, start + 1)
-    found, free = list[tuple[tuple[int, int], tuple[int, int]]](), 0
+        start = text.find(wanted, start + 1)
+    unique, free = list[tuple[tuple[int, int], tuple[int, int]]](), 0
     for place, _, start in sorted(places):  # the first, with what it stands behind before what stands alone
         if place >= free:
             free = start + len(wanted)
-            found.append(((place, free), (start, free)))
-    return found
+            unique.append(((place, free), (start, free)))
+    return unique
 
 
 def _apart(place: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:
@@ -104,7 +105,7 @@ def _apart(place: tuple[int, int], others: Iterable[tuple[int, int]]) -> bool:
 
 
 def _noun_after(caption: str, place: tuple[int, int]) -> str | None:
-    """The word that follows at once, unless it is a small one."""
-    found = re.match(r" ([^\W_]+)", caption[place[1] :])
-    word = found.group(1).casefold() if found else ""
+    """The next word, unless it is a small one."""
+    match = re.match(r" ([^\W_]+)", caption[place[1] :])
+    word = match.group(1).casefold() if match else ""
     return word if word and word not in _SMALL else None

@@ -17,7 +17,7 @@ from typing import Protocol, runtime_checkable
 
 from .edit_types import EditType
 from .grammar import NOTHING
-from .request import Prompt
+from .llm_request import Prompt
 
 _KEYWORDS = """Which words of the caption can change while the task keeps its answer?
 Task: count the trees

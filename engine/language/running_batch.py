@@ -15,10 +15,10 @@ from itertools import islice
 
 import numpy as np
 
-from .answers import Answers
 from .grammar import Grammar
 from .llama import Common, Llama, Piece
-from .request import Usage
+from .llm_request import Usage
+from .parallel_answers import Answers
 from .token_filter import TokenFilter
 
 # The running batch and its cache are bounded, whatever is asked at once.
@@ -26,14 +26,14 @@ MAX_ROWS = 64
 _CACHE_BYTES = 1 << 30
 # Rows are begun together, when so large a part of the batch is free.
 _FREE = 0.25
-# What a step costs beside its tokens, in tokens; measured with the pocket model.
+# What a row and a step cost on top of their tokens, in tokens; measured with the pocket model.
 _ROW_COST, _STEP_COST = 1, 90
 
 
 def step_width(waiting: Sequence[int]) -> int:
     """How many tokens a step reads of a row at most, rows with more waiting: the width that reads most for its cost.
 
-    A step costs its rows times its width and something besides; it reads the runs that fit. 0 when nothing waits.
+    A step costs its rows times its width and a constant; it reads the runs that fit. 0 when nothing waits.
     """
 
     def worth(width: int) -> float:
@@ -57,7 +57,7 @@ class EncodedRequest:
 
 
 @dataclass
-class _Row:
+class _OpenRow:
     """A request under way: what it has `waiting` to be read, and how many tokens its cache holds."""
 
     request: EncodedRequest
@@ -95,12 +95,12 @@ class RunningBatch:
 
     def __init__(self, llama: Llama, common: Common, requests: Sequence[EncodedRequest], answers: Answers) -> None:
         self._llama, self._common, self._answers = llama, common, answers
-        longest = max(len(one.prompt) for one in requests) - common.filled
-        # An answer takes about as much as what it is about.
+        longest = max(len(request.prompt) for request in requests) - common.filled
+        # An answer takes about as many tokens as the prompt's own part.
         self._most = max(1, min(MAX_ROWS, len(requests), _CACHE_BYTES // (llama.token_bytes * 2 * longest)))
         self._cache = llama.rows(self._most, longest)
         self._line = iter(requests)
-        self._rows: list[_Row] = []
+        self._rows: list[_OpenRow] = []
         self._sources: dict[tuple[int, ...], Piece] = {}
         self.usage = Usage()
 
@@ -122,9 +122,9 @@ class RunningBatch:
             return False
         self._read_sources(begun)
         first = len(self._rows)
-        for one, answer in zip(begun, self._answers.begin([one.grammar for one in begun]), strict=True):
-            self._cache.put(len(self._rows), self._sources[one.prompt[one.suite : one.source]])
-            row = _Row(one, answer, list(one.prompt[one.source :]), one.source - one.suite)
+        for request, answer in zip(begun, self._answers.begin([request.grammar for request in begun]), strict=True):
+            self._cache.put(len(self._rows), self._sources[request.prompt[request.suite : request.source]])
+            row = _OpenRow(request, answer, list(request.prompt[request.source :]), request.source - request.suite)
             row.follow_forced()
             self._rows.append(row)
         self._step(first, max(len(row.waiting) for row in self._rows[first:]))
@@ -132,7 +132,7 @@ class RunningBatch:
 
     def _read_sources(self, requests: Sequence[EncodedRequest]) -> None:
         """Read what requests about one caption share, once; what was read before is kept while it is asked for."""
-        wanted = dict.fromkeys(one.prompt[one.suite : one.source] for one in requests)
+        wanted = dict.fromkeys(request.prompt[request.suite : request.source] for request in requests)
         self._sources = {tokens: piece for tokens, piece in self._sources.items() if tokens in wanted}
         missing = [tokens for tokens in wanted if tokens not in self._sources]
         self._sources |= zip(missing, self._llama.pieces(missing, self._common), strict=True)

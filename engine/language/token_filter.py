@@ -27,8 +27,8 @@ BITS = 32
 
 
 @dataclass(frozen=True)
-class Vocabulary:
-    """A tokenizer as llguidance reads it: `size` tokens, of which `end` closes an answer."""
+class TokenVocabulary:
+    """A tokenizer as llguidance reads it: `size` tokens; the token `end` closes an answer."""
 
     size: int
     end: int
@@ -40,7 +40,7 @@ class Vocabulary:
         return bytes(self.tokens.decode_bytes(plain)).decode(errors="ignore")
 
 
-def read_vocabulary(tokenizer: Path, end: int) -> Vocabulary:
+def read_vocabulary(tokenizer: Path, end: int) -> TokenVocabulary:
     """The vocabulary in a `tokenizer.json`; `end` is the token that closes an answer.
 
     Raises CounterfactoryError when the file is missing or is no tokenizer.
@@ -55,7 +55,7 @@ def read_vocabulary(tokenizer: Path, end: int) -> Vocabulary:
     except ValueError as error:
         reason = str(error).strip().splitlines()[0]
         raise CounterfactoryError(f"{tokenizer} is no tokenizer of the tokenizers library: {reason}") from error
-    return Vocabulary(int(tokens.vocab_size), end, tokens)
+    return TokenVocabulary(int(tokens.vocab_size), end, tokens)
 
 
 def _without_prefix_space(tokenizer: str) -> str:
@@ -73,7 +73,7 @@ def _without_prefix_space(tokenizer: str) -> str:
 class TokenFilter:
     """One answer under a grammar. `tokens` are those of the answer so far, the end token not among them."""
 
-    def __init__(self, vocabulary: Vocabulary, grammar: Grammar, tokens: Sequence[int] = ()) -> None:
+    def __init__(self, vocabulary: TokenVocabulary, grammar: Grammar, tokens: Sequence[int] = ()) -> None:
         """Begin an answer of `grammar`, `tokens` being given. Raises ValueError for what cannot be one."""
         from llguidance import LLMatcher
 

@@ -50,8 +50,8 @@ class EnergyMeter:
         self, root: Path = POWERCAP, nvml: Callable[[], Any] = lambda: importlib.import_module("pynvml")
     ) -> None:
         counters = {"rapl": _processors(root), "nvml": _gpus(nvml)}
-        self.sources = tuple(name for name, some in counters.items() if some)  # what `joules` counts
-        self._counters = [counter for some in counters.values() for counter in some]
+        self.sources = tuple(name for name, group in counters.items() if group)  # what `joules` counts
+        self._counters = [counter for group in counters.values() for counter in group]
         self._one_at_a_time = Lock()
 
     def joules(self) -> float | None:

@@ -117,7 +117,7 @@ class _Stage:
     """The counters of a stage; `since` is when it was entered, None outside."""
 
     items: int = 0
-    made: int = 0
+    computed: int = 0
     total: int = 0
     wall_s: float = 0.0
     since: float | None = None
@@ -152,12 +152,12 @@ class Meter:
         self._works: dict[tuple[str, str], Work] = {}
         self._loads: dict[tuple[str, str], _Loads] = {}
 
-    def advance(self, stage: str, items: int, total: int, made: int = 0) -> None:
-        """`items` more of a stage are done, of `total` in the run; this run made `made` of them."""
+    def advance(self, stage: str, items: int, total: int, computed: int = 0) -> None:
+        """`items` more of a stage are done, of `total` in the run; this run computed `computed` of them."""
         with self._lock:
             counts = self._of(stage)
             counts.items += items
-            counts.made += made
+            counts.computed += computed
             counts.total = total
             self._memory.taken()  # a device's peak is the most that was read
             self._on_progress(Progress(stage, counts.items, total))
@@ -200,12 +200,12 @@ class Meter:
 
     def work(self, stage: str, plan: str) -> Work:
         """The counters of `plan` in `stage`: the same object every time."""
-        found = self._works.get((stage, plan))  # without the lock: batches need not wait for listeners
-        if found is None:
+        work = self._works.get((stage, plan))  # without the lock: batches need not wait for listeners
+        if work is None:
             with self._lock:
                 self._of(stage)
-                found = self._works.setdefault((stage, plan), Work())
-        return found
+                work = self._works.setdefault((stage, plan), Work())
+        return work
 
     def tokens(self, stage: str, prompt: int, generated: int) -> None:
         """So many more tokens went into a stage's language model, and came out."""
@@ -285,12 +285,12 @@ class Meter:
         return StageCost(
             stage=name,
             items=counts.items,
-            made=counts.made,
+            made=counts.computed,
             wall_s=wall_s,
             load_s=load_s,
             busy_s=busy_s,
             idle_s=max(0.0, wall_s - load_s - busy_s),
-            items_per_s=counts.made / wall_s if counts.made and wall_s > 0 else None,
+            items_per_s=counts.computed / wall_s if counts.computed and wall_s > 0 else None,
             calls=sum(work.calls for work in works),
             rows=sum(work.rows for work in works),
             fill=_fill(works),

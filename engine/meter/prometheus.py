@@ -99,10 +99,10 @@ class _Families(Collector):
 def _metric(
     family: _Family, labels: Sequence[str], samples: Sequence[tuple[Sequence[str], float | None]]
 ) -> Iterator[Metric]:
-    known = [(values, value) for values, value in samples if value is not None]
-    if known:
+    numbers = [(values, value) for values, value in samples if value is not None]
+    if numbers:
         kind = CounterMetricFamily if family.type == "counter" else GaugeMetricFamily
         metric = kind(f"counterfactory_{family.name}", family.help, labels=labels)
-        for values, value in known:
+        for values, value in numbers:
             metric.add_metric(values, value)
         yield metric

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..content_keys import STAGES, Stage, maker_key
 from ..errors import CounterfactoryError
 from ..keys import Digests
-from ..language.opening import model_digest
+from ..language.open_llm import model_digest
 from ..profile.llm import LLAMA_GRAPH, LlmSettings
 from ..profile.runtime import RuntimeSettings
 from ..runtime.blob_cache import BlobCache

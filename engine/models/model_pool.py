@@ -15,8 +15,8 @@ import numpy as np
 
 from ..content_keys import Stage
 from ..errors import CounterfactoryError
-from ..language.opening import open_llm
-from ..language.request import Llm
+from ..language.llm_request import Llm
+from ..language.open_llm import open_llm
 from ..language.tokenizer import load_tokenizer
 from ..meter.meter import Meter
 from ..runtime.cuda import Cuda, open_device

@@ -43,7 +43,7 @@ _KEYWORDS, _ALTERNATIVES, _REWRITE, _VERBATIM = Tokens(30, 40), Tokens(40, 20), 
 _READ = Tokens(0, 25)
 # The pocket model's, whose answers about its longer captions have more.
 _POCKET = Tokens(60, 40)
-# A whole prompt, and what is reserved for its answer (language/request.py): pages of a cache.
+# A whole prompt, and what is reserved for its answer (language/llm_request.py): pages of a cache.
 _PROMPT, _RESERVED = 290, 192
 # Values of a row, four bytes each, that are copied to or from a GPU: of Stable Diffusion 1.5, BLIP-2, CLIP and
 # MiniLM.

@@ -70,8 +70,8 @@ def read_facts(caption: str) -> Facts:
     text = caption.lower()
 
     def first(values: tuple[str, ...]) -> str | None:
-        found = re.search(rf"\b({'|'.join(values)})\b", text)
-        return found.group(1) if found else None
+        match = re.search(rf"\b({'|'.join(values)})\b", text)
+        return match.group(1) if match else None
 
     named = re.findall(rf"\b({'|'.join(COLOURS)}) ({'|'.join(KINDS)})\b", text)
     people = [i for i, words in enumerate(_COUNTS) if re.search(rf"\b{words}\b", text)]

@@ -162,11 +162,11 @@ class Referee:
         """
         network = _Network.load(weights / "referee.xml", batch, threads)
         answers = {port.name for port in network.session.signature.outputs}
-        asked = {"mask_logits", *vocabulary.scene, *vocabulary.objects}
-        if answers != asked:
+        expected = {"mask_logits", *vocabulary.scene, *vocabulary.objects}
+        if answers != expected:
             raise CounterfactoryError(
                 f"{weights / 'referee.xml'} answers {', '.join(sorted(answers))}, and this world asks for "
-                f"{', '.join(sorted(asked))}; name the weights of a referee that was trained in this world"
+                f"{', '.join(sorted(expected))}; name the weights of a referee that was trained in this world"
             )
         return cls(network, vocabulary)
 

@@ -301,7 +301,7 @@ def vehicle_map(scene: Scene, mask: NDArray[np.uint8]) -> NDArray[np.int8]:
     each alone.
     """
     boxes = [vehicle_box(scene, vehicle) for vehicle in scene.vehicles]
-    found, free = np.full(mask.shape, -1, np.int8), mask == _VEHICLE
+    vehicles, free = np.full(mask.shape, -1, np.int8), mask == _VEHICLE
     slack = 2 / SIZE  # outlines are rounded to pixels of the canvas
     for i, box in enumerate(boxes):  # nearest first: pixels of a nearer vehicle are no longer free
         columns = slice(max(0, int((box.x0 - slack) * SIZE)), int((box.x1 + slack) * SIZE) + 1)
@@ -314,6 +314,6 @@ def vehicle_map(scene: Scene, mask: NDArray[np.uint8]) -> NDArray[np.int8]:
             for o in others
         ):
             mine &= render(replace(scene, vehicles=(scene.vehicles[i],), pedestrians=()))[1] == _VEHICLE
-        found[mine] = i
+        vehicles[mine] = i
         free &= ~mine
-    return found
+    return vehicles

@@ -103,9 +103,9 @@ class World:
         facts = self.object_facts(scene)
         table = np.full((len(self.object_words), len(facts) + 1), NOTHING, np.int8)
         for row, (name, values) in enumerate(self.object_words.items()):
-            for number, known in enumerate(facts, 1):
-                if name in known:
-                    table[row, number] = values.index(known[name])
+            for number, values_of in enumerate(facts, 1):
+                if name in values_of:
+                    table[row, number] = values.index(values_of[name])
         return table[:, drawing.objects]
 
 

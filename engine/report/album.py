@@ -1,8 +1,8 @@
 """The album: what a person is shown of a suite, ready for the contact sheet and for the page.
 
 It makes one strip per source, with its original, its control and its variants in order, from the suite's rows (as
-`read_metadata` returns them). Edges and masks are drawn beside the page. The answers of models under test may be added;
-nothing is judged here.
+`read_metadata` returns them). Edges and masks are drawn into the report's folder. The answers of models under test may
+be added; nothing is judged here.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Frame:
-    """One variant, or a control, as shown: its picture, called `name` in the suite, what was changed, what the checks
-    measured, by name and of each edit where they did (`edit_scores`), what became of it, and how it was made.
+    """One variant, or a control, as shown: its picture, called `name` in the suite, its edits, its scores by name and
+    those of each edit (`edit_scores`), its verdict, and the `circumstances` of its painting that differ from picture to
+    picture.
     """
 
     image: Path
@@ -43,7 +44,7 @@ class Frame:
     scores: Mapping[str, float] = field(default_factory=dict)
     answer: Answer | None = None
     edit_scores: tuple[float, ...] = ()
-    made: tuple[str, ...] = ()
+    circumstances: tuple[str, ...] = ()
 
     @property
     def changes(self) -> tuple[tuple[Edit, float | None], ...]:
@@ -103,7 +104,7 @@ def mark_answers(rows: Sequence[PictureRow], labels: Sequence[str | None]) -> di
 
 
 def add_scores(rows: Sequence[PictureRow], name: str, scores: Mapping[str, float]) -> list[PictureRow]:
-    """The rows with one score more, called `name`, for those pictures whose `file_name` has one."""
+    """The rows with another score, called `name`, where `scores` has one for the `file_name`."""
     return [
         replace(row, scores={**row.scores, name: scores[row.file_name]}) if row.file_name in scores else row
         for row in rows
@@ -159,11 +160,11 @@ def _frame(row: PictureRow, suite: Path, answers: Mapping[str, Answer]) -> Frame
         scores=row.scores,
         edit_scores=row.edit_scores,
         answer=answers.get(row.file_name),
-        made=tuple(_made(row)),
+        circumstances=tuple(_circumstances(row)),
     )
 
 
-def _made(row: PictureRow) -> Iterator[str]:
+def _circumstances(row: PictureRow) -> Iterator[str]:
     """How a picture was made, where that differs from picture to picture."""
     if row.levels > 1:
         yield f"level {row.level} of {row.levels}"

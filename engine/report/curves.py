@@ -1,4 +1,6 @@
-"""Curves of thresholds for the page: how much each would let pass, and how much of that is valid where that is told."""
+"""Curves of thresholds for the page: the share of variants that each threshold accepts, and how many of those are valid
+where judgements say so.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ _WIDTH, _HEIGHT, _LEFT, _TOP = 240, 96, 34, 8
 
 @dataclass(frozen=True)
 class Curve:
-    """The shares `lines`, by name, of what each of the limits lets pass; a share is None of nothing. `current` is the
-    limit that holds, None where there is none. Raises ValueError for lines of another length.
+    """`lines` are named shares, one for each of the `limits`; a share of nothing is None. `current` is the profile's
+    limit, None where it has none. Raises ValueError for lines of another length.
     """
 
     name: str

@@ -59,7 +59,7 @@ def spread_data(spreads: Iterable[TypeSpread]) -> list[dict[str, Any]]:
 
 
 def skew_notes(spreads: Iterable[TypeSpread], single: Sequence[str] = ()) -> list[str]:
-    """A sentence for each type whose edits bring nearly always the same; `single` as in `skewed`."""
+    """A sentence for each type whose edits nearly always bring the same value; `single` as in `skewed`."""
     return [
         f"{100 * spread.most:.0f} % of the {spread.edits:,} edits of type {spread.type} bring {spread.values[0][0]!r}: "
         "the type's effect on a model is that of one value"

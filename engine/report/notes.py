@@ -20,12 +20,12 @@ def suite_notes(rows: Sequence[PictureRow]) -> tuple[str, ...]:
 def _control_notes(rows: Sequence[PictureRow]) -> list[str]:
     varied = {row.source for row in rows if row.kind == "variant" and row.accepted}
     painted = {row.source for row in rows if row.kind == "control"}
-    kept = {row.source for row in rows if row.kind == "control" and row.accepted}
-    if not painted or not varied - kept:
+    controlled = {row.source for row in rows if row.kind == "control" and row.accepted}
+    if not painted or not varied - controlled:
         return []
-    if not varied & kept:
+    if not varied & controlled:
         return ["no control was accepted: what painting does by itself cannot be told from what edits do"]
     return [
-        f"{len(varied - kept)} of {len(varied)} sources have no accepted control: their variants are compared with one "
-        "another only"
+        f"{len(varied - controlled)} of {len(varied)} sources have no accepted control: their variants are compared "
+        "with one another only"
     ]

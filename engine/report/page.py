@@ -29,7 +29,7 @@ from .table import Table
 
 @dataclass(frozen=True)
 class ReportText:
-    """What a report says beside its pictures: `notes` before all else, `figures` as (name, value) shown large, tables,
+    """The words of a report: `notes` before all else, `figures` as (name, value) shown large, tables,
     and `remarks` on what they compare; `classes` are the names of masks' numbers 0, 1, .... All is plain text. `curves`
     show what thresholds would let pass.
     """

@@ -54,13 +54,13 @@ def draw_sheet(album: Sequence[Strip], title: str, subtitle: str, notes: Sequenc
     columns = 2 + any(strip.control for strip in album) + max(len(strip.frames) for strip in album)
     width = 2 * MARGIN + columns * CELL + (columns - 1) * GAP
     heights = [CELL + _BELOW + count * _LINE + GAP for count in lines]
-    said = [line for note in notes for line in _wrap(note, 23, width - 2 * MARGIN)]
-    top = MARGIN + _HEADER + len(said) * _LINE
+    note_lines = [line for note in notes for line in _wrap(note, 23, width - 2 * MARGIN)]
+    top = MARGIN + _HEADER + len(note_lines) * _LINE
     sheet = Image.new("RGB", (width, top + sum(heights) + MARGIN // 2), PAPER)
     pen = ImageDraw.Draw(sheet)
     pen.text((MARGIN, MARGIN - 10), _latin(title), _INK, _font(40))
     pen.text((MARGIN, MARGIN + 42), _latin(subtitle), _GREY, _font(23))
-    for i, line in enumerate(said):
+    for i, line in enumerate(note_lines):
         pen.text((MARGIN, MARGIN + 42 + (i + 1) * _LINE), line, _RED, _font(23))
     for strip, height in zip(album, heights, strict=True):
         _draw_strip(sheet, pen, strip, top)
@@ -105,7 +105,7 @@ def _notes(frame: Frame) -> list[tuple[str, str | None, Colour]]:
     if not frame.accepted:
         notes.append((f"rejected: {frame.reason}", None, _RED))
     notes += [_change(edit) for edit in frame.edits]
-    notes += [(text, None, _GREY) for text in frame.made]
+    notes += [(text, None, _GREY) for text in frame.circumstances]
     if frame.answer and not frame.answer.right:
         notes.append((f"model says: {frame.answer.text}", None, _RED))
     return notes
@@ -138,7 +138,7 @@ def _draw_note(pen: ImageDraw.ImageDraw, at: tuple[int, int], text: str, target:
 
 
 def _drop_shared_end(text: str, target: str) -> str:
-    """ "brick buildings" beside "glass buildings" is just "brick"."""
+    """ "brick buildings" against "glass buildings" is just "brick"."""
     mine, other = text.split(), target.split()
     while len(mine) > 1 and len(other) > 1 and mine[-1] == other[-1]:
         mine.pop()

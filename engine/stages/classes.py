@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ..english.names import label_words
+from ..english.label_names import label_words
 from ..profile.caption import LABEL
 
 if TYPE_CHECKING:  # commands that open no network should not load a runtime
@@ -38,8 +38,8 @@ class Classes:
         """Unit embeddings [K, E] of `prompt` with each class in place of "{label}"."""
         if prompt not in self._embedded:
             prompts = [prompt.replace(LABEL, name) for name in self.names]
-            found = text.embed(prompts)
-            self._embedded[prompt] = np.stack([found[one] for one in prompts])
+            vectors = text.embed(prompts)
+            self._embedded[prompt] = np.stack([vectors[phrase] for phrase in prompts])
         return self._embedded[prompt]
 
 

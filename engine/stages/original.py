@@ -1,4 +1,4 @@
-"""Keeps the sources as the painter sees them, cropped and scaled: what a model is asked about beside their variants.
+"""Keeps the sources as the painter sees them, cropped and scaled: a model is evaluated on them and on their variants.
 
 A source at its own size and crop is another question than its variants: a model may lose more by the crop alone than
 by any edit.
@@ -27,16 +27,16 @@ def keep_originals(run: Run, sources: Collection[Source], pictures: Pictures) ->
         rows = run.suite.images(_STAGE, list(keys.values()))
         # An interrupt ends what writes behind it before the suite is closed.
         with closing(_written(run, [source for source in sources if keys[source] not in rows], pictures)) as batches:
-            for made in batches:
-                rows |= made
+            for batch in batches:
+                rows |= batch
     return {source: rows[key] for source, key in keys.items() if key in rows}
 
 
 def _written(run: Run, sources: Sequence[Source], pictures: Pictures) -> Generator[dict[str, PaintedRow], None, None]:
     images = pictures.of(sources)
 
-    def write(some: Sequence[Source]) -> dict[str, PaintedRow]:
-        return run.suite.write_images(_STAGE, [_original(run, s, images[s.key]) for s in some])
+    def write(batch: Sequence[Source]) -> dict[str, PaintedRow]:
+        return run.suite.write_images(_STAGE, [_original(run, s, images[s.key]) for s in batch])
 
     yield from write_behind(in_chunks((source for source in sources if source.key in images), _AT_ONCE), write, _BEHIND)
 

@@ -19,10 +19,10 @@ from ..sources.source import Source
 from ..suite import Origin, PaintedRow, Painting, PictureRow
 from ..suite.session import Costs, SessionFacts
 from ..variant import Variant
-from .check.check import Scored
+from .check.score_pictures import PictureScores
 from .check.validity import by_type
 from .check.verdict import verdict, with_valid
-from .maps.maps import palettes_of
+from .maps.draw_maps import palettes_of
 from .run import Run
 
 
@@ -54,21 +54,21 @@ def _hints(profile: Profile) -> object:
 
 @dataclass(frozen=True)
 class ShardResults:
-    """What the stages made of a shard. `others` are scores beside the check stage's: of edited captions, of the
-    captioner's second look, of referees.
+    """The results of the stages for a shard. `others` are scores that the check stage does not measure: of edited
+    captions, of the captioner's second look, of referees.
     """
 
     captions: Mapping[Source, str]
     originals: Mapping[Source, PaintedRow]
     painted: Mapping[Variant, PaintedRow]
-    scored: Mapping[Variant, Scored]
+    scored: Mapping[Variant, PictureScores]
     others: Mapping[Variant, Mapping[str, float]]
 
 
 def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
     """The rows of a shard: its scored controls and variants, and the originals of the sources that have some.
 
-    Verdicts follow from the stored scores and the profile's thresholds. A control stands beside its source's variants
+    Verdicts follow from the stored scores and the profile's thresholds. A control is listed with its source's variants
     whatever its verdict.
     """
     painted, first = results.painted, dict[Source, str]()
@@ -127,7 +127,9 @@ def picture_rows(profile: Profile, results: ShardResults) -> list[PictureRow]:
     return [replace(row, reason=verdict(row, profile.check)) for row in rows]
 
 
-def _scores(profile: Profile, variant: Variant, scored: Scored, others: Mapping[str, float]) -> Mapping[str, float]:
+def _scores(
+    profile: Profile, variant: Variant, scored: PictureScores, others: Mapping[str, float]
+) -> Mapping[str, float]:
     """All scores of a picture: those of the check stage, the `others`, and what both come to."""
     shown = by_type("edit", [edit.type for edit in variant.edits], scored.edits) if scored.edits else {}
     return with_valid(variant.kind, {**others, **scored.scores, **shown}, profile.check)

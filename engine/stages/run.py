@@ -1,4 +1,4 @@
-"""One run: what was asked, of which box, and where its results go. Stages take it, and their data.
+"""One run: its request, its profile, its models, and where its results go. Stages take it and their data.
 
 A stage looks up its results by their content keys, makes what is missing, and records it (`Run.recorded`).
 """
@@ -27,8 +27,8 @@ Make = Callable[[list[T]], Generator[Mapping[T, Any], None, None]]
 
 @dataclass(frozen=True)
 class Run:
-    """`profile` is what the box does, `request` what was asked. `sources` and `pictures` are how many the whole run
-    has, `classes` those of its sources' labels. No model is open before a stage has work.
+    """`profile` says how to work, `request` what to make. `sources` and `pictures` count those of the whole run,
+    `classes` are those of its sources' labels. No model is open before a stage has work.
     """
 
     profile: Profile
@@ -43,16 +43,16 @@ class Run:
 
     def missing(self, stage: Stage, keys: Mapping[T, str]) -> list[T]:
         """The items whose key is not on record."""
-        known = self._find(stage, list(keys.values()))
-        return [item for item, key in keys.items() if key not in known]
+        results = self._find(stage, list(keys.values()))
+        return [item for item, key in keys.items() if key not in results]
 
     def recorded(self, stage: Stage, keys: Mapping[T, str], make: Make[T], *, counted: bool = False) -> dict[T, Any]:
         """The results of items by their keys: those on record, and those that `make` makes, recorded as they come.
 
         Call it inside the stage. Progress is counted where `counted`. Items that `make` leaves out are left out here.
         """
-        known = dict(self._find(stage, list(keys.values())))
-        todo = [item for item, key in keys.items() if key not in known]
+        results = dict(self._find(stage, list(keys.values())))
+        todo = [item for item, key in keys.items() if key not in results]
         if counted:
             self.advance(stage, len(keys) - len(todo))
         if todo:
@@ -62,14 +62,14 @@ class Run:
                     rows = {keys[item]: result for item, result in batch.items()}
                     if stage != "paint":  # files and their rows are written together, by what makes them
                         self.suite.ledger.put(stage, rows)
-                    known |= rows
+                    results |= rows
                     if counted:
-                        self.advance(stage, len(batch), made=len(batch))
-        return {item: known[key] for item, key in keys.items() if key in known}
+                        self.advance(stage, len(batch), computed=len(batch))
+        return {item: results[key] for item, key in keys.items() if key in results}
 
-    def advance(self, stage: Stage, items: int, *, made: int = 0) -> None:
-        """So many more of the run's sources or pictures are through a stage, `made` of them by this session."""
-        self.meter.advance(stage, items, self.sources if stage in OF_SOURCES else self.pictures, made=made)
+    def advance(self, stage: Stage, items: int, *, computed: int = 0) -> None:
+        """Count `items` more of the run's sources or pictures as done; this session computed `computed` of them."""
+        self.meter.advance(stage, items, self.sources if stage in OF_SOURCES else self.pictures, computed=computed)
 
     def _find(self, stage: Stage, keys: Sequence[str]) -> Mapping[str, Any]:
         """The results on record by key; of pictures those whose files are there."""

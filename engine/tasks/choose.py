@@ -86,7 +86,7 @@ def _draw(
     """Draw one set of edits at random among those that were used least so far."""
     types = Counter({choice.type: used[choice.type] for choice in choices})
     left = list(choices)
-    made: dict[Choice, Edit] = {}
+    edits: dict[Choice, Edit] = {}
     for _ in range(int(rng.integers(low, high + 1))):
         rank = rng.random(len(left))
         at = min(range(len(left)), key=lambda i: (types[left[i].type], used[left[i].type, left[i].keyword], rank[i]))
@@ -94,16 +94,16 @@ def _draw(
         left = [other for other in left if other.slot is None or other.slot != choice.slot]
         options = [Edit(choice.type, choice.keyword, alternative) for alternative in choice.alternatives]
         luck = rng.random(len(options))
-        made[choice] = options[min(range(len(options)), key=lambda i: (used[options[i]], luck[i]))]
+        edits[choice] = options[min(range(len(options)), key=lambda i: (used[options[i]], luck[i]))]
         types[choice.type] += 1
-    return tuple(made[choice] for choice in choices if choice in made)
+    return tuple(edits[choice] for choice in choices if choice in edits)
 
 
 def _all_sets(choices: Sequence[Choice], low: int, high: int) -> Iterator[tuple[Edit, ...]]:
     for count in range(low, min(high, len(choices)) + 1):
-        for some in itertools.combinations(choices, count):
-            slots = [choice.slot for choice in some if choice.slot is not None]
+        for subset in itertools.combinations(choices, count):
+            slots = [choice.slot for choice in subset if choice.slot is not None]
             if len(set(slots)) < len(slots):
                 continue
-            for values in itertools.product(*(choice.alternatives for choice in some)):
-                yield tuple(Edit(c.type, c.keyword, v) for c, v in zip(some, values, strict=True))
+            for values in itertools.product(*(choice.alternatives for choice in subset)):
+                yield tuple(Edit(c.type, c.keyword, v) for c, v in zip(subset, values, strict=True))

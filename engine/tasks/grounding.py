@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..english.label_names import ground, names_of
 from ..english.mentions import forms, mentioned, normalise
-from ..english.names import ground, names_of
 from .task import Task
 
 # Words that a prompt lists. Of more, those that the caption does not hold are left to the check afterwards.
@@ -44,7 +44,7 @@ def protect(
 ) -> Protection:
     """The words that stay in all captions of a source of this label, whose mask or boxes show `classes`.
 
-    `pointed` are words of the caption that somebody else found to name the label.
+    `pointed` are words of the caption that the language model says name the label.
 
     A class that is shown keeps the words that name it in the caption; of a class that is not, no word may be added.
     """
@@ -52,8 +52,8 @@ def protect(
     keep = [word for word in task.protected(label) if normalise(word) not in shown]
     things = [label] * (task.protect_label and label is not None) + list(classes)
     covered = {form for word in keep for form in forms(normalise(word))}
-    found = [word for thing in things for word in ground(caption, names_of(thing))]
-    for word in (*found, *(() if pointed is None else (normalise(pointed),))):
+    grounding = [word for thing in things for word in ground(caption, names_of(thing))]
+    for word in (*grounding, *(() if pointed is None else (normalise(pointed),))):
         if word not in covered:
             keep.append(word)
             covered.update(forms(word))

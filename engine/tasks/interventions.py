@@ -44,7 +44,7 @@ def load_interventions(path: Path, own: Sequence[str] = ()) -> Interventions:
 
 
 def parse_interventions(text: str, where: str, own: Sequence[str] = ()) -> Interventions:
-    """The axes and values in `text`; `where` names it in errors, `own` are axes beside those of `EDIT_TYPES`.
+    """The axes and values in `text`; `where` names it in errors, `own` are axes in addition to those of `EDIT_TYPES`.
 
     Raises CounterfactoryError for an unknown or repeated axis, an axis without values, an empty, repeated or over-long
     value, and for a text without axes.
@@ -66,13 +66,13 @@ def parse_interventions(text: str, where: str, own: Sequence[str] = ()) -> Inter
     return Interventions(tuple(axes.items()))
 
 
-def _axis(part: str, known: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+def _axis(part: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     axis, colon, listed = part.partition(":")
     axis = axis.strip().lower()
     if not colon:
         raise ValueError(f"found {part.strip()!r}; write an axis and its values, such as 'weather: rainy, snowy'")
-    if axis not in known:
-        raise ValueError(f"unknown axis {axis!r}; {nearest(axis, known)}")
+    if axis not in names:
+        raise ValueError(f"unknown axis {axis!r}; {nearest(axis, names)}")
     values: dict[str, str] = {}
     for value in (" ".join(value.split()) for value in listed.split(",")):
         if not value:

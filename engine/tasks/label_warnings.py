@@ -1,10 +1,10 @@
-"""What is doubtful about a set's labels, said before anything is painted."""
+"""Warnings about a set's labels, before anything is painted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..english.names import label_words, synset_of
+from ..english.label_names import label_words, synset_of
 from .task import Task
 
 _SHOWN = 3
@@ -17,11 +17,11 @@ def label_warnings(task: Task, labels: Sequence[str | None]) -> list[str]:
     """
     if not task.protect_label:
         return []
-    found = list(dict.fromkeys(label for label in labels if label is not None))
-    wordless = [label for label in found if not label_words(label)]
+    distinct = list(dict.fromkeys(label for label in labels if label is not None))
+    wordless = [label for label in distinct if not label_words(label)]
     synsets = [label for label in wordless if synset_of(label)]
     others = [label for label in wordless if not synset_of(label)]
-    numbers = [label for label in found if label.strip().isdigit()]
+    numbers = [label for label in distinct if label.strip().isdigit()]
     sentences = []
     if synsets:
         sentences.append(
@@ -38,8 +38,8 @@ def label_warnings(task: Task, labels: Sequence[str | None]) -> list[str]:
             f"labels are numbers ({_listed(numbers)}), which captions seldom say: a source whose caption does not say "
             "its number gets no variants; give names with --class-map FILE, a name a line from 0, or with --labels"
         )
-    if len(found) == 1 and task.name == "classification":
-        sentences.append(f"all labels are {found[0]!r}: a classifier that knows one class cannot be wrong")
+    if len(distinct) == 1 and task.name == "classification":
+        sentences.append(f"all labels are {distinct[0]!r}: a classifier that knows one class cannot be wrong")
     return sentences
 
 
@@ -48,5 +48,5 @@ def _these(labels: Sequence[str]) -> str:
 
 
 def _listed(labels: Iterable[str]) -> str:
-    found = list(labels)
-    return ", ".join(found[:_SHOWN]) + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
+    shown = list(labels)
+    return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")

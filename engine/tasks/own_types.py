@@ -20,7 +20,7 @@ from ..language.edit_types import EditType
 
 
 @dataclass(frozen=True)
-class _File:
+class _TypesFile:
     types: tuple[EditType, ...]
 
     def __post_init__(self) -> None:
@@ -40,8 +40,8 @@ def require_types(types: Sequence[EditType]) -> None:
 
 
 def load_types(path: Path) -> tuple[EditType, ...]:
-    """The types in a file, of which there is at least one; one of a built-in name stands in its place.
+    """The types in a file, at least one; a type with a built-in name replaces the built-in one.
 
     Raises CounterfactoryError, naming the file, for one that does not parse and for a type that shows nothing.
     """
-    return fill(_File, read_toml(path), str(path)).types
+    return fill(_TypesFile, read_toml(path), str(path)).types

@@ -1,4 +1,4 @@
-"""How the edits of many variants are spread over types, and over what each brings: no suite that is "always red".
+"""How the edits of many variants are spread over types and over values, so that a suite that is "always red" shows.
 
 Edits are counted by what is new in them, so that "red car" -> "blue car" and "a red bus" -> "a blue bus" are one value.
 """
@@ -19,8 +19,8 @@ _FEW = 20
 
 @dataclass(frozen=True)
 class TypeSpread:
-    """The edits of a type: `values` are what they bring with how often each does, the most frequent first; `share` is
-    theirs of all edits.
+    """The edits of a type: `values` are the new words with their counts, the most frequent first; `share` is the type's
+    share of all edits.
     """
 
     type: str
@@ -40,23 +40,23 @@ def spread_of(edits: Iterable[Edit]) -> list[TypeSpread]:
     by_type: dict[str, list[tuple[str, int]]] = {}
     for (type_, value), count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         by_type.setdefault(type_, []).append((value, count))
-    found = []
+    spreads = []
     for type_, values in by_type.items():
         edits_of_type = sum(count for _, count in values)
-        found.append(TypeSpread(type_, edits_of_type, edits_of_type / counts.total(), tuple(values)))
-    return sorted(found, key=lambda spread: (-spread.edits, spread.type))
+        spreads.append(TypeSpread(type_, edits_of_type, edits_of_type / counts.total(), tuple(values)))
+    return sorted(spreads, key=lambda spread: (-spread.edits, spread.type))
 
 
 def value_of(edit: Edit) -> str:
-    """What an edit brings: the words of its alternative that its keyword has not, without small ones; where that leaves
-    none the whole alternative; where words only go "no" and those, such as "no ball".
+    """What an edit brings: the words of its alternative that its keyword has not, without small ones; where none is
+    left, the whole alternative; for an edit that only removes words "no" and those words, such as "no ball".
     """
     if not edit.alternative:
         words = [word.same for word in words_of(edit.keyword)]
         return "no " + " ".join(_telling(words) or words)
-    said = {word.same for word in words_of(edit.keyword)}
+    old = {word.same for word in words_of(edit.keyword)}
     words = [word.same for word in words_of(edit.alternative)]
-    return " ".join(_telling([word for word in words if word not in said]) or words)
+    return " ".join(_telling([word for word in words if word not in old]) or words)
 
 
 def _telling(words: Sequence[str]) -> list[str]:

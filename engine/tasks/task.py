@@ -1,6 +1,6 @@
 """A task: what the model under test does, in words, and the words of a caption that no edit may touch.
 
-The prompts state the task and the language model mostly obeys; `mentions.broken_word` checks afterwards that it did.
+The prompts state the task and the language model mostly obeys; `changed_protected_word` checks afterwards that it did.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..english.label_names import class_words, label_words, names_of, short_name
 from ..english.mentions import normalise
-from ..english.names import class_words, label_words, names_of, short_name
 from ..english.nouns import load_nouns
 from ..errors import CounterfactoryError
 from ..files.fill import nearest

@@ -22,7 +22,7 @@ class UserTask:
 
 
 @dataclass(frozen=True)
-class _File(Task):
+class _TaskFile(Task):
     types: tuple[EditType, ...] | None
     interventions: str | None
 
@@ -39,11 +39,11 @@ def load_task(path: Path) -> UserTask:
     Raises CounterfactoryError, naming the file, for one that cannot be read, an unknown or missing key, a wrong type,
     and for types and interventions that their own files would be refused for.
     """
-    file = fill(_File, read_toml(path), str(path))
-    types, said = file.types or (), file.interventions
+    file = fill(_TaskFile, read_toml(path), str(path))
+    types, text = file.types or (), file.interventions
     names = [type_.name for type_ in types]
     return UserTask(
         Task(file.name, file.sentence, file.protect, file.protect_label),
         types,
-        None if said is None else parse_interventions(said, f"{path}: interventions", names),
+        None if text is None else parse_interventions(text, f"{path}: interventions", names),
     )

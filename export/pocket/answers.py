@@ -15,8 +15,8 @@ from counterfactory.engine.language.grammar import (
     keywords_grammar,
     values_grammar,
 )
+from counterfactory.engine.language.llm_request import Llm, LlmRequest
 from counterfactory.engine.language.questions import AnswerError, read_caption
-from counterfactory.engine.language.request import Llm, Request
 from counterfactory.engine.pocket.tasks import street_task
 
 from .data import HELD_OUT
@@ -24,7 +24,7 @@ from .exercises import KINDS_OF_QUESTION, Exercise
 from .languages import Language
 
 
-def request_of(language: Language, kind: str, drawn: Exercise) -> Request:
+def request_of(language: Language, kind: str, drawn: Exercise) -> LlmRequest:
     """The request by which the engine would ask this exercise."""
     bounds, case = language.settings, drawn.case
     if kind == "keywords":
@@ -39,7 +39,7 @@ def request_of(language: Language, kind: str, drawn: Exercise) -> Request:
         form = values_grammar(drawn.values)
     else:
         form = alternatives_grammar(drawn.changes[0][1], bounds.max_alternatives)
-    return Request(drawn.prompt, form)
+    return LlmRequest(drawn.prompt, form)
 
 
 def built_in(language: Language, drawn: Exercise) -> bool:

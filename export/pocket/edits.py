@@ -21,15 +21,15 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.english.additions import apply_by_rule
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import prompts_of
+from counterfactory.engine.language.llm_request import Llm
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import PlainPrompts
-from counterfactory.engine.language.request import Llm
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
-from counterfactory.engine.stages.rewrite.rewrite import rewrite
+from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite
 from counterfactory.engine.variant import Variant
 
 from .answers import language_scores

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from counterfactory.engine.language.request import Prompt
+from counterfactory.engine.language.llm_request import Prompt
 
 KINDS_OF_QUESTION = ("keywords", "alternatives", "rewrite")
 _SYLLABLES = ("ba", "do", "ke", "li", "mor", "nu", "pra", "ri", "sto", "ta", "ven", "zu", "al", "er", "is", "on", "un")

@@ -21,7 +21,7 @@ from counterfactory.engine.profile.profile import Profile, load_profile, paintin
 from counterfactory.engine.runtime.openvino import open_session
 from counterfactory.engine.runtime.session import Session, Signature
 from counterfactory.engine.stages.maps.edges import edge_maps
-from counterfactory.engine.stages.paint.paint import PaintJob, paint
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 
 from ..graphs.quantise import Feeds, quantise
 from .data import TRAIN

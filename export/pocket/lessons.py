@@ -24,7 +24,7 @@ from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.paint import PaintSettings
 from counterfactory.engine.profile.profile import Profile
-from counterfactory.engine.stages.paint.paint import PaintJob, paint
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 
 from .data import ScenePool
 from .denoiser import LatentPool

@@ -21,7 +21,7 @@ from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import Drawing, World
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.stages.maps.edges import edge_maps
-from counterfactory.engine.stages.paint.paint import PaintJob, paint
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 
 from .changes import Change, Counterfacts
 from .observed import Observed

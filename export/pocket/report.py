@@ -24,7 +24,7 @@ from counterfactory.engine.pocket.judges import Referee
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.runtime.openvino import open_session
-from counterfactory.engine.stages.caption import caption_images
+from counterfactory.engine.stages.caption_sources import caption_images
 from counterfactory.kernels.pixels import to_pictures
 
 from .counterfacts import STREET_COUNTERFACTS

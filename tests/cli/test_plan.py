@@ -19,7 +19,7 @@ from counterfactory.engine.journey import Plan
 from counterfactory.engine.report.edit_table import describe
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.sources.source import Problem, Source
-from counterfactory.engine.stages.rewrite.rewrite import Rewritten
+from counterfactory.engine.stages.rewrite.rewrite_captions import ShardVariants
 from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.spread import TypeSpread
 from counterfactory.engine.variant import Variant
@@ -40,7 +40,7 @@ def variant(
 ONE, TWO = source("1.jpg", "dog"), source("2.jpg", None)
 PLAN = Plan(
     {ONE: "a wet dog", TWO: "up"},
-    Rewritten(
+    ShardVariants(
         (
             Variant("c", ONE, 0, "a wet dog", (), "a wet dog", 0, None, "control"),
             variant(ONE, 1, (SNOW,), "a dry dog"),

@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("torch", reason="no torch: the measurement of the pocket language models goes unchecked")
 
 from counterfactory.engine.edit import STREET_TYPES, Edit
+from counterfactory.engine.language.llm_request import Request, Usage
 from counterfactory.engine.language.questions import write_answer
-from counterfactory.engine.language.request import Request, Usage
 from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.variant import Variant

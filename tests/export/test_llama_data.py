@@ -12,7 +12,7 @@ pytest.importorskip("torch", reason="no torch: the pocket language model's train
 
 import torch
 
-from counterfactory.engine.english.mentions import broken_word
+from counterfactory.engine.english.mentions import changed_protected_word
 from counterfactory.export.pocket.answers import built_in, request_of, same_facts
 from counterfactory.export.pocket.data import HELD_OUT
 from counterfactory.export.pocket.exercises import KINDS_OF_QUESTION
@@ -47,7 +47,7 @@ def test_keywords_stand_in_order_and_touch_no_kept_word() -> None:
             assert type_ in drawn.case.types
             assert type_ != drawn.case.frozen
             kept = [word for word in drawn.case.keep if word not in ("car", "bus", "truck")]
-            assert broken_word(keyword, "", kept) is None
+            assert changed_protected_word(keyword, "", kept) is None
 
 
 def test_alternatives_are_others_or_the_users() -> None:

@@ -18,6 +18,7 @@ from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import ChatPrompts, chatml, llama2, prompts_of
 from counterfactory.engine.language.edit_types import BUILT_IN, EditType, edit_types
 from counterfactory.engine.language.grammar import edited_grammar, place_grammar, proposals_grammar, values_grammar
+from counterfactory.engine.language.llm_request import LlmRequest, Prompt
 from counterfactory.engine.language.questions import (
     PlainPrompts,
     Prompts,
@@ -25,7 +26,6 @@ from counterfactory.engine.language.questions import (
     read_caption,
     read_proposals,
 )
-from counterfactory.engine.language.request import Prompt, Request
 from counterfactory.engine.profile.llm import Style
 
 TASK = "classify the animal"
@@ -151,7 +151,7 @@ def test_questions_about_one_caption_share_it(style: Style) -> None:
 
 def test_a_key_is_of_the_text_whatever_is_shared_of_it() -> None:
     grammar = values_grammar(["a"])
-    one, other = (Request(prompt, grammar).content for prompt in (Prompt("a", "b", "c"), Prompt("", "", "abc")))
+    one, other = (LlmRequest(prompt, grammar).content for prompt in (Prompt("a", "b", "c"), Prompt("", "", "abc")))
     assert content_key(one) == content_key(other) == content_key({"prompt": "abc", "grammar": asdict(grammar)})
 
 

@@ -28,7 +28,7 @@ from exllama_standin import Forward, drawn, real_package, scores, write_model
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.chat import ChatPrompts, prompts_of
 from counterfactory.engine.language.edit_types import edit_types
-from counterfactory.engine.language.exllama import Decoder, ExllamaLlm, Loaded, Package, _Row, open_exllama
+from counterfactory.engine.language.exllama import Decoder, ExllamaLlm, ExllamaModel, Package, _JobRow, open_exllama
 from counterfactory.engine.language.exllamav2 import ExLlamaV2, filter_class
 from counterfactory.engine.language.exllamav3 import ExLlamaV3, answer_filter
 from counterfactory.engine.language.grammar import (
@@ -39,7 +39,7 @@ from counterfactory.engine.language.grammar import (
     text_grammar,
     values_grammar,
 )
-from counterfactory.engine.language.request import Prompt, Request
+from counterfactory.engine.language.llm_request import LlmRequest, Prompt
 from counterfactory.engine.language.token_filter import TokenFilter, allowed, read_vocabulary
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.model_pool import ModelPool
@@ -53,7 +53,7 @@ TASK = "classify the vehicle in the image"
 CAPTION = "a red car on a foggy street at night. brick buildings stand along the road."
 
 
-def requests(count: int) -> list[Request]:
+def requests(count: int) -> list[LlmRequest]:
     """Questions with long shared beginnings; answers forced from end to end, hardly at all, and in between."""
     written, made = prompts_of("llama2"), []
     assert isinstance(written, ChatPrompts)
@@ -79,7 +79,7 @@ def requests(count: int) -> list[Request]:
         else:
             prompt = written.place(TASK, time, keep, caption)
             grammar = alternatives_grammar(word, 1)
-        made.append(Request(prompt, grammar))
+        made.append(LlmRequest(prompt, grammar))
     return made
 
 
@@ -128,7 +128,7 @@ def opened(exllamav2: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ope
     return open_one
 
 
-def slow_answer(request: Request, llm: ExllamaLlm, random: Sequence[float] = ()) -> str:
+def slow_answer(request: LlmRequest, llm: ExllamaLlm, random: Sequence[float] = ()) -> str:
     """One token after another, the likeliest of those allowed, or the drawn one."""
     vocabulary = llm.decoder.vocabulary
     prompt = llm.decoder.encode(request.prompt.text)
@@ -169,7 +169,7 @@ def test_answers_are_those_of_a_slow_loop(opened: Opener) -> None:
 
 def test_a_long_forced_run_is_read_and_not_generated(opened: Opener) -> None:
     caption = "a dog. " + CAPTION
-    request = Request(
+    request = LlmRequest(
         Prompt("", "", "<s>Write.\n"), edited_grammar(caption, [("dog", "cat"), ("foggy", "rainy"), ("brick", "stone")])
     )
     llm, forward = opened()
@@ -195,14 +195,14 @@ def test_a_long_forced_run_is_read_and_not_generated(opened: Opener) -> None:
 def test_nothing_is_generated_after_the_last_choice(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left then is shorter than the rows that decode, so that no pass would pay for it, and none is made."""
     asked = [
-        Request(Prompt("", "", f"<s>{i}.\n"), edited_grammar("a car.", [("car", other)]))
+        LlmRequest(Prompt("", "", f"<s>{i}.\n"), edited_grammar("a car.", [("car", other)]))
         for i, other in enumerate(("bus", "van", "cab", "jeep"))
     ]
     llm, forward = opened()
     answers = llm.generate(asked)
     assert answers == [slow_answer(request, llm) for request in asked]
     assert llm.usage.generated_tokens == sum(forward.steps)
-    monkeypatch.setattr(_Row, "decided", False)
+    monkeypatch.setattr(_JobRow, "decided", False)
     llm, stepwise = opened()
     assert llm.generate(asked) == answers
     assert sum(forward.steps) <= sum(stepwise.steps) - 3
@@ -250,7 +250,7 @@ def test_an_answer_longer_than_is_likely_goes_on_and_is_the_same(
         return enqueue(self, tokens, answer, room, *rest)
 
     monkeypatch.setattr(Decoder, "enqueue", counted)
-    monkeypatch.setattr(Request, "likely_tokens", likely)
+    monkeypatch.setattr(LlmRequest, "likely_tokens", likely)
     llm, _ = opened(settings)
     assert llm.generate(asked) == whole
     assert any(room <= likely for room in rooms)
@@ -276,7 +276,7 @@ def test_as_many_rows_as_asked_for_find_pages(opened: Opener, monkeypatch: pytes
     llm, forward = opened(settings)
     shared = "<s>" + "x" * 255
     asked = [
-        Request(Prompt(shared, "", f"{i:034d}"), text_grammar(profile.rewrite.max_chars_caption, "é"))
+        LlmRequest(Prompt(shared, "", f"{i:034d}"), text_grammar(profile.rewrite.max_chars_caption, "é"))
         for i in range(2 * settings.rows)
     ]
     assert {len(llm.decoder.encode(request.prompt.text)) for request in asked} == {290}
@@ -290,7 +290,7 @@ def test_a_failing_runtime_is_an_error_and_leaves_no_jobs(opened: Opener) -> Non
     asked = requests(6)
     answers = llm.generate(asked)
     forward.fails = True
-    changed = [Request(Prompt("", "", "<s>another " + request.prompt.text), request.grammar) for request in asked]
+    changed = [LlmRequest(Prompt("", "", "<s>another " + request.prompt.text), request.grammar) for request in asked]
     with pytest.raises(CounterfactoryError, match=r"failed on 6 requests: CUDA out of memory\. Tried to allocate"):
         llm.generate(changed)
     forward.fails = False
@@ -303,7 +303,7 @@ def test_what_does_not_fit_is_refused(
 ) -> None:
     llm, _ = opened()
     with pytest.raises(CounterfactoryError, match=r"does not fit 2048; lower \[rewrite\]"):
-        llm.generate([Request(Prompt("", "", "<s>" + "x" * 3000), text_grammar(9))])
+        llm.generate([LlmRequest(Prompt("", "", "<s>" + "x" * 3000), text_grammar(9))])
     with pytest.raises(CounterfactoryError, match=r"up to 32 rows well, got 33"):
         ExLlamaV2(ExllamaSettings(33, "q4", 4096, 0.0, 1.0, 0))
 
@@ -471,7 +471,7 @@ def test_special_tokens_of_a_prompt_are_tokens_and_none_is_added(name: str, fold
     else:
         tokenizer = package.Tokenizer.from_config(package.Config.from_directory(str(folder)))
     decoder = Decoder(
-        ExLlamaV2(SETTINGS), Loaded(None, None, tokenizer, 2048), read_vocabulary(folder / "tokenizer.json", 2)
+        ExLlamaV2(SETTINGS), ExllamaModel(None, None, tokenizer, 2048), read_vocabulary(folder / "tokenizer.json", 2)
     )
     ids = decoder.encode("<s>[INST] a</s><s>[INST] b")
     assert [i for i in ids if i < 3] == [1, 2, 1]
@@ -543,5 +543,5 @@ def test_a_job_that_exllamav3_gives_up_is_an_error(exllamav3: Any, folder: Path)
     decoder.encode.return_value = [1, 5]
     decoder.iterate.return_value = failed
     with pytest.raises(CounterfactoryError, match="failed on 1 requests: no memory"):
-        ExllamaLlm(decoder, SETTINGS).generate([Request(Prompt("", "", "p"), values_grammar(("a", "b")))])
+        ExllamaLlm(decoder, SETTINGS).generate([LlmRequest(Prompt("", "", "p"), values_grammar(("a", "b")))])
     decoder.clear.assert_called_once_with()

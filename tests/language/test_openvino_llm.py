@@ -18,8 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.english.words import spans
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.language import answers, openvino_llm, running_batch
-from counterfactory.engine.language.answers import Answers
+from counterfactory.engine.language import openvino_llm, parallel_answers, running_batch
 from counterfactory.engine.language.grammar import (
     alternatives_grammar,
     edited_grammar,
@@ -28,11 +27,12 @@ from counterfactory.engine.language.grammar import (
     values_grammar,
 )
 from counterfactory.engine.language.llama import Llama
+from counterfactory.engine.language.llm_request import LlmRequest, Prompt
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
+from counterfactory.engine.language.parallel_answers import Answers
 from counterfactory.engine.language.questions import PlainPrompts
-from counterfactory.engine.language.request import Prompt, Request
 from counterfactory.engine.language.running_batch import step_width
-from counterfactory.engine.language.token_filter import TokenFilter, Vocabulary, allowed
+from counterfactory.engine.language.token_filter import TokenFilter, TokenVocabulary, allowed
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.export.language.llama_steps import write_llama
 from counterfactory.export.language.llm import write_for_cpu
@@ -55,27 +55,27 @@ WORDS = (
 
 
 @cache
-def pocket_vocabulary() -> Vocabulary:
+def pocket_vocabulary() -> TokenVocabulary:
     return Llama(WEIGHTS / "llm", precision="f32", threads=1).vocabulary
 
 
-def questions() -> list[Request]:
+def questions() -> list[LlmRequest]:
     """All three questions about three captions, by turns: several of one caption stand apart."""
     asked = []
     for (caption, words), keep in itertools.product(zip(CAPTIONS, WORDS, strict=True), (("bus",), ())):
         grammar = keywords_grammar(STREET_TYPES, spans(caption, 3, keep), 4)
-        asked.append(Request(PROMPTS.keywords(TASK, STREET_TYPES, keep, caption), grammar))
+        asked.append(LlmRequest(PROMPTS.keywords(TASK, STREET_TYPES, keep, caption), grammar))
         for word in words:
             asked.append(
-                Request(PROMPTS.alternatives(TASK, keep, caption, "weather", word), alternatives_grammar(word, 3))
+                LlmRequest(PROMPTS.alternatives(TASK, keep, caption, "weather", word), alternatives_grammar(word, 3))
             )
             changes = [(word, "rainy"), (next(other for other in words if other != word), "purple")]
-            asked.append(Request(PROMPTS.rewrite(TASK, keep, caption, changes), edited_grammar(caption, changes)))
+            asked.append(LlmRequest(PROMPTS.rewrite(TASK, keep, caption, changes), edited_grammar(caption, changes)))
     return asked
 
 
 @torch.no_grad()
-def slow_answer(model: LlamaForCausalLM, tokenizer: Tokenizer, vocabulary: Vocabulary, request: Request) -> str:
+def slow_answer(model: LlamaForCausalLM, tokenizer: Tokenizer, vocabulary: TokenVocabulary, request: LlmRequest) -> str:
     """transformers over the whole text again for every token, the grammar's mask over its logits."""
     prompt = tokenizer.encode(request.prompt.text).ids
     answer = TokenFilter(vocabulary, request.grammar)
@@ -197,24 +197,24 @@ def test_rows_come_and_go(llm: OpenVinoLlm, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(running_batch, "_CACHE_BYTES", 1)
     assert llm.generate(asked[:4]) == expected[:4]
     monkeypatch.setattr(openvino_llm, "_MAX_BEGINNINGS", 1)
-    monkeypatch.setattr(answers, "_MAX_GRAMMARS", 1)
+    monkeypatch.setattr(parallel_answers, "_MAX_GRAMMARS", 1)
     assert OpenVinoLlm(WEIGHTS / "llm", precision="f32", threads=0).generate(asked) == expected
 
 
 def test_what_the_grammar_forces_is_not_asked_for(llm: OpenVinoLlm) -> None:
     before = llm.usage
-    request = Request(PROMPTS.rewrite(TASK, (), CAPTIONS[0], [("foggy", "clear")]), values_grammar([CAPTIONS[0]]))
+    request = LlmRequest(PROMPTS.rewrite(TASK, (), CAPTIONS[0], [("foggy", "clear")]), values_grammar([CAPTIONS[0]]))
     assert llm.generate([request]) == [f'["{CAPTIONS[0]}"]']
     assert (llm.usage - before).generated_tokens == 0
     assert (llm.usage - before).prompt_tokens > 50
 
 
 def test_an_answer_ends_where_its_room_does(llm: OpenVinoLlm) -> None:
-    request = Request(Prompt("", "", "Say what you see.\n"), text_grammar(200))
+    request = LlmRequest(Prompt("", "", "Say what you see.\n"), text_grammar(200))
     whole = llm.generate([request])[0]
     assert len(whole) > 20
 
-    class Short(Request):
+    class Short(LlmRequest):
         max_tokens = 3  # type: ignore[assignment]
 
     cut = llm.generate([Short(request.prompt, request.grammar), request])
@@ -238,7 +238,7 @@ def test_folders_that_hold_no_model_are_refused(tmp_path: Path) -> None:
 
 def test_prompts_beyond_the_context_are_refused(llm: OpenVinoLlm) -> None:
     with pytest.raises(CounterfactoryError, match=r"does not fit the language model's 1024; lower \[rewrite\]"):
-        llm.generate([Request(Prompt("", "", "a red car " * 600), text_grammar(5))])
+        llm.generate([LlmRequest(Prompt("", "", "a red car " * 600), text_grammar(5))])
 
 
 def test_llamas_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
@@ -292,8 +292,8 @@ def test_a_users_llama_is_exported_and_answers_as_transformers_would(
     own = OpenVinoLlm(tmp_path / "llm", precision="f32", threads=0)
     vocabulary = Llama(tmp_path / "llm", precision="f32", threads=1).vocabulary
     for request in (
-        Request(Prompt("", "", "a car"), text_grammar(8)),
-        Request(Prompt("Keep: ", "a\nCaption: red\n", "Say"), values_grammar(["a", "b"])),
+        LlmRequest(Prompt("", "", "a car"), text_grammar(8)),
+        LlmRequest(Prompt("Keep: ", "a\nCaption: red\n", "Say"), values_grammar(["a", "b"])),
     ):
         assert own.generate([request]) == [slow_answer(model, tokenizer, vocabulary, request)]
 

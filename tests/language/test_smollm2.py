@@ -18,9 +18,9 @@ from counterfactory.engine.english.words import allowed_proposals, kept_words, p
 from counterfactory.engine.language.chat import ChatPrompts, chatml, prompts_of
 from counterfactory.engine.language.edit_types import BUILT_IN
 from counterfactory.engine.language.grammar import choices_grammar, edited_grammar, proposals_grammar, text_grammar
+from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import read_caption, read_proposals
-from counterfactory.engine.language.request import Request
 from counterfactory.engine.language.tokenizer import load_tokenizer
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.suite import read_metadata
@@ -61,7 +61,7 @@ def model(folder: Path) -> OpenVinoLlm:
     return OpenVinoLlm(folder, precision="f32", threads=0)
 
 
-def ask(model: OpenVinoLlm, asked: list[Request], read: Callable[[str], object]) -> list[str]:
+def ask(model: OpenVinoLlm, asked: list[LlmRequest], read: Callable[[str], object]) -> list[str]:
     """Answers, every one of which its grammar allows and the engine reads."""
     answers = model.generate(asked)
     for request, answer in zip(asked, answers, strict=True):
@@ -75,7 +75,7 @@ def questions(model: OpenVinoLlm, captions: list[str], types: tuple[str, ...]) -
     written, keep = prompts_of("chatml"), ("horse", "car", "bus", "truck")
     assert isinstance(written, ChatPrompts)
     first = [
-        Request(
+        LlmRequest(
             written.proposals(TASK, BUILT_IN[type_], keep, caption),
             proposals_grammar(phrases(caption, 2, keep), kept_words(caption, keep), (), BUILT_IN[type_].place, 2),
         )
@@ -90,8 +90,8 @@ def questions(model: OpenVinoLlm, captions: list[str], types: tuple[str, ...]) -
         pairs = [pair for pair in allowed_proposals(read_proposals(answer), caption, keep, ()) if all(pair)]
         pair = next(iter(pairs), (phrases(caption, 2, keep)[0], "golden"))
         prompt = written.rewrite(TASK, keep, caption, [pair])
-        second.append(Request(prompt, edited_grammar(caption, [pair])))
-        second.append(Request(prompt, text_grammar(60, caption)))
+        second.append(LlmRequest(prompt, edited_grammar(caption, [pair])))
+        second.append(LlmRequest(prompt, text_grammar(60, caption)))
     ask(model, second, read_caption)
     return len(first) + len(second)
 
@@ -115,14 +115,14 @@ def test_edits_chosen_from_menus_are_valid(model: OpenVinoLlm) -> None:
     asked = []
     for caption, keep in zip(PHOTOGRAPHS, (("horse",), ("dog",)), strict=True):
         offered = [offer(menu(type_.name, caption, keep, None), caption) for type_ in types]
-        asked.append(Request(written.choices(types, keep, caption), choices_grammar(offered)))
+        asked.append(LlmRequest(written.choices(types, keep, caption), choices_grammar(offered)))
     for answer in ask(model, asked, read_proposals):
         assert len(read_proposals(answer)) == len(types)
 
 
 def test_company_changes_no_answer(model: OpenVinoLlm) -> None:
     asked = [
-        Request(prompts_of("chatml").rewrite(TASK, (), caption, [("a", "one")]), text_grammar(12))
+        LlmRequest(prompts_of("chatml").rewrite(TASK, (), caption, [("a", "one")]), text_grammar(12))
         for caption in PHOTOGRAPHS
     ]
     assert model.generate(asked) == [model.generate([request])[0] for request in asked]

@@ -25,7 +25,7 @@ from counterfactory.engine.language.grammar import (
     text_grammar,
     values_grammar,
 )
-from counterfactory.engine.language.token_filter import TokenFilter, Vocabulary, allowed, read_vocabulary
+from counterfactory.engine.language.token_filter import TokenFilter, TokenVocabulary, allowed, read_vocabulary
 
 KEYWORDS = keywords_grammar(("weather", "colour"), ("foggy", "red car", "café"), 2)
 ALTERNATIVES = alternatives_grammar("at night", 3)
@@ -84,14 +84,14 @@ KINDS = {"byte_level": lambda: byte_level(False), "spaced": lambda: byte_level(T
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def vocabulary(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
+def vocabulary(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TokenVocabulary:
     tokenizer = KINDS[request.param]()
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     tokenizer.save(str(path))
     return read_vocabulary(path, tokenizer.token_to_id("</s>"))
 
 
-def pieces(vocabulary: Vocabulary) -> list[bytes]:
+def pieces(vocabulary: TokenVocabulary) -> list[bytes]:
     """What each token says; the special ones nothing."""
     tokens = vocabulary.tokens
     return [
@@ -124,7 +124,7 @@ def _is_text(said: bytes) -> bool:
     return True
 
 
-def oracle(grammar: Grammar, said: bytes, vocabulary: Vocabulary) -> set[int]:
+def oracle(grammar: Grammar, said: bytes, vocabulary: TokenVocabulary) -> set[int]:
     """The tokens that some answer goes on with, every one of them asked."""
     going_on = {t for t, piece in enumerate(pieces(vocabulary)) if piece and may_begin(grammar, said + piece)}
     ends = _is_text(said) and grammar.allows(said.decode())
@@ -132,7 +132,7 @@ def oracle(grammar: Grammar, said: bytes, vocabulary: Vocabulary) -> set[int]:
 
 
 @pytest.mark.parametrize(("grammar", "answer"), ANSWERS)
-def test_masks_are_the_oracles_along_every_answer(grammar: Grammar, answer: str, vocabulary: Vocabulary) -> None:
+def test_masks_are_the_oracles_along_every_answer(grammar: Grammar, answer: str, vocabulary: TokenVocabulary) -> None:
     answer_filter = TokenFilter(vocabulary, grammar)
     free = 0
     spelled = pieces(vocabulary)
@@ -158,7 +158,7 @@ def test_masks_are_the_oracles_along_every_answer(grammar: Grammar, answer: str,
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("grammar", [KEYWORDS, ALTERNATIVES, VALUES, TEXT, EDITED])
-def test_every_way_through_the_masks_is_an_answer(grammar: Grammar, seed: int, vocabulary: Vocabulary) -> None:
+def test_every_way_through_the_masks_is_an_answer(grammar: Grammar, seed: int, vocabulary: TokenVocabulary) -> None:
     drawn = random.Random(seed)
     answer_filter = TokenFilter(vocabulary, grammar)
     enders = [t for t, piece in enumerate(pieces(vocabulary)) if piece[-1:] in (b'"', b"]")]
@@ -186,7 +186,7 @@ SAID_TWICE = [
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("grammar", SAID_TWICE)
-def test_a_schema_says_what_the_expression_says(grammar: Grammar, seed: int, vocabulary: Vocabulary) -> None:
+def test_a_schema_says_what_the_expression_says(grammar: Grammar, seed: int, vocabulary: TokenVocabulary) -> None:
     assert grammar.schema is not None
     by_schema, whole = (TokenFilter(vocabulary, one) for one in (grammar, replace(grammar, schema=None)))
     drawn, places = random.Random(seed), 0
@@ -204,7 +204,7 @@ def test_a_schema_says_what_the_expression_says(grammar: Grammar, seed: int, voc
     assert places
 
 
-def test_forced_tokens_lead_to_the_first_choice_and_no_further(vocabulary: Vocabulary) -> None:
+def test_forced_tokens_lead_to_the_first_choice_and_no_further(vocabulary: TokenVocabulary) -> None:
     answer_filter = TokenFilter(vocabulary, Grammar(r'"the car is (?:red|blue) and stands here"', 40))
     while forced := answer_filter.forced():
         for token in forced:
@@ -219,7 +219,7 @@ def test_forced_tokens_lead_to_the_first_choice_and_no_further(vocabulary: Vocab
     assert vocabulary.end not in whole.tokens
 
 
-def test_a_clone_goes_its_own_way(vocabulary: Vocabulary) -> None:
+def test_a_clone_goes_its_own_way(vocabulary: TokenVocabulary) -> None:
     answer_filter = TokenFilter(vocabulary, VALUES)
     twin = answer_filter.clone()
     for token in vocabulary.tokens.tokenize_str('["rainy"]'):
@@ -234,7 +234,7 @@ def test_a_clone_goes_its_own_way(vocabulary: Vocabulary) -> None:
     assert not np.array_equal(begun.mask(), answer_filter.mask())
 
 
-def test_what_no_answer_holds_is_refused(vocabulary: Vocabulary) -> None:
+def test_what_no_answer_holds_is_refused(vocabulary: TokenVocabulary) -> None:
     answer_filter = TokenFilter(vocabulary, VALUES)
     bracket = answer_filter.forced()[0]
     wrong = next(t for t, piece in enumerate(pieces(vocabulary)) if piece == b"q")
@@ -248,7 +248,7 @@ def test_what_no_answer_holds_is_refused(vocabulary: Vocabulary) -> None:
         TokenFilter(vocabulary, Grammar("a", 1, '{"type": "none such"}'))
 
 
-def test_the_end_token_closes_and_is_not_said(vocabulary: Vocabulary) -> None:
+def test_the_end_token_closes_and_is_not_said(vocabulary: TokenVocabulary) -> None:
     answer_filter = TokenFilter(vocabulary, Grammar("a(?:b)?", 2))
     answer_filter.accept(vocabulary.tokens.tokenize_str("a")[-1])
     assert not answer_filter.closed

@@ -35,7 +35,7 @@ def test_wall_time_is_loading_busy_and_idle() -> None:
             clock.now += 3
             meter.work("paint", "denoiser").add(rows, 8, 3.0)
         clock.now += 0.5
-        meter.advance("paint", 5, 9, made=4)
+        meter.advance("paint", 5, 9, computed=4)
     (cost,) = meter.costs()
     assert (cost.wall_s, cost.load_s, cost.busy_s, cost.idle_s) == (8.5, 2.0, 6.0, 0.5)
     assert (cost.items, cost.made, cost.items_per_s) == (5, 4, 4 / 8.5)
@@ -102,7 +102,7 @@ def test_advances_are_told_with_their_sums() -> None:
     meter, _, heard = made()
     meter.advance("caption", 2, 10)
     meter.advance("paint", 0, 50)
-    meter.advance("caption", 3, 10, made=3)
+    meter.advance("caption", 3, 10, computed=3)
     assert heard == [Progress("caption", 2, 10), Progress("paint", 0, 50), Progress("caption", 5, 10)]
     assert meter.totals == {"caption": 10, "paint": 50}
 
@@ -164,7 +164,7 @@ def test_any_run_adds_up(visits: list[tuple[str, list[tuple[str, Any, Any]]]]) -
                     clock.now += second[1]
                     meter.work(meter.current, first).add(second[0], 8, second[1])
                 elif kind == "advance":
-                    meter.advance(stage, first, 1000, made=second)
+                    meter.advance(stage, first, 1000, computed=second)
                 elif kind == "tokens":
                     meter.tokens(stage, first, second)
                 else:

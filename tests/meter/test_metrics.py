@@ -77,13 +77,13 @@ def a_run() -> tuple[Meter, Clock]:
     with meter.stage("rewrite"):
         clock.now += 4
         meter.tokens("rewrite", 1000, 250)
-        meter.advance("rewrite", 24, 24, made=20)
+        meter.advance("rewrite", 24, 24, computed=20)
     with meter.stage("paint"):
         with meter.loading("denoiser"):
             clock.now += 1.5
         clock.now += 3
         meter.work("paint", "denoiser").add(6, 8, 2.5)
-        meter.advance("paint", 60, 120, made=9)
+        meter.advance("paint", 60, 120, computed=9)
     meter.verdicts(50, 10)
     return meter, clock
 

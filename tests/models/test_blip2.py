@@ -20,7 +20,7 @@ from counterfactory.engine.models.blip2 import Blip2, Reading
 from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.profile.caption import CaptionSettings, DecodingSettings
 from counterfactory.engine.runtime.session import Array, Port, Signature, continued_cache
-from counterfactory.engine.stages.caption import caption_images
+from counterfactory.engine.stages.caption_sources import caption_images
 from counterfactory.export.graphs import modules
 
 EOS, WORDS = 2, 20

@@ -34,8 +34,8 @@ from counterfactory.engine.runtime import cuda, kernels, tensorrt
 from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.pipeline import Pipeline
 from counterfactory.engine.runtime.plans import Shapes
-from counterfactory.engine.stages.paint.paint import PaintJob, paint
-from counterfactory.engine.stages.paint.protect import Kept
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
+from counterfactory.engine.stages.paint.protect import ProtectedRegion
 
 pytest.importorskip("triton", reason="triton is not installed: painting on a device goes unchecked")
 
@@ -245,8 +245,8 @@ def test_a_protected_region_is_the_hosts_bit_for_bit(graphs: Path, monkeypatch: 
                 size = (order.edges.shape[0], order.edges.shape[1])
                 (hint,), (latents, share) = plans[size].embed_hints(order.edges[None]), regions[size]
                 settings = ProtectSettings(("1",), 0.0, 1.0 if place % 2 else 0.6)
-                kept = Kept(latents, share[0], settings) if place != 2 else None
-                yield PaintJob(order.key, put(text_states(order.text)), hint, plans[size], order.steps, kept=kept)
+                kept = ProtectedRegion(latents, share[0], settings) if place != 2 else None
+                yield PaintJob(order.key, put(text_states(order.text)), hint, plans[size], order.steps, region=kept)
 
         return dict(paint(jobs(), put(text_states(99)), settings_of(UNIPC, 4.0, 0.5)))
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.language.opening import model_digest, open_llm
+from counterfactory.engine.language.open_llm import model_digest, open_llm
 from counterfactory.engine.models.networks import library_of
 from counterfactory.engine.profile import profile as module
 from counterfactory.engine.profile.llm import LlmSettings

@@ -17,8 +17,8 @@ from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.caption import CaptionSettings, DecodingSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import ImageSettings, Source, load_pixels
-from counterfactory.engine.stages import caption
-from counterfactory.engine.stages.caption import caption_sources, missing_captions
+from counterfactory.engine.stages import caption_sources as stage
+from counterfactory.engine.stages.caption_sources import caption_sources, missing_captions
 
 NUCLEUS = DecodingSettings("nucleus", 1, 0.9, 1.0, 0, 8, 1.0, 1.0)
 CAPTION = CaptionSettings(batch=IMAGE_BATCH, texts=2, prefix="a ", decoding=NUCLEUS)
@@ -133,12 +133,12 @@ def test_captions_may_all_go_on_after_their_labels(sources: list[Source], tmp_pa
     ],
 )
 def test_what_captions_go_on_after(prefix: str, label: str | None, named: str | None) -> None:
-    assert caption.named_prefix(prefix, label) == named
+    assert stage.named_prefix(prefix, label) == named
 
 
 def test_marks_follow_what_a_caption_goes_on_after() -> None:
-    assert [caption._append("a dog", text) for text in ("runs", ", wet", "")] == ["a dog runs", "a dog, wet", "a dog"]
-    assert caption._append("", "runs") == "runs"
+    assert [stage._append("a dog", text) for text in ("runs", ", wet", "")] == ["a dog runs", "a dog, wet", "a dog"]
+    assert stage._append("", "runs") == "runs"
 
 
 def test_a_prefix_for_labels_names_one_and_its_longest_has_room() -> None:
@@ -167,7 +167,7 @@ def test_a_prefix_for_labels_names_one_and_its_longest_has_room() -> None:
     ],
 )
 def test_captions_of_one_picture_are_sentences_said_once(texts: list[str], joined: str) -> None:
-    assert caption._join(texts) == joined
+    assert stage._join(texts) == joined
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,12 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
-from counterfactory.engine.stages.check import check
-from counterfactory.engine.stages.check.check import Scored, score_pictures
+from counterfactory.engine.stages.check import score_pictures as stage
 from counterfactory.engine.stages.check.clip_scores import class_share, edit_scores, label_score, score
 from counterfactory.engine.stages.check.colours import Region, recolouring
 from counterfactory.engine.stages.check.layout import outlined_share
 from counterfactory.engine.stages.check.quality import distinctness, look_at_source, quality_scores, thumbnail
+from counterfactory.engine.stages.check.score_pictures import PictureScores, score_pictures
 from counterfactory.engine.suite import Painted, PaintedRow
 from counterfactory.engine.variant import Variant
 
@@ -60,7 +60,7 @@ def expected(
     row: PaintedRow,
     control: PaintedRow | None = None,
     earlier: Sequence[PaintedRow] = (),
-) -> Scored:
+) -> PictureScores:
     """The scores of one picture by itself; its edits' texts are the edited caption and the caption."""
     picture, source = run.run.suite.load_image(row), load_pixels(variant.source, IMAGE)
     shown, original = unit(image_name(picture)), unit(image_name(source))
@@ -84,10 +84,10 @@ def expected(
         scores["label"] = label_score(own, rest)
     if variant.source.mask_path is not None:
         scores["layout"] = outlined_share(picture, load_mask(variant.source, picture.shape[:2]))
-    return Scored(scores, tuple(edits))
+    return PictureScores(scores, tuple(edits))
 
 
-def same(found: Scored, wanted: Scored) -> bool:
+def same(found: PictureScores, wanted: PictureScores) -> bool:
     return found.scores == pytest.approx(wanted.scores, abs=1e-6) and found.edits == pytest.approx(wanted.edits)
 
 
@@ -143,7 +143,7 @@ def test_the_worst_edit_is_the_variant_s_and_each_has_its_own(
     )
     bare = replace(one, source=replace(sources[1], mask_path=None), edits=(), key="1" * 64)
     where = Region(np.arange(8), 1.0)
-    monkeypatch.setattr(check, "find_colour", lambda source, colour: (where,) if colour == "red" else ())
+    monkeypatch.setattr(stage, "find_colour", lambda source, colour: (where,) if colour == "red" else ())
     with tiny_run(tmp_path / "suite", sources, variants=2) as run:
         painted = painted_rows(run, [one, bare])
         found = score_pictures(run.of(check=CHECK), painted, run.pictures)

@@ -17,11 +17,11 @@ from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import ChatPrompts, chatml
 from counterfactory.engine.language.edit_types import EditType, edit_types
 from counterfactory.engine.language.grammar import choices_grammar
-from counterfactory.engine.language.request import Request
+from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite.rewrite import SourceVariants
+from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
 from counterfactory.engine.tasks.grounding import protect
 from counterfactory.engine.tasks.task import Task
 
@@ -50,14 +50,14 @@ class Chooser:
     """Answers a question of choices with the first allowed pair of each type."""
 
     def __init__(self) -> None:
-        self.asked: dict[str, list[Request]] = {}
+        self.asked: dict[str, list[LlmRequest]] = {}
 
-    def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+    def __call__(self, question: str, requests: Sequence[LlmRequest]) -> list[str]:
         self.asked.setdefault(question, []).extend(requests)
         return [json.dumps(first_allowed(request), separators=(",", ":")) for request in requests]
 
 
-def first_allowed(request: Request) -> list[list[str]]:
+def first_allowed(request: LlmRequest) -> list[list[str]]:
     """The first way through the grammar's expression: every choice's first branch."""
     text, found, depth = request.grammar.pattern, "", 0
     skip = 0
@@ -132,7 +132,7 @@ def test_a_sample_of_each_menu_is_offered_by_the_caption_and_the_type() -> None:
     allowed = [allowed_proposals(menu(t.name, caption, found.keep, DOG), caption, found.keep, ("rain",)) for t in types]
     offered = [offer(some, content_key(caption, t.name)) for t, some in zip(types, allowed, strict=True)]
     prompt = PROMPTS.choices(types, found.told, caption)
-    assert ask.asked == {"choices": [Request(prompt, choices_grammar(offered))]}
+    assert ask.asked == {"choices": [LlmRequest(prompt, choices_grammar(offered))]}
 
 
 def test_no_choice_makes_the_labelled_thing_another() -> None:
@@ -149,7 +149,7 @@ def test_a_user_s_types_are_asked_about_beside_the_menus() -> None:
     lens = EditType("lens", "the lens", "end", (("", "in soft focus"),), "a dog")
     chooser = Chooser()
 
-    def ask(question: str, requests: Sequence[Request]) -> list[str]:
+    def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
         return ['[["","in soft focus"]]'] if question == "proposals" else chooser(question, requests)
 
     (result,) = rewritten(ask, "a dog on grass", variants=12, own=(lens,))
@@ -157,7 +157,7 @@ def test_a_user_s_types_are_asked_about_beside_the_menus() -> None:
 
 
 def test_an_answer_that_was_cut_off_chooses_nothing() -> None:
-    def cut(question: str, requests: Sequence[Request]) -> list[str]:
+    def cut(question: str, requests: Sequence[LlmRequest]) -> list[str]:
         return ['[["","in the' for _ in requests]
 
     (result,) = rewritten(cut, "a dog on grass")

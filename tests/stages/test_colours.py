@@ -27,7 +27,7 @@ from counterfactory.engine.stages.check.colours import (
     colour_change,
     find_colour,
     recolouring,
-    see,
+    source_colours,
 )
 
 Pixels = NDArray[np.uint8]
@@ -65,7 +65,7 @@ def lit(image: Pixels, light: tuple[float, float, float], haze: float = 0.0) -> 
 
 
 def look(source: Pixels, picture: Pixels, *edits: Edit) -> dict[str, float]:
-    seen = see(source)
+    seen = source_colours(source)
     return recolouring(picture, edits, lambda colour: find_colour(seen, colour))
 
 
@@ -135,7 +135,7 @@ def test_what_lies_in_one_colour_with_a_road_is_told_from_it_by_its_outline_and_
     cv2.rectangle(large, (100, 100), (110, 110), RGB["red"], -1)
     cv2.rectangle(small, (10, 10), (60, 60), RGB["red"], -1)
     cv2.rectangle(small, (100, 100), (110, 110), RGB["blue"], -1)
-    weights = sorted(region.weight for region in find_colour(see(large), "red"))
+    weights = sorted(region.weight for region in find_colour(source_colours(large), "red"))
     assert weights == [pytest.approx(2 * 81 / (0.018 * 128 * 128), abs=0.15), 1.0]
     assert 0.2 < look(large, small, Edit("colour", "red", "blue"))["recoloured"] < weights[0] + 0.01
 
@@ -171,8 +171,10 @@ def test_large_pictures_are_looked_at_small() -> None:
     edit = Edit("colour", "red", "blue")
     large = look(scene("red", side=640), scene("blue", side=640), edit)["recoloured"]
     assert large == pytest.approx(painted("red", "blue", edit), abs=0.1)
-    assert see(np.zeros((200, 640, 3), np.uint8)).numbers.shape == (40, 128)
-    assert max(int(part.places.max()) for part in find_colour(see(scene("red", side=640)), "red")) < 128 * 128
+    assert source_colours(np.zeros((200, 640, 3), np.uint8)).numbers.shape == (40, 128)
+    assert (
+        max(int(part.places.max()) for part in find_colour(source_colours(scene("red", side=640)), "red")) < 128 * 128
+    )
 
 
 @given(st.integers(0, 255), st.integers(1, 5), st.integers(1, 5))
@@ -224,7 +226,7 @@ def test_on_a_photograph_it_sees_what_was_recoloured() -> None:
     assert look(photograph, turned(0.58), edit)["recoloured"] > 0.8
     assert look(photograph, turned(0.33), edit)["recoloured"] < 0.1, "green"
     assert look(photograph, photograph, edit)["recoloured"] < 0.1
-    places = np.concatenate([region.places for region in find_colour(see(photograph), "orange")])
+    places = np.concatenate([region.places for region in find_colour(source_colours(photograph), "orange")])
     small = cv2.resize(suit.astype(np.uint8), (128, 128), interpolation=cv2.INTER_AREA)
     assert small.ravel()[places].mean() > 0.8, "it is the suit that is looked at"
 
@@ -280,7 +282,7 @@ def test_things_are_those_of_a_slow_way(kind: str) -> None:
             picture = cv2.resize(
                 small, (side, side), interpolation=cv2.INTER_LINEAR if number % 2 else cv2.INTER_NEAREST
             )
-        seen = see(picture)
+        seen = source_colours(picture)
         numbers, within = slow_sight(picture)
         assert np.array_equal(seen.numbers, numbers)
         assert np.array_equal(seen.within, within)
@@ -306,4 +308,4 @@ def test_large_pictures_are_looked_at_by_area(shape: tuple[int, int]) -> None:
     scale = 128 / max(shape)
     size = (max(1, round(shape[1] * scale)), max(1, round(shape[0] * scale)))
     small = cv2.resize(large, size, interpolation=cv2.INTER_AREA)
-    assert np.array_equal(see(large).numbers, slow_sight(small)[0])
+    assert np.array_equal(source_colours(large).numbers, slow_sight(small)[0])

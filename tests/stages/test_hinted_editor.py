@@ -19,8 +19,8 @@ from counterfactory.engine.profile.invert import InvertSettings, rows_per_source
 from counterfactory.engine.profile.maps import HintSettings
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, SamplerSettings
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.maps.maps import Maps
-from counterfactory.engine.stages.paint.invert import Candidate, edit_candidates
+from counterfactory.engine.stages.maps.draw_maps import Maps
+from counterfactory.engine.stages.paint.edit_variants import Candidate, edit_candidates
 from counterfactory.engine.variant import Variant
 
 PAINT = PaintSettings(

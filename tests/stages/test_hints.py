@@ -22,8 +22,8 @@ from counterfactory.engine.sources.class_map import load_class_map
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source, load_depth, load_mask, load_pixels
 from counterfactory.engine.stages.maps import edges
+from counterfactory.engine.stages.maps.draw_maps import Maps, draw_maps, without_maps
 from counterfactory.engine.stages.maps.edges import edge_maps
-from counterfactory.engine.stages.maps.maps import Maps, draw_maps, without_maps
 from counterfactory.export.production.graph import batches_of, names_of
 from counterfactory.kernels.canny import CannySettings
 

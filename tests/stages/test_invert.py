@@ -28,16 +28,16 @@ from counterfactory.engine.profile.invert import (
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, ProtectSettings, SamplerSettings
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.check.clip_scores import score
-from counterfactory.engine.stages.paint import invert
+from counterfactory.engine.stages.paint import edit_variants as stage
 from counterfactory.engine.stages.paint.edit_search import words_mask
-from counterfactory.engine.stages.paint.invert import (
+from counterfactory.engine.stages.paint.edit_variants import (
     Candidate,
     best,
     edit_candidates,
     edit_variants,
     restore_detail,
 )
-from counterfactory.engine.stages.paint.protect import Kept
+from counterfactory.engine.stages.paint.protect import ProtectedRegion
 from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs.editing import EditingDenoiser
 
@@ -207,13 +207,15 @@ def test_rows_are_gathered_on_the_host(sources: list[Source], tmp_path: Path) ->
 def test_what_is_protected_is_the_source_for_as_long(sources: list[Source], tmp_path: Path) -> None:
     *variants, control = variants_of(sources[:1])
 
-    def kept(share: float, until: float) -> Kept:
-        return Kept(np.zeros(0), np.full((16, 16), share, np.float32), ProtectSettings(("road",), 0.0, until))
+    def kept(share: float, until: float) -> ProtectedRegion:
+        return ProtectedRegion(
+            np.zeros(0), np.full((16, 16), share, np.float32), ProtectSettings(("road",), 0.0, until)
+        )
 
     with tiny_run(tmp_path / "suite", sources) as desk, pytest.MonkeyPatch.context() as patched:
 
-        def shown(part: Kept | None, asked: list[Variant] = variants) -> list[bytes]:
-            patched.setattr(invert, "keep_regions", lambda run, of, pictures: [part] * len(of))
+        def shown(part: ProtectedRegion | None, asked: list[Variant] = variants) -> list[bytes]:
+            patched.setattr(stage, "keep_regions", lambda run, of, pictures: [part] * len(of))
             return [one.pixels.tobytes() for one in edited(desk, asked, PAINT, INVERT)]
 
         free, (source,) = shown(None), shown(None, [control])

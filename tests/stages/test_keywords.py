@@ -20,10 +20,10 @@ from counterfactory.engine.language.grammar import (
     text_grammar,
     values_grammar,
 )
+from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.questions import PlainPrompts
-from counterfactory.engine.language.request import Request
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite.rewrite import SourceVariants
+from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
 from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.variant import Variant
 
@@ -50,21 +50,21 @@ def test_every_question_says_all_that_it_is_about_and_a_bad_answer_costs_no_othe
     told, keep = Told(), ("bus",)
     assert ask.asked == {
         "keywords": [
-            Request(
+            LlmRequest(
                 told.keywords(TASK.sentence, STREET_TYPES, keep, text),
                 keywords_grammar(STREET_TYPES, spans(text, bounds.max_words_keyword, keep), bounds.max_keywords),
             )
             for text in (unread, caption)
         ],
         "alternatives": [
-            Request(
+            LlmRequest(
                 told.alternatives(TASK.sentence, keep, caption, type_, keyword, ()),
                 alternatives_grammar(keyword, bounds.max_alternatives),
             )
             for type_, keyword in (("colour", "red"), ("background", "café"))
         ],
         "rewrite": [
-            Request(
+            LlmRequest(
                 told.rewrite(TASK.sentence, keep, caption, [("café", "bar")]),
                 edited_grammar(caption, [("café", "bar")]) if verbatim else text_grammar(len(caption), "é"),
             )
@@ -107,13 +107,13 @@ def test_a_user_s_values_are_asked_about_as_they_are() -> None:
     types, told, keep = ("time", "colour"), Told(), ("bus",)
     free = spans(caption, SETTINGS.max_words_keyword, keep)
     assert ask.asked["keywords"] == [
-        Request(
+        LlmRequest(
             told.keywords(TASK.sentence, types, keep, caption), keywords_grammar(types, free, SETTINGS.max_keywords)
         )
     ]
     usable = ("red and blue",)
     assert ask.asked["alternatives"] == [
-        Request(told.alternatives(TASK.sentence, keep, caption, "colour", "red", usable), values_grammar(usable))
+        LlmRequest(told.alternatives(TASK.sentence, keep, caption, "colour", "red", usable), values_grammar(usable))
     ]
 
 
@@ -196,10 +196,10 @@ def test_a_model_that_adds_is_asked_what_a_silent_caption_could_say() -> None:
     (found,) = rewrite_told([source("bus/1")], [caption], bounds, wanted, ask, Taught())
     told, keep, task = Taught(), ("bus",), TASK.sentence
     assert ask.asked["alternatives"] == [
-        Request(told.alternatives(task, keep, caption, "colour", "red", ()), alternatives_grammar("red", 4)),
-        Request(told.alternatives(task, keep, caption, "time", "none", ()), additions_grammar(False, 4)),
-        Request(told.alternatives(task, keep, caption, "object", "none", ()), additions_grammar(False, 4)),
-        Request(told.alternatives(task, keep, caption, "domain", "none", ()), additions_grammar(True, 4)),
+        LlmRequest(told.alternatives(task, keep, caption, "colour", "red", ()), alternatives_grammar("red", 4)),
+        LlmRequest(told.alternatives(task, keep, caption, "time", "none", ()), additions_grammar(False, 4)),
+        LlmRequest(told.alternatives(task, keep, caption, "object", "none", ()), additions_grammar(False, 4)),
+        LlmRequest(told.alternatives(task, keep, caption, "domain", "none", ()), additions_grammar(True, 4)),
     ]
     assert found.shortfall is None
     assert {(v.edits, v.edited_caption, v.dropped) for v in found.variants} == {
@@ -252,7 +252,7 @@ def test_a_user_s_values_are_added_where_a_model_that_adds_finds_silence() -> No
     }
     phrased = ("in rainy weather", "in the rain")
     assert ask.asked["alternatives"] == [
-        Request(
+        LlmRequest(
             Taught().alternatives(TASK.sentence, ("bus",), caption, "weather", "in the fog", phrased),
             values_grammar(phrased),
         )

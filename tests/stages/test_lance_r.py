@@ -20,7 +20,7 @@ from counterfactory.engine.profile.rewrite import RandomWordSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.stages.rewrite.caption_edits import Questions, draft_of
 from counterfactory.engine.stages.rewrite.random_words import find_choices
-from counterfactory.engine.stages.rewrite.rewrite import rewrite_captions
+from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
 from counterfactory.engine.tasks.choose import Choice
 from counterfactory.engine.tasks.interventions import parse_interventions
 

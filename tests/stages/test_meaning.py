@@ -17,7 +17,7 @@ from counterfactory.engine.profile.rewrite import GroundingSettings, RewriteSett
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.meaning import MeaningCheck, Pair
-from counterfactory.engine.stages.rewrite.rewrite import rewrite_captions
+from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
 from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.variant import Variant
 

@@ -19,7 +19,7 @@ from tiny_networks import FACTOR, TOKENS, WIDTH, TinyPainter, TorchSession, tiny
 
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, SamplerSettings
-from counterfactory.engine.stages.paint.paint import PaintJob, paint
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
 
 Image = NDArray[np.uint8]
 Floats = NDArray[np.float32]

@@ -14,7 +14,7 @@ from tiny_desk import CHAT, TinyRun, tiny_run, tiny_sources
 from counterfactory.engine.english.words import spans
 from counterfactory.engine.language.chat import ChatPrompts, chatml, prompts_of
 from counterfactory.engine.language.grammar import NOTHING, one_of_grammar
-from counterfactory.engine.language.request import Request
+from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.models.network import Rows
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.profile.profile import load_profile
@@ -23,7 +23,7 @@ from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
 from counterfactory.engine.stages.rewrite.label_grounding import point_at_labels
-from counterfactory.engine.stages.rewrite.rewrite import rewrite_captions
+from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
 from counterfactory.engine.tasks.task import Task, builtin_task
 
 SETTINGS = GroundingSettings(batch=8, min_similarity=0.5)
@@ -36,9 +36,9 @@ class Model:
     """Answers by label and caption; keeps what it is asked."""
 
     def __init__(self, **answers: str) -> None:
-        self.answers, self.asked = answers, list[Request]()
+        self.answers, self.asked = answers, list[LlmRequest]()
 
-    def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+    def __call__(self, question: str, requests: Sequence[LlmRequest]) -> list[str]:
         assert question == "pointing"
         assert len(set(requests)) == len(requests)
         self.asked += requests
@@ -84,7 +84,7 @@ def test_what_the_model_points_at_counts_if_the_encoder_agrees(sources: list[Sou
             (texts,) = run.networks.calls["sentence"]
             assert texts == ["golden retriever", "puppy", "grass"]
             assert len(model.asked) == 4, "the same question is asked once"
-            request = Request(
+            request = LlmRequest(
                 PROMPTS.pointing("golden retriever", "an English breed having a long silky golden coat", CAPTION),
                 one_of_grammar([*spans(CAPTION, 3, ()), NOTHING]),
             )

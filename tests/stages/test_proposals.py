@@ -16,11 +16,11 @@ from counterfactory.engine.english.words import phrases
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.edit_types import BUILT_IN, EditType
 from counterfactory.engine.language.grammar import edited_grammar, place_grammar, proposals_grammar
-from counterfactory.engine.language.request import Prompt, Request
+from counterfactory.engine.language.llm_request import LlmRequest, Prompt
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite.rewrite import SourceVariants
+from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
 from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.task import Task
 
@@ -49,9 +49,9 @@ class Scripted:
 
     def __init__(self, **answers: object) -> None:
         self._answers = answers
-        self.asked: dict[str, list[Request]] = {}
+        self.asked: dict[str, list[LlmRequest]] = {}
 
-    def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+    def __call__(self, question: str, requests: Sequence[LlmRequest]) -> list[str]:
         assert requests
         assert len(set(requests)) == len(requests)
         self.asked[question] = list(requests)
@@ -99,7 +99,7 @@ def test_each_type_is_asked_about_once_in_words_and_grammar_of_its_own() -> None
     }
     asked = [told.proposals(TASK.sentence, BUILT_IN[type_], keep, CAPTION) for type_ in EDIT_TYPES]
     assert ask.asked == {
-        "proposals": [Request(prompt, grammars[type_]) for prompt, type_ in zip(asked, EDIT_TYPES, strict=True)]
+        "proposals": [LlmRequest(prompt, grammars[type_]) for prompt, type_ in zip(asked, EDIT_TYPES, strict=True)]
     }
     assert [result.variants for result in found] == [()] * 4
     allows = f"its caption allows no set of 1 to 1 edits: {CAPTION!r}"
@@ -131,7 +131,7 @@ def test_words_are_replaced_put_beside_others_added_and_removed() -> None:
         request.grammar
         for request in sorted(
             (
-                Request(Told().rewrite(TASK.sentence, ("dog",), CAPTION, [pair]), edited_grammar(CAPTION, [pair]))
+                LlmRequest(Told().rewrite(TASK.sentence, ("dog",), CAPTION, [pair]), edited_grammar(CAPTION, [pair]))
                 for pair in (("brown dog", "small brown dog"), ("brown", "spotted"), ("grass", "sand"))
             ),
             key=repr,
@@ -241,7 +241,7 @@ def test_a_user_s_values_stand_where_the_caption_speaks_of_them(
     if place:
         prompt = Told().place(TASK.sentence, BUILT_IN["time"], ("dog",), caption)
         spans = [span for span in phrases(caption, 2, ("dog",)) if place.split()[-1] in span]
-        assert ask.asked["place"] == [Request(prompt, place_grammar(spans, optional=False))]
+        assert ask.asked["place"] == [LlmRequest(prompt, place_grammar(spans, optional=False))]
 
 
 def test_where_nothing_tells_what_speaks_of_a_type_the_model_may_say_that_nothing_does() -> None:

@@ -26,8 +26,8 @@ from counterfactory.engine.profile.paint import ProtectSettings, protect_classes
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.data_set import SetOptions, read_set
 from counterfactory.engine.sources.source import Source, load_mask
-from counterfactory.engine.stages.paint.paint import PaintJob, paint
-from counterfactory.engine.stages.paint.protect import Kept, feathered, keep_regions, shrink, without_masks
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint
+from counterfactory.engine.stages.paint.protect import ProtectedRegion, feathered, keep_regions, shrink, without_masks
 
 Floats = NDArray[np.float32]
 WHOLE = ProtectSettings(("0",), 0.0, 1.0)
@@ -44,8 +44,8 @@ def plans(painter: TinyPainter) -> PaintPlans:
     return painter.plans(32, 32, batch=3, streams=1, decode_batch=2)
 
 
-def kept(until: float, share: Floats) -> Kept:
-    return Kept(
+def kept(until: float, share: Floats) -> ProtectedRegion:
+    return ProtectedRegion(
         np.random.default_rng(8).standard_normal((4, 16, 16)).astype(np.float32), share, replace(WHOLE, until=until)
     )
 
@@ -53,14 +53,14 @@ def kept(until: float, share: Floats) -> Kept:
 SHARE = np.clip(np.linspace(-0.5, 1.5, 16, dtype=np.float32), 0, 1)[None].repeat(16, 0)
 
 
-def painted(plans: PaintPlans, region: Kept | None, case: Any = CASE) -> NDArray[np.uint8]:
+def painted(plans: PaintPlans, region: ProtectedRegion | None, case: Any = CASE) -> NDArray[np.uint8]:
     order = orders()[0]
-    job = PaintJob(order.key, order.text, plans.embed_hints(order.edges[None])[0], plans, kept=region)
+    job = PaintJob(order.key, order.text, plans.embed_hints(order.edges[None])[0], plans, region=region)
     ((_, picture),) = paint([job], NEGATIVE, settings_of(case))
     return picture
 
 
-def by_hand(painter: TinyPainter, region: Kept, held: int) -> NDArray[np.uint8]:
+def by_hand(painter: TinyPainter, region: ProtectedRegion, held: int) -> NDArray[np.uint8]:
     """DDIM over diffusers' networks, written out, whose latents are blended after the first `held` steps."""
     order, guided = orders()[0], CASE.guided
     scheduler = DDIMScheduler(

@@ -18,8 +18,9 @@ from rewriting import rewrite as rewrite_told
 
 from counterfactory.engine.content_keys import variant_key
 from counterfactory.engine.edit import STREET_TYPES, Edit
-from counterfactory.engine.english.mentions import broken_word
+from counterfactory.engine.english.mentions import changed_protected_word
 from counterfactory.engine.english.words import check_edited_caption
+from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.questions import (
     AnswerError,
     PlainPrompts,
@@ -29,12 +30,11 @@ from counterfactory.engine.language.questions import (
     read_keywords,
     read_silent,
 )
-from counterfactory.engine.language.request import Request
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite.rewrite import SourceVariants
+from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
 from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.task import Task, builtin_task
 
@@ -56,9 +56,9 @@ class Writer:
     """A careful writer who knows the words of `_OTHERS`; counts what it is asked."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Request]] = []
+        self.asked: list[tuple[str, LlmRequest]] = []
 
-    def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+    def __call__(self, question: str, requests: Sequence[LlmRequest]) -> list[str]:
         assert len(set(requests)) == len(requests)
         self.asked += [(question, request) for request in requests]
         answers = [json.dumps(self._answer(r.prompt.text), separators=(",", ":")) for r in requests]
@@ -122,7 +122,7 @@ def test_variants_differ_and_say_what_their_edits_say() -> None:
         for edit in variant.edits:
             assert edit.keyword in CAPTION
             assert edit.alternative in variant.edited_caption
-        assert broken_word(CAPTION, variant.edited_caption, ["bus"]) is None
+        assert changed_protected_word(CAPTION, variant.edited_caption, ["bus"]) is None
     used = Counter(e.type for v in result.variants for e in v.edits)
     assert set(used) == {"weather", "time", "colour", "background"}
 
@@ -149,7 +149,7 @@ def test_the_choice_of_edits_depends_on_source_task_and_seed() -> None:
 
 
 def test_a_variant_s_key_names_all_that_makes_it_but_its_number() -> None:
-    def ask(question: str, requests: Sequence[Request]) -> list[str]:
+    def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
         answers = {"keywords": '[["colour","red"]]', "alternatives": '["blue","green"]', "rewrite": f'"{edited}"'}
         return [answers[question]] * len(requests)
 
@@ -203,7 +203,7 @@ def test_when_different_edits_run_out_the_same_are_made_again_of_other_noise() -
 
 def test_a_variant_that_is_dropped_gives_its_number_to_one_that_is_not() -> None:
     class Careless(Writer):
-        def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+        def __call__(self, question: str, requests: Sequence[LlmRequest]) -> list[str]:
             answers = super().__call__(question, requests)
             return answers if question != "rewrite" else [answers[0], '"a truck"', answers[2], '"a truck"', '"a truck"']
 
@@ -266,7 +266,7 @@ def test_a_prompt_says_the_source_s_own_class() -> None:
 
 def test_a_writer_who_disobeys_is_dropped_with_the_reason() -> None:
     class Careless(Writer):
-        def __call__(self, question: str, requests: Sequence[Request]) -> list[str]:
+        def __call__(self, question: str, requests: Sequence[LlmRequest]) -> list[str]:
             answers = super().__call__(question, requests)
             if question != "rewrite":
                 return answers
@@ -288,7 +288,7 @@ def test_a_writer_who_disobeys_is_dropped_with_the_reason() -> None:
 def test_no_answer_within_the_grammars_breaks_a_rule(name: str, data: st.DataObject) -> None:
     task = street_task(name)
 
-    def ask(question: str, requests: Sequence[Request]) -> list[str]:
+    def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
         return [data.draw(st.from_regex(r.grammar.pattern, fullmatch=True)) for r in requests]
 
     sources = [source("bus/1"), source("odd", None)]
@@ -345,7 +345,7 @@ def test_types_that_there_are_not_are_refused(types: tuple[str, ...], found: str
 def test_the_profile_s_types_are_those_that_are_asked_about() -> None:
     asked: list[str] = []
 
-    def ask(_: str, requests: Sequence[Request]) -> list[str]:
+    def ask(_: str, requests: Sequence[LlmRequest]) -> list[str]:
         asked.extend(request.prompt.text for request in requests)
         return ['[["none","none"]]'] * len(requests)
 

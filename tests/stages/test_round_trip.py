@@ -13,7 +13,7 @@ from tiny_desk import IMAGE, IMAGE_BATCH, image_name, tiny_run, tiny_sources, ti
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.profile.caption import CaptionSettings, DecodingSettings
 from counterfactory.engine.sources.source import load_pixels
-from counterfactory.engine.stages.check.recaption import Asked, answers, ask, recaption, said
+from counterfactory.engine.stages.check.recaption import PictureQuestions, answers, ask, recaption, recaption_scores
 from counterfactory.engine.suite import Painted
 from counterfactory.engine.variant import Variant
 
@@ -29,11 +29,11 @@ def variant(tmp_path: Path) -> Variant:
     return replace(tiny_variants([source], 1)[0], source=replace(source, label="bus"))
 
 
-def asked(variant: Variant, caption: str, edited: str, *edits: Edit) -> Asked:
+def asked(variant: Variant, caption: str, edited: str, *edits: Edit) -> PictureQuestions:
     return ask(replace(variant, caption=caption, edited_caption=edited, edits=edits))
 
 
-def shown(found: Asked) -> list[tuple[str, str] | None]:
+def shown(found: PictureQuestions) -> list[tuple[str, str] | None]:
     """The words that should be there, and those that should be gone."""
     both = [None if one is None else (one.shown, one.gone) for one in found.questions]
     return [
@@ -82,7 +82,7 @@ def test_what_nobody_wants_to_know_is_not_asked(variant: Variant) -> None:
     assert shown(ask(both)) == [("blue", "red"), ("wet", "dry"), ("bus", "")]
     assert shown(ask(both, {"colour"}.__contains__)) == [("blue", "red"), None, None]
     assert shown(ask(both, {"weather", "label"}.__contains__)) == [None, ("wet", "dry"), ("bus", "")]
-    assert said(both, answers(ask(both, {"colour"}.__contains__), [[0.3], [0.1]])) == {
+    assert recaption_scores(both, answers(ask(both, {"colour"}.__contains__), [[0.3], [0.1]])) == {
         "said_edits": 0.75,
         "said_colour": 0.75,
     }
@@ -91,13 +91,13 @@ def test_what_nobody_wants_to_know_is_not_asked(variant: Variant) -> None:
 def test_the_worst_edit_counts_and_the_worst_of_each_type(variant: Variant) -> None:
     edits = [Edit(t, "old", "new") for t in ("colour", "weather", "colour", "time")]
     many = replace(variant, edits=tuple(edits))
-    assert said(many, [0.9, 0.6, 0.7, None, 0.8]) == {
+    assert recaption_scores(many, [0.9, 0.6, 0.7, None, 0.8]) == {
         "said_edits": 0.6,
         "said_colour": 0.7,
         "said_weather": 0.6,
         "said_label": 0.8,
     }
-    assert said(many, [None, None, None, None, None]) == {}
+    assert recaption_scores(many, [None, None, None, None, None]) == {}
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import ImageSettings, Source, load_mask, load_pixels
 from counterfactory.engine.stages.maps import edges
+from counterfactory.engine.stages.maps.draw_maps import Maps, draw_maps
 from counterfactory.engine.stages.maps.edges import edge_maps
-from counterfactory.engine.stages.maps.maps import Maps, draw_maps
 from counterfactory.engine.stages.original import keep_originals
-from counterfactory.engine.stages.paint.paint import PaintJob, paint, paint_variants, unpainted_sources
-from counterfactory.engine.stages.rewrite.rewrite import rewrite_captions
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint, paint_variants, unpainted_sources
+from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
 from counterfactory.engine.suite import Painted, PaintedRow, Suite
 from counterfactory.engine.variant import Variant
 from counterfactory.kernels.edges import EdgeSettings

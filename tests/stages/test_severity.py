@@ -19,9 +19,9 @@ from counterfactory.engine.content_keys import variant_key
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.paint.paint import PaintJob, paint, paint_variants
+from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint, paint_variants
 from counterfactory.engine.stages.paint.severity import between, text_share
-from counterfactory.engine.stages.rewrite.rewrite import at_levels
+from counterfactory.engine.stages.rewrite.rewrite_captions import at_levels
 from counterfactory.engine.variant import Variant
 
 EDITS = (Edit("weather", "clear", "rainy"),)

@@ -22,7 +22,7 @@ from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.check.verdict import failing, verdict
 from counterfactory.engine.stages.rewrite.caption_edits import CaptionEdits, draft_of
 from counterfactory.engine.stages.rewrite.meaning import Pair
-from counterfactory.engine.stages.rewrite.rewrite import rewrite_captions
+from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
 from counterfactory.engine.stages.rewrite.text_filters import (
     TextFilter,
     changed_words,

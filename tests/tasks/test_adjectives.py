@@ -6,8 +6,8 @@ import pytest
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.english.adjectives import in_order
+from counterfactory.engine.english.replacing import write_by_rule
 from counterfactory.engine.english.words import check_edited_caption
-from counterfactory.engine.english.writing import write_by_rule
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from counterfactory.engine.english.writing import agree, write_by_rule
+from counterfactory.engine.english.replacing import agree, write_by_rule
 
 
 @pytest.mark.parametrize(

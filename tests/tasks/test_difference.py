@@ -59,13 +59,15 @@ def test_as_many_words_are_kept_as_can_be(old: list[str], new: list[str]) -> Non
     def common(size: int) -> bool:
         return not {*itertools.combinations(old, size)}.isdisjoint(itertools.combinations(new, size))
 
-    assert len(found.kept) == max(size for size in range(7) if size == 0 or common(size))
+    assert len(found.pairs) == max(size for size in range(7) if size == 0 or common(size))
     # Kept and removed words make the old caption, kept and added ones the new; both stay in order.
-    assert [w.at for w in sorted((*(p for p, _ in found.kept), *found.removed), key=lambda w: w.at)] == [
+    assert [w.at for w in sorted((*(p for p, _ in found.pairs), *found.removed), key=lambda w: w.at)] == [
         *range(len(old))
     ]
-    assert [w.at for w in sorted((*(q for _, q in found.kept), *found.added), key=lambda w: w.at)] == [*range(len(new))]
-    assert all(p.text == q.text for p, q in found.kept)
+    assert [w.at for w in sorted((*(q for _, q in found.pairs), *found.added), key=lambda w: w.at)] == [
+        *range(len(new))
+    ]
+    assert all(p.text == q.text for p, q in found.pairs)
     for change in found.changes:
         assert change.removed or change.added
         assert all(word.at == change.at + i for i, word in enumerate(change.removed))

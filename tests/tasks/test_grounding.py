@@ -7,8 +7,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.english.mentions import broken_word
-from counterfactory.engine.english.names import ground, names_of
+from counterfactory.engine.english.label_names import ground, names_of
+from counterfactory.engine.english.mentions import changed_protected_word
 from counterfactory.engine.english.words import check_edited_caption, spans
 from counterfactory.engine.tasks.grounding import Protection, protect
 from counterfactory.engine.tasks.task import Task, builtin_task
@@ -62,7 +62,7 @@ def test_the_classes_that_a_mask_shows_keep_what_names_them_and_no_other_is_adde
         ("two men wait beside three cars on a street under a pink sky.", None),
         ("two tall men wait beside three red cars on a snowy street.", None),
     ):
-        assert broken_word(caption, edited, found.keep) == broken, edited
+        assert changed_protected_word(caption, edited, found.keep) == broken, edited
     assert not protect(SEGMENT, None, ("sky",), "a tram").grounded
     assert [span for span in spans(caption, 1, found.keep) if span in ("two", "three", "men", "cars", "wait")] == [
         "wait"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from counterfactory.engine.english.names import (
+from counterfactory.engine.english.label_names import (
     class_words,
     ground,
     label_words,

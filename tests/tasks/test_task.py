@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.english.mentions import broken_word
-from counterfactory.engine.english.names import label_words
+from counterfactory.engine.english.label_names import label_words
+from counterfactory.engine.english.mentions import changed_protected_word
 from counterfactory.engine.english.nouns import load_nouns
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.tasks import street_task
@@ -162,7 +162,7 @@ def test_the_words_of_a_label(label: str, words: tuple[str, ...]) -> None:
     ],
 )
 def test_a_broken_word(before: str, after: str, words: list[str], broken: str | None) -> None:
-    assert broken_word(before, after, words) == broken
+    assert changed_protected_word(before, after, words) == broken
 
 
 @settings(max_examples=40)
@@ -171,11 +171,11 @@ def test_a_vehicle_that_changes_its_kind_is_always_found(seed: int, old: str, ne
     rng = np.random.default_rng(seed)
     caption = EMBEDDED.describe(EMBEDDED.sample(rng), rng, True)
     edited = caption.replace(f" {old} ", f" {new} ").replace(f" {old}.", f" {new}.")
-    assert (broken_word(caption, edited, EMBEDDED.kinds) is None) == (caption == edited)
+    assert (changed_protected_word(caption, edited, EMBEDDED.kinds) is None) == (caption == edited)
 
 
 @settings(max_examples=40)
 @given(st.text(), st.text(), st.lists(st.text(min_size=1)))
 def test_an_unchanged_caption_breaks_nothing_either_way(before: str, after: str, words: list[str]) -> None:
-    assert broken_word(before, before, words) is None
-    assert broken_word(before, after, words) == broken_word(after, before, words)
+    assert changed_protected_word(before, before, words) is None
+    assert changed_protected_word(before, after, words) == changed_protected_word(after, before, words)

@@ -58,6 +58,6 @@ def _shares(image: Floats, texts: Floats, logit_scale: float) -> NDArray[np.floa
     return np.asarray(powers / powers.sum())
 
 
-def _cosine(product: float, one: float, other: float) -> float:
+def _cosine(product: float, left: float, right: float) -> float:
     """Of two vectors' product and their squares; 0 where there is no direction to compare."""
-    return round(product / max(math.sqrt(max(one, 0.0) * max(other, 0.0)), 1e-8), 6)
+    return round(product / max(math.sqrt(max(left, 0.0) * max(right, 0.0)), 1e-8), 6)

@@ -1,5 +1,5 @@
-"""Whether an edit from one colour to another shows in the pixels: where the source had the old colour, has the picture
-the new one? No network is asked.
+"""Whether an edit from one colour to another shows in the pixels: does the picture have the new colour where the source
+had the old one? No network is asked.
 
 Colours are those that have basic terms in English (Berlin & Kay 1969). A pixel's colour is the term whose focal colour
 is likeliest, by distance in CIELAB. Light and air change every colour of a scene, and edits change light and air; so
@@ -55,7 +55,7 @@ _SPREAD, _LIGHTNESS = 12.0, 0.5
 _SIDE, _LEAST, _LARGE = 128, 0.0025, 0.018
 # How likely a pixel of the old colour has to be that colour; the less where nothing is as likely.
 _SURE = (0.2, 0.05)
-# Levels between neighbours, of which an outline has more.
+# An outline has more levels than this between neighbours.
 _OUTLINE = 12
 # The share of a colour's pixels that has to lie within outlines.
 _SMOOTH = 0.2
@@ -87,8 +87,8 @@ class Region(NamedTuple):
     weight: float
 
 
-class Seen(NamedTuple):
-    """A source in its own light: the `numbers` of its pixels' colours, and `within` outlines, where none is; both
+class SourceColours(NamedTuple):
+    """A source in its own light: the `numbers` of its pixels' colours, and `within`, where no outline is; both
     [h, w].
     """
 
@@ -96,27 +96,27 @@ class Seen(NamedTuple):
     within: NDArray[np.bool_]
 
 
-def see(source: Pixels) -> Seen:
+def source_colours(source: Pixels) -> SourceColours:
     """A source's picture, uint8 RGB [H, W, 3], as colours are looked for in it."""
     numbers, planes = _in_own_light(source)
     kernel = np.ones((2, 2), np.uint8)
     steps = [cv2.morphologyEx(cv2.medianBlur(plane, 3), cv2.MORPH_GRADIENT, kernel) for plane in planes]
     outlines = cv2.max(cv2.max(steps[0], steps[1]), steps[2])
-    return Seen(numbers, np.asarray(outlines) < _OUTLINE)
+    return SourceColours(numbers, np.asarray(outlines) < _OUTLINE)
 
 
-def find_colour(seen: Seen, colour: str) -> tuple[Region, ...]:
+def find_colour(source: SourceColours, colour: str) -> tuple[Region, ...]:
     """Where a source has a colour: its things of it, none where nothing is of it."""
-    likely = _table()[_place(colour)].take(seen.numbers)
+    likely = _table()[_place(colour)].take(source.numbers)
     for sure in _SURE:
         coloured = likely > sure
-        for inside in (coloured & seen.within, coloured):
+        for inside in (coloured & source.within, coloured):
             count, parts, stats, _ = cv2.connectedComponentsWithStats(inside.view(np.uint8), connectivity=8)
             areas = stats[:, cv2.CC_STAT_AREA].tolist()
             things = [part for part in range(1, count) if areas[part] >= _LEAST * inside.size]
-            found = sum(areas[part] for part in things)
+            total = sum(areas[part] for part in things)
             # Where next to nothing of the colour lies within outlines, they are folds and grain, as of cloth.
-            if things and (inside is coloured or found >= _SMOOTH * coloured.sum()):
+            if things and (inside is coloured or total >= _SMOOTH * coloured.sum()):
                 full = min(_LARGE * inside.size, max(areas[part] for part in things)) / 2
                 return tuple(Region(np.flatnonzero(parts == p), min(1.0, areas[p] / full)) for p in things)
     return ()
@@ -128,12 +128,12 @@ def recolouring(picture: Pixels, edits: Sequence[Edit], had: Callable[[str], Seq
     the source has.
     """
     changes = [(edit.type, change) for edit in edits if (change := colour_change(edit))]
-    asked = [(type_, change.new, regions) for type_, change in changes if (regions := had(change.old))]
-    if not asked:
+    targets = [(type_, change.new, regions) for type_, change in changes if (regions := had(change.old))]
+    if not targets:
         return {}
     numbers = _in_own_light(picture)[0].ravel()
-    likely = [_likeliest(numbers, regions, new) for _, new, regions in asked]
-    return {"recoloured": min(likely), **by_type("recoloured", [type_ for type_, *_ in asked], likely)}
+    likely = [_likeliest(numbers, regions, new) for _, new, regions in targets]
+    return {"recoloured": min(likely), **by_type("recoloured", [type_ for type_, *_ in targets], likely)}
 
 
 def _likeliest(numbers: Numbers, regions: Sequence[Region], colour: str) -> float:
@@ -170,7 +170,7 @@ def _table() -> Floats:
     level = (np.arange(1 << _BITS, dtype=np.float32) + 0.5) / (1 << _BITS)
     colours = np.stack(np.meshgrid(level, level, level, indexing="ij"), axis=-1).reshape(1, -1, 3)
     focal = np.array([list(_FOCAL.values())], np.float32) / 255
-    ours, theirs = (cv2.cvtColor(some, cv2.COLOR_RGB2LAB)[0] for some in (colours, focal))
+    ours, theirs = (cv2.cvtColor(image, cv2.COLOR_RGB2LAB)[0] for image in (colours, focal))
     weight = np.array([_LIGHTNESS, 1, 1], np.float32)
     distances = ((ours[None] * weight - theirs[:, None] * weight) ** 2).sum(axis=2)
     powers = np.exp(-(distances - distances.min(axis=0)).astype(np.float64) / (2 * _SPREAD**2))

@@ -47,7 +47,7 @@ def outlined_share(image: NDArray[np.uint8], mask: NDArray[Any]) -> float:
 def _boundaries(mask: NDArray[Any]) -> NDArray[np.bool_]:
     """Where a pixel's value differs from the one before it in its row or column, bool [H, W]."""
     values = mask.reshape(*mask.shape[:2], -1)
-    found = np.zeros(values.shape[:2], bool)
-    found[:, 1:] = (values[:, 1:] != values[:, :-1]).any(axis=2)
-    found[1:] |= (values[1:] != values[:-1]).any(axis=2)
-    return found
+    boundaries = np.zeros(values.shape[:2], bool)
+    boundaries[:, 1:] = (values[:, 1:] != values[:, :-1]).any(axis=2)
+    boundaries[1:] |= (values[1:] != values[:-1]).any(axis=2)
+    return boundaries

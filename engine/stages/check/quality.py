@@ -72,9 +72,9 @@ def thumbnail(picture: Pixels) -> Thumbnail:
     return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.float32)
 
 
-def distance(one: Thumbnail, other: Thumbnail) -> float:
+def distance(own: Thumbnail, other: Thumbnail) -> float:
     """How far two thumbnails of one shape are from each other: 0 alike, 1 black and white."""
-    return round(float(np.sqrt(np.mean((one - other) ** 2))) / 255, 6)
+    return round(float(np.sqrt(np.mean((own - other) ** 2))) / 255, 6)
 
 
 def distinctness(own: Thumbnail, others: Sequence[Thumbnail]) -> float:

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...english.difference import Word, compare, words_of
+from ...english.label_names import ground, names_of
 from ...english.mentions import normalise
-from ...english.names import ground, names_of
 from ...english.undo import undo_edits
 from ...models.blip2 import Reading
 from ...profile.caption import LABEL
@@ -40,7 +40,7 @@ Wanted = Callable[[str], bool]
 # Words of a phrase that a caption may put otherwise.
 _PLACES = ("in", "on", "at", "of", "by", "to", "from", "with", "during")
 _SMALL = frozenset({*("a", "an", "the", "its", "it", "is", "are", "and"), *_PLACES})
-# Words that are both less likely than this are as likely as each other to nobody: their share is 0.
+# Where the words and those that they replace are both less likely than this, their share is 0.
 _NOTHING = 1e-12
 # Batches of pictures whose texts are read together: those that are edited at about the same place share runs.
 _TOGETHER = 4
@@ -57,7 +57,7 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Question:
+class WordsQuestion:
     """The words that a picture should show, and those that it showed before; one of both may be None."""
 
     shown: Words | None
@@ -65,23 +65,23 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What is asked of a picture: of each edit, None where all of its words are small ones; and of the label, None
-    where no caption names it. None of what nobody wants to know, too.
+class PictureQuestions:
+    """The questions about a picture: one for each edit, None where all of its words are small ones; and one for the
+    label, None where no caption names it. Questions that are not wanted are None as well.
     """
 
-    edits: tuple[Question | None, ...]
-    label: Question | None
+    edits: tuple[WordsQuestion | None, ...]
+    label: WordsQuestion | None
 
     @property
-    def questions(self) -> tuple[Question | None, ...]:
+    def questions(self) -> tuple[WordsQuestion | None, ...]:
         """The edits' and the label's."""
         return (*self.edits, self.label)
 
     @property
     def words(self) -> list[Words]:
         """All that is read."""
-        return [words for one in self.questions if one for words in (one.shown, one.gone) if words]
+        return [words for question in self.questions if question for words in (question.shown, question.gone) if words]
 
 
 def recaption(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, dict[str, float]]:
@@ -90,9 +90,9 @@ def recaption(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, 
     # A prefix that names the label is a part of the captions themselves.
     prefix = "" if LABEL in settings.prefix else settings.prefix
     room = settings.decoding.max_tokens
-    asked = {variant: ask(variant, run.profile.check.reads) for variant in painted}
+    questions = {variant: ask(variant, run.profile.check.reads) for variant in painted}
     keys = {
-        variant: run.keys.recaption_key(row.image.sha256, prefix, room, asked[variant].questions)
+        variant: run.keys.recaption_key(row.image.sha256, prefix, room, questions[variant].questions)
         for variant, row in painted.items()
     }
 
@@ -100,39 +100,41 @@ def recaption(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, 
         return run.suite.load_image(painted[variant])
 
     def make(todo: list[Variant]) -> Generator[dict[Variant, list[float | None]], None, None]:
-        some = [variant for variant in todo if asked[variant].words]
-        yield {variant: answers(asked[variant], []) for variant in todo if not asked[variant].words}
-        for part in in_chunks(prefetch(some, load, _AHEAD), settings.batch * _TOGETHER):
-            shown = {variant: _loaded(found) for variant, found in part}
-            readings = [Reading(i, w.text, w.spans) for i, variant in enumerate(shown) for w in asked[variant].words]
-            found = iter(run.models.blip2().read(list(shown.values()), readings, prefix, room))
-            yield {v: answers(asked[v], [next(found) for _ in asked[v].words]) for v in shown}
+        readable = [variant for variant in todo if questions[variant].words]
+        yield {variant: answers(questions[variant], []) for variant in todo if not questions[variant].words}
+        for part in in_chunks(prefetch(readable, load, _AHEAD), settings.batch * _TOGETHER):
+            shown = {variant: _loaded(pixels) for variant, pixels in part}
+            readings = [
+                Reading(i, w.text, w.spans) for i, variant in enumerate(shown) for w in questions[variant].words
+            ]
+            probabilities = iter(run.models.blip2().read(list(shown.values()), readings, prefix, room))
+            yield {v: answers(questions[v], [next(probabilities) for _ in questions[v].words]) for v in shown}
 
     with run.meter.stage("check"):
         # Among the captions, so that the captioner's stage makes room for it.
-        found: Mapping[Variant, Sequence[float | None]] = run.recorded("caption", keys, make)
-    return {variant: said(variant, of_it) for variant, of_it in found.items()}
+        rows: Mapping[Variant, Sequence[float | None]] = run.recorded("caption", keys, make)
+    return {variant: recaption_scores(variant, row) for variant, row in rows.items()}
 
 
-def ask(variant: Variant, wanted: Wanted = lambda what: True) -> Asked:
-    """What a variant's or control's picture is asked."""
-    edits: list[Question | None] = [None] * len(variant.edits)
+def ask(variant: Variant, wanted: Wanted = lambda what: True) -> PictureQuestions:
+    """The questions about a variant's or a control's picture."""
+    edits: list[WordsQuestion | None] = [None] * len(variant.edits)
     if any(wanted(edit.type) for edit in variant.edits):
         pairs = undo_edits(variant.caption, variant.edited_caption, variant.edits)
         edits = [_edit_words(*pair) if wanted(e.type) else None for e, pair in zip(variant.edits, pairs, strict=True)]
-    return Asked(tuple(edits), _label_words(variant.source.label, variant) if wanted("label") else None)
+    return PictureQuestions(tuple(edits), _label_words(variant.source.label, variant) if wanted("label") else None)
 
 
-def answers(asked: Asked, read: Sequence[Sequence[float | None]]) -> list[float | None]:
-    """The answers to the questions by the probabilities that were read of the spans of `asked.words`; None to what was
-    not asked, and where a span was not read.
+def answers(questions: PictureQuestions, read: Sequence[Sequence[float | None]]) -> list[float | None]:
+    """The answers to the questions by the probabilities `read` of the spans of `questions.words`; None where there is
+    no question, and where a span was not read.
     """
-    found = dict(zip(map(id, asked.words), read, strict=True))
-    return [None if one is None else _answer(one, found) for one in asked.questions]
+    probabilities = dict(zip(map(id, questions.words), read, strict=True))
+    return [None if question is None else _answer(question, probabilities) for question in questions.questions]
 
 
-def _answer(asked: Question, read: Mapping[int, Sequence[float | None]]) -> float | None:
-    spans = [read[id(words)] if words else () for words in (asked.shown, asked.gone)]
+def _answer(question: WordsQuestion, read: Mapping[int, Sequence[float | None]]) -> float | None:
+    spans = [read[id(words)] if words else () for words in (question.shown, question.gone)]
     if None in (*spans[0], *spans[1]):
         return None
     # Of several places the worst counts.
@@ -143,40 +145,40 @@ def _answer(asked: Question, read: Mapping[int, Sequence[float | None]]) -> floa
     return round(shown / max(shown + gone, _NOTHING), 6)
 
 
-def said(variant: Variant, answers: Sequence[float | None]) -> dict[str, float]:
-    """The scores of a picture by the answers to what it was asked: the edits', and the label's."""
+def recaption_scores(variant: Variant, answers: Sequence[float | None]) -> dict[str, float]:
+    """The scores of a picture by the answers to its questions: those of its edits, and the label's."""
     *edits, label = answers
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     for edit, answer in zip(variant.edits, edits, strict=True):
         if answer is not None:
             for name in ("said_edits", f"said_{edit.type}"):
-                found[name] = min(answer, found.get(name, 1.0))
-    return found if label is None else found | {"said_label": label}
+                scores[name] = min(answer, scores.get(name, 1.0))
+    return scores if label is None else scores | {"said_label": label}
 
 
-def _edit_words(made: str, kept: str) -> Question | None:
-    """The words that an edit brought to the text `made`, and those of the text without it that it took."""
-    changes = compare(kept, made).changes
+def _edit_words(edited: str, undone: str) -> WordsQuestion | None:
+    """The words that an edit brought to the text `edited`, and those of the text without it that it took."""
+    changes = compare(undone, edited).changes
     brought, taken = (
         _spans([change.added for change in changes]),
         _spans([change.removed for change in changes]),
     )
     if not brought and not taken:
         return None
-    return Question(Words(made, brought) if brought else None, Words(kept, taken) if taken else None)
+    return WordsQuestion(Words(edited, brought) if brought else None, Words(undone, taken) if taken else None)
 
 
 def _spans(phrases: Sequence[Sequence[Word]]) -> tuple[Span, ...]:
     """Where phrases lie, from their first to their last word that is no small one."""
-    found = []
+    spans = []
     for phrase in phrases:
-        said = [word for word in phrase if word.same not in _SMALL]
-        if said:
-            found.append((said[0].start, said[-1].end))
-    return tuple(found)
+        content = [word for word in phrase if word.same not in _SMALL]
+        if content:
+            spans.append((content[0].start, content[-1].end))
+    return tuple(spans)
 
 
-def _label_words(label: str | None, variant: Variant) -> Question | None:
+def _label_words(label: str | None, variant: Variant) -> WordsQuestion | None:
     """Where the edited caption first names the label."""
     if label is None or not ground(variant.caption, names_of(label)):
         return None
@@ -185,11 +187,11 @@ def _label_words(label: str | None, variant: Variant) -> Question | None:
     for i, first in enumerate(words):
         for last in words[i : i + max((len(name.split()) for name in named), default=0)]:
             if normalise(text[first.start : last.end]) in named:
-                return Question(Words(text, ((first.start, last.end),)))
+                return WordsQuestion(Words(text, ((first.start, last.end),)))
     return None
 
 
-def _loaded(found: Pixels | Exception) -> Pixels:
-    if isinstance(found, Exception):
-        raise found
-    return found
+def _loaded(pixels: Pixels | Exception) -> Pixels:
+    if isinstance(pixels, Exception):
+        raise pixels
+    return pixels

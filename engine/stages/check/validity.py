@@ -4,7 +4,7 @@ A variant is valid if each of its parts is: every edit shows, the label is kept,
 probability is the logistic function of some of its scores, weighted, and the variant's is the product over its parts:
 one lost part is enough to lose it, and the least probable one is the reason. Edits of each type are a part of their
 own, which is what makes their scores comparable: a new colour is harder to see than a new weather. Weights are fitted
-to variants of which somebody knows whether they are valid (judging/fit_valid.py), and are never negative: no better
+to variants that people have judged (judging/fit_valid.py), and are never negative: no better
 score makes a variant less valid.
 
     valid = product over parts of 1 / (1 + exp(-(bias + sum of weight x score)))
@@ -23,19 +23,19 @@ from ...profile.check import ValidPart
 
 def part_probabilities(scores: Mapping[str, float], parts: Sequence[ValidPart]) -> dict[str, float]:
     """The probability of each part that a picture has."""
-    found = {part.part: part.probability(scores) for part in parts}
-    return {name: value for name, value in found.items() if value is not None}
+    probabilities = {part.part: part.probability(scores) for part in parts}
+    return {name: value for name, value in probabilities.items() if value is not None}
 
 
 def valid_score(scores: Mapping[str, float], parts: Sequence[ValidPart]) -> float | None:
     """The probability that a variant with these scores is valid, 0..1; None where no part can be told."""
-    found = part_probabilities(scores, parts)
-    return round(math.prod(found.values()), 6) if found else None
+    probabilities = part_probabilities(scores, parts)
+    return round(math.prod(probabilities.values()), 6) if probabilities else None
 
 
 def by_type(name: str, types: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
     """`name`_TYPE: the worst score of the edits of each type."""
-    found: dict[str, float] = {}
+    worst: dict[str, float] = {}
     for type_, score in zip(types, scores, strict=True):
-        found[f"{name}_{type_}"] = min(score, found.get(f"{name}_{type_}", score))
-    return found
+        worst[f"{name}_{type_}"] = min(score, worst.get(f"{name}_{type_}", score))
+    return worst

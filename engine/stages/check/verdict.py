@@ -20,7 +20,7 @@ from .validity import part_probabilities, valid_score
 _REASON = re.compile(r"(?:.*: )?(\w+) -?[\d.]+ is (?:below|above) -?[\d.]+", re.DOTALL)
 
 
-class Measured(Protocol):
+class ScoredPicture(Protocol):
     """A picture of a suite, as far as its verdict needs it."""
 
     @property
@@ -36,15 +36,13 @@ class Measured(Protocol):
 
 
 def with_valid(kind: Kind, scores: Mapping[str, float], settings: CheckSettings) -> Mapping[str, float]:
-    """The scores of a picture with "valid" by these settings; without it where they have no parts, and of what is no
-    variant.
-    """
+    """The scores of a picture, with "valid" added if it is a variant and the settings have parts for it."""
     rest = {name: value for name, value in scores.items() if name != "valid"}
-    found = valid_score(rest, settings.valid) if kind == "variant" and settings.valid else None
-    return rest if found is None else rest | {"valid": found}
+    probability = valid_score(rest, settings.valid) if kind == "variant" and settings.valid else None
+    return rest if probability is None else rest | {"valid": probability}
 
 
-def verdict(row: Measured, settings: CheckSettings) -> str | None:
+def verdict(row: ScoredPicture, settings: CheckSettings) -> str | None:
     """None if a picture's scores pass, else the reason for rejection, which names the edit or the label that failed.
 
     A control's caption changes nothing, so that there is no edit and no direction to hold it to; an original is what it
@@ -85,7 +83,7 @@ def check_meaning(name: str) -> str | None:
     return None if score is None else score.high if score.of_text else score.low
 
 
-def _meaning(row: Measured, name: str, settings: CheckSettings) -> str:
+def _meaning(row: ScoredPicture, name: str, settings: CheckSettings) -> str:
     """What it means that a score is too low, where a picture is held to something that can be named; of "valid" what
     its least probable part means.
     """

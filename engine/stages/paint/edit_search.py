@@ -24,7 +24,7 @@ from ...profile.invert import InvertSettings, end_of
 from ...profile.paint import GuidanceSettings
 from ...schedule.evaluations import Job
 from ...variant import Variant
-from .protect import Kept
+from .protect import ProtectedRegion
 from .severity import text_of
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float32]
 # Latents [C, h, w] of a variant by the share of the steps on which self-attention was taken over.
-Swept = tuple[Variant, float, Floats]
-EditJob = Job[EditorRow, Evaluated, list[Swept]]
+ShareLatents = tuple[Variant, float, Floats]
+EditJob = Job[EditorRow, Evaluated, list[ShareLatents]]
 
 
 @dataclass(frozen=True)
@@ -63,14 +63,14 @@ class SourceWay:
 
 @dataclass(frozen=True)
 class SourceEdits:
-    """A source's latents [C, h, w] and its variants; the text states [T, D] of all their captions; the part of the
+    """A source's latents [C, h, w] and its variants; the text states [T, D] of all their captions; the `region` of the
     source that variants keep, and the hint that all rows follow.
     """
 
     clean: Floats
     variants: Sequence[Variant]
     states: Mapping[str, Floats]
-    kept: Kept | None = None
+    region: ProtectedRegion | None = None
     hint: RowHint | None = None
 
 
@@ -84,9 +84,9 @@ def edit_source(editor: Editor, edits: SourceEdits) -> EditJob:
     yield from invert_source(way, editor.settings)
     searches = [_Search(editor, edits, way, variant) for variant in edited]
     for i in editor.settings.edited(len(editor.sampler.timesteps)):
-        asked = [search.rows(i) for search in searches]
-        results = iter((yield [group for groups in asked for group in groups]))
-        for search, groups in zip(searches, asked, strict=True):
+        groups_by_search = [search.rows(i) for search in searches]
+        results = iter((yield [group for groups in groups_by_search for group in groups]))
+        for search, groups in zip(searches, groups_by_search, strict=True):
             search.step(i, [result for _ in groups for result in next(results)])
     return controls + [swept for search in searches for swept in search.done()]
 
@@ -122,7 +122,7 @@ class _Search:
     def __init__(self, editor: Editor, edits: SourceEdits, way: SourceWay, variant: Variant) -> None:
         captions = variant.caption, variant.edited_caption
         before, after = (read_tokens(editor.tokenizer, caption) for caption in captions)
-        self._editor, self._way, self._path, self._variant, self._kept = editor, way, way.path, variant, edits.kept
+        self._editor, self._way, self._path, self._variant, self._region = editor, way, way.path, variant, edits.region
         self._alignment = align(before, after).reweighted(editor.settings.word_weight)
         self._text = text_of(variant, *(edits.states[caption] for caption in captions))
         self._local = all(edit.type in editor.settings.local_types for edit in variant.edits)
@@ -140,11 +140,11 @@ class _Search:
         parted = settings.parted(i, self._steps)
         self._edits = {end: self._edits.get(end) or self._edits[None] for end in parted}
         following = [
-            replace(edit, latents=one.latents, follows=place, takes_self=end is None)
-            for place, (end, one) in enumerate(self._edits.items(), 1)
+            replace(edit, latents=state.latents, follows=place, takes_self=end is None)
+            for place, (end, state) in enumerate(self._edits.items(), 1)
         ]
         # Guidance leads away from the source's own caption (negative-prompt inversion).
-        away = [[self._way.row(i, one.latents)] for one in self._edits.values()]
+        away = [[self._way.row(i, state.latents)] for state in self._edits.values()]
         return [[source, *following], *(away if self._guides(i) else [])]
 
     def step(self, i: int, evaluated: Sequence[Evaluated]) -> None:
@@ -152,19 +152,19 @@ class _Search:
         count = len(self._edits)
         source, following, away = evaluated[0], evaluated[1 : 1 + count], evaluated[1 + count :]
         after = dict[int | None, _Edit]()
-        for place, (end, one) in enumerate(self._edits.items()):
+        for place, (end, state) in enumerate(self._edits.items()):
             output = following[place].output
             if self._guides(i):
                 output = guide(output, away[place].output, self._editor.guidance.scale)
             moved = _Edit(
-                self._path.follow(i, one.latents, output, source.output),
-                one.gone + source.attention,
-                one.new + following[place].attention,
+                self._path.follow(i, state.latents, output, source.output),
+                state.gone + source.attention,
+                state.new + following[place].attention,
             )
             after[end] = replace(moved, latents=self._keep(i, moved))
         self._edits = after
 
-    def done(self) -> Iterator[Swept]:
+    def done(self) -> Iterator[ShareLatents]:
         """The latents of each share at the end."""
         for fraction in self._editor.settings.fractions:
             end = end_of(fraction, self._steps)
@@ -177,17 +177,17 @@ class _Search:
     def _guides(self, i: int) -> bool:
         return self._editor.guidance.guides(i, self._steps)
 
-    def _keep(self, i: int, one: _Edit) -> Floats:
+    def _keep(self, i: int, state: _Edit) -> Floats:
         """The edit's latents after step `i`, the source's where a local edit's words are not looked at (local blend),
         and where a part of it is protected.
         """
-        latents, source = one.latents, self._path.latents[i + 1]
+        latents, source = state.latents, self._path.latents[i + 1]
         if self._local:
             shape, threshold = latents.shape[1:], self._editor.settings.local_threshold
-            gone, new = (words_mask(np.asarray(seen, np.float32), shape, threshold) for seen in (one.gone, one.new))
+            gone, new = (words_mask(np.asarray(seen, np.float32), shape, threshold) for seen in (state.gone, state.new))
             latents = np.where(gone | new, latents, source)
-        if self._kept is not None and self._kept.settings.holds(i, self._steps):
-            latents = latents + self._kept.share * (source - latents)
+        if self._region is not None and self._region.settings.holds(i, self._steps):
+            latents = latents + self._region.share * (source - latents)
         return latents
 
 

@@ -28,7 +28,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Kept:
+class ProtectedRegion:
     """What a variant keeps of its source: `latents` [C, h, w], where `share` [h, w] says how much, 0 to 1."""
 
     latents: Floats
@@ -49,10 +49,10 @@ def without_masks(settings: ProtectSettings | None, sources: Sequence[Source]) -
             "[protect] needs masks (masks/ beside images/, or --masks DIR), and no source has one: give them, or "
             "protect nothing"
         )
-    known = [None if s.mask is None else s.mask.names for s in sources if s.mask_path is not None]
+    mask_names = [None if s.mask is None else s.mask.names for s in sources if s.mask_path is not None]
     for name in settings.classes:
-        if not any(_is_shown(name, names) for names in known):
-            classes = sorted({shown for names in known for shown in (names or {}).values()})
+        if not any(_is_shown(name, names) for names in mask_names):
+            classes = sorted({shown for names in mask_names for shown in (names or {}).values()})
             listed = f"there are {', '.join(classes)}" if classes else "its masks have numbers alone (see --class-map)"
             raise CounterfactoryError(f"[protect] names the class {name!r}, which the data set does not have; {listed}")
     return dict.fromkeys(missing, "it has no mask (masks/ beside images/, or --masks DIR), which [protect] needs")
@@ -62,7 +62,7 @@ def _is_shown(name: str, names: Any) -> bool:
     return name.isascii() and name.isdigit() if names is None else name in names.values()
 
 
-def keep_regions(run: Run, sources: Sequence[Source], pictures: Pictures) -> list[Kept | None]:
+def keep_regions(run: Run, sources: Sequence[Source], pictures: Pictures) -> list[ProtectedRegion | None]:
     """What variants keep of sources of one picture size; None where nothing is protected, a mask shows nothing that is,
     or can no longer be read, which becomes a problem of `pictures`.
     """
@@ -83,7 +83,7 @@ def keep_regions(run: Run, sources: Sequence[Source], pictures: Pictures) -> lis
     network = run.models.vae_encoder(*images[shown[0].key].shape[:2])
     latents = dict(zip(shown, network.encode(np.stack([images[source.key] for source in shown])), strict=True))
     return [
-        None if share is None else Kept(latents[source], shrink(share, latents[source].shape[-2:]), settings)
+        None if share is None else ProtectedRegion(latents[source], shrink(share, latents[source].shape[-2:]), settings)
         for source, share in zip(sources, shares, strict=True)
     ]
 

@@ -1,4 +1,4 @@
-"""Text states of many captions, each encoded once and kept no longer than somebody needs it.
+"""Text states of many captions, each encoded once and released after its last use.
 
 States are large, a quarter of a megabyte per caption at full size.
 """
@@ -19,7 +19,7 @@ class TextStates:
 
     def __init__(self, text: ClipText, captions: Sequence[str], *, on_host: bool = False) -> None:
         self._batch = text.plan.at_once
-        self._encode = (lambda some: list(text.encode(some)[0])) if on_host else text.encode_states
+        self._encode = (lambda batch: list(text.encode(batch)[0])) if on_host else text.encode_states
         self._uses = Counter(captions)
         self._line = list(dict.fromkeys(captions))
         self._states: dict[str, Any] = {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ...language.llm_request import LlmRequest
 from ...language.questions import SpanPrompts, TypedPrompts
-from ...language.request import Request
 from ...profile.rewrite import RewriteSettings
 from ...request import SuiteRequest
 from ...sources.source import Source
@@ -15,7 +15,7 @@ from ...tasks.grounding import Protection, protect
 from ...tasks.task import Task
 
 # What `ask` takes and gives: a question's name and its requests, no two alike; their answers in order.
-Ask = Callable[[str, Sequence[Request]], Sequence[str]]
+Ask = Callable[[str, Sequence[LlmRequest]], Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Questions:
     ask: Ask
     prompts: SpanPrompts | TypedPrompts
 
-    def answers(self, question: str, requests: Sequence[Request]) -> dict[Request, str]:
+    def answers(self, question: str, requests: Sequence[LlmRequest]) -> dict[LlmRequest, str]:
         """The answers by their requests; a request that stands there twice is put once."""
         once = list(dict.fromkeys(requests))
         return dict(zip(once, self.ask(question, once), strict=True)) if once else {}

@@ -18,9 +18,9 @@ from ...language.grammar import (
     keywords_grammar,
     values_grammar,
 )
+from ...language.llm_request import LlmRequest
 from ...language.phrases import phrase_class
 from ...language.questions import AnswerError, SpanPrompts, TypedPrompts, read_alternatives, read_keywords, read_silent
-from ...language.request import Request
 from ...tasks.choose import Choice
 from ...tasks.interventions import Interventions
 from .caption_edits import CaptionEdits, Questions, why_not
@@ -39,7 +39,7 @@ def find_choices(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
 def _find_keywords(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
     settings, interventions, prompts = questions.settings, questions.request.interventions, _prompts(questions)
     types = interventions.types if interventions else settings.types
-    requests: list[Request | None] = []
+    requests: list[LlmRequest | None] = []
     for draft in drafts:
         free = spans(draft.caption, settings.max_words_keyword, draft.keep)
         draft.problem = why_not(draft, free, questions)
@@ -47,7 +47,7 @@ def _find_keywords(drafts: Sequence[CaptionEdits], questions: Questions) -> None
             requests.append(None)
             continue
         prompt = prompts.keywords(draft.sentence, types, draft.protection.told, draft.caption)
-        requests.append(Request(prompt, keywords_grammar(types, free, settings.max_keywords)))
+        requests.append(LlmRequest(prompt, keywords_grammar(types, free, settings.max_keywords)))
     answers = questions.answers(KEYWORDS, [request for request in requests if request])
     for draft, request in zip(drafts, requests, strict=True):
         if request is None:
@@ -70,12 +70,12 @@ def _added_by_rule(draft: CaptionEdits, values: Interventions) -> list[Choice]:
     """
     spoken = {type_ for type_, _ in draft.keywords}
     by_rule = [type_ for type_ in _ADDED_BY_RULE if is_silent(draft.caption, type_)]
-    found = []
+    choices = []
     for type_ in dict.fromkeys((*by_rule, *draft.silent)):
         allowed = allowed_values(values.values(type_), "", draft.keep)
         if allowed and type_ not in spoken:
-            found.append(Choice(type_, "", tuple(phrase_of(type_, value) for value in allowed)))
-    return found
+            choices.append(Choice(type_, "", tuple(phrase_of(type_, value) for value in allowed)))
+    return choices
 
 
 def _prompts(questions: Questions) -> SpanPrompts:
@@ -83,23 +83,23 @@ def _prompts(questions: Questions) -> SpanPrompts:
     return questions.prompts
 
 
-class _Asked(NamedTuple):
+class _AlternativesQuestion(NamedTuple):
     """A question for the alternatives of a keyword; `given` where they are a user's."""
 
     draft: CaptionEdits
     type: str
     keyword: str
     given: bool
-    request: Request
+    request: LlmRequest
 
 
 def _find_alternatives(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
     settings, wanted, prompts = questions.settings, questions.request, _prompts(questions)
-    asked: list[_Asked] = []
+    open_questions: list[_AlternativesQuestion] = []
 
     def add(draft: CaptionEdits, edited: tuple[str, str], values: tuple[str, ...], grammar: Grammar) -> None:
         prompt = prompts.alternatives(draft.sentence, draft.protection.told, draft.caption, *edited, values)
-        asked.append(_Asked(draft, *edited, bool(values), Request(prompt, grammar)))
+        open_questions.append(_AlternativesQuestion(draft, *edited, bool(values), LlmRequest(prompt, grammar)))
 
     for draft in drafts:
         for type_, keyword in draft.keywords:
@@ -117,16 +117,18 @@ def _find_alternatives(drafts: Sequence[CaptionEdits], questions: Questions) -> 
         for type_ in () if wanted.interventions else draft.silent:
             grammar = additions_grammar(BUILT_IN[type_].place == "front", settings.max_alternatives)
             add(draft, (type_, NOTHING), (), grammar)
-    answers = questions.answers(ALTERNATIVES, [question.request for question in asked])
-    for draft, type_, keyword, given, request in asked:
+    answers = questions.answers(ALTERNATIVES, [question.request for question in open_questions])
+    for draft, type_, keyword, given, request in open_questions:
         try:
-            found = read_alternatives(answers[request])
+            alternatives = read_alternatives(answers[request])
         except AnswerError as error:
             draft.unread = str(error)  # a keyword without alternatives is not edited
             continue
         if keyword == NOTHING:
-            added = allowed_proposals([("", value) for value in found], draft.caption, draft.keep, wanted.avoid)
+            added = allowed_proposals([("", value) for value in alternatives], draft.caption, draft.keep, wanted.avoid)
             draft.choices.append(Choice(type_, "", tuple(value for _, value in added)))
             continue
-        usable = distinct(found) if given else allowed_alternatives(found, keyword, draft.keep, wanted.avoid)
+        usable = (
+            distinct(alternatives) if given else allowed_alternatives(alternatives, keyword, draft.keep, wanted.avoid)
+        )
         draft.choices.append(Choice(type_, keyword, usable))

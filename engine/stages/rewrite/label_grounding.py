@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...english.names import label_words, names_of, short_name
+from ...english.label_names import label_words, names_of, short_name
 from ...english.words import spans
 from ...language.chat import ChatPrompts
 from ...language.grammar import NOTHING, one_of_grammar
+from ...language.llm_request import LlmRequest
 from ...language.questions import AnswerError, clean_text, read_caption
-from ...language.request import Request
 from ...sources.source import Source
 from ...tasks.grounding import protect
 from ..run import Run
@@ -33,7 +33,7 @@ def point_at_labels(run: Run, captions: Mapping[Source, str], questions: Questio
     if settings is None:
         return {}
     assert isinstance(prompts, ChatPrompts), "checked by the profile"
-    asked: dict[Source, Request] = {}
+    requests: dict[Source, LlmRequest] = {}
     for source, caption in captions.items():
         text = clean_text(caption)
         if source.label is None or not label_words(source.label) or not task.protect_label:
@@ -41,9 +41,9 @@ def point_at_labels(run: Run, captions: Mapping[Source, str], questions: Questio
         phrases = spans(text, _MAX_WORDS, ())
         if phrases and not protect(task, source.label, source.classes, text).grounded:
             prompt = prompts.pointing(short_name(source.label), names_of(source.label).definition, text)
-            asked[source] = Request(prompt, one_of_grammar([*phrases, NOTHING]))
-    answers = questions.answers(POINTING, list(asked.values()))
-    pointed = {source: word for source, request in asked.items() if (word := _read(answers[request])) is not None}
+            requests[source] = LlmRequest(prompt, one_of_grammar([*phrases, NOTHING]))
+    answers = questions.answers(POINTING, list(requests.values()))
+    pointed = {source: word for source, request in requests.items() if (word := _read(answers[request])) is not None}
     pairs = dict.fromkeys((short_name(source.label or ""), word) for source, word in pointed.items())
     alike = similarities(run, list(pairs))
     return {

@@ -1,7 +1,7 @@
 """What texts mean, by the sentence encoder: whether a phrase names a label, and whether a caption that the language
-model wrote anew still says the same beside its edits.
+model rewrote still says the same apart from its edits.
 
-The words of such a caption were checked before (tasks/words.py); of small words, which may change with an edit, only
+The words of such a caption were checked before (english/words.py); of small words, which may change with an edit, only
 their sense tells whether they did more.
 """
 
@@ -24,7 +24,7 @@ def similarities(run: Run, pairs: Sequence[Pair]) -> dict[Pair, float]:
     def make(todo: list[Pair]) -> Generator[dict[Pair, float], None, None]:
         texts = list(dict.fromkeys(text for pair in todo for text in pair))
         vectors = dict(zip(texts, run.models.sentence().encode(texts), strict=True))
-        yield {(one, other): float(vectors[one] @ vectors[other]) for one, other in todo}
+        yield {(left, right): float(vectors[left] @ vectors[right]) for left, right in todo}
 
     keys = {pair: run.keys.answer_key("similarity", pair) for pair in pairs}
     return run.recorded("rewrite", keys, make)
@@ -37,14 +37,14 @@ class MeaningCheck:
     similarities: Callable[[Sequence[Pair]], Mapping[Pair, float]]
     least: float
 
-    def drop_changed(self, made: Sequence[Sequence[Variant]], answers: Sequence[Sequence[str]]) -> list[list[Variant]]:
-        """The variants of each source, those dropped, with the reason, whose answer of the language model means
-        something else than the caption once its edits are set back.
+    def drop_changed(self, rows: Sequence[Sequence[Variant]], answers: Sequence[Sequence[str]]) -> list[list[Variant]]:
+        """The variants of each source. A variant is dropped, with the reason, if the language model's answer with its
+        edits undone means something else than the caption.
         """
         pairs = {
-            variant.key: _beside(variant, answer)
-            for row, some in zip(made, answers, strict=True)
-            for variant, answer in zip(row, some, strict=True)
+            variant.key: _unedited_pair(variant, answer)
+            for row, texts in zip(rows, answers, strict=True)
+            for variant, answer in zip(row, texts, strict=True)
             if variant.dropped is None
         }
         differ = list(dict.fromkeys(pair for pair in pairs.values() if pair[0] != pair[1]))
@@ -55,10 +55,10 @@ class MeaningCheck:
                 return variant
             return replace(variant, dropped=_reason(*pairs[variant.key], alike[pairs[variant.key]], self.least))
 
-        return [[judged(variant) for variant in row] for row in made]
+        return [[judged(variant) for variant in row] for row in rows]
 
 
-def _beside(variant: Variant, answer: str) -> Pair:
+def _unedited_pair(variant: Variant, answer: str) -> Pair:
     """The caption, and what the answer says when the edits that it made are set back; others are made by rule."""
     replaced = [edit for edit in variant.edits if edit.kind == "replace"]
     return plain_words(variant.caption), set_back(variant.caption, read_caption(answer), replaced)

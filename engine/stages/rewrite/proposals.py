@@ -1,9 +1,9 @@
-"""What edits of each type a caption could have, as a language model that converses proposes them: other words in the
-place of some, more words beside some, or a phrase that the caption lacks. Every type is possible on every caption.
+"""The edits of each type that a caption could have, as a language model that converses proposes them: words replaced by
+others, words put before others, or a phrase that the caption lacks. Every type is possible on every caption.
 
 The model is asked once per type (LANCE, arXiv 2305.19164); of a user's values it is asked only where the caption speaks
-of their type. A small one is asked once per caption, for one edit of each type's menu (tasks/menus.py). What it answers
-is held to the rules of tasks/words.py; choosing among it is the engine's.
+of their type. A small one is asked once per caption, for one edit of each type's menu (english/menus.py). Its answers
+are held to the rules of english/words.py, and the engine chooses among them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from ...english.additions import has_known_words, medium_of, phrase_of, speaking
 from ...english.adjectives import in_order
 from ...english.difference import words_of
+from ...english.label_names import named_alike, names_of
 from ...english.menus import has_menu, kept_phrases, menu, offer
-from ...english.names import named_alike, names_of
 from ...english.words import allowed_proposals, allowed_values, phrases, removable, says_again
 from ...keys import content_key
 from ...language.edit_types import EditType, edit_types
 from ...language.grammar import choices_grammar, place_grammar, proposals_grammar
+from ...language.llm_request import LlmRequest
 from ...language.phrases import find_mentions, phrase_class
 from ...language.questions import AnswerError, TypedPrompts, read_caption, read_proposals
-from ...language.request import Request
 from ...profile.rewrite import RewriteSettings
 from ...tasks.choose import Choice
 from ...tasks.interventions import Interventions
@@ -31,7 +31,7 @@ from .caption_edits import CaptionEdits, Questions, why_not
 
 PROPOSALS, CHOICES, PLACE = "proposals", "choices", "place"
 # A user's values of these types stand before the labelled thing where the caption says nothing of them.
-_BESIDE = ("colour", "adjective")
+_BEFORE_LABEL = ("colour", "adjective")
 # Type, words of the caption, words in their place.
 _Pair = tuple[str, str, str]
 
@@ -70,8 +70,8 @@ def find_choices(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
     else:
         offered = [t for t in types if settings.menus and has_menu(t.name) and t not in wanted.types]
         pairs = _propose(abouts, [t for t in types if t not in offered], questions)
-        for one, chosen in _choose(abouts, offered, questions).items():
-            pairs[one] += chosen
+        for subject, chosen in _choose(abouts, offered, questions).items():
+            pairs[subject] += chosen
     for draft in drafts:
         if about := ready.get(draft.source):
             draft.choices = _choices(about.caption, pairs[about])
@@ -83,74 +83,74 @@ def _prompts(questions: Questions) -> TypedPrompts:
 
 
 def _propose(abouts: Sequence[About], types: Sequence[EditType], questions: Questions) -> dict[About, list[_Pair]]:
-    asked = [(about, type_, question(about, type_, questions)) for about in abouts for type_ in types]
-    answers = questions.answers(PROPOSALS, [request for *_, request in asked if request])
+    requests = [(about, type_, question(about, type_, questions)) for about in abouts for type_ in types]
+    answers = questions.answers(PROPOSALS, [request for *_, request in requests if request])
     pairs: dict[About, list[_Pair]] = {about: [] for about in abouts}
-    for about, type_, request in asked:
-        found: list[tuple[str, str]] = []
+    for about, type_, request in requests:
+        proposed: list[tuple[str, str]] = []
         if request:
             with suppress(AnswerError):  # an answer that was cut off proposes nothing of its type
-                found = read_proposals(answers[request])
-        found = [(old, new) for old, new in found if not says_again(old, new, about.caption)]
+                proposed = read_proposals(answers[request])
+        proposed = [(old, new) for old, new in proposed if not says_again(old, new, about.caption)]
         if about.label is not None:
             names = names_of(about.label)
-            found = [(old, new) for old, new in found if named_alike(old, new, names)]
-        pairs[about] += _pairs(type_, found, about, questions.request.avoid)
+            proposed = [(old, new) for old, new in proposed if named_alike(old, new, names)]
+        pairs[about] += _pairs(type_, proposed, about, questions.request.avoid)
     return pairs
 
 
 def _choose(abouts: Sequence[About], types: Sequence[EditType], questions: Questions) -> dict[About, list[_Pair]]:
     """One edit of each type, which the model chooses among those that the type's menu offers, all at once."""
-    asked: dict[About, tuple[list[EditType], Request]] = {}
+    requests: dict[About, tuple[list[EditType], LlmRequest]] = {}
     for about in abouts:
         offered: dict[EditType, list[tuple[str, str]]] = {}
         for type_ in types:
             pairs = menu(type_.name, about.caption, about.keep, about.label)
-            if some := allowed_proposals(pairs, about.caption, about.keep, questions.request.avoid):
-                offered[type_] = offer(some, content_key(about.caption, type_.name))
+            if allowed := allowed_proposals(pairs, about.caption, about.keep, questions.request.avoid):
+                offered[type_] = offer(allowed, content_key(about.caption, type_.name))
         if offered:
             prompt = _prompts(questions).choices(tuple(offered), about.told, about.caption)
-            asked[about] = list(offered), Request(prompt, choices_grammar(list(offered.values())))
-    answers = questions.answers(CHOICES, [request for _, request in asked.values()])
-    found: dict[About, list[_Pair]] = {}
-    for about, (offered_types, request) in asked.items():
+            requests[about] = list(offered), LlmRequest(prompt, choices_grammar(list(offered.values())))
+    answers = questions.answers(CHOICES, [request for _, request in requests.values()])
+    chosen: dict[About, list[_Pair]] = {}
+    for about, (offered_types, request) in requests.items():
         with suppress(AnswerError):  # an answer that was cut off chooses nothing
             pairs = read_proposals(answers[request])
-            found[about] = [(type_.name, *pair) for type_, pair in zip(offered_types, pairs, strict=True)]
-    return found
+            chosen[about] = [(type_.name, *pair) for type_, pair in zip(offered_types, pairs, strict=True)]
+    return chosen
 
 
 def _place_values(
     abouts: Sequence[About], types: Sequence[EditType], values: Interventions, questions: Questions
 ) -> dict[About, list[_Pair]]:
     """A user's values in the place of what a caption says of their type, or added where it says nothing."""
-    asked: list[tuple[About, EditType, Request | None]] = []
+    requests: list[tuple[About, EditType, LlmRequest | None]] = []
     for about in abouts:
         for type_ in types:
             spans = _spans(about, type_, questions.settings)
             prompt = _prompts(questions).place(about.sentence, type_, about.told, about.caption)
-            asked.append(
+            requests.append(
                 (
                     about,
                     type_,
-                    Request(prompt, place_grammar(spans, not has_known_words(type_.name))) if spans else None,
+                    LlmRequest(prompt, place_grammar(spans, not has_known_words(type_.name))) if spans else None,
                 )
             )
-    answers = questions.answers(PLACE, [request for *_, request in asked if request])
+    answers = questions.answers(PLACE, [request for *_, request in requests if request])
     pairs: dict[About, list[_Pair]] = {about: [] for about in abouts}
-    for about, type_, request in asked:
+    for about, type_, request in requests:
         try:
             old = read_caption(answers[request]) if request else ""
         except AnswerError:
             continue  # an answer that was cut off names no words
         named = allowed_values(values.values(type_.name), old, about.keep)
         if not old and type_.place == "word":
-            old = next(iter(kept_phrases(about.caption, about.keep)), "") if type_.name in _BESIDE else ""
-            said = [f"{value} {old}" for value in named if old]
+            old = next(iter(kept_phrases(about.caption, about.keep)), "") if type_.name in _BEFORE_LABEL else ""
+            phrases_put = [f"{value} {old}" for value in named if old]
         else:
             phrase = not old or phrase_class(old) == "place"
-            said = [phrase_of(type_.name, value) if phrase else value for value in named]
-        pairs[about] += _pairs(type_, [(old, new) for new in said], about, ())
+            phrases_put = [phrase_of(type_.name, value) if phrase else value for value in named]
+        pairs[about] += _pairs(type_, [(old, new) for new in phrases_put], about, ())
     return pairs
 
 
@@ -167,31 +167,31 @@ def _phrases(about: About, settings: RewriteSettings) -> list[str]:
     return phrases(about.caption, settings.max_words_keyword, (*about.keep, *picture))
 
 
-def question(about: About, type_: EditType, questions: Questions) -> Request | None:
-    """The question of a type; None where its edits have no place: no words to replace, none that may have others beside
-    them, and nothing that can be added.
+def question(about: About, type_: EditType, questions: Questions) -> LlmRequest | None:
+    """The question of a type; None where its edits have no place: no words to replace, no word that another may stand
+    before (`hosts`), and nothing that can be added.
     """
     settings = questions.settings
-    spans, kept = _spans(about, type_, settings), list[str]()
+    spans, hosts = _spans(about, type_, settings), list[str]()
     if type_.place == "word":
-        kept = kept_phrases(about.caption, about.keep)
-        if not spans and not kept:
+        hosts = kept_phrases(about.caption, about.keep)
+        if not spans and not hosts:
             spans = _phrases(about, settings)
-        if not spans and not kept:
+        if not spans and not hosts:
             return None
     gone = removable(about.caption, spans) if type_.name == "object" else ()
     # A small model has other phrases end in "of".
     addition = "medium" if type_.name == "domain" else type_.place
-    grammar = proposals_grammar(spans, kept, gone, addition, settings.max_alternatives)
-    return Request(_prompts(questions).proposals(about.sentence, type_, about.told, about.caption), grammar)
+    grammar = proposals_grammar(spans, hosts, gone, addition, settings.max_alternatives)
+    return LlmRequest(_prompts(questions).proposals(about.sentence, type_, about.told, about.caption), grammar)
 
 
-def _pairs(type_: EditType, found: Sequence[tuple[str, str]], about: About, avoid: Sequence[str]) -> list[_Pair]:
-    """Those of the proposals that may be made; where the caption says what picture it is, another is said instead."""
+def _pairs(type_: EditType, proposed: Sequence[tuple[str, str]], about: About, avoid: Sequence[str]) -> list[_Pair]:
+    """The proposals that are allowed; where the caption names its medium ("a photo of"), the new one replaces it."""
     medium = medium_of(about.caption) if type_.place == "front" else None
     if medium:
-        found = [(medium, new.removesuffix(" of")) for _, new in found]
-    return [(type_.name, old, new) for old, new in allowed_proposals(found, about.caption, about.keep, avoid)]
+        proposed = [(medium, new.removesuffix(" of")) for _, new in proposed]
+    return [(type_.name, old, new) for old, new in allowed_proposals(proposed, about.caption, about.keep, avoid)]
 
 
 def _choices(caption: str, pairs: Sequence[_Pair]) -> list[Choice]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 
 from ...content_keys import choice_key
-from ...english.random_words import blank, random_alternatives, random_words
+from ...english.blanks import blank, random_alternatives, random_words
 from ...errors import CounterfactoryError
 from ...keys import generator
 from ...models.masked import Blank
@@ -31,7 +31,7 @@ def fill_blanks(run: Run, blanks: Sequence[Blank]) -> dict[Blank, list[str]]:
     def make(todo: list[Blank]) -> Generator[dict[Blank, list[str]], None, None]:
         yield dict(zip(todo, run.models.masked().likeliest(todo, MOST_ALTERNATIVES), strict=True))
 
-    keys = {one: run.keys.answer_key("blank", (one, MOST_ALTERNATIVES)) for one in blanks}
+    keys = {gap: run.keys.answer_key("blank", (gap, MOST_ALTERNATIVES)) for gap in blanks}
     return run.recorded("rewrite", keys, make)
 
 
@@ -40,7 +40,7 @@ def find_choices(
 ) -> None:
     """Gives each draft its choices, in its caption's order, or the problem why it has none.
 
-    Raises CounterfactoryError where the user names edits or types, of which random words know nothing.
+    Raises CounterfactoryError where the user names edits or types, since random words have neither.
     """
     wanted = questions.request
     if wanted.interventions is not None or wanted.types:
@@ -48,16 +48,16 @@ def find_choices(
             "[random_words] replaces any word by a likely one: leave out --interventions and --types, or take a "
             "profile without that table"
         )
-    asked: list[tuple[CaptionEdits, str, Blank]] = []
+    gaps: list[tuple[CaptionEdits, str, Blank]] = []
     for draft in drafts:
         words = random_words(draft.caption, draft.keep)
         draft.problem = why_not(draft, words, questions)
         if not draft.problem:
             drawn = _draw(words, settings.words, choice_key(draft.source.key, wanted.task, wanted.seed))
-            asked += [(draft, word, blank(draft.caption, word)) for word in drawn]
-    found = fill(list(dict.fromkeys(one for *_, one in asked)))
-    for draft, word, one in asked:
-        usable = random_alternatives(found[one], word, draft.caption, draft.keep, wanted.avoid)
+            gaps += [(draft, word, blank(draft.caption, word)) for word in drawn]
+    fillings = fill(list(dict.fromkeys(gap for *_, gap in gaps)))
+    for draft, word, gap in gaps:
+        usable = random_alternatives(fillings[gap], word, draft.caption, draft.keep, wanted.avoid)
         if usable:
             draft.choices.append(Choice(RANDOM, word, usable[: settings.alternatives]))
 

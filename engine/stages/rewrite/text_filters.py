@@ -9,8 +9,8 @@
 
 The first three are cosines of the sentence encoder, the first two of a variant's worst edit. A score that makes no
 sense is left out: "text_label" of a source without a label, "text_replaced" where nothing is replaced. Scores go into
-the suite's table whatever the thresholds, and verdicts follow from both there (check.py), so that stricter thresholds
-need no new suite. Whether the words that name the label stay is no score: rules see to it (tasks/words.py).
+the suite's table whatever the thresholds, and verdicts follow from both there (check/verdict.py), so that stricter
+thresholds need no new suite. No score says whether the words that name the label stay: rules do (english/words.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from ...edit import Edit
 from ...english.difference import compare
-from ...english.names import short_name
+from ...english.label_names import short_name
 from ...profile.check import CheckSettings
 from ...tasks.choose import Choice
 from ...variant import Variant
@@ -37,8 +37,8 @@ def perplexities(run: Run, texts: Sequence[str]) -> dict[str, float]:
     """How well the language model reads each text; those on record are not read again. Call it inside a stage."""
 
     def make(todo: list[str]) -> Generator[dict[str, float], None, None]:
-        found = run.models.llm().surprises(todo)
-        yield {text: math.exp(surprise) for text, surprise in zip(todo, found, strict=True)}
+        surprises = run.models.llm().surprises(todo)
+        yield {text: math.exp(surprise) for text, surprise in zip(todo, surprises, strict=True)}
 
     keys = {text: run.keys.answer_key("perplexity", text) for text in texts}
     return run.recorded("rewrite", keys, make)
@@ -54,19 +54,19 @@ class TextFilter:
 
     def scores(self, variants: Iterable[Variant]) -> dict[Variant, dict[str, float]]:
         """The scores of variants by name; those that have a text and edits."""
-        some = [variant for variant in variants if variant.edits and variant.edited_caption]
-        found: dict[Variant, dict[str, float]] = {variant: {} for variant in some}
-        if self.similarities is not None and some:
-            found = _largest({variant: _pairs(variant) for variant in some}, self.similarities)
-        if self.perplexities is not None and some:
-            read = self.perplexities(list(dict.fromkeys(t for v in some for t in (v.caption, v.edited_caption))))
-            for variant in some:
+        edited = [variant for variant in variants if variant.edits and variant.edited_caption]
+        scores: dict[Variant, dict[str, float]] = {variant: {} for variant in edited}
+        if self.similarities is not None and edited:
+            scores = _largest({variant: _pairs(variant) for variant in edited}, self.similarities)
+        if self.perplexities is not None and edited:
+            read = self.perplexities(list(dict.fromkeys(t for v in edited for t in (v.caption, v.edited_caption))))
+            for variant in edited:
                 own = read[variant.edited_caption]
-                found[variant] |= {
+                scores[variant] |= {
                     "perplexity": _round(own),
                     "perplexity_ratio": _round(own / read[variant.caption]),
                 }
-        return found
+        return scores
 
     def keep_passing(self, drafts: Sequence[CaptionEdits]) -> None:
         """Takes the edits whose words fail from drafts, so that others are chosen; a draft with none left says why."""
@@ -81,7 +81,7 @@ class TextFilter:
         pairs = {both: _edit_pairs([both[1]], both[0]) for both in sorted(labelled, key=repr)}
         scores = _largest(pairs, self.similarities) if pairs else {}
         for draft in drafts:
-            kept, reason = list[Choice](), ""
+            choices, reason = list[Choice](), ""
             for choice in draft.choices:
                 passing = []
                 for alternative in choice.alternatives:
@@ -92,26 +92,26 @@ class TextFilter:
                     else:
                         reason = reason or failure.reason
                 if passing:
-                    kept.append(replace(choice, alternatives=tuple(passing)))
-            if draft.choices and not kept:
+                    choices.append(replace(choice, alternatives=tuple(passing)))
+            if draft.choices and not choices:
                 draft.unread = f"none of its edits passes the text filters; of the first {reason}"
-            draft.choices = kept
+            draft.choices = choices
 
-    def drop_failing(self, made: Sequence[Sequence[Variant]]) -> list[list[Variant]]:
+    def drop_failing(self, rows: Sequence[Sequence[Variant]]) -> list[list[Variant]]:
         """The variants of each source; those that fail are dropped with the reason."""
-        scores = self.scores(variant for row in made for variant in row if variant.dropped is None)
+        scores = self.scores(variant for row in rows for variant in row if variant.dropped is None)
 
         def judged(variant: Variant) -> Variant:
             failure = self.thresholds.text_failure(scores.get(variant, {}))
             return variant if failure is None else replace(variant, dropped=failure.reason)
 
-        return [[judged(variant) for variant in row] for row in made]
+        return [[judged(variant) for variant in row] for row in rows]
 
 
 def changed_words(edit: Edit) -> Pair:
     """The words that an edit takes and those that it brings, without those that stay ("dog" -> "small dog")."""
-    found = compare(edit.keyword, edit.alternative)
-    return " ".join(word.text for word in found.removed), " ".join(word.text for word in found.added)
+    difference = compare(edit.keyword, edit.alternative)
+    return " ".join(word.text for word in difference.removed), " ".join(word.text for word in difference.added)
 
 
 def _pairs(variant: Variant) -> dict[str, list[Pair]]:
@@ -133,10 +133,10 @@ def _largest(
     pairs: Mapping[T, Mapping[str, Sequence[Pair]]], similarities: Callable[[Sequence[Pair]], Mapping[Pair, float]]
 ) -> dict[T, dict[str, float]]:
     """The largest cosine of each item's pairs by the score's name; scores without pairs are left out."""
-    asked = dict.fromkeys(pair for sets in pairs.values() for some in sets.values() for pair in some)
-    cosines = similarities(list(asked))
+    compared = dict.fromkeys(pair for sets in pairs.values() for of_score in sets.values() for pair in of_score)
+    cosines = similarities(list(compared))
     return {
-        item: {name: _round(max(cosines[pair] for pair in some)) for name, some in sets.items() if some}
+        item: {name: _round(max(cosines[pair] for pair in of_score)) for name, of_score in sets.items() if of_score}
         for item, sets in pairs.items()
     }
 

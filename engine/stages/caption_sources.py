@@ -11,8 +11,8 @@ from collections.abc import Generator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..english.names import label_words, short_name
-from ..english.writing import agree
+from ..english.label_names import label_words, short_name
+from ..english.replacing import agree
 from ..keys import generator
 from ..language.questions import clean_text
 from ..models.blip2 import Blip2
@@ -89,7 +89,7 @@ def caption_images(
     settings: CaptionSettings,
     named: str | None = None,
 ) -> list[str]:
-    """The caption of each image (uint8 RGB, any sizes), in order, each beside the key of its random numbers.
+    """The caption of each image (uint8 RGB, any sizes), in order; each comes with the key of its random numbers.
 
     Captions go on after the settings' prefix, or after the text `named`, with which they then begin.
     """
@@ -99,9 +99,9 @@ def caption_images(
     return [_join([_append(named or "", text) for text in texts]) for texts in captions]
 
 
-def _append(said: str, text: str) -> str:
-    """A continuation behind what it continues; marks follow without a space."""
-    return f"{said} {text}".strip() if text[:1].isalnum() else f"{said}{text}"
+def _append(start: str, text: str) -> str:
+    """Append `text` to `start`: words after a space, punctuation without one."""
+    return f"{start} {text}".strip() if text[:1].isalnum() else f"{start}{text}"
 
 
 def _join(texts: Sequence[str]) -> str:

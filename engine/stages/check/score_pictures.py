@@ -1,17 +1,17 @@
-"""Scores of painted pictures, of which verdicts are made (verdict.py). Most are CLIP's (Radford et al. 2021, arXiv
+"""Scores of painted pictures, from which verdicts follow (verdict.py). Most are CLIP's (Radford et al. 2021, arXiv
 2103.00020):
 
     image_text     likeness of the picture to its caption                                  LANCE, arXiv 2305.19164, 3.3
     directional    the change of the pictures along the change of the captions             Gal et al., arXiv 2108.00946
     image_image    likeness of the picture to its source                                   LANCE
     source_text    likeness of the source to its caption                                   LANCE
-    nearer         how much liker the picture is to its caption than to the source's       LANCE
+    nearer         how much better the picture fits its caption than the source's          LANCE
     edit           that the picture shows its caption rather than the same with an edit undone, of the worst edit
     label          how much of the probability of its label's class it keeps, zero-shot, of the classes of the set
     layout         how far outlines lie where the mask changes its class (layout.py)       pictures with masks
 
 Its pixels say whether it is a sound picture, and one of its own (quality.py), and whether edits of colours show
-(colours.py). Edited captions have scores as texts (text_filters.py), which rewriting measured.
+(colours.py). Edited captions have scores as texts (rewrite/text_filters.py), which rewriting measured.
 
 A score that makes no sense for a picture is left out, and no verdict asks for it: "edit" of a control, "label" where
 the set has fewer than two classes, "layout" without a mask, "distinct" of a source's first variant, "recoloured" of
@@ -38,7 +38,7 @@ from ...suite import PaintedRow
 from ...variant import Variant
 from ..run import Run
 from .clip_scores import Floats, class_share, edit_scores, label_score, score
-from .colours import find_colour, recolouring, see
+from .colours import find_colour, recolouring, source_colours
 from .layout import Layout, outlined_share
 from .quality import Thumbnail, distinctness, look_at_source, quality_scores, thumbnail
 
@@ -46,13 +46,13 @@ Pixels = NDArray[np.uint8]
 
 # Rounds of batches that are encoded in one go, so that no stream waits for another, nor for the record, after each.
 _TOGETHER = 3
-# Sources that are kept in mind while their pictures are looked at, and how many are looked at beside each other.
+# Sources that are cached while their pictures are looked at, and how many are looked at in parallel.
 _SOURCES = 16
 _LOOKERS = 2
 
 
 @dataclass(frozen=True)
-class Scored:
+class PictureScores:
     """The scores of a picture by name, and those of its edits in their order."""
 
     scores: Mapping[str, float]
@@ -85,10 +85,10 @@ class _Question:
 
 def score_pictures(
     run: Run, painted: Mapping[Variant, PaintedRow], pictures: Pictures, layout: Layout = outlined_share
-) -> dict[Variant, Scored]:
+) -> dict[Variant, PictureScores]:
     """The scores of painted pictures, without those whose source's picture cannot be read.
 
-    The label of a variant is compared with its source's first control, where there is one, beside the original.
+    The label of a variant is compared with the original and, where there is one, with its source's first control.
     """
     questions = _questions(run, painted)
 
@@ -105,15 +105,15 @@ def score_pictures(
 
     def make(todo: list[Variant]) -> Generator[dict[Variant, object], None, None]:
         images = pictures.of(variant.source for variant in todo)
-        asked = {variant: questions[variant] for variant in todo if variant.source.key in images}
-        if asked:
+        answerable = {variant: questions[variant] for variant in todo if variant.source.key in images}
+        if answerable:
             look = _Looker(run, painted, images, layout)
-            for batch in _Comparison(run, asked, images).scores(look):
+            for batch in _Comparison(run, answerable, images).scores(look):
                 yield {v: {"scores": dict(scored.scores), "edits": list(scored.edits)} for v, scored in batch.items()}
 
     with run.meter.stage("check"):
         rows = run.recorded("check", {variant: key(variant) for variant in painted}, make, counted=True)
-    return {variant: Scored(row["scores"], tuple(row["edits"])) for variant, row in rows.items()}
+    return {variant: PictureScores(row["scores"], tuple(row["edits"])) for variant, row in rows.items()}
 
 
 def _questions(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, _Question]:
@@ -136,9 +136,9 @@ def _questions(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant,
 
 
 class _Looker:
-    """Looks at painted pictures: what their pixels say, beside their sources' (quality.py, colours.py, layout.py).
+    """Scores the pixels of painted pictures against those of their sources (quality.py, colours.py, layout.py).
 
-    What a source's pictures share is found once for them.
+    What the pictures of a source share is computed once.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class _Looker:
         self._run, self._painted, self._layout = run, painted, layout
         self._quality = lru_cache(_SOURCES)(lambda source: look_at_source(images[source.key]))
         self._mask = lru_cache(_SOURCES)(load_mask)
-        light = lru_cache(_SOURCES)(lambda source: see(images[source.key]))
+        light = lru_cache(_SOURCES)(lambda source: source_colours(images[source.key]))
         self._coloured = lru_cache(_SOURCES)(lambda source, colour: find_colour(light(source), colour))
 
     def __call__(self, variant: Variant) -> _Look:
@@ -178,13 +178,13 @@ class _Comparison:
         self._painted: dict[Variant, Floats] = {}
         self._thumbnails: dict[Variant, Thumbnail] = {}
 
-    def scores(self, look: Callable[[Variant], _Look]) -> Iterator[dict[Variant, Scored]]:
+    def scores(self, look: Callable[[Variant], _Look]) -> Iterator[dict[Variant, PictureScores]]:
         """The scores of all pictures, a batch at a time."""
         with closing(prefetch(self._in_turn(), look, self._at_once, _LOOKERS)) as looking:
             # The first pictures are looked at while texts and sources are embedded.
             looked = chain([next(looking)], looking)
             self._embed_questions()
-            # Scores are worked out beside the network, which computes outside of the interpreter.
+            # Scores are computed while the network runs, which happens outside of the interpreter.
             for batch in write_behind(self._embedded(looked), self._measure, depth=1):
                 if batch:
                     yield batch
@@ -211,7 +211,7 @@ class _Comparison:
             looks = {variant: _loaded(look) for variant, look in part}
             yield looks, self._image.encode([look.pixels for look in looks.values()])
 
-    def _measure(self, part: tuple[dict[Variant, _Look], Floats]) -> dict[Variant, Scored]:
+    def _measure(self, part: tuple[dict[Variant, _Look], Floats]) -> dict[Variant, PictureScores]:
         looks, embedded = part
         self._painted.update(zip(looks, embedded, strict=True))
         self._thumbnails.update((variant, look.thumbnail) for variant, look in looks.items())
@@ -221,7 +221,7 @@ class _Comparison:
             if variant in self._questions
         }
 
-    def _score(self, variant: Variant, question: _Question, look: _Look) -> Scored:
+    def _score(self, variant: Variant, question: _Question, look: _Look) -> PictureScores:
         original, picture = self._originals[variant.source.key], self._painted[variant]
         texts, scale = self._texts, self._settings.logit_scale
         scores = score(original, texts[variant.caption], picture, texts[variant.edited_caption]) | look.scores
@@ -235,9 +235,9 @@ class _Comparison:
             compared = [picture, original]
             if question.control is not None:
                 compared.append(self._painted[question.control])
-            own, *others_share = (class_share(one, self._classes, question.place, scale) for one in compared)
+            own, *others_share = (class_share(vector, self._classes, question.place, scale) for vector in compared)
             scores["label"] = label_score(own, others_share)
-        return Scored(scores, tuple(edits))
+        return PictureScores(scores, tuple(edits))
 
 
 def _loaded(look: _Look | Exception) -> _Look:

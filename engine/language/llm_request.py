@@ -34,7 +34,7 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Request:
+class LlmRequest:
     """One question to a language model: the prompt, and the grammar that every answer obeys."""
 
     prompt: Prompt
@@ -79,7 +79,7 @@ class Llm(Protocol):
 
     usage: Usage
 
-    def generate(self, requests: Sequence[Request]) -> list[str]:
+    def generate(self, requests: Sequence[LlmRequest]) -> list[str]:
         """One answer a request, in order. An answer that was cut off is returned as it stands."""
         ...
 

@@ -22,13 +22,13 @@ def surprises(llama: Llama, texts: Sequence[str]) -> list[float]:
     A text depends on no other. One without letters is no surprise, and gives 0.
     """
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    found = np.zeros(len(texts))
+    means = np.zeros(len(texts))
     *before, last = llama.encode(_BEGINNING)
     common = llama.beginning(before)
     for start in range(0, len(order), _ROWS):
         part = order[start : start + _ROWS]
-        found[part] = _read(llama, [[last, *llama.encode(f" {texts[i]}")] for i in part], common)
-    return [float(value) for value in found]
+        means[part] = _read(llama, [[last, *llama.encode(f" {texts[i]}")] for i in part], common)
+    return [float(value) for value in means]
 
 
 def _read(llama: Llama, rows: Sequence[Sequence[int]], common: Common) -> list[float]:

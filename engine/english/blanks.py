@@ -27,8 +27,8 @@ _FEWEST_LETTERS = 3
 
 def random_words(caption: str, keep: Sequence[str]) -> list[str]:
     """The words of a caption, each once, that are no stop words and hold no word of `keep`."""
-    kept = {word.casefold() for word in kept_words(caption, keep)}
-    return [word for word in spans(caption, 1, keep) if _is_content(word) and word.casefold() not in kept]
+    fixed = {word.casefold() for word in kept_words(caption, keep)}
+    return [word for word in spans(caption, 1, keep) if _is_content(word) and word.casefold() not in fixed]
 
 
 def blank(caption: str, word: str) -> tuple[str, str]:
@@ -36,20 +36,20 @@ def blank(caption: str, word: str) -> tuple[str, str]:
 
     Raises ValueError for a word that the caption does not have.
     """
-    for found in words_of(caption):
-        if found.text == word:
-            return caption[: found.start], caption[found.end :]
+    for candidate in words_of(caption):
+        if candidate.text == word:
+            return caption[: candidate.start], caption[candidate.end :]
     raise ValueError(f"{caption!r} has no word {word!r}")
 
 
 def random_alternatives(
-    found: Sequence[str], word: str, caption: str, keep: Sequence[str], avoid: Sequence[str]
+    alternatives: Sequence[str], word: str, caption: str, keep: Sequence[str], avoid: Sequence[str]
 ) -> tuple[str, ...]:
     """Those of the words that may stand in the place of one: no stop words, none that the caption says already, and
     none that the rules of all edits refuse.
     """
-    said = {one.same for one in words_of(caption)}
-    new = [one for one in found if _is_content(one) and one.casefold() not in said]
+    present = {candidate.same for candidate in words_of(caption)}
+    new = [candidate for candidate in alternatives if _is_content(candidate) and candidate.casefold() not in present]
     return allowed_alternatives(new, word, keep, avoid)
 
 

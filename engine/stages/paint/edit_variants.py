@@ -1,7 +1,7 @@
 """Edits pictures instead of painting them anew: the source is inverted, its caption edited, everything else kept.
 
 LANCE's editor (Prabhu et al. 2023, arXiv 2305.19164) without its optimisation. A source is encoded and taken back to
-noise once (models/inversion.py). From there each variant is denoised beside it, taking over the source's attention
+noise once (models/inversion.py). From there each variant is denoised together with it, taking over its attention
 where captions agree (prompt-to-prompt), and what the two rows differ by is all that changes. A guided step leads away
 from the source's caption instead of an empty one (negative-prompt inversion, Miyake et al. 2023, arXiv 2305.16807), so
 that guidance pushes in the direction of the edit and leaves the source alone. With a control scale ControlNets follow
@@ -9,8 +9,8 @@ the source's edges, or the profile's hints, in every row, back and forth.
 
 How long self-attention is taken over decides between likeness and edit: of several pictures (edit_search.py) the one
 that moved most in the captions' direction is kept, of about equals the one nearest to the source. What encoding and
-decoding lose of the source is given back where an edit moved nothing. A control goes the same way: it is what the
-editor does to a picture whose caption nobody changed.
+decoding lose of the source is given back where an edit moved nothing. A control goes the same way: it shows what the
+editor does to a picture whose caption stays the same.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from ...sources.source import Source
 from ...suite import PaintedRow
 from ...variant import Variant
 from ..check.clip_scores import score
-from ..maps.maps import Maps
+from ..maps.draw_maps import Maps
 from ..run import Run
-from .edit_search import EditJob, Editor, SourceEdits, Swept, edit_source, is_control
-from .paint import Drawn, control_scale, embed_maps, record_pictures
+from .edit_search import EditJob, Editor, ShareLatents, SourceEdits, edit_source, is_control
+from .paint_variants import VariantPicture, control_scale, embed_maps, record_pictures
 from .protect import keep_regions
 from .text_states import TextStates
 
@@ -55,13 +55,13 @@ def edit_variants(
     which are read where the profile follows maps. A variant whose source cannot be read is left out.
     """
 
-    def draw(todo: list[Variant]) -> Iterator[Drawn]:
+    def draw(todo: list[Variant]) -> Iterator[VariantPicture]:
         images = pictures.of(v.source for v in todo if not run.profile.follows_maps or v.source in maps)
         # Pictures of one size share plans and batches.
         shown = sorted((v for v in todo if v.source.key in images), key=lambda v: images[v.source.key].shape)
         for _, same in groupby(shown, key=lambda v: images[v.source.key].shape):
             for best in choose(run, edit_candidates(run, list(same), maps, pictures), images):
-                yield Drawn(best.variant, best.pixels, None if is_control(best.variant) else best.fraction)
+                yield VariantPicture(best.variant, best.pixels, None if is_control(best.variant) else best.fraction)
 
     return record_pictures(run, variants, draw)
 
@@ -99,15 +99,15 @@ def edit_candidates(
             latents = plans.encoder.encode(np.stack([images[source.key] for source in sources]))
             if settings.detail_levels:
                 decoded.update(zip((source.key for source in sources), plans.decode(latents), strict=True))
-            kept = keep_regions(run, sources, pictures)
+            regions = keep_regions(run, sources, pictures)
             hints: Sequence[RowHint | None] = [None] * len(sources)
             if profile.follows_maps:
                 hints = row_hints(profile, plans, [maps[source] for source in sources])
-            for (_, group), clean, region, hint in zip(batch, latents, kept, hints, strict=True):
+            for (_, group), clean, region, hint in zip(batch, latents, regions, hints, strict=True):
                 texts = {caption: states.take(caption) for caption in _captions(group)}
                 yield edit_source(editor, SourceEdits(clean, group, texts, region, hint))
 
-    def swept() -> Iterator[Swept]:
+    def swept() -> Iterator[ShareLatents]:
         for _, edits in run_jobs(jobs(), plans.evaluate, profile.paint.batch):
             yield from edits
 
@@ -137,8 +137,8 @@ def restore_detail(edited: Pixels, decoded: Pixels, source: Pixels, levels: floa
     moved = np.abs(edited.astype(np.float32) - decoded).max(axis=2)
     widest = cv2.dilate(moved, np.ones((5, 5), np.uint8))
     share = np.clip(1 - widest / np.float32(levels), 0, 1)[..., None]
-    found = edited + share * (source.astype(np.float32) - decoded)
-    rounded: Pixels = np.clip(np.rint(found), 0, 255).astype(np.uint8)
+    restored = edited + share * (source.astype(np.float32) - decoded)
+    rounded: Pixels = np.clip(np.rint(restored), 0, 255).astype(np.uint8)
     return rounded
 
 
@@ -150,7 +150,7 @@ def _captions(variants: Sequence[Variant]) -> list[str]:
 def choose(run: Run, candidates: Iterable[Candidate], images: Mapping[str, Pixels]) -> Iterator[Candidate]:
     """Of each variant's candidates the one that moved most in its captions' direction."""
     looked = _looked(candidates, images, run.models.clip_image(), run.models.clip_text())
-    for variant, group in groupby(looked, key=lambda one: one[0].variant):
+    for variant, group in groupby(looked, key=lambda pair: pair[0].variant):
         yield best(list(group), images[variant.source.key])
 
 
@@ -158,14 +158,14 @@ def _looked(
     candidates: Iterable[Candidate], images: Mapping[str, Pixels], image: ClipImage, text: ClipText
 ) -> Iterator[tuple[Candidate, float]]:
     """Candidates with how far they moved in their captions' direction, a batch at a time."""
-    for some in in_chunks(candidates, image.plan.batch):
-        keys, captions = list(dict.fromkeys(c.variant.source.key for c in some)), _captions([c.variant for c in some])
+    for batch in in_chunks(candidates, image.plan.batch):
+        keys, captions = list(dict.fromkeys(c.variant.source.key for c in batch)), _captions([c.variant for c in batch])
         sources = dict(zip(keys, image.encode([images[key] for key in keys]), strict=True))
         texts = dict(zip(captions, text.encode(captions)[1], strict=True))
-        for one, seen in zip(some, image.encode([one.pixels for one in some]), strict=True):
-            variant = one.variant
+        for candidate, seen in zip(batch, image.encode([candidate.pixels for candidate in batch]), strict=True):
+            variant = candidate.variant
             before, after = texts[variant.caption], texts[variant.edited_caption]
-            yield one, score(sources[variant.source.key], before, seen, after)["directional"]
+            yield candidate, score(sources[variant.source.key], before, seen, after)["directional"]
 
 
 def best(candidates: Sequence[tuple[Candidate, float]], source: Pixels) -> Candidate:

@@ -44,7 +44,7 @@ _NEEDED: Mapping[Kind, tuple[str, Callable[[Source], bool]]] = MappingProxyType(
 
 
 def palettes_of(hints: Sequence[HintSettings] | None) -> list[Palette]:
-    """The palettes of hints, in their order. Raises CounterfactoryError for one that there is not."""
+    """The palettes of hints, in their order. Raises CounterfactoryError for a palette that does not exist."""
     return [load_palette(hint.palette) for hint in hints or () if hint.palette is not None]
 
 
@@ -70,8 +70,8 @@ def without_maps(profile: Profile, sources: Sequence[Source]) -> dict[Source, st
 def draw_maps(
     run: Run, sources: Collection[Source], needed: Sequence[Source], pictures: Pictures
 ) -> dict[Source, Maps]:
-    """The maps of those of a shard's sources that are needed, without those of which one cannot be read, which becomes
-    a problem of `pictures`. Maps are not recorded: they take less time to draw than to read.
+    """The maps of the shard's sources that are `needed`. A source with a map that cannot be read is left out and
+    becomes a problem of `pictures`. Maps are not recorded: they take less time to draw than to read.
     """
     hints = run.profile.hints or (EDGES_ALONE,)
     with run.meter.stage("edges"):
@@ -85,7 +85,7 @@ def draw_maps(
             drawn = _draw(run, hint, readable, pictures) if hint.weight else None
             by_hint.append(drawn)
             readable = readable if drawn is None else [source for source in readable if source in drawn]
-        run.advance("edges", len(readable), made=len(readable))
+        run.advance("edges", len(readable), computed=len(readable))
     return {source: tuple(None if drawn is None else drawn[source] for drawn in by_hint) for source in readable}
 
 

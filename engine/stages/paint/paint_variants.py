@@ -1,4 +1,4 @@
-"""Paints variants: the edited caption over the source's edges, or what else keeps its layout (hints.py).
+"""Paints variants: the edited caption over the source's edges, or what else keeps its layout (maps/draw_maps.py).
 
 Every variant starts from noise of its own key and goes through the sampler's steps; steps that add noise draw it from
 that key too. A guided step asks the denoiser for two rows, with and without the text, and combines them by
@@ -32,9 +32,9 @@ from ...sources.pictures import Pictures
 from ...sources.source import Source, load_mask
 from ...suite import Painted, PaintedRow
 from ...variant import Variant
-from ..maps.maps import Maps
+from ..maps.draw_maps import Maps
 from ..run import Run
-from .protect import Kept, keep_regions
+from .protect import ProtectedRegion, keep_regions
 from .severity import text_of
 from .text_states import TextStates
 
@@ -45,8 +45,8 @@ _BEHIND = 2
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """A variant's new picture, uint8 RGB [H, W, 3], and as in PaintedRow what was kept of the source's attention."""
+class VariantPicture:
+    """A variant's new picture, uint8 RGB [H, W, 3], and its share of the source's self-attention as in PaintedRow."""
 
     variant: Variant
     pixels: NDArray[np.uint8]
@@ -63,20 +63,20 @@ def paint_variants(
 ) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures, painted over the maps of their sources where they are not on record.
 
-    A variant that has neither picture nor maps is left out. `pictures` are the sources' own, of which [protect] keeps
-    a part.
+    A variant that has neither picture nor maps is left out. `pictures` are the sources' own; [protect] keeps a part of
+    them.
     """
 
-    def draw(todo: list[Variant]) -> Iterator[Drawn]:
+    def draw(todo: list[Variant]) -> Iterator[VariantPicture]:
         # Pictures of one size share plans and batches.
         ready = sorted((v for v in todo if v.source in maps), key=lambda v: _size(maps[v.source]))
-        return (Drawn(ready[i], pixels) for i, pixels in _paint_ready(run, ready, maps, pictures))
+        return (VariantPicture(ready[i], pixels) for i, pixels in _paint_ready(run, ready, maps, pictures))
 
     return record_pictures(run, variants, draw)
 
 
 def record_pictures(
-    run: Run, variants: Sequence[Variant], draw: Callable[[list[Variant]], Iterator[Drawn]]
+    run: Run, variants: Sequence[Variant], draw: Callable[[list[Variant]], Iterator[VariantPicture]]
 ) -> dict[Variant, PaintedRow]:
     """The suite's rows of the variants' pictures: those on record, and those that `draw` yields, which are written
     `decode_batch` at a time while the next ones are drawn.
@@ -86,7 +86,7 @@ def record_pictures(
     def make(todo: list[Variant]) -> Generator[dict[Variant, PaintedRow], None, None]:
         yield from write_behind(in_chunks(draw(todo), run.profile.paint.decode_batch), write, _BEHIND)
 
-    def write(batch: Sequence[Drawn]) -> dict[Variant, PaintedRow]:
+    def write(batch: Sequence[VariantPicture]) -> dict[Variant, PaintedRow]:
         rows = run.suite.write_images("paint", [_painted(drawn, keys[drawn.variant]) for drawn in batch])
         return {drawn.variant: rows[keys[drawn.variant]] for drawn in batch}
 
@@ -118,14 +118,14 @@ def _paint_ready(
             for batch in in_chunks(same, plans.hint.batch):
                 sources = [source for source, _ in batch]
                 hints = embed_maps(run.profile, plans, [maps[source] for source in sources])
-                kept = keep_regions(run, sources, pictures)
-                for (_, group), hint, region in zip(batch, hints, kept, strict=True):
+                regions = keep_regions(run, sources, pictures)
+                for (_, group), hint, region in zip(batch, hints, regions, strict=True):
                     for variant in group:
                         if variant.level == variant.levels:
                             states = texts.take(variant.edited_caption)
                         else:
                             states = plans.put_text(_graded_states(variant, graded))
-                        yield PaintJob(variant.noise_key, states, hint, plans, control_scale=scale, kept=region)
+                        yield PaintJob(variant.noise_key, states, hint, plans, control_scale=scale, region=region)
 
     yield from paint(jobs(), negative, settings)
 
@@ -152,11 +152,11 @@ def control_scale(profile: Profile, plans: PaintPlans | EditorPlans) -> float | 
 
 def _size(maps: Maps) -> tuple[int, int]:
     """(height, width) in pixels of a source's maps."""
-    height, width = next(found.shape[:2] for found in maps if found is not None)
+    height, width = next(hint_map.shape[:2] for hint_map in maps if hint_map is not None)
     return height, width
 
 
-def _painted(drawn: Drawn, key: str) -> Painted:
+def _painted(drawn: VariantPicture, key: str) -> Painted:
     source, pixels = drawn.variant.source, drawn.pixels
     mask = load_mask(source, pixels.shape[:2]) if source.mask_path is not None else None
     return Painted(key, source.name, pixels, mask, self_attention=drawn.self_attention)
@@ -167,7 +167,7 @@ class PaintJob:
     """One variant to paint: the key of its noise, its text states [T, D], and its source's hint embedding [D, h, w].
 
     `plans` are those of its picture's size, and text and hint lie where they take them; `steps` differs from the
-    settings' where a variant wants its own number, `control_scale` where the denoiser has several ControlNets. `kept`
+    settings' where a variant wants its own number, `control_scale` where the denoiser has several ControlNets. `region`
     is what the variant keeps of its source.
     """
 
@@ -177,7 +177,7 @@ class PaintJob:
     plans: PaintPlans
     steps: int | None = None
     control_scale: float | tuple[float, ...] | None = None
-    kept: Kept | None = None
+    region: ProtectedRegion | None = None
 
 
 def paint(jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings) -> Iterator[tuple[int, NDArray[np.uint8]]]:
@@ -215,7 +215,7 @@ def paint(jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings) -> I
 
 def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings) -> Job[DenoiserRow, Any, Any]:
     """One variant's way from noise to latents [C, h, w]; each row is a group of its own."""
-    noise, kept = _noise(job, "noise"), job.kept
+    noise, region = _noise(job, "noise"), job.region
     variant = job.plans.begin(noise, sampler)
     scale = settings.control_scale if job.control_scale is None else job.control_scale
     for i, timestep in enumerate(sampler.timesteps.tolist()):
@@ -226,8 +226,8 @@ def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSett
         # Keyed by the step, so that an interrupted or reordered run draws the same.
         fresh = _noise(job, f"lcm {i}") if sampler.adds_noise(i) else None
         variant.step(i, [output for (output,) in outputs], settings.guidance.scale if guided else None, fresh)
-        if kept is not None and kept.settings.holds(i, len(sampler.timesteps)):
-            variant.blend(sampler.noised(i + 1, kept.latents, noise), kept.share)
+        if region is not None and region.settings.holds(i, len(sampler.timesteps)):
+            variant.blend(sampler.noised(i + 1, region.latents, noise), region.share)
     return variant.latents
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...english.names import short_name
+from ...english.label_names import short_name
 from ...models.referee import Box, Sight
 from ...profile.referees import RefereeSettings
 from ...schedule.overlap import in_chunks, prefetch
@@ -80,8 +80,8 @@ def _judge(
         alike: dict[tuple[int, int], list[Variant]] = {}
         for variant in todo:
             alike.setdefault(variant.source.size, []).append(variant)
-        for some in alike.values():
-            for part in in_chunks(prefetch(some, lambda v: run.suite.load_image(painted[v]), _AHEAD), referee.batch):
+        for group in alike.values():
+            for part in in_chunks(prefetch(group, lambda v: run.suite.load_image(painted[v]), _AHEAD), referee.batch):
                 shown = {variant: _loaded(pixels) for variant, pixels in part}
                 if not sight:
                     with run.meter.loading(f"referee {referee.run}"):
@@ -91,8 +91,8 @@ def _judge(
                 work = run.meter.work("check", f"referee {referee.run}")
                 work.add(len(shown), referee.batch, time.perf_counter() - began)
                 yield {
-                    variant: _scores(variant.source, pixels.shape[:2], one, referee)
-                    for (variant, pixels), one in zip(shown.items(), seen, strict=True)
+                    variant: _scores(variant.source, pixels.shape[:2], answer, referee)
+                    for (variant, pixels), answer in zip(shown.items(), seen, strict=True)
                 }
 
     return run.recorded("check", keys, make)
@@ -118,25 +118,25 @@ def mask_scores(truth: NDArray[Any], seen: NDArray[Any], classes: Sequence[str])
     shown = [c for c in range(len(classes)) if np.mean(truth == c) >= _LEAST_SHARE]
     if not shown:
         return {}
-    known = truth < len(classes)  # what nobody labelled is nobody's fault
+    labelled = truth < len(classes)  # pixels without a label count neither way
     both = [int(((truth == c) & (seen == c)).sum()) for c in shown]
-    either = [int((((truth == c) | (seen == c)) & known).sum()) for c in shown]
+    either = [int((((truth == c) | (seen == c)) & labelled).sum()) for c in shown]
     recalls = [hits / int((truth == c).sum()) for c, hits in zip(shown, both, strict=True)]
-    found = {"miou": float(np.mean(np.divide(both, either))), "recall": min(recalls)}
-    found |= {f"recall_{_named(classes[c])}": recall for c, recall in zip(shown, recalls, strict=True)}
-    return {name: round(value, 6) for name, value in found.items()}
+    scores = {"miou": float(np.mean(np.divide(both, either))), "recall": min(recalls)}
+    scores |= {f"recall_{_named(classes[c])}": recall for c, recall in zip(shown, recalls, strict=True)}
+    return {name: round(value, 6) for name, value in scores.items()}
 
 
 def box_scores(truth: Sequence[TrueBox], seen: Sequence[Box], classes: Sequence[str]) -> dict[str, float]:
     """The share of boxes that are found, each by one of those that are seen; none where the crop left no box."""
-    left, found = list(seen), 0
+    left, hits = list(seen), 0
     wanted = [box for box in truth if box.label in classes]
     for box in wanted:
-        alike = [one for one in left if classes[one[4]] == box.label and _iou(box, one) >= _LEAST_IOU]
+        alike = [other for other in left if classes[other[4]] == box.label and _iou(box, other) >= _LEAST_IOU]
         if alike:
-            left.remove(max(alike, key=lambda one: _iou(box, one)))
-            found += 1
-    return {"boxes": round(found / len(wanted), 6)} if wanted else {}
+            left.remove(max(alike, key=lambda other: _iou(box, other)))
+            hits += 1
+    return {"boxes": round(hits / len(wanted), 6)} if wanted else {}
 
 
 def _iou(box: TrueBox, seen: Box) -> float:
@@ -158,7 +158,7 @@ def _named(name: str) -> str:
     return re.sub(r"\W+", "_", name).strip("_").lower()
 
 
-def _loaded(found: Pixels | Exception) -> Pixels:
-    if isinstance(found, Exception):
-        raise found
-    return found
+def _loaded(pixels: Pixels | Exception) -> Pixels:
+    if isinstance(pixels, Exception):
+        raise pixels
+    return pixels

@@ -10,7 +10,7 @@ from ..keys import content_key, file_digest
 from ..profile.llm import LLAMA_FILES, Backend, LlmSettings
 from ..profile.runtime import RuntimeSettings
 from ..runtime.blob_cache import BlobCache
-from .request import Llm
+from .llm_request import Llm
 
 # Beyond the tables of a safetensors file its weights count by their number of bytes: hashing 8 GB would take longer
 # than loading them.

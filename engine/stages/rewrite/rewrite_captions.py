@@ -2,12 +2,12 @@
 
 From a shard's captions, a task and the settings of a run it makes the variants of each source. The language model
 answers questions (language/questions.py) within grammars (language/grammar.py): which words may change and what else
-they could be, or type by type what could change or be added (stages/proposals.py). The engine chooses the edits
+they could be, or type by type what could change or be added (proposals.py). The engine chooses the edits
 (tasks/choose.py); where different ones run out, the same are painted again from other noise. The last question is the
-caption with the words that are replaced; what is added or removed is put by rule (tasks/additions.py). Words that may
-not change are checked at the end, whatever the model says (tasks/words.py): a variant that breaks them is dropped with
-the reason. Where answers come from and where they are kept is the caller's: `ask` is given all the requests of a
-question at once, none of them twice.
+caption with the words that are replaced; a rule adds and removes words (english/additions.py). Words that may not
+change are checked at the end, whatever the model says (english/words.py): a variant that breaks this rule is dropped
+with the reason. The caller decides where answers come from and where they are stored: `ask` is given all the requests
+of a question at once, none of them twice.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from functools import partial
 from ...content_keys import choice_key, variant_key
 from ...edit import Edit
 from ...english.additions import apply_by_rule
-from ...english.text_limit import Room, cut_edit, fit_caption
+from ...english.replacing import write_by_rule
+from ...english.text_limit import TextLimit, cut_edit, fit_caption
 from ...english.words import check_edited_caption
-from ...english.writing import write_by_rule
 from ...language.chat import prompts_of
 from ...language.grammar import edited_grammar, text_grammar
+from ...language.llm_request import LlmRequest
 from ...language.questions import AnswerError, TypedPrompts, clean_text, read_caption, write_answer
-from ...language.request import Request
 from ...request import SuiteRequest
 from ...sources.source import Problem, Source
 from ...tasks.choose import choose_edits
@@ -44,7 +44,7 @@ Find = Callable[[Sequence[CaptionEdits]], None]
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class ShardVariants:
     """The variants of a shard: those to paint, a source's controls before its variants, and those to drop since their
     text breaks the task's rules or fails the filters; why sources have fewer variants than wanted; and what was
     measured of edited captions as texts, those of dropped variants included.
@@ -69,21 +69,21 @@ class SourceVariants:
 
 @dataclass(frozen=True)
 class Limits:
-    """What edits and captions are held to beside the task. `pointed` are words of captions that name their source's
-    label although no table knows it; `room` says how many characters of a caption the painter reads; `meaning` holds
-    what rewritten captions say beside their edits; `filters` keep edits whose words fail from being chosen, and drop
+    """What limits edits and captions in addition to the task. `pointed` are words of captions that name their source's
+    label although no table knows it; `text_limit` says how many characters of a caption the painter reads; `meaning`
+    drops rewritten captions that say more than their edits; `filters` take out edits whose words fail, and drop
     captions that fail. `find` gives drafts their choices in place of the language model, and captions are then written
     by rule.
     """
 
     pointed: Mapping[Source, str] = field(default_factory=dict)
-    room: Room = len
+    text_limit: TextLimit = len
     meaning: MeaningCheck | None = None
     filters: TextFilter | None = None
     find: Find | None = None
 
 
-def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> Rewritten:
+def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> ShardVariants:
     """The variants that captioned sources are to have; questions that are on record are not put again.
 
     With [grounding] the model is asked what names a label that no word does, and what it writes freely is held to what
@@ -92,7 +92,7 @@ def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> Rewritten:
     not asked for any.
     """
 
-    def ask(question: str, requests: Sequence[Request]) -> list[str]:
+    def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
         keys = {request: run.keys.answer_key(question, request.content) for request in requests}
         answers = run.recorded("rewrite", keys, lambda todo: _answers(run, todo))
         return [answers[request] for request in requests]
@@ -102,9 +102,9 @@ def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> Rewritten:
         limits = _limits(run, captions, questions)
         results = rewrite(list(captions), list(captions.values()), questions, limits)
         scores = limits.filters.scores(v for result in results for v in result.variants) if limits.filters else {}
-        run.advance("rewrite", len(captions), made=len(captions))
+        run.advance("rewrite", len(captions), computed=len(captions))
     variants = [variant for result in results for variant in result.variants]
-    return Rewritten(
+    return ShardVariants(
         variants=tuple(variant for variant in variants if variant.dropped is None),
         dropped=tuple(variant for variant in variants if variant.dropped is not None),
         shortfalls=tuple(
@@ -136,7 +136,7 @@ def _limits(run: Run, captions: Mapping[Source, str], questions: Questions) -> L
     return Limits(pointed, run.models.caption_room(), meaning, filters, find)
 
 
-def _answers(run: Run, requests: Sequence[Request]) -> Generator[dict[Request, str], None, None]:
+def _answers(run: Run, requests: Sequence[LlmRequest]) -> Generator[dict[LlmRequest, str], None, None]:
     llm = run.models.llm()
     before, began = llm.usage, time.perf_counter()
     texts = llm.generate(requests)
@@ -160,7 +160,7 @@ def rewrite(
         for source, text in zip(sources, captions, strict=True)
     ]
     for draft in drafts:
-        draft.caption = fit_caption(draft.caption, draft.keep, limits.room)
+        draft.caption = fit_caption(draft.caption, draft.keep, limits.text_limit)
     if limits.find is not None:
         limits.find(drafts)
     elif isinstance(questions.prompts, TypedPrompts):
@@ -194,7 +194,7 @@ def _written(
         try:
             edited = apply_by_rule(read_caption(answer), edits)
             dropped = check_edited_caption(draft.caption, edited, edits, draft.keep)
-            dropped = dropped or cut_edit(draft.caption, edited, limits.room)
+            dropped = dropped or cut_edit(draft.caption, edited, limits.text_limit)
         except AnswerError as error:
             edited, dropped = "", str(error)
         source, caption, seed = draft.source, draft.caption, request.seed
@@ -229,20 +229,20 @@ def _edited_texts(
     """The captions with what is replaced of each set of edits, as the model answers, or as a rule writes them."""
     settings = questions.settings
 
-    def request(draft: CaptionEdits, edits: tuple[Edit, ...]) -> Request | None:
+    def request(draft: CaptionEdits, edits: tuple[Edit, ...]) -> LlmRequest | None:
         changes = [(edit.keyword, edit.alternative) for edit in edits if edit.kind == "replace"]
         if not changes or by_rule:
             return None
         letters = draft.caption + "".join(edit.alternative for edit in edits)
         prompt = questions.prompts.rewrite(draft.sentence, draft.protection.told, draft.caption, changes)
         if settings.verbatim:
-            return Request(prompt, edited_grammar(draft.caption, changes))
-        return Request(prompt, text_grammar(settings.max_chars_caption, letters))
+            return LlmRequest(prompt, edited_grammar(draft.caption, changes))
+        return LlmRequest(prompt, text_grammar(settings.max_chars_caption, letters))
 
     requests = [[request(draft, edits) for edits in sets] for draft, sets in zip(drafts, chosen, strict=True)]
     answers = questions.answers(REWRITE, [request for row in requests for request in row if request])
     return [
-        [answers[asked] if asked else _by_rule(draft, edits) for edits, asked in zip(sets, row, strict=True)]
+        [answers[question] if question else _by_rule(draft, edits) for edits, question in zip(sets, row, strict=True)]
         for draft, sets, row in zip(drafts, chosen, requests, strict=True)
     ]
 
@@ -253,21 +253,21 @@ def _by_rule(draft: CaptionEdits, edits: Sequence[Edit]) -> str:
     return write_answer(write_by_rule(draft.caption, changes))
 
 
-def _repeats(made: Sequence[Variant], wanted: int) -> list[Variant]:
+def _repeats(variants: Sequence[Variant], wanted: int) -> list[Variant]:
     """Variants for the numbers below `wanted` that are dropped, or for which there are no other edits: those made
     before, the least repeated first, from other noise.
     """
-    usable = [variant for variant in made if variant.dropped is None]
+    usable = [variant for variant in variants if variant.dropped is None]
     times = Counter(variant.edits for variant in usable)
-    found = []
+    repeats = []
     for index in range(wanted if usable else 0):
-        if index < len(made) and made[index].dropped is None:
+        if index < len(variants) and variants[index].dropped is None:
             continue
         before = [variant for variant in usable if variant.index < index] or usable
-        one = min(before, key=lambda variant: times[variant.edits])
-        found.append(_again(one, index, times[one.edits]))
-        times[one.edits] += 1
-    return found
+        original = min(before, key=lambda variant: times[variant.edits])
+        repeats.append(_again(original, index, times[original.edits]))
+        times[original.edits] += 1
+    return repeats
 
 
 def at_levels(variants: Sequence[Variant], wanted: SuiteRequest) -> Iterator[Variant]:
@@ -278,11 +278,11 @@ def at_levels(variants: Sequence[Variant], wanted: SuiteRequest) -> Iterator[Var
             index = variant.index * levels + level - 1
             if index >= wanted.variants:
                 break
-            made = replace(variant, index=index, level=level, levels=levels, series=variant.key)
+            graded = replace(variant, index=index, level=level, levels=levels, series=variant.key)
             if level < levels and variant.dropped is None:
                 of = (variant.source.key, variant.caption, variant.edits, variant.edited_caption, variant.seed)
-                made = replace(made, key=variant_key(*of, variant.repeat, (level, levels)))
-            yield made if levels > 1 else variant
+                graded = replace(graded, key=variant_key(*of, variant.repeat, (level, levels)))
+            yield graded if levels > 1 else variant
 
 
 def _again(variant: Variant, index: int, repeat: int) -> Variant:

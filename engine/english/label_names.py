@@ -44,8 +44,8 @@ def label_words(label: str) -> tuple[str, ...]:
 
 def synset_of(label: str) -> str | None:
     """The WordNet id that a label begins with, such as "n01440764", or None."""
-    found = re.match(rf"\s*({_SYNSET})", label.replace("_", " "))
-    return found and found.group(1)
+    match = re.match(rf"\s*({_SYNSET})", label.replace("_", " "))
+    return match and match.group(1)
 
 
 def short_name(label: str) -> str:
@@ -67,7 +67,7 @@ def names_of(label: str) -> Names:
         ids = tuple(dict.fromkeys(key for word in words for key in nouns.senses(word)))
     more = [synonym for word in words for synonym in table.get(normalise(word), ())]
     above = nouns.above(ids)
-    beside = [key for word in more if (key := nouns.common_sense(word)) and key not in above]
+    others = [key for word in more if (key := nouns.common_sense(word)) and key not in above]
     heads = () if ids else tuple(key for word in words for key in nouns.senses(_head(word)))
     kinds = [*(_head(word) for word in words if heads and nouns.senses(_head(word))), *nouns.kinds(ids or heads)]
     # "mug" means a coffee mug, though it is more often what it holds.
@@ -76,7 +76,7 @@ def names_of(label: str) -> Names:
     lemmas = [lemma for key in ids for lemma in nouns[key].lemmas if nouns[key].is_called(lemma)]
     own = tuple(dict.fromkeys((*words, *lemmas, *more)))
     definition = next((nouns[key].definition for key in ids if nouns[key].definition), "")
-    return Names(own, tuple(dict.fromkeys(kinds)), frozenset((*ids, *beside)), definition)
+    return Names(own, tuple(dict.fromkeys(kinds)), frozenset((*ids, *others)), definition)
 
 
 def class_words(name: str) -> tuple[str, ...]:
@@ -94,7 +94,7 @@ def ground(caption: str, names: Names) -> tuple[str, ...]:
     nouns = load_nouns()
     own = {form for word in (*names.own, *names.kinds) for form in forms(normalise(word))}
     joined = {form.replace(" ", "") for form in own}
-    found: dict[str, None] = {}
+    grounded: dict[str, None] = {}
     for clause in re.split(r"[.,;:!?()]", caption):
         words = normalise(clause).split()
         at = 0
@@ -102,18 +102,18 @@ def ground(caption: str, names: Names) -> tuple[str, ...]:
             for length in range(min(_LONGEST, len(words) - at), 0, -1):
                 phrase = " ".join(words[at : at + length])
                 if phrase.replace(" ", "") in joined or _narrower(phrase, names):
-                    found[phrase] = None
+                    grounded[phrase] = None
                 elif length == 1 or not any(form in nouns.meanings for form in forms(phrase)):
                     continue
                 at += length
                 break
             else:
                 at += 1
-    return tuple(found)
+    return tuple(grounded)
 
 
 def named_alike(old: str, new: str, names: Names) -> bool:
-    """Whether two texts name the thing with the same words: no second bird beside a hummingbird, in whatever words."""
+    """Whether two texts name the thing with the same words, so that no second bird joins a hummingbird."""
     return ground(old, names) == ground(new, names)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .grammar import Grammar
-from .token_filter import BITS, TokenFilter, Vocabulary, allowed
+from .token_filter import BITS, TokenFilter, TokenVocabulary, allowed
 
 # Questions about the same keyword have the same grammar, and it takes a millisecond to compile; some 160 kB each.
 _MAX_GRAMMARS = 48
@@ -23,7 +23,7 @@ _MAX_GRAMMARS = 48
 class Answers:
     """Answers in one vocabulary, on `threads` threads (0: all cores)."""
 
-    def __init__(self, vocabulary: Vocabulary, threads: int) -> None:
+    def __init__(self, vocabulary: TokenVocabulary, threads: int) -> None:
         from llguidance import LLExecutor
 
         self._vocabulary = vocabulary
@@ -35,11 +35,11 @@ class Answers:
         """An empty answer for each grammar. Raises ValueError for one that is none."""
         missing = [grammar for grammar in dict.fromkeys(grammars) if grammar not in self._grammars]
         with ThreadPoolExecutor(self._threads) as compiling:
-            made = list(compiling.map(lambda grammar: TokenFilter(self._vocabulary, grammar), missing))
+            filters = list(compiling.map(lambda grammar: TokenFilter(self._vocabulary, grammar), missing))
         for grammar in grammars:
             if grammar in self._grammars:
                 self._grammars.move_to_end(grammar)
-        self._grammars.update(zip(missing, made, strict=True))
+        self._grammars.update(zip(missing, filters, strict=True))
         begun = [self._grammars[grammar].clone() for grammar in grammars]
         while len(self._grammars) > _MAX_GRAMMARS:
             self._grammars.popitem(last=False)
