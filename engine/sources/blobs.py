@@ -71,5 +71,5 @@ def _read_cell(cell: Cell) -> bytes:
     value = cell.table[cell.row][cell.column]
     if not isinstance(value, dict) or not (value.get("bytes") or value.get("path")):
         raise UnreadableError(f"row {cell.row} has nothing in the column {cell.column!r}")
-    found = value["bytes"]
-    return bytes(found) if found else Path(value["path"]).read_bytes()
+    data = value["bytes"]
+    return bytes(data) if data else Path(value["path"]).read_bytes()

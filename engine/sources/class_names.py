@@ -43,15 +43,15 @@ def plain_names(path: Path) -> dict[int, str] | None:
         return _numbered(path, read_text(path).rstrip().splitlines())
     if path.suffix.lower() != ".json":
         return None
-    found = read_json(path)
-    if isinstance(found, list):
-        return _numbered(path, found)
-    if not isinstance(found, dict) or "classes" in found:
+    content = read_json(path)
+    if isinstance(content, list):
+        return _numbered(path, content)
+    if not isinstance(content, dict) or "classes" in content:
         return None
-    strange = next((key for key in found if not (key.isascii() and key.isdigit() and len(key) <= 5)), None)
+    strange = next((key for key in content if not (key.isascii() and key.isdigit() and len(key) <= 5)), None)
     if strange is not None:
         raise CounterfactoryError(f"{path}: {strange[:40]!r} is no number of a class; it needs {_SHAPES}")
-    return {int(key): _name(path, int(key), value) for key, value in found.items()}
+    return {int(key): _name(path, int(key), value) for key, value in content.items()}
 
 
 def _numbered(path: Path, names: Sequence[Any]) -> dict[int, str]:
