@@ -1,7 +1,7 @@
 """Fits the range of traits that is the street world's, and writes it beside the embedded weights.
 
 Streets as people save them are held against photographs, altered photographs and drawn pictures by a logistic
-regression over their traits (engine/sources/world.py). The numbers are set by the streets: each trait's range leaves
+regression over their traits (engine/sources/traits.py). The numbers are set by the streets: each trait's range leaves
 out next to none of them, and so does the sum.
 """
 
