@@ -11,7 +11,7 @@ from ..files.reading import read_text
 from ..judging.evaluate import evaluate_labels, evaluate_masks
 from ..judging.evaluation import Evaluation
 from ..judging.failures import label_failures, mask_failures
-from ..judging.masks import compare_masks
+from ..judging.mask_answers import compare_masks
 from ..judging.predictions import Prediction, load_predictions, match_predictions
 from ..report.album import add_scores
 from ..suite import PictureRow
@@ -65,8 +65,8 @@ def judge(
     if table.ignored:
         terminal.warn(f"{predictions}: columns that are not read: {_some(table.ignored)}")
     matched = match_predictions(table.answers, rows)
-    if matched.strangers:
-        terminal.warn(strangers_line(matched.strangers))
+    if matched.unmatched:
+        terminal.warn(strangers_line(matched.unmatched))
     return Judged(rows, evaluate_labels(rows, matched.labels, matched.measures(rows)), matched.answers)
 
 

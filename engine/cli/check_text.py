@@ -12,7 +12,7 @@ from .run_text import percent
 if TYPE_CHECKING:
     from ..judging.fit_valid import Example
     from ..judging.recheck import Recheck
-    from ..judging.threshold_curve import Point, Sweep
+    from ..judging.threshold_curve import Point, ThresholdCurve
     from ..profile.check import CheckSettings
 
 _BAR = 20
@@ -46,7 +46,7 @@ def changes_table(found: Recheck) -> Table | None:
     return Table("Variants by reason", columns, tuple(rows))
 
 
-def sweep_table(found: Sweep) -> Table:
+def sweep_table(found: ThresholdCurve) -> Table:
     """The variants that each threshold of a check lets pass; with judgements, how many of those are valid."""
     rows = []
     for point in found.points:
@@ -61,7 +61,7 @@ def sweep_table(found: Sweep) -> Table:
     return Table(f"Thresholds of {found.threshold}", ("limit", "accepted", "share", *beside, ""), tuple(rows))
 
 
-def sweep_lines(found: Sweep) -> list[str]:
+def sweep_lines(found: ThresholdCurve) -> list[str]:
     """What the table's shares are of."""
     if not found.judged:
         return [f"of {found.variants} variants; the other thresholds as they are. --valid FILE adds how many are valid"]
@@ -87,7 +87,7 @@ def fit_table(points: Sequence[Point], examples: Sequence[Example]) -> Table:
     return Table(title, ("limit", "accepted", "valid of them", "of all valid"), tuple(rows))
 
 
-def curve_of(found: Sweep) -> Curve:
+def curve_of(found: ThresholdCurve) -> Curve:
     """A sweep as the page draws it; the current threshold is marked."""
     lines: list[tuple[str, tuple[float | None, ...]]] = [
         ("accepted", tuple(point.accepted / found.variants for point in found.points))

@@ -18,7 +18,7 @@ from ..files.writing import write_whole
 from ..inputs import usable_inputs
 from ..judging.edit_labels import planned_edits, require_new, write_edits
 from ..judging.recheck import recheck, set_thresholds, threshold_named
-from ..judging.threshold_curve import load_valid, sweep
+from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.check import CheckSettings
 from ..profile.paint import protect_classes
 from ..profile.profile import load_profile
@@ -239,7 +239,7 @@ def _sweep(args: Namespace, settings: CheckSettings, terminal: Terminal) -> int:
     """Draws the thresholds of one check; the suite stays as it is."""
     rows = read_verdicts(args.suite).rows
     valid = load_valid(args.valid, rows) if args.valid is not None else None
-    found = sweep(rows, settings, threshold_named(args.sweep), valid)
+    found = threshold_curve(rows, settings, threshold_named(args.sweep), valid)
     terminal.show(sweep_table(found))
     for line in sweep_lines(found):
         terminal.say(line)
@@ -249,14 +249,14 @@ def _sweep(args: Namespace, settings: CheckSettings, terminal: Terminal) -> int:
 
 def evaluate(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory evaluate`."""
-    from ..judging.limits import Drop, hold, junit_xml
+    from ..judging.limits import Drop, check_limits, junit_xml
     from .answers import judge
 
     if args.junit is not None and not args.max_drop and args.fail_under is None:
         raise CounterfactoryError("--junit writes what became of limits: give --max-drop or --fail-under as well")
     rows = read_metadata(args.suite)
     judged = judge(args.predictions, args.classes, args.suite, rows, terminal)
-    findings = hold(judged.evaluation, [Drop(*drop) for drop in args.max_drop], args.fail_under)
+    findings = check_limits(judged.evaluation, [Drop(*drop) for drop in args.max_drop], args.fail_under)
     notes = [*suite_notes(rows), *note_lines(judged.evaluation)]
     for note in notes:
         terminal.say(note)
@@ -334,7 +334,7 @@ def _curves(args: Namespace) -> tuple[Curve, ...]:
     valid = load_valid(args.valid, scored) if args.valid is not None else None
     there = {score for row in scored for score in row.scores}
     names = [name for name in settings.strict if name.partition("_")[2] in there]
-    return tuple(curve_of(sweep(scored, settings, name, valid)) for name in names)
+    return tuple(curve_of(threshold_curve(scored, settings, name, valid)) for name in names)
 
 
 def _legend(args: Namespace, rows: Sequence[PictureRow], terminal: Terminal) -> list[str]:
