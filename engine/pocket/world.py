@@ -68,7 +68,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Box:
+class SceneBox:
     """A box in fractions of the image, `y1` on the ground; `t` is 0 at the horizon and 1 at the lower edge."""
 
     x0: float
@@ -81,7 +81,7 @@ class Box:
     def area(self) -> float:
         return max(0.0, self.x1 - self.x0) * max(0.0, self.y1 - self.y0)
 
-    def overlap(self, other: Box) -> float:
+    def overlap(self, other: SceneBox) -> float:
         """Area shared with `other`."""
         width = min(self.x1, other.x1) - max(self.x0, other.x0)
         height = min(self.y1, other.y1) - max(self.y0, other.y0)
@@ -100,22 +100,22 @@ def road_half(scene: Scene, t: float) -> float:
     return scene.road_width * 0.62 * t
 
 
-def vehicle_box(scene: Scene, vehicle: Vehicle) -> Box:
+def vehicle_box(scene: Scene, vehicle: Vehicle) -> SceneBox:
     """The box of a vehicle, at least 0.17 of the image wide, so that its kind can be recognised."""
     middle, y, t = ground(scene, vehicle.depth)
     share, aspect = VEHICLE_SHAPES[vehicle.kind]
     half = road_half(scene, t)
     width = max(0.17, half * share)
     x = middle + vehicle.lane * max(half, 0.2)
-    return Box(x - width / 2, y - width * aspect, x + width / 2, y, t)
+    return SceneBox(x - width / 2, y - width * aspect, x + width / 2, y, t)
 
 
-def pedestrian_box(scene: Scene, person: Pedestrian) -> Box:
+def pedestrian_box(scene: Scene, person: Pedestrian) -> SceneBox:
     """The box of a pedestrian, at least 0.22 of the image tall."""
     middle, y, t = ground(scene, person.depth)
     x = middle + person.side * (road_half(scene, t) + scene.road_width * t * (0.08 + 0.2 * person.offset))
     height = 0.20 + 0.24 * t
-    return Box(x - height * 0.2, y - height, x + height * 0.2, y, t)
+    return SceneBox(x - height * 0.2, y - height, x + height * 0.2, y, t)
 
 
 def _visible(scene: Scene) -> bool:
