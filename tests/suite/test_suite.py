@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from picture_rows import picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.schedule.overlap import Behind
+from counterfactory.engine.schedule.overlap import BackgroundWriter
 from counterfactory.engine.suite import NewPicture, PaintedRow, PictureRow, Suite, read_metadata
 
 
@@ -252,7 +252,7 @@ def test_a_writers_thread_beside_the_callers_changes_nothing(tmp_path: Path) -> 
         write_table(suite, list(range(24)))
     seen: set[str] = set()
     with Suite.open(tmp_path / "together") as suite:
-        with Behind[list[NewPicture]](lambda batch: suite.write_images("paint", batch), depth=2) as writer:
+        with BackgroundWriter[list[NewPicture]](lambda batch: suite.write_images("paint", batch), depth=2) as writer:
             for turn, batch in enumerate(batches):
                 writer.put(batch)
                 suite.ledger.put("caption", {key(turn): f"caption {turn}"})
