@@ -1,4 +1,4 @@
-"""What an edit does to a model: paired effects with their certainty, adjusted for the other edits of the same picture.
+"""The effect of an edit on a model: paired effects with their certainty, adjusted for the picture's other edits.
 
 From outcomes (1 right, 0 wrong, or an IoU) of pictures that share sources it makes an `Effect` for each name that
 variants carry: an edit type, an edit's value, a class. The comparison is within sources, between the variants and a

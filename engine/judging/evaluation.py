@@ -33,7 +33,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Effects:
-    """What the edits do to the model: changes of accuracy, or of a picture's mean IoU, between pictures of one source.
+    """The effects of edits on the model: changes of accuracy, or of a picture's mean IoU, between pictures of a source.
 
     `by_type`, `by_value` (`Edit.value`) and `by_class` are against the controls where the suite has answered
     ones, so that what painting does by itself is not counted, and against the originals where it has none: `against`

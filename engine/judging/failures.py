@@ -14,7 +14,7 @@ from ..suite import PictureRow
 from .evaluation import Evaluation
 from .predictions import Prediction
 
-# What stands for the words that an addition replaces, and those that replace what was removed.
+# Stands for the words that an addition replaces, and for those that replace a removal.
 _NOTHING = "(nothing)"
 _PLACE = ("file_name", "kind", "source", "label", "edits", "edited_caption")
 
@@ -52,7 +52,7 @@ def mask_failures(rows: Sequence[PictureRow], evaluation: Evaluation) -> str:
 
 
 def _fall(row: PictureRow, outcomes: Mapping[str, float]) -> float:
-    """What a variant lost against its control, without one against its original; 0 where that is not known."""
+    """A variant's loss against its control, without one against its original; 0 where either is unknown."""
     baseline = outcomes.get(row.control or "", outcomes.get(row.original))
     mine = outcomes.get(row.file_name)
     return 0.0 if baseline is None or mine is None else baseline - mine

@@ -1,4 +1,4 @@
-"""Where the bytes of a picture or a mask lie: in a file, in a stretch of a tar file, in a cell of a table.
+"""The place of a picture's or a mask's bytes: a file, a stretch of a tar file, a cell of a table.
 
 A data set of a million pictures has a million of these, so a file is its path as plain text and the others have slots.
 """

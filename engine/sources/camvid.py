@@ -10,7 +10,7 @@ from .listing import Listing, Problem, entry_of, finish, image_files, printable
 
 _ORIGINAL = ("701_StillsRaw_full", "LabeledApproved_full")
 _SPLITS = ("train", "val", "test")
-# By the folder of masks: what a mask's stem has more than its image's, and the class map.
+# By the folder of masks: the ending that a mask's stem has and its image's has not, and the class map.
 _FORMS = {"annot": ("", "camvid11"), "_labels": ("_L", "camvid")}
 
 
@@ -44,7 +44,7 @@ def list_camvid(root: Path) -> Listing:
 
 
 def _folders(root: Path) -> list[tuple[str, str, str, str]]:
-    """Folder of images, folder of masks, what the masks' stems end in, class map."""
+    """Folder of images, folder of masks, the ending of the masks' stems, class map."""
     images, masks = _ORIGINAL
     folders = [(images, masks, "_L", "camvid")] if (root / images).is_dir() and (root / masks).is_dir() else []
     for split in _SPLITS:

@@ -1,4 +1,4 @@
-"""Class maps: what the numbers or the colours in a set's masks stand for, and which of them count for nothing.
+"""Class maps: the meaning of the numbers or colours in a set's masks, and which of them count for nothing.
 
 A map comes from a TOML or JSON file, from one of the published ones in `class_maps/`, or from a set that names its own
 classes. The suite's masks hold the map's numbers, one channel, and `VOID` where a pixel counts for nothing.
@@ -24,7 +24,7 @@ from .pixels import UnreadableError
 
 # Pixels that count for nothing, as every published set marks them.
 VOID = 255
-# What no model is asked for by name.
+# The class that no model is asked for by name.
 BACKGROUND = "background"
 _MOST = 65_535
 _KEYS = ("classes", "ignore", "channel")

@@ -27,7 +27,7 @@ def is_synset(label: str) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds. Raises CounterfactoryError where it holds none."""
+    """The content of a JSON file. Raises CounterfactoryError where it is not JSON."""
     try:
         return json.loads(read_text(path))
     except (ValueError, RecursionError) as error:

@@ -52,7 +52,7 @@ def list_coco(root: Path) -> Listing:
 
 
 class _Annotations:
-    """What a file of annotations says."""
+    """The content of a file of annotations."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,7 +1,7 @@
 """A data set as it lies on the disk, read to its usable sources and the problems of the others.
 
-`read_set` finds the layout, draws what was asked for, and has each file that is drawn read once. What is left out or
-looks wrong is said in sentences.
+`read_set` recognises the layout, draws the images of the selection, and reads each of their files once. Notes in
+sentences name what is left out or looks wrong.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class SetOptions:
-    """What a user says of a data set: `labels` is a file about a folder's images, and then says of which images the set
-    consists; `masks` a folder of masks with the images' stems; `layout` one of `layouts.LAYOUTS`, None to recognise it;
-    `pairs` a pattern such as "{stem}_img.jpg={stem}_seg.png"; `class_map` a file or a published map's name; `split` a
-    list of Pascal VOC's ImageSets/; `depth` a folder of depth maps with the images' stems, and `depth_values` what they
-    hold.
+    """A user's options for a data set: `labels` is a file about a folder's images, which then lists the set's images;
+    `masks` a folder of masks with the images' stems; `layout` one of `layouts.LAYOUTS`, None to recognise it; `pairs` a
+    pattern such as "{stem}_img.jpg={stem}_seg.png"; `class_map` a file or a published map's name; `split` a list of
+    Pascal VOC's ImageSets/; `depth` a folder of depth maps with the images' stems, and `depth_values` the meaning of
+    their numbers.
     """
 
     labels: Path | None = None
@@ -67,7 +67,7 @@ class DataSet:
         return sorted(shown.union(self.class_names.values()) - {BACKGROUND})
 
     def record(self) -> dict[str, Any]:
-        """What a suite's record says of it."""
+        """The data set as a suite's record has it."""
         names = {str(number): name for number, name in sorted(self.class_names.items())}
         return {"layout": self.layout, "selection": asdict(self.selection), "classes": names}
 
@@ -191,7 +191,7 @@ def _odd_labels(entries: Iterable[Entry]) -> list[str]:
 
 
 def _shortfalls(listing: Listing, sources: Sequence[Source], selection: Selection) -> list[str]:
-    """What was asked for and is not there."""
+    """Sentences about a selection that the usable sources do not fill."""
     if selection.sample is not None and len(sources) < selection.sample:
         return [f"{selection.sample} sources were asked for, and {len(sources)} can be used"]
     if selection.per_class is None:

@@ -1,7 +1,7 @@
 """Depth maps of sources: which file belongs to a picture, how its numbers are read, and the map that the painter gets.
 
 A file has a number for each pixel of its picture: a distance, or the inverse of one (a disparity, what MiDaS and its
-like estimate), in any unit. Where it is 0, infinite or no number, nothing is known, as of the sky. The painter takes
+like estimate), in any unit. Where it is 0, infinite or NaN the depth is unknown, as in the sky. The painter takes
 the inverse, so that near things have most of the range, and 0 where nothing is known.
 """
 
@@ -31,7 +31,7 @@ _NPY = b"\x93NUMPY"
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """Where a source's depth map lies, what its numbers are, and what names both."""
+    """Where a source's depth map lies, the meaning of its numbers, and a digest of both."""
 
     of: Blob
     values: DepthValues

@@ -43,7 +43,7 @@ _RECOGNISES: Mapping[str, Callable[[Path], bool]] = {
     "webdataset": shards.is_sharded,
 }
 LAYOUTS = ("folders", *_LISTS)
-# What Hugging Face's image folders have beside their images.
+# The tables in Hugging Face's image folders.
 _METADATA = ("metadata.csv", "metadata.jsonl")
 
 

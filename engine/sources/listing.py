@@ -59,8 +59,8 @@ class Entry:
 
 @dataclass
 class Listing:
-    """What a data set of a `layout` lists, unsorted. `class_map` is that of its masks, `class_names` what its boxes and
-    masks may show, and `notes` are sentences about what was left out.
+    """The entries of a data set of a `layout`, unsorted. `class_map` is that of its masks, `class_names` the classes of
+    its boxes and masks, and `notes` are sentences about what was left out.
     """
 
     layout: str

@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Selection:
-    """`classes` are the only labels to use, or, in a set without labels, what an image has to show one of; None is all.
-    Of these `per_class` images per label, or `sample` in all; None is every one. `seed` decides which.
+    """Which images to use: those with a label in `classes`, or, in a set without labels, those that show one of them;
+    None is all. Of these `per_class` images per label, or `sample` in all; None is every one. `seed` decides which.
     """
 
     classes: tuple[str, ...] | None = None
@@ -90,8 +90,8 @@ def groups(entries: Sequence[Entry], selection: Selection) -> list[tuple[list[En
 def draw(
     of_group: Sequence[tuple[list[Entry], int]], check: Callable[[Sequence[Entry]], Iterable[T | None]]
 ) -> list[T]:
-    """What `check` makes of the images that are drawn. An image that it makes None of is no use: the next of its group
-    takes its place, as long as there is one.
+    """The results of `check` for the images that are drawn. An image with the result None is unusable: the next one of
+    its group takes its place, as long as there is one.
     """
     drawn: list[T] = []
     waiting = [(entries, 0, wanted) for entries, wanted in of_group]

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Fields:
-    """The table `value` that was found at `where` (a file, and where in it); `advice` says what to do when it is wrong.
+    """The table `value` read from `where` (a file, and a place in it); errors end in `advice`.
 
     Every method takes a key and raises CounterfactoryError if it is missing or holds another type.
     """

@@ -2,7 +2,7 @@
 
 Files are written by relative path (images/…, masks/…) and synced; they move to superseded/ and back. The ledger knows
 every file from before it is written until after it is moved, so that nothing here walks through 25,000 folders: not the
-opening after a crash, not the superseding. What an image is, and which are wanted, is decided elsewhere.
+opening after a crash, not the superseding. The suite decides which images are wanted.
 """
 
 from __future__ import annotations

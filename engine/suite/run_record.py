@@ -92,7 +92,7 @@ def count_verdicts(rows: Iterable[PictureRow | ScoredRow]) -> VerdictCounts:
 
 @dataclass(frozen=True)
 class StageTotal:
-    """What a stage took over all sessions."""
+    """The costs of a stage over all sessions."""
 
     stage: str
     made: int
@@ -165,7 +165,7 @@ class RunRecord:
 
     @property
     def costs(self) -> SuiteCosts:
-        """What all sessions took together."""
+        """The costs of all sessions together."""
         return SuiteCosts.of([session.costs for session in self.sessions])
 
     @property
@@ -330,7 +330,7 @@ class RunSummary:
     def tokens_per_variant(self) -> float | None:
         """Tokens that the language model wrote for each variant that this run painted; None if it wrote none.
 
-        Controls are painted too and need none: as many of the pictures are taken to be variants as of the suite's.
+        Controls are painted too and need none: the run's share of variants is taken to be the suite's.
         """
         tokens = sum(stage.generated_tokens for stage in self.stages)
         pictures = self.variants + self.controls + self.rejected_controls

@@ -29,7 +29,7 @@ NOTE_S = 2.0  # a kill loses so much of a session's time at most; a note takes s
 
 @dataclass(frozen=True)
 class Costs:
-    """What a session took: `wall_s` of `devices` of the kind `device` (core, GPU), and where it went.
+    """The costs of a session: `wall_s` of `devices` of the kind `device` (core, GPU), and their breakdown.
 
     `painted` pictures were made. `energy_j` is None where the machine does not tell.
     """

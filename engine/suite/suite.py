@@ -54,7 +54,7 @@ from .session_record import (
 )
 
 _LEDGER, _LOCK = "ledger.sqlite", "suite.lock"
-# What is opened before any name is read from it.
+# Files and folders that are opened before any name is read from them.
 _OWN = (_LOCK, _LEDGER, f"{_LEDGER}-wal", f"{_LEDGER}-shm", FILE, RUN_FILE, *TOPS, "superseded")
 
 
@@ -305,7 +305,7 @@ class SuiteSession:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Superseding moves images away: never those of somebody who named the wrong folder."""
+    """Superseding moves images away, which must never happen to other images in a folder named by mistake."""
     if any((path / own).exists() for own in (_LOCK, _LEDGER)):
         return
     for name in (*TOPS, "superseded", FILE):
