@@ -111,7 +111,7 @@ def _page(figures: Mapping[str, Any], tables: list[Table]) -> str:
         "Written by `python bench/known_world.py --photographs DIR ... --write`.",
         "",
         "The pocket models know rendered streets. `generate` and `estimate` measure fifteen traits of each source at "
-        "the size to paint (`engine/sources/traits.py`) and refuse what lies outside of the ranges, or below the "
+        "the size to paint (`engine/sources/world.py`) and refuse what lies outside of the ranges, or below the "
         "weighted sum, that stand in `engine/pocket/weights/world_streets.json`. "
         f"They were fitted to {figures['fitted_to']} (`python -m counterfactory.export world`). What is counted here "
         "are other scenes, other collections and other seeds. No network is opened; a picture takes "

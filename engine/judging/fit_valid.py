@@ -142,9 +142,9 @@ def fitted_toml(parts: Sequence[ValidPart], least: float) -> str:
     return "\n".join(lines)
 
 
-def _fit(examples: Sequence[Example], scores_of: Mapping[str, Sequence[str]]) -> tuple[ValidPart, ...]:
+def _fit(examples: Sequence[Example], named: Mapping[str, Sequence[str]]) -> tuple[ValidPart, ...]:
     valid = np.array([example.valid for example in examples], np.float64)
-    tables = [_table(examples, names) for names in scores_of.values()]
+    tables = [_table(examples, names) for names in named.values()]
     ends = np.cumsum([table.shape[1] for table, _ in tables])
     start = np.concatenate([np.append(np.zeros(table.shape[1] - 1), _BIAS) for table, _ in tables])
     least = np.concatenate([np.append(np.zeros(table.shape[1] - 1), -np.inf) for table, _ in tables])
@@ -159,7 +159,7 @@ def _fit(examples: Sequence[Example], scores_of: Mapping[str, Sequence[str]]) ->
     )
     return tuple(
         ValidPart(part, tuple(names), tuple(round(float(w), 3) for w in weights[:-1]), round(float(weights[-1]), 3))
-        for (part, names), weights in zip(scores_of.items(), np.split(optimum.x, ends[:-1]), strict=True)
+        for (part, names), weights in zip(named.items(), np.split(optimum.x, ends[:-1]), strict=True)
     )
 
 

@@ -15,7 +15,7 @@ from ..errors import CounterfactoryError
 from ..language.tokenizer import load_tokenizer
 from .batching import Batched
 
-# The text before a blank, and the text after it.
+# What stands before a blank, and after it.
 Blank = tuple[str, str]
 
 

@@ -30,8 +30,8 @@ from .painters import hint_network, painters_of
 
 # BLIP-2's queries, which its decoder reads before it writes.
 _QUERIES = 32
-# The share of captions in which no word names the label: 91 of 500 that people wrote (docs/edits.md). And how many
-# captions of one label are written again together: 0.18 of 25 pictures, a class's share of 25,000 of ImageNet-1k.
+# The share of captions in which no word names the label: 91 of 500 that people wrote (docs/measurements.md). How many
+# of one label are written again together: those of 25 pictures, which 25,000 of ImageNet-1k have of a class.
 SILENT_SHARE, SILENT_TOGETHER = 0.18, 4.5
 # Sizes as shares of a cache in f16. Caches of fewer bits have a scale in f16 for every 32 values, and one layer of 40
 # in f16, which ExLlamaV2 reads.
