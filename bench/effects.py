@@ -29,7 +29,7 @@ from counterfactory.engine.cli.demo import demo_scene, write_sources
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.inputs import Inputs
 from counterfactory.engine.journey import Journey
-from counterfactory.engine.judging.effects import Answered, Effect, find_effects
+from counterfactory.engine.judging.effects import Effect, PictureOutcome, find_effects
 from counterfactory.engine.keys import generator
 from counterfactory.engine.pocket.judges import Classifier
 from counterfactory.engine.pocket.tasks import street_task
@@ -122,9 +122,9 @@ def rendered_scene(row: PictureRow) -> Any:
     return facts.apply_all(scene, [change for edit in row.edits for change in facts.read(scene, row.caption, edit)])
 
 
-def _answered(rows: Sequence[PictureRow], outcomes: NDArray[np.float64]) -> list[Answered]:
+def _picture_outcomes(rows: Sequence[PictureRow], outcomes: NDArray[np.float64]) -> list[PictureOutcome]:
     return [
-        Answered(row.source, row.kind, float(outcome), frozenset(row.edit_types))
+        PictureOutcome(row.source, row.kind, float(outcome), frozenset(row.edit_types))
         for row, outcome in zip(rows, outcomes, strict=True)
     ]
 
@@ -136,9 +136,9 @@ def _table(rows: Sequence[PictureRow], outcomes: Outcomes) -> tuple[dict[str, tu
     itself, which every type is free of.
     """
     found = {
-        "painted": find_effects(_answered(rows, outcomes.painted), "control"),
-        "rendered": find_effects(_answered(rows, outcomes.rendered), "control"),
-        "painter": find_effects(_answered(rows, outcomes.painted - outcomes.rendered), "control"),
+        "painted": find_effects(_picture_outcomes(rows, outcomes.painted), "control"),
+        "rendered": find_effects(_picture_outcomes(rows, outcomes.rendered), "control"),
+        "painter": find_effects(_picture_outcomes(rows, outcomes.painted - outcomes.rendered), "control"),
     }
     lines = [(effects[0].name, *map(_with_interval, effects)) for effects in zip(*found.values(), strict=True)]
     return found, Table("Accuracy, in points against the controls", ("edit", *found), tuple(lines))
@@ -160,8 +160,8 @@ def _built_in(rows: Sequence[PictureRow]) -> dict[str, NDArray[np.float64]]:
 
 def _coverage(rows: Sequence[PictureRow], outcomes: NDArray[np.float64], size: int, draws: int) -> dict[str, float]:
     """By type, how often the interval of a suite of `size` sources holds the effect in all of them."""
-    answers = _answered(rows, outcomes)
-    by_source: dict[str, list[Answered]] = {}
+    answers = _picture_outcomes(rows, outcomes)
+    by_source: dict[str, list[PictureOutcome]] = {}
     for answer in answers:
         by_source.setdefault(answer.source, []).append(answer)
     truth = {effect.name: effect.value for effect in find_effects(answers, "control")}

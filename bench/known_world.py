@@ -21,7 +21,7 @@ from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.sources.domain import examiner, world_of
-from counterfactory.engine.sources.world import World, traits_of
+from counterfactory.engine.sources.traits import Domain, traits_of
 from counterfactory.export.pocket.pictures import ALTERATIONS, DRAWN, STREET_FORMS, Picture, jpeg, read_collection
 from counterfactory.export.pocket.world import JUDGE, streets
 
@@ -86,7 +86,7 @@ def _share(counts: Mapping[str, Count]) -> float:
     return round(sum(count["right"] for count in counts.values()) / sum(count["of"] for count in counts.values()), 5)
 
 
-def _ms(world: World, pictures: list[Picture]) -> float:
+def _ms(world: Domain, pictures: list[Picture]) -> float:
     """Milliseconds of one core per picture at the size to paint."""
     some = pictures[:_TIMED]
     times = []

@@ -52,7 +52,7 @@ from .stages.rewrite.rewrite_captions import ShardVariants, rewrite_captions
 from .stages.run import Run
 from .suite import PaintedRow, PictureRow, Suite
 from .suite.outcome import Outcome, Outcomes
-from .suite.picture_row import Dropped
+from .suite.picture_row import DroppedVariant
 from .suite.run_record import RunSummary, Standing, count_verdicts
 from .variant import Variant
 
@@ -77,7 +77,7 @@ class Tally:
     rejected: int = 0
     controls: int = 0
     rejected_controls: int = 0
-    dropped: list[Dropped] = field(default_factory=list)
+    dropped: list[DroppedVariant] = field(default_factory=list)
     shortfalls: list[Problem] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
@@ -249,7 +249,7 @@ def _settle(
     outcome = Outcome(
         **count_verdicts(table),
         files=_files(results, table),
-        dropped=[Dropped(v.source.name, v.index, v.edited_caption, v.dropped or "") for v in rewritten.dropped],
+        dropped=[DroppedVariant(v.source.name, v.index, v.edited_caption, v.dropped or "") for v in rewritten.dropped],
         shortfalls=rewritten.shortfalls,
     )
     # A picture that could not be read may be there the next time.

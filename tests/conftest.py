@@ -26,8 +26,8 @@ from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.runtime.opening import plan_file
 from counterfactory.engine.runtime.session import Session
 from counterfactory.engine.suite import (
+    NewPicture,
     Origin,
-    Painted,
     PaintedRow,
     Painting,
     PictureRow,
@@ -37,7 +37,7 @@ from counterfactory.engine.suite import (
 )
 from counterfactory.engine.suite.images import Top
 from counterfactory.engine.suite.run_record import Standing
-from counterfactory.engine.suite.session import SessionRecord
+from counterfactory.engine.suite.session_record import SessionRecord
 from counterfactory.export.pocket.packed import gather
 
 
@@ -162,7 +162,7 @@ def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
             scene = EMBEDDED.sample(np.random.default_rng((1, int(name[-4:]))))
 
             def keep(key: str, pictures: tuple[Any, Any], top: Top, name: str = name) -> PaintedRow:
-                return suite.write_images(top, [Painted(key, name, *pictures, top)])[key]
+                return suite.write_images(top, [NewPicture(key, name, *pictures, top)])[key]
 
             original = keep(f"{number:016x}" + "f" * 48, EMBEDDED.draw(scene).pair, "originals")
             common: dict[str, Any] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 from counterfactory.engine.meter.machine import Machine
 from counterfactory.engine.meter.meter import PlanUse, StageCost
-from counterfactory.engine.suite.session import Costs, SessionFacts
+from counterfactory.engine.suite.session_record import Costs, SessionFacts
 
 
 def stage_cost(stage: str = "paint", **changes: Any) -> StageCost:

@@ -16,7 +16,7 @@ from ..files.reading import read_text
 from ..judging.evaluate import evaluate_labels, evaluate_masks
 from ..judging.evaluation import Evaluation
 from ..judging.failures import label_failures, mask_failures
-from ..judging.masks import compare_masks
+from ..judging.mask_answers import compare_masks
 from ..judging.predictions import (
     COLUMNS,
     Prediction,
@@ -79,8 +79,8 @@ def judge(predictions: Any, classes: Path | None, suite: Path, rows: Sequence[Pi
     if path is not None and table.ignored:
         warn(f"{path}: columns that are not read: {_some(table.ignored)}")
     matched = match_predictions(table.answers, rows)
-    if matched.strangers:
-        warn(strangers_line(matched.strangers))
+    if matched.unmatched:
+        warn(strangers_line(matched.unmatched))
     return Judged(rows, evaluate_labels(rows, matched.labels, matched.measures(rows)), matched.answers)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from ..errors import CounterfactoryError
 from ..files.writing import write_whole
 from ..judging.evaluation import Evaluation
-from ..judging.limits import Drop, Finding, hold, junit_xml
+from ..judging.limits import Drop, LimitResult, check_limits, junit_xml
 from ..judging.recheck import Recheck, recheck, set_thresholds
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
@@ -93,7 +93,9 @@ class FinishedSuite:
         if options.get("junit") is not None and not limits and share is None:
             raise CounterfactoryError("--junit writes what became of limits: give --max-drop or --fail-under as well")
         judged = judge(predictions, path_or_none(options.get("classes")), self.path, self.rows, caller.warn)
-        result = Result(self.path, judged, tuple(hold(judged.evaluation, limits, share)), options.get("classes"))
+        result = Result(
+            self.path, judged, tuple(check_limits(judged.evaluation, limits, share)), options.get("classes")
+        )
         for path, text in (
             (options.get("failures"), judged.failures),
             (options.get("junit"), lambda: junit_xml(self.path.resolve().name, result.findings)),
@@ -134,7 +136,7 @@ class Result:
 
     suite: Path
     judged: Judged
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[LimitResult, ...] = ()
     classes: AnyPath | None = None
 
     @property

@@ -8,7 +8,7 @@ from os import fspath
 from pathlib import Path
 
 from ..errors import CounterfactoryError
-from ..judging.threshold_curve import load_valid, sweep
+from ..judging.threshold_curve import load_valid, threshold_curve
 from ..packages import installed
 from ..profile.profile import load_profile
 from ..report import outlines
@@ -87,7 +87,7 @@ def _curves(suite: Path, judgements: Path | None) -> tuple[Curve, ...]:
     valid = load_valid(judgements, scored) if judgements is not None else None
     there = {score for row in scored for score in row.scores}
     names = [name for name in settings.strict if name.partition("_")[2] in there]
-    return tuple(curve_of(sweep(scored, settings, name, valid)) for name in names)
+    return tuple(curve_of(threshold_curve(scored, settings, name, valid)) for name in names)
 
 
 def _legend(suite: Path, rows: Sequence[PictureRow], classes: AnyPath | None, warn: Warn) -> list[str]:

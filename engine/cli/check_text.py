@@ -10,7 +10,7 @@ from ..report.table import Table, percent
 if TYPE_CHECKING:
     from ..judging.fit_valid import Example
     from ..judging.recheck import Recheck
-    from ..judging.threshold_curve import Point, Sweep
+    from ..judging.threshold_curve import Point, ThresholdCurve
     from ..profile.check import CheckSettings
 
 _BAR = 20
@@ -44,7 +44,7 @@ def changes_table(found: Recheck) -> Table | None:
     return Table("Variants by reason", columns, tuple(rows))
 
 
-def sweep_table(found: Sweep) -> Table:
+def sweep_table(found: ThresholdCurve) -> Table:
     """The variants that each threshold of a check lets pass; with judgements, how many of those are valid."""
     rows = []
     for point in found.points:
@@ -59,7 +59,7 @@ def sweep_table(found: Sweep) -> Table:
     return Table(f"Thresholds of {found.threshold}", ("limit", "accepted", "share", *beside, ""), tuple(rows))
 
 
-def sweep_lines(found: Sweep) -> list[str]:
+def sweep_lines(found: ThresholdCurve) -> list[str]:
     """What the table's shares are of."""
     if not found.judged:
         return [f"of {found.variants} variants; the other thresholds as they are. --valid FILE adds how many are valid"]

@@ -14,7 +14,7 @@ from ..api.finished import FinishedSuite, open_suite
 from ..api.options import EstimateOptions, EvaluateOptions, GenerateOptions, PlanOptions, ReportOptions
 from ..errors import CounterfactoryError
 from ..judging.recheck import threshold_named
-from ..judging.threshold_curve import load_valid, sweep
+from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
 from ..report.edit_table import spread_data
@@ -172,7 +172,7 @@ def _sweep(args: Namespace, settings: CheckSettings, terminal: Terminal) -> int:
     """Draws the thresholds of one check; the suite stays as it is."""
     rows = read_verdicts(args.suite).rows
     valid = load_valid(args.valid, rows) if args.valid is not None else None
-    found = sweep(rows, settings, threshold_named(args.sweep), valid)
+    found = threshold_curve(rows, settings, threshold_named(args.sweep), valid)
     terminal.show(sweep_table(found))
     for line in sweep_lines(found):
         terminal.say(line)

@@ -25,12 +25,12 @@ _KINDS = {str: "text", int: "a whole number", float: "a finite number", bool: "t
 
 
 def nearest(word: str, choices: Iterable[str], prefix: str = "") -> str:
-    """The end of an error message about an unknown `word`: "did you mean …", or all the choices. `prefix` is what
-    stands before each choice where the user writes it.
+    """The end of an error message about an unknown `word`: "did you mean …", or all the choices. `prefix` stands before
+    each choice where the user writes it.
     """
-    known = list(choices)
-    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
-    return f"did you mean {prefix + close[0]!r}?" if close else f"choose from: {', '.join(known)}"
+    options = list(choices)
+    close = difflib.get_close_matches(word.lower(), options, n=1, cutoff=0.5)
+    return f"did you mean {prefix + close[0]!r}?" if close else f"choose from: {', '.join(options)}"
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -95,8 +95,8 @@ def _gather(fields: Iterable[dataclasses.Field[Any]], table: Mapping[str, Any]) 
     gathered = dict(table)
     for field in fields:
         if (before := field.metadata.get("prefix")) is not None and field.name not in table:
-            known = [name for name in field.metadata["names"] if gathered.get(before + name) is not None]
-            gathered[field.name] = {name: gathered[before + name] for name in known}
+            present = [name for name in field.metadata["names"] if gathered.get(before + name) is not None]
+            gathered[field.name] = {name: gathered[before + name] for name in present}
             for name in field.metadata["names"]:
                 gathered.pop(before + name, None)
     return gathered
@@ -107,7 +107,7 @@ def _keys(fields: Mapping[str, dataclasses.Field[Any]]) -> list[str]:
     keys = []
     for name, field in fields.items():
         before = field.metadata.get("prefix")
-        keys += [name] if before is None else [before + known for known in field.metadata["names"]]
+        keys += [name] if before is None else [before + suffix for suffix in field.metadata["names"]]
     return keys
 
 

@@ -1,7 +1,7 @@
 """Files that are either whole or absent.
 
-Bytes are written to a temporary file beside the path that they shall have, synced, and take that path by rename. Errors
-of the operating system become sentences. What the bytes mean, and which process may write, is decided elsewhere.
+Bytes are written to a temporary file in the folder of their path, synced, and take that path by rename. Errors of the
+operating system become sentences. Callers decide what the bytes mean and which process may write.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def replacing(path: Path, *, sync: Sync = "all") -> Iterator[Path]:
     temporary = path.with_name(f"{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
     with explain_os_errors(path):
         try:
-            # What lies there is not written through: a link that somebody laid could lead to any file.
+            # An old file is removed, not written to: it could be a link to any other file.
             temporary.unlink(missing_ok=True)
             yield temporary
             if sync != "nothing":

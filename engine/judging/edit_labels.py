@@ -1,7 +1,7 @@
-"""Text edits on a table for people to label, and what their labels say: how often edits of each type succeed, and how
-well the text filters tell good ones from bad (LANCE, arXiv 2305.19164, table 3).
+"""Text edits on a table for people to label, and the results: how often edits of each type succeed, and how well the
+text filters separate good ones from bad (LANCE, arXiv 2305.19164, table 3).
 
-A row is an edit: what was changed, both captions, what the filters measured and whether they dropped it. People fill in
+A row is an edit: its words, both captions, the filters' scores and whether they dropped it. People fill in
 `right_type`, `right_label` and `coherent`; a row with any of them empty is not labelled. Tables are CSV or JSON lines.
 """
 
@@ -50,9 +50,9 @@ class EditRow:
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """What people say of an edit, with its type and the filters' verdict: whether it is of its type, leaves the label
-    true, and can be pictured; and whether the filters drop it.
+class EditJudgement:
+    """People's judgement of an edit, with its type and the filters' verdict: whether it is of its type, leaves the
+    label true, and can be pictured; and whether the filters drop it.
     """
 
     type: str
@@ -69,8 +69,8 @@ class Labelled:
 
 @dataclass(frozen=True)
 class Success:
-    """Counts of labelled edits: of which are right in each way and in all; and kept by the filters, of which all is
-    right.
+    """Counts of labelled edits: all, those right in each way, those right in every way (`succeed`), those that the
+    filters keep, and those of them that are right in every way.
     """
 
     edits: int
@@ -106,16 +106,16 @@ def planned_edits(
     variants: Iterable[Variant], scores: Mapping[Variant, Mapping[str, float]], thresholds: CheckSettings
 ) -> list[EditRow]:
     """The edits of variants of a plan, those included that text filters drop, those left out that break a rule."""
-    found = list[EditRow]()
+    edits = list[EditRow]()
     for variant in variants:
         own, source = scores.get(variant, {}), variant.source
         broken = variant.dropped is not None and thresholds.text_failure(own) is None
         if variant.kind == "variant" and not variant.repeat and variant.level == 1 and not broken:
-            found += [
+            edits += [
                 _row(i, variant.key, source.name, source.label, variant, own, thresholds)
                 for i in range(len(variant.edits))
             ]
-    return found
+    return edits
 
 
 def _row(
@@ -127,9 +127,14 @@ def _row(
     scores: Mapping[str, float],
     thresholds: CheckSettings,
 ) -> EditRow:
-    kept, failure = {name: scores[name] for name in TEXT_SCORES if name in scores}, thresholds.text_failure(scores)
+    text_scores, failure = (
+        {name: scores[name] for name in TEXT_SCORES if name in scores},
+        thresholds.text_failure(scores),
+    )
     texts = (of.edits[place], of.protected, of.caption, of.edited_caption)
-    return EditRow(f"{key[:16]}-{place}", source, label, *texts, kept, None if failure is None else failure.reason)
+    return EditRow(
+        f"{key[:16]}-{place}", source, label, *texts, text_scores, None if failure is None else failure.reason
+    )
 
 
 def draw(rows: Sequence[EditRow], count: int, seed: int) -> list[EditRow]:
@@ -169,33 +174,33 @@ def _cells(row: EditRow) -> dict[str, Any]:
     return dict(zip(COLUMNS, (*values, *(row.scores.get(name, "") for name in TEXT_SCORES)), strict=True))
 
 
-def read_labelled(path: Path, thresholds: CheckSettings | None = None) -> tuple[list[Labelled], int]:
+def read_labelled(path: Path, thresholds: CheckSettings | None = None) -> tuple[list[EditJudgement], int]:
     """The labelled edits of a table, and how many rows are not labelled. With `thresholds` the filters' verdicts follow
     anew from the scores, else they are those of the table.
 
     Raises CounterfactoryError for a table that cannot be read or is not of edits, and for a label or a score that is
     none.
     """
-    found, empty = list[Labelled](), 0
+    edits, empty = list[EditJudgement](), 0
     for line, row in read_table(path, required=("type", *JUDGED)):
         where = f"{path}:{line}"
         if isinstance(row, str):
             raise CounterfactoryError(f"{where} {row}")
-        said = [_verdict(row.get(name), where, name) for name in JUDGED]
+        answers = [_verdict(row.get(name), where, name) for name in JUDGED]
         type_ = row.get("type")
         if not isinstance(type_, str) or not type_:
             raise CounterfactoryError(f"{where}: every row needs the type of its edit")
-        right_type, right_label, coherent = said
+        right_type, right_label, coherent = answers
         if right_type is None or right_label is None or coherent is None:
             empty += 1
             continue
         failed = bool(row.get("dropped")) if thresholds is None else thresholds.text_failure(_scores(row, where))
-        found.append(Labelled(type_, right_type, right_label, coherent, bool(failed)))
-    return found, empty
+        edits.append(EditJudgement(type_, right_type, right_label, coherent, bool(failed)))
+    return edits, empty
 
 
 def _verdict(value: object, where: str, name: str) -> bool | None:
-    """True, False, or None where nothing is said."""
+    """True, False, or None for an empty cell."""
     text = str(value).strip().lower() if value is not None else ""
     if text in _YES:
         return True
@@ -207,31 +212,31 @@ def _verdict(value: object, where: str, name: str) -> bool | None:
 
 
 def _scores(row: Mapping[str, Any], where: str) -> dict[str, float]:
-    found = {}
+    scores = {}
     for name in TEXT_SCORES:
         if (value := row.get(name)) not in (None, ""):
             try:
-                found[name] = float(str(value))
+                scores[name] = float(str(value))
             except ValueError as error:
                 raise CounterfactoryError(f"{where}: {name} is a number or empty; found {value!r}") from error
-    return found
+    return scores
 
 
-def successes(labelled: Sequence[Labelled]) -> dict[str, Success]:
+def successes(labelled: Sequence[EditJudgement]) -> dict[str, Success]:
     """Counts by type, in the order in which the types come, and of "all" at the end."""
-    by_type: dict[str, list[Labelled]] = defaultdict(list)
-    for one in labelled:
-        by_type[one.type].append(one)
-    return {type_: _count(some) for type_, some in (*by_type.items(), ("all", labelled))}
+    by_type: dict[str, list[EditJudgement]] = defaultdict(list)
+    for edit in labelled:
+        by_type[edit.type].append(edit)
+    return {type_: _count(edits) for type_, edits in (*by_type.items(), ("all", labelled))}
 
 
-def _count(some: Sequence[Labelled]) -> Success:
+def _count(edits: Sequence[EditJudgement]) -> Success:
     return Success(
-        edits=len(some),
-        right_type=sum(one.right_type for one in some),
-        right_label=sum(one.right_label for one in some),
-        coherent=sum(one.coherent for one in some),
-        succeed=sum(one.succeeds for one in some),
-        kept=sum(not one.dropped for one in some),
-        kept_succeed=sum(one.succeeds and not one.dropped for one in some),
+        edits=len(edits),
+        right_type=sum(edit.right_type for edit in edits),
+        right_label=sum(edit.right_label for edit in edits),
+        coherent=sum(edit.coherent for edit in edits),
+        succeed=sum(edit.succeeds for edit in edits),
+        kept=sum(not edit.dropped for edit in edits),
+        kept_succeed=sum(edit.succeeds and not edit.dropped for edit in edits),
     )

@@ -1,9 +1,9 @@
-"""What an edit does to a model: paired effects with their certainty, adjusted for the other edits of the same picture.
+"""The effect of an edit on a model: paired effects with their certainty, adjusted for the picture's other edits.
 
 From outcomes (1 right, 0 wrong, or an IoU) of pictures that share sources it makes an `Effect` for each name that
 variants carry: an edit type, an edit's value, a class. The comparison is within sources, between the variants and a
-baseline of the same sources: their controls, which carry the painter's damage and no edit, or their originals. Whose
-answers these are, and how outcomes were measured, is not known here.
+baseline of the same sources: their controls, which carry the painter's damage and no edit, or their originals. It does
+not know which model answered, or how outcomes were measured.
 
 The estimate is the within ("fixed effects") regression of outcomes on the names: ordinary least squares after each
 source's mean is taken out (Wooldridge, Econometric Analysis of Cross Section and Panel Data, 2010, section 10.5). With
@@ -28,15 +28,15 @@ Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
 # Sources whose leave-one-out systems are solved at a time: [this many, names, names] floats are held.
 _AT_ONCE = 512
-# How far from a unit vector a name's row of pinv(A) A may be, for its effect to be told from the others'.
+# How far from a unit vector a name's row of pinv(A) A may be, for its effect to be separable from the others'.
 _SEPARATE = 1e-6
 
 
 @dataclass(frozen=True)
-class Answered:
+class PictureOutcome:
     """A picture that the model answered: `outcome` is 1 for right, 0 for wrong, or any measure in [0, 1].
 
-    `names` are what an effect is asked for, of a variant: its edits' types, say. A baseline carries none.
+    `names` are the names of a variant that effects are estimated for, such as its edits' types. A baseline has none.
     """
 
     source: str
@@ -49,8 +49,8 @@ class Answered:
 class Effect:
     """What pictures with `name` lose (below 0) or gain against the baseline; `low` to `high` holds it 95 times in 100.
 
-    `value` is None where the name cannot be told from others that always stand beside it, and the interval where fewer
-    than two sources can be compared. `p` is for "no effect"; `q` is `p` corrected for the number of names looked at
+    `value` is None where the name cannot be separated from others that always occur with it, and the interval where
+    fewer than two sources can be compared. `p` is for "no effect"; `q` is `p` corrected for the number of names tested
     together (Benjamini and Hochberg, 1995): of those below 0.05, one in twenty is no effect. `sources` were compared,
     `pictures` carry the name.
     """
@@ -87,7 +87,7 @@ class Flips:
     p: float | None
 
 
-def find_effects(answers: Sequence[Answered], baseline: Kind) -> tuple[Effect, ...]:
+def find_effects(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Effect, ...]:
     """The effect of each name of the answers that are no baseline, sorted by name.
 
     Answers of `baseline`'s kind are what the others are compared with; sources without one, or with nothing else, say
@@ -103,18 +103,18 @@ def find_effects(answers: Sequence[Answered], baseline: Kind) -> tuple[Effect, .
     values = inverse @ side
     compared = (np.diagonal(systems, axis1=1, axis2=2) > _SEPARATE).sum(axis=0)
     spreads = _jackknife(systems, sides, values)
-    found = [
+    effects = [
         _effect(name, float(value), float(spread), int(sources), int(pictures))
-        if told and sources
+        if separable and sources
         else Effect(name, None, None, None, None, None, int(sources), int(pictures))
-        for name, value, spread, told, sources, pictures in zip(
+        for name, value, spread, separable, sources, pictures in zip(
             names, values, spreads, separate, compared, carrying, strict=True
         )
     ]
-    return correct(found)
+    return correct(effects)
 
 
-def find_flips(answers: Sequence[Answered], baseline: Kind) -> tuple[Flips, ...]:
+def find_flips(answers: Sequence[PictureOutcome], baseline: Kind) -> tuple[Flips, ...]:
     """How often each name's pictures turn wrong, sorted by name, of outcomes that are 0 or 1.
 
     A source's baseline is right where all of its baselines are.
@@ -124,7 +124,7 @@ def find_flips(answers: Sequence[Answered], baseline: Kind) -> tuple[Flips, ...]
     return tuple(_flips(name, [a for a in answers if name in a.names and a.source in right], right) for name in names)
 
 
-def _all_right(answers: Sequence[Answered], baseline: Kind) -> dict[str, bool]:
+def _all_right(answers: Sequence[PictureOutcome], baseline: Kind) -> dict[str, bool]:
     right: dict[str, bool] = {}
     for answer in answers:
         if answer.kind == baseline:
@@ -132,7 +132,7 @@ def _all_right(answers: Sequence[Answered], baseline: Kind) -> dict[str, bool]:
     return right
 
 
-def _flips(name: str, answers: Sequence[Answered], right: dict[str, bool]) -> Flips:
+def _flips(name: str, answers: Sequence[PictureOutcome], right: dict[str, bool]) -> Flips:
     chances: dict[str, int] = {}
     wrong: dict[str, int] = {}
     balance: dict[str, int] = {}  # turned wrong, less turned right
@@ -176,11 +176,11 @@ def _unseen(sources: int) -> float:
 
 
 def _normal_equations(
-    answers: Sequence[Answered], names: Sequence[str], baseline: Kind
+    answers: Sequence[PictureOutcome], names: Sequence[str], baseline: Kind
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
     """Each source's X'X [G, K, K] and X'y [G, K] after its mean is taken out, and each name's pictures [K]."""
     number = {name: k for k, name in enumerate(names)}
-    by_source: dict[str, list[Answered]] = {}
+    by_source: dict[str, list[PictureOutcome]] = {}
     for answer in answers:
         if answer.kind == baseline or answer.names:
             by_source.setdefault(answer.source, []).append(answer)
@@ -203,9 +203,9 @@ def _jackknife(systems: Floats, sides: Floats, values: Floats) -> Floats:
     total, side = systems.sum(axis=0), sides.sum(axis=0)
     squares = np.zeros(len(values))
     for start in range(0, len(systems), _AT_ONCE):
-        some = slice(start, start + _AT_ONCE)
-        inverses = np.linalg.pinv(total - systems[some], hermitian=True)
-        without = np.einsum("gij,gj->gi", inverses, side - sides[some])
+        part = slice(start, start + _AT_ONCE)
+        inverses = np.linalg.pinv(total - systems[part], hermitian=True)
+        without = np.einsum("gij,gj->gi", inverses, side - sides[part])
         squares += ((without - values) ** 2).sum(axis=0)
     count = len(systems)
     spreads: Floats = np.sqrt(squares * (count - 1) / count)

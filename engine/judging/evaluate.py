@@ -1,8 +1,8 @@
 """Judges a model under test: how it answers originals, controls and variants, and what each edit does to it.
 
 From the rows of a suite's metadata and the model's answers to their pictures it makes an `Evaluation`, the same for
-labels (measured by accuracy) and for masks (measured by mIoU). Which model answered, and how its pictures were loaded,
-is not known here; any set of labels or classes works.
+labels (measured by accuracy) and for masks (measured by mIoU). It does not know which model answered, or how pictures
+were loaded; any set of labels or classes works.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ..errors import CounterfactoryError
 from ..suite import PictureRow
 from ..variant import KINDS, Kind
 from .confusion import Counts, accuracy, confusion_matrix, iou, mean_iou, recall, row_normalised
-from .effects import Answered, Effect, Flips, correct, find_effects, find_flips
-from .evaluation import Beside, Effects, Evaluation, Score, Side
+from .effects import Effect, Flips, PictureOutcome, correct, find_effects, find_flips
+from .evaluation import Effects, Evaluation, MeanScore, Measure, Side
 
 T = TypeVar("T")
 # Labels that an error shows.
@@ -42,8 +42,8 @@ def evaluate_labels(
     labels, answers = {label for label, _ in pairs}, {answer for _, answer in pairs}
     if pairs and labels.isdisjoint(answers):
         raise CounterfactoryError(
-            f"no prediction is a label of this suite: its labels are {_some(labels)}, the predictions "
-            f"{_some(answers)}; write predictions as the sources' labels are written"
+            f"no prediction is a label of this suite: its labels are {_examples(labels)}, the predictions "
+            f"{_examples(answers)}; write predictions as the sources' labels are written"
         )
     classes = tuple(sorted(labels | answers))
     number = {name: i for i, name in enumerate(classes)}
@@ -53,7 +53,7 @@ def evaluate_labels(
         truth, predicted = ([number[pair[side]] for pair in of_kind] for side in (0, 1))
         counts = confusion_matrix(np.array(truth, np.int64), np.array(predicted, np.int64), len(classes))
         return Side(
-            Score(len(of_kind), accuracy(counts)), _by_class(classes, recall(counts)), _confusion_shares(counts)
+            MeanScore(len(of_kind), accuracy(counts)), _by_class(classes, recall(counts)), _confusion_shares(counts)
         )
 
     outcomes = [(row, float(label == answer)) for (row, _), (label, answer) in zip(used, pairs, strict=True)]
@@ -67,27 +67,27 @@ def evaluate_labels(
         originals=side("original"),
         controls=side("control"),
         variants=side("variant"),
-        effects=_label_effects(outcomes, find_flips(_answered(outcomes, _edit_types), "original")),
+        effects=_label_effects(outcomes, find_flips(_picture_outcomes(outcomes, _edit_types), "original")),
         sources=len(right),
         all_fail=_fraction([not any(answers) for answers in right.values()]),
         none_fail=_fraction([all(answers) for answers in right.values()]),
         excluded=_rejected(rows, "variant"),
         excluded_controls=_rejected(rows, "control"),
         outcomes={row.file_name: outcome for row, outcome in outcomes},
-        beside=tuple(_beside(name, list(_paired(rows, values))) for name, values in (measures or {}).items()),
+        measures=tuple(_measure(name, list(_paired(rows, values))) for name, values in (measures or {}).items()),
     )
 
 
-def _beside(name: str, outcomes: Sequence[tuple[PictureRow, float]]) -> Beside:
-    def score(kind: Kind) -> Score:
+def _measure(name: str, outcomes: Sequence[tuple[PictureRow, float]]) -> Measure:
+    def score(kind: Kind) -> MeanScore:
         values = [value for row, value in outcomes if row.kind == kind]
-        return Score(len(values), sum(values) / len(values) if values else None)
+        return MeanScore(len(values), sum(values) / len(values) if values else None)
 
-    return Beside(name, score("original"), score("control"), score("variant"), _label_effects(outcomes, ()))
+    return Measure(name, score("original"), score("control"), score("variant"), _label_effects(outcomes, ()))
 
 
 def _label_effects(outcomes: Sequence[tuple[PictureRow, float]], flips: tuple[Flips, ...]) -> Effects:
-    by_label = _answered(outcomes, lambda row: {_label(row)})
+    by_label = _picture_outcomes(outcomes, lambda row: {_label(row)})
     return _effects(outcomes, lambda against: find_effects(by_label, against), flips)
 
 
@@ -117,14 +117,14 @@ def evaluate_masks(
 
     def side(kind: Kind) -> Side:
         total = totals[kind]
-        return Side(Score(shown[kind], mean_iou(total)), _by_class(classes, iou(total)), _confusion_shares(total))
+        return Side(MeanScore(shown[kind], mean_iou(total)), _by_class(classes, iou(total)), _confusion_shares(total))
 
     def by_class(against: Kind) -> tuple[Effect, ...]:
-        found: list[Effect] = []
+        effects: list[Effect] = []
         for number, name in enumerate(classes):
-            known = [(row, float(values[number])) for row, _, values in used if not np.isnan(values[number])]
-            found += _effect_of_all(known, name, against)
-        return correct(sorted(found, key=lambda effect: effect.name))
+            outcomes = [(row, float(values[number])) for row, _, values in used if not np.isnan(values[number])]
+            effects += _effect_of_all(outcomes, name, against)
+        return correct(sorted(effects, key=lambda effect: effect.name))
 
     outcomes = [(row, mean) for row, mean, _ in used if mean is not None]
     return Evaluation(
@@ -151,7 +151,7 @@ def _effects(
     """The effects of pictures by their outcomes; `by_class` finds those of classes against a kind of pictures."""
     kinds = {row.kind for row, _ in outcomes}
     against: Kind | None = "control" if "control" in kinds else "original" if "original" in kinds else None
-    types, values = _answered(outcomes, _edit_types), _answered(outcomes, _edit_values)
+    types, values = _picture_outcomes(outcomes, _edit_types), _picture_outcomes(outcomes, _edit_values)
     of_painter = _effect_of_all(outcomes, "painting", "original", "control") if {"control", "original"} <= kinds else ()
     return Effects(
         against=against,
@@ -164,25 +164,25 @@ def _effects(
     )
 
 
-def _answered(
-    outcomes: Sequence[tuple[PictureRow, float]], names: Callable[[PictureRow], set[str]], named: Kind = "variant"
-) -> list[Answered]:
-    """Outcomes as effects are found from: pictures of the kind `named` carry their `names`, the others none."""
+def _picture_outcomes(
+    outcomes: Sequence[tuple[PictureRow, float]], names: Callable[[PictureRow], set[str]], carrier: Kind = "variant"
+) -> list[PictureOutcome]:
+    """Outcomes as `find_effects` takes them: pictures of the kind `carrier` carry their `names`, the others none."""
     return [
-        Answered(row.source, row.kind, outcome, frozenset(names(row)) if row.kind == named else frozenset())
+        PictureOutcome(row.source, row.kind, outcome, frozenset(names(row)) if row.kind == carrier else frozenset())
         for row, outcome in outcomes
     ]
 
 
 def _effect_of_all(
-    outcomes: Sequence[tuple[PictureRow, float]], name: str, against: Kind, named: Kind = "variant"
+    outcomes: Sequence[tuple[PictureRow, float]], name: str, against: Kind, carrier: Kind = "variant"
 ) -> tuple[Effect, ...]:
-    """What befalls all pictures of the kind `named` together, called `name`; empty where there are none."""
-    return find_effects(_answered(outcomes, lambda _: {name}, named), against)
+    """The effect on all pictures of the kind `carrier` together, called `name`; empty where there are none."""
+    return find_effects(_picture_outcomes(outcomes, lambda _: {name}, carrier), against)
 
 
 def _paired(rows: Sequence[PictureRow], answers: Iterable[T | None]) -> Iterator[tuple[PictureRow, T]]:
-    """The accepted rows that have an answer, with it, as the answers come."""
+    """The accepted rows that have an answer, each with its answer, in the order of the answers."""
     count = 0
     for count, answer in enumerate(answers, start=1):
         if count > len(rows):
@@ -207,7 +207,7 @@ def _label(row: PictureRow) -> str:
     return row.label
 
 
-def _some(names: set[str]) -> str:
+def _examples(names: set[str]) -> str:
     shown = sorted(names)[:_SHOWN]
     return ", ".join(map(repr, shown)) + (" and so on" if len(names) > _SHOWN else "")
 

@@ -1,4 +1,4 @@
-"""What an evaluation holds: scores of each kind of picture, and what each edit does."""
+"""The figures of an evaluation: scores of each kind of picture, and the effect of each edit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .effects import Effect, Flips
 
 
 @dataclass(frozen=True)
-class Score:
+class MeanScore:
     """A measure over `count` pictures; `value` is None where there is nothing to measure."""
 
     count: int
@@ -26,14 +26,14 @@ class Side:
     the model called class j (each row sums to 1); the row of a class that never occurs is None throughout.
     """
 
-    score: Score
+    score: MeanScore
     by_class: dict[str, float | None]
     confusion: tuple[tuple[float | None, ...], ...]
 
 
 @dataclass(frozen=True)
 class Effects:
-    """What the edits do to the model: changes of accuracy, or of a picture's mean IoU, between pictures of one source.
+    """The effects of edits on the model: changes of accuracy, or of a picture's mean IoU, between pictures of a source.
 
     `by_type`, `by_value` (`Edit.value`) and `by_class` are against the controls where the suite has answered
     ones, so that what painting does by itself is not counted, and against the originals where it has none: `against`
@@ -53,27 +53,27 @@ class Effects:
 
 
 @dataclass(frozen=True)
-class Beside:
+class Measure:
     """Another measure of the same answers, `name`: its mean on each kind of picture, and what edits do to it."""
 
     name: str
-    originals: Score
-    controls: Score
-    variants: Score
+    originals: MeanScore
+    controls: MeanScore
+    variants: MeanScore
     effects: Effects
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model under test makes of a suite.
+    """How a model under test answers a suite.
 
     `measure` is "accuracy" or "miou". `originals`, `controls` and `variants` are different pictures and, where sources
     lack an accepted one, different sources: what an edit does is in `effects`. `all_fail` and `none_fail` are the
     shares of sources with at least one variant for which the model fails on all, or on none, of the variants (DILLEMA,
     arXiv 2502.04378, section IV); for masks, where a picture does not simply fail, they are None. `excluded` counts
     rejected variants, `excluded_controls` rejected controls: neither is compared. `outcomes` are the
-    single pictures', by file name: 1 for a right label and 0 for a wrong one, or a mask's mIoU. `beside` are further
-    measures.
+    single pictures', by file name: 1 for a right label and 0 for a wrong one, or a mask's mIoU. `measures` are further
+    measures of the same answers ("beside" in JSON).
     """
 
     measure: str
@@ -88,7 +88,7 @@ class Evaluation:
     excluded: int
     excluded_controls: int
     outcomes: Mapping[str, float] = field(default_factory=dict)
-    beside: tuple[Beside, ...] = ()
+    measures: tuple[Measure, ...] = ()
 
     @property
     def measure_name(self) -> str:
@@ -117,7 +117,7 @@ class Evaluation:
             "none_fail": self.none_fail,
             "excluded": self.excluded,
             "excluded_controls": self.excluded_controls,
-            "beside": [asdict(measure) for measure in self.beside],
+            "beside": [asdict(measure) for measure in self.measures],
         }
 
 

@@ -14,45 +14,47 @@ from ..suite import PictureRow
 from .evaluation import Evaluation
 from .predictions import Prediction
 
-# What stands for the words that an addition replaces, and those that replace what was removed.
+# Stands for the words that an addition replaces, and for those that replace a removal.
 _NOTHING = "(nothing)"
 _PLACE = ("file_name", "kind", "source", "label", "edits", "edited_caption")
 
 
 def label_failures(rows: Sequence[PictureRow], answers: Sequence[Prediction | None]) -> str:
     """Wrong answers to accepted pictures as CSV: the answer, and those to the source's original and first control."""
-    given = {row.file_name: answer for row, answer in zip(rows, answers, strict=True) if answer is not None}
-    wrong = [row for row in rows if row.accepted and row.file_name in given and given[row.file_name].label != row.label]
-    wrong.sort(key=lambda row: -(given[row.file_name].confidence or 0))
+    by_file = {row.file_name: answer for row, answer in zip(rows, answers, strict=True) if answer is not None}
+    wrong = [
+        row for row in rows if row.accepted and row.file_name in by_file and by_file[row.file_name].label != row.label
+    ]
+    wrong.sort(key=lambda row: -(by_file[row.file_name].confidence or 0))
 
-    def said(name: str | None) -> str:
-        return given[name].label if name is not None and name in given else ""
+    def label(name: str | None) -> str:
+        return by_file[name].label if name is not None and name in by_file else ""
 
     def cells(row: PictureRow) -> tuple[str, ...]:
-        confidence = given[row.file_name].confidence
+        confidence = by_file[row.file_name].confidence
         sure = "" if confidence is None else str(confidence)
-        return said(row.file_name), sure, said(row.original), said(row.control)
+        return label(row.file_name), sure, label(row.original), label(row.control)
 
     return _csv(wrong, ("prediction", "confidence", "original_prediction", "control_prediction"), cells)
 
 
 def mask_failures(rows: Sequence[PictureRow], evaluation: Evaluation) -> str:
     """Variants whose mIoU is below their baseline's as CSV, with the mIoUs of the source's original and control."""
-    found = evaluation.outcomes
-    falls = {row.file_name: fall for row in rows if row.kind == "variant" and (fall := _fall(row, found)) > 0}
+    outcomes = evaluation.outcomes
+    falls = {row.file_name: fall for row in rows if row.kind == "variant" and (fall := _fall(row, outcomes)) > 0}
     worse = sorted((row for row in rows if row.file_name in falls), key=lambda row: -falls[row.file_name])
 
     def cells(row: PictureRow) -> tuple[str, ...]:
         names = (row.file_name, row.original, row.control)
-        return tuple("" if name is None or name not in found else f"{found[name]:.4f}" for name in names)
+        return tuple("" if name is None or name not in outcomes else f"{outcomes[name]:.4f}" for name in names)
 
     return _csv(worse, ("miou", "original_miou", "control_miou"), cells)
 
 
-def _fall(row: PictureRow, found: Mapping[str, float]) -> float:
-    """What a variant lost against its control, without one against its original; 0 where that is not known."""
-    baseline = found.get(row.control or "", found.get(row.original))
-    mine = found.get(row.file_name)
+def _fall(row: PictureRow, outcomes: Mapping[str, float]) -> float:
+    """A variant's loss against its control, without one against its original; 0 where either is unknown."""
+    baseline = outcomes.get(row.control or "", outcomes.get(row.original))
+    mine = outcomes.get(row.file_name)
     return 0.0 if baseline is None or mine is None else baseline - mine
 
 

@@ -1,8 +1,8 @@
-"""Fits the parts of the score "valid" (stages/validity.py) to variants of which somebody knows whether they are valid.
+"""Fits the parts of the score "valid" (stages/check/validity.py) to variants that were judged valid or not.
 
-Weights are those by which the answers are likeliest, with a small penalty on large ones, found by L-BFGS-B from a fixed
-start: the same table gives the same weights. Thresholds are chosen by probabilities out of fold: each variant's
-comes of weights that its source had no say in, so that neither the threshold nor the shares beside it flatter the fit.
+Weights maximise the likelihood of the judgements, with a small penalty on large ones, by L-BFGS-B from a fixed start:
+the same table gives the same weights. Thresholds are chosen by probabilities out of fold: those of a source's variants
+come from weights fitted without that source, so that neither the threshold nor its shares flatter the fit.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ..stages.check.validity import valid_score
 from ..suite import PictureRow
 from .threshold_curve import Point
 
-# Shares of the valid variants that thresholds are shown for; the first is what is fitted for.
+# Shares of the valid variants that thresholds are shown for; the profile's threshold is that of the first.
 RECALLS = (0.9, 0.95, 0.8, 0.7, 0.6, 0.5)
-# What each part may be told by; those that no variant has are left out.
+# The scores of each part; those that no variant has are left out.
 LABEL_SCORES = ("said_label", "label", "agreement", "ensemble", "boxes")
 LAYOUT_SCORES = ("layout", "miou", "recall")
 EDIT_SCORES = ("recoloured", "said", "edit")
-# Edits of a type that fewer variants have are no part of their own.
+# A type of edits that fewer variants have is no part of its own.
 _LEAST_EDITS = 20
 _FOLDS = 5
 # On the squares of weights; the bias that each part starts from, nearly certain; the log of the surest probability.
@@ -50,14 +50,14 @@ class Example:
 
 @dataclass(frozen=True)
 class Fit:
-    """The `parts`, and in `out_of_fold` each example's probability, by weights in which its source had no say."""
+    """The `parts`, and in `out_of_fold` each example's probability, by weights fitted without its source."""
 
     parts: tuple[ValidPart, ...]
     out_of_fold: tuple[float, ...]
 
 
 def examples_of(rows: Sequence[PictureRow], valid: Mapping[str, bool]) -> list[Example]:
-    """The variants among rows that somebody has judged, by file name."""
+    """The variants among rows that `valid` judges, by file name."""
     return [
         Example(row.scores, row.source, row.edit_types, valid[row.file_name]) for row in rows if row.file_name in valid
     ]
@@ -74,47 +74,55 @@ def fit_valid(examples: Sequence[Example]) -> Fit:
             f"{valid} variants are judged valid and {len(examples) - valid} not, of {len(sources)} sources: weights "
             f"need {_LEAST_EDITS} of either and {_FOLDS} sources; judge more variants"
         )
-    named = part_scores(examples)
+    scores_of = part_scores(examples)
     folds = {source: number % _FOLDS for number, source in enumerate(sources)}
-    held = np.zeros(len(examples))
+    probabilities = np.zeros(len(examples))
     for fold in range(_FOLDS):
         rest = [example for example in examples if folds[example.source] != fold]
-        parts = _fit(rest, named)
+        parts = _fit(rest, scores_of)
         for i, example in enumerate(examples):
             if folds[example.source] == fold:
-                held[i] = valid_score(example.scores, parts) or 0.0
-    return Fit(_fit(examples, named), tuple(held.tolist()))
+                probabilities[i] = valid_score(example.scores, parts) or 0.0
+    return Fit(_fit(examples, scores_of), tuple(probabilities.tolist()))
 
 
 def fit_points(fit: Fit, examples: Sequence[Example]) -> list[Point]:
-    """What the thresholds for each of `RECALLS` let pass, by the probabilities out of fold."""
+    """The points of the thresholds for each of `RECALLS`, by the probabilities out of fold."""
     valid = [example.valid for example in examples]
     points = []
     for recall in RECALLS:
         least = strictest(fit.out_of_fold, valid, recall)
-        kept = [held for one, held in zip(fit.out_of_fold, valid, strict=True) if one >= least]
-        points.append(Point(least, len(kept), len(kept), sum(kept), sum(kept) / sum(valid)))
+        passing = [
+            is_valid for probability, is_valid in zip(fit.out_of_fold, valid, strict=True) if probability >= least
+        ]
+        points.append(Point(least, len(passing), len(passing), sum(passing), sum(passing) / sum(valid)))
     return points
 
 
 def part_scores(examples: Sequence[Example]) -> dict[str, tuple[str, ...]]:
-    """The parts that examples have, by name, each with the scores that tell it: types of edits, label, layout."""
+    """The parts that examples have, by name, each with its scores: types of edits, label, layout."""
     counts = Counter(type_ for example in examples for type_ in set(example.types))
-    asked = {
+    of_types = {
         type_: [f"{name}_{type_}" for name in EDIT_SCORES] for type_, count in counts.items() if count >= _LEAST_EDITS
     }
     there = {name for example in examples for name in example.scores}
-    wanted: dict[str, Sequence[str]] = {**dict(sorted(asked.items())), "label": LABEL_SCORES, "layout": LAYOUT_SCORES}
-    found = {part: tuple(name for name in names if name in there) for part, names in wanted.items()}
-    return {part: names for part, names in found.items() if names}
+    wanted: dict[str, Sequence[str]] = {
+        **dict(sorted(of_types.items())),
+        "label": LABEL_SCORES,
+        "layout": LAYOUT_SCORES,
+    }
+    parts = {part: tuple(name for name in names if name in there) for part, names in wanted.items()}
+    return {part: names for part, names in parts.items() if names}
 
 
 def strictest(probabilities: Sequence[float], valid: Sequence[bool], recall: float) -> float:
     """The largest threshold, to three digits, that at least this share of the valid ones reaches; 0 without any."""
-    kept = sorted((one for one, held in zip(probabilities, valid, strict=True) if held), reverse=True)
-    if not kept:
+    ranked = sorted(
+        (probability for probability, is_valid in zip(probabilities, valid, strict=True) if is_valid), reverse=True
+    )
+    if not ranked:
         return 0.0
-    last = kept[max(0, math.ceil(recall * len(kept) - 1e-9) - 1)]  # shares such as 0.7 of 10 are no whole numbers
+    last = ranked[max(0, math.ceil(recall * len(ranked) - 1e-9) - 1)]  # shares such as 0.7 of 10 are no whole numbers
     return math.floor(1000 * last) / 1000
 
 
@@ -143,7 +151,7 @@ def _fit(examples: Sequence[Example], named: Mapping[str, Sequence[str]]) -> tup
     least = np.concatenate([np.append(np.zeros(table.shape[1] - 1), -np.inf) for table, _ in tables])
     # The stubs know no function that gives its slope as well.
     minimize: Any = optimize.minimize
-    found = minimize(
+    optimum = minimize(
         lambda weights: _unlikelihood(tables, np.split(weights, ends[:-1]), valid),
         start,
         jac=True,
@@ -152,12 +160,12 @@ def _fit(examples: Sequence[Example], named: Mapping[str, Sequence[str]]) -> tup
     )
     return tuple(
         ValidPart(part, tuple(names), tuple(round(float(w), 3) for w in weights[:-1]), round(float(weights[-1]), 3))
-        for (part, names), weights in zip(named.items(), np.split(found.x, ends[:-1]), strict=True)
+        for (part, names), weights in zip(named.items(), np.split(optimum.x, ends[:-1]), strict=True)
     )
 
 
 def _table(examples: Sequence[Example], names: Sequence[str]) -> tuple[Floats, NDArray[np.bool_]]:
-    """What enters a part's sum [N, scores + 1], and which examples have the part, bool [N]."""
+    """The terms of a part's sum [N, scores + 1], and which examples have the part, bool [N]."""
     rows = [[evidence(n, e.scores[n]) if n in e.scores else 0.0 for n in names] + [1.0] for e in examples]
     return np.array(rows), np.array([any(n in e.scores for n in names) for e in examples])
 

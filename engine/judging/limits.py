@@ -1,7 +1,7 @@
-"""What a test step asks of a model: how far it may fall at most, how good it has to be, and whether it is.
+"""The limits that a test step sets for a model: how far it may fall, how good it has to be, and whether it is.
 
 A limit is broken when the fall is certain: the whole 95 % interval lies beyond. It is kept when even the interval's
-worse end is within. Between the two the suite cannot tell, which is neither; more sources would.
+worse end is within. Between the two it is undecided, which more sources would settle.
 """
 
 from __future__ import annotations
@@ -28,57 +28,57 @@ class Drop:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A limit in words, what became of it, and by which figures."""
+class LimitResult:
+    """A limit in words, its outcome, and the figures that decided it."""
 
     limit: str
     outcome: Outcome
-    found: str
+    figures: str
 
 
-def hold(evaluation: Evaluation, drops: Sequence[Drop], least: float | None) -> tuple[Finding, ...]:
-    """What becomes of the limits: `drops`, and the `least` accuracy (or mIoU) of the variants, 0..1.
+def check_limits(evaluation: Evaluation, drops: Sequence[Drop], least: float | None) -> tuple[LimitResult, ...]:
+    """The results of the limits: `drops`, and the `least` accuracy (or mIoU) of the variants, 0..1.
 
     Raises CounterfactoryError for a name that the suite does not have.
     """
-    findings = [_hold_drop(evaluation.effects, drop) for drop in drops]
+    findings = [_check_drop(evaluation.effects, drop) for drop in drops]
     if least is not None:
         value = evaluation.variants.score.value
         limit = f"{evaluation.measure_name} of the variants is at least {100 * least:g} %"
         if value is None:
-            findings.append(Finding(limit, "undecided", "no variant was answered"))
+            findings.append(LimitResult(limit, "undecided", "no variant was answered"))
         else:
-            findings.append(Finding(limit, "kept" if value >= least else "broken", f"{100 * value:.1f} %"))
+            findings.append(LimitResult(limit, "kept" if value >= least else "broken", f"{100 * value:.1f} %"))
     return tuple(findings)
 
 
-def _hold_drop(effects: Effects, drop: Drop) -> Finding:
-    effect = _named(effects, drop.name)
+def _check_drop(effects: Effects, drop: Drop) -> LimitResult:
+    effect = _effect_named(effects, drop.name)
     limit = f"{drop.name} costs at most {drop.points:g} points"
     if effect.value is None or effect.low is None or effect.high is None:
-        return Finding(limit, "undecided", f"{effect.sources} sources say nothing of it by itself")
-    found = f"{100 * effect.value:+.1f} points, {100 * effect.low:+.1f} to {100 * effect.high:+.1f}"
+        return LimitResult(limit, "undecided", f"{effect.sources} sources say nothing of it by itself")
+    figures = f"{100 * effect.value:+.1f} points, {100 * effect.low:+.1f} to {100 * effect.high:+.1f}"
     worst, mildest = -100 * effect.low, -100 * effect.high
     outcome: Outcome = "broken" if mildest > drop.points else "kept" if worst <= drop.points else "undecided"
-    return Finding(limit, outcome, f"{found}, {effect.sources} sources")
+    return LimitResult(limit, outcome, f"{figures}, {effect.sources} sources")
 
 
-def _named(effects: Effects, name: str) -> Effect:
-    known = {effect.name: effect for group in _groups(effects) for effect in group}
-    if name not in known:
+def _effect_named(effects: Effects, name: str) -> Effect:
+    by_name = {effect.name: effect for group in _groups(effects) for effect in group}
+    if name not in by_name:
         raise CounterfactoryError(
-            f"--max-drop {name}: this suite has no such type, value or class; {nearest(name, list(known))}"
-            if known
+            f"--max-drop {name}: this suite has no such type, value or class; {nearest(name, list(by_name))}"
+            if by_name
             else f"--max-drop {name}: effects need answers to the controls, or to the originals, beside the variants'"
         )
-    return known[name]
+    return by_name[name]
 
 
 def _groups(effects: Effects) -> tuple[tuple[Effect, ...], ...]:
     return effects.by_class, effects.by_value, effects.by_type  # of one name, the type counts
 
 
-def junit_xml(suite: str, findings: Sequence[Finding]) -> str:
+def junit_xml(suite: str, findings: Sequence[LimitResult]) -> str:
     """The findings as JUnit XML, as CI systems read it: broken limits are failures, undecided ones are skipped."""
     counts = {kind: sum(finding.outcome == kind for finding in findings) for kind in ("broken", "undecided")}
     root = ET.Element(
@@ -92,9 +92,9 @@ def junit_xml(suite: str, findings: Sequence[Finding]) -> str:
     for finding in findings:
         case = ET.SubElement(root, "testcase", classname="counterfactory", name=finding.limit)
         if finding.outcome == "broken":
-            ET.SubElement(case, "failure", message=finding.found)
+            ET.SubElement(case, "failure", message=finding.figures)
         elif finding.outcome == "undecided":
-            ET.SubElement(case, "skipped", message=f"cannot tell: {finding.found}")
-        ET.SubElement(case, "system-out").text = finding.found
+            ET.SubElement(case, "skipped", message=f"cannot tell: {finding.figures}")
+        ET.SubElement(case, "system-out").text = finding.figures
     ET.indent(root)
     return ET.tostring(root, encoding="unicode")

@@ -29,8 +29,8 @@ _LONGEST = 160
 
 @dataclass(frozen=True)
 class Prediction:
-    """The model's answer `label`, what it gives that label (`confidence`, 0..1), and its likeliest labels, five at most
-    and the answer among them; None where the table does not say.
+    """The model's answer `label`, its `confidence` in that label, 0..1, and its likeliest labels, five at most and the
+    answer among them; None where the table has none.
     """
 
     label: str
@@ -90,19 +90,19 @@ def _label(value: object) -> str | None:
 
 
 def _confidence(row: Mapping[str, Any], where: str) -> float | None:
-    given = [column for column in _CONFIDENCE if row.get(column) not in (None, "")]
-    if not given:
+    columns = [column for column in _CONFIDENCE if row.get(column) not in (None, "")]
+    if not columns:
         return None
-    if len(given) > 1:
-        raise CounterfactoryError(f"{where} has {' and '.join(given)}: give one, what the model gives its prediction")
-    value = row[given[0]]
+    if len(columns) > 1:
+        raise CounterfactoryError(f"{where} has {' and '.join(columns)}: give one, what the model gives its prediction")
+    value = row[columns[0]]
     try:
         number = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
         number = math.nan
     if not 0 <= number <= 1:
         raise CounterfactoryError(
-            f"{where}: {given[0]} is what the model gives its prediction, from 0 to 1; found {_shorten(repr(value))}"
+            f"{where}: {columns[0]} is what the model gives its prediction, from 0 to 1; found {_shorten(repr(value))}"
         )
     return number
 
@@ -119,17 +119,17 @@ def _likeliest(label: str, row: Mapping[str, Any], where: str) -> tuple[str, ...
     if values is None:
         return None
     labels = [_label(value) for value in values] if isinstance(values, list) else [None]
-    found = tuple(name for name in labels if name is not None)
-    if len(found) < len(labels) or len(found) > _MOST or label not in found:
+    likeliest = tuple(name for name in labels if name is not None)
+    if len(likeliest) < len(labels) or len(likeliest) > _MOST or label not in likeliest:
         raise CounterfactoryError(
             f"{where}: a prediction and the likeliest labels are up to {_MOST} labels, the prediction {label!r} among "
             f"them (in CSV with | between them); found {_shorten(repr(listed if not ranked else values))}"
         )
-    return found
+    return likeliest
 
 
 def _require_alike(first: Prediction, other: Prediction, where: str) -> None:
-    """What one row says beside its answer, all have to say: a mean over some of them is one of other pictures."""
+    """A column besides the answer is filled in all rows or in none: a mean over some is a mean of other pictures."""
     for name, mine, its in (
         ("confidence", first.confidence, other.confidence),
         ("likeliest labels", first.likeliest, other.likeliest),
@@ -144,13 +144,13 @@ def _shorten(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class Matched:
-    """`answers[i]` is the prediction for the suite's row i, None without one; `strangers` are images of the table that
+class RowPredictions:
+    """`answers[i]` is the prediction for the suite's row i, None without one; `unmatched` are images of the table that
     are no picture of the suite.
     """
 
     answers: tuple[Prediction | None, ...]
-    strangers: tuple[str, ...]
+    unmatched: tuple[str, ...]
 
     @property
     def labels(self) -> tuple[str | None, ...]:
@@ -158,52 +158,52 @@ class Matched:
         return tuple(None if answer is None else answer.label for answer in self.answers)
 
     def measures(self, rows: Sequence[PictureRow]) -> dict[str, list[float | None]]:
-        """What else the answers to `rows`, which were matched, are measured by, each 0..1: whether the label is among
+        """Further measures of the answers to `rows`, the rows that were matched, each 0..1: whether the label is among
         the likeliest, and the confidence in the prediction, right or wrong; empty where the table has neither.
         """
-        given = [answer for answer in self.answers if answer is not None]
+        present = [answer for answer in self.answers if answer is not None]
         measures: dict[str, list[float | None]] = {}
-        if given and given[0].likeliest is not None:
-            most = max(len(answer.likeliest or ()) for answer in given)
+        if present and present[0].likeliest is not None:
+            most = max(len(answer.likeliest or ()) for answer in present)
             measures[f"top-{most} accuracy"] = [
                 None if answer is None else float(row.label in (answer.likeliest or ()))
                 for row, answer in zip(rows, self.answers, strict=True)
             ]
-        if given and given[0].confidence is not None:
+        if present and present[0].confidence is not None:
             measures["confidence"] = [None if answer is None else answer.confidence for answer in self.answers]
         return measures
 
 
-def match_predictions(answers: Mapping[str, Prediction], rows: Sequence[PictureRow]) -> Matched:
+def match_predictions(answers: Mapping[str, Prediction], rows: Sequence[PictureRow]) -> RowPredictions:
     """The predictions of the suite's pictures.
 
     Rejected pictures need none. Raises CounterfactoryError if an accepted variant has none, if some accepted controls
     or originals have one and others do not, and if a picture has two that differ.
     """
     numbers = _find_rows(answers, rows)
-    named: dict[int, str] = {}
+    image_of: dict[int, str] = {}
     for image, number in numbers.items():
-        earlier = named.setdefault(number, image)
+        earlier = image_of.setdefault(number, image)
         if answers[earlier] != answers[image]:
             raise CounterfactoryError(
                 f"{rows[number].file_name} has two different predictions, as {earlier} and as {image}: leave one out"
             )
-    given = tuple(answers[named[i]] if i in named else None for i in range(len(rows)))
-    strangers = tuple(image for image in answers if image not in numbers)
-    unknown = f", where the table has {_shorten(strangers[0])}" if strangers else ""
+    by_row = tuple(answers[image_of[i]] if i in image_of else None for i in range(len(rows)))
+    unmatched = tuple(image for image in answers if image not in numbers)
+    unknown = f", where the table has {_shorten(unmatched[0])}" if unmatched else ""
     for kind in KINDS:
-        counted = [(row, answer) for row, answer in zip(rows, given, strict=True) if row.kind == kind and row.accepted]
+        counted = [(row, answer) for row, answer in zip(rows, by_row, strict=True) if row.kind == kind and row.accepted]
         unanswered = [row for row, answer in counted if answer is None]
         if unanswered and (kind == "variant" or len(unanswered) < len(counted)):
             raise CounterfactoryError(
                 f"{len(unanswered)} of {len(counted)} {kind}s have no prediction, the first is "
                 f"{unanswered[0].file_name}{unknown}; name pictures as in metadata.parquet's file_name"
             )
-    return Matched(given, strangers)
+    return RowPredictions(by_row, unmatched)
 
 
 def _find_rows(images: Iterable[str], rows: Sequence[PictureRow]) -> dict[str, int]:
-    """The row that each image is a picture of, by its number; strangers are left out.
+    """The row that each image is a picture of, by its number; unmatched are left out.
 
     Folders may stand before a file of the suite, whose name is like no other. A source's name may be that of pictures
     elsewhere: folders before it count only where all are in one folder, and no source goes by its bare name.
@@ -215,25 +215,25 @@ def _find_rows(images: Iterable[str], rows: Sequence[PictureRow]) -> dict[str, i
         if row.kind == "original"
         for name in (row.source, row.origin.path)
     }
-    found: dict[str, int] = {}
+    number_of: dict[str, int] = {}
     below: dict[str, dict[str, int]] = {}
     bare = False
     for image in images:
         for before, name in _tails(image):
             if name in files:
-                found[image] = files[name]
+                number_of[image] = files[name]
                 break
             number = sources.get(name, sources.get(_without_suffix(name)))
             if number is not None and not before:
-                found[image], bare = number, True
+                number_of[image], bare = number, True
                 break
             if number is not None:
                 below.setdefault(before, {})[image] = number
                 break
     if not bare and len(below) == 1:
-        (some,) = below.values()
-        found |= some
-    return found
+        (inside,) = below.values()
+        number_of |= inside
+    return number_of
 
 
 def _tails(image: str) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Verdicts derived anew from the scores on record: other thresholds, the same pictures; and what that changes."""
+"""Derives verdicts anew from the scores on record by other thresholds, for the same pictures, and counts changes."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class CheckCounts:
 
 @dataclass(frozen=True)
 class Recheck:
-    """How many of the suite's variants are accepted, and how many were; the same of its controls; and what changed for
-    each check that rejects or rejected a variant, those that turn most first.
+    """How many of the suite's variants are accepted, and how many were; the same of its controls; and the counts of
+    each check that rejects or rejected a variant, those that change most verdicts first.
     """
 
     variants: int
@@ -58,18 +58,18 @@ def threshold_named(key: str) -> str:
     """
     table, _, name = key.rpartition(".")
     names = threshold_names()
-    found = next((one for one in (name, f"min_{name}", f"max_{name}") if one in names), None)
-    if table != "check" or found is None:
+    match = next((setting for setting in (name, f"min_{name}", f"max_{name}") if setting in names), None)
+    if table != "check" or match is None:
         raise CounterfactoryError(f"{key!r} is no threshold of a profile; {nearest(name, names, 'check.')}")
-    return found
+    return match
 
 
-def set_thresholds(settings: CheckSettings, given: Mapping[str, float]) -> CheckSettings:
+def set_thresholds(settings: CheckSettings, changes_by_key: Mapping[str, float]) -> CheckSettings:
     """The settings with other thresholds, by their keys (see `threshold_named`).
 
     Raises CounterfactoryError for a key that is no threshold, and for a value that no score can be.
     """
-    changes = {threshold_named(key): value for key, value in given.items()}
+    changes = {threshold_named(key): value for key, value in changes_by_key.items()}
     try:
         return settings.having(**changes)
     except ValueError as error:
@@ -118,7 +118,7 @@ def _count_checks(before: Sequence[ScoredRow], now: Sequence[ScoredRow]) -> tupl
         )
         for name in names
     ]
-    return tuple(sorted(counts, key=lambda one: -(one.newly_rejected + one.newly_accepted)))
+    return tuple(sorted(counts, key=lambda counts: -(counts.newly_rejected + counts.newly_accepted)))
 
 
 def _rejection(row: ScoredRow, settings: CheckSettings) -> str | None:

@@ -1,5 +1,5 @@
-"""What each threshold of one check would let pass: the share of variants accepted and, where somebody has said which
-variants are valid, how many of the accepted ones are, and how many of the valid ones are accepted.
+"""How many variants each threshold of one check would accept and, where a table judges variants as valid or not, how
+many of the accepted ones are valid, and how many of the valid ones are accepted.
 
 The other thresholds stay as they are. Nothing is written.
 """
@@ -19,15 +19,15 @@ from ..stages.check.verdict import failing, with_valid
 from ..suite import PictureRow
 from ..suite.verdicts import ScoredRow
 
-# Thresholds between the lowest and the highest score: each lets pass about a twelfth less than the one before it.
+# Thresholds between the lowest and the highest score: each accepts about a twelfth less than the one before it.
 _STEPS = 12
 _TRUE, _FALSE = frozenset({"true", "yes", "valid", "1"}), frozenset({"false", "no", "invalid", "0"})
 
 
 @dataclass(frozen=True)
 class Point:
-    """Under the threshold `limit`, of all variants `accepted`, of the variants somebody judged `judged` of them, of
-    which `valid` are valid; `recall` is the share of all valid ones that is accepted, None where none is valid.
+    """Under the threshold `limit`: `accepted` variants, `judged` of them with a judgement, `valid` of them valid;
+    `recall` is the share of all valid ones that is accepted, None where none is valid.
     """
 
     limit: float
@@ -43,9 +43,9 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """The points of a threshold, by rising limit: what `points[i].limit` in place of `current` (None: no limit) would
-    let pass of `variants`, of which somebody judged `judged`, `valid` of them valid.
+class ThresholdCurve:
+    """The points of a threshold, by rising limit: the variants accepted with `points[i].limit` in place of `current`
+    (None: no limit), out of `variants`, of which `judged` have a judgement and `valid` are valid.
     """
 
     threshold: str
@@ -56,10 +56,10 @@ class Sweep:
     points: tuple[Point, ...]
 
 
-def sweep(
+def threshold_curve(
     rows: Sequence[ScoredRow], settings: CheckSettings, threshold: str, valid: Mapping[str, bool] | None = None
-) -> Sweep:
-    """Draws one of the settings' thresholds; `valid` says of variants, by file name, whether they are.
+) -> ThresholdCurve:
+    """The curve of one of the settings' thresholds; `valid` says of variants, by file name, whether they are valid.
 
     Raises CounterfactoryError where no variant has its score.
     """
@@ -83,7 +83,7 @@ def sweep(
         hits = int((accepted & true).sum())
         recall = hits / int(true.sum()) if true.any() else None
         points.append(Point(limit, int(accepted.sum()), int((accepted & judged).sum()), hits, recall))
-    return Sweep(threshold, current, len(variants), int(judged.sum()), int(true.sum()), tuple(points))
+    return ThresholdCurve(threshold, current, len(variants), int(judged.sum()), int(true.sum()), tuple(points))
 
 
 def _passes(row: ScoredRow, settings: CheckSettings) -> bool:
@@ -97,10 +97,10 @@ def _passes(row: ScoredRow, settings: CheckSettings) -> bool:
 
 def _limits(scores: Sequence[float], current: float | None) -> list[float]:
     """Quantiles of the scores, to three digits, and today's threshold where there is one."""
-    found = {round(float(value), 3) for value in np.quantile(scores, np.linspace(0, 1, _STEPS + 1))}
+    limits = {round(float(value), 3) for value in np.quantile(scores, np.linspace(0, 1, _STEPS + 1))}
     if current is None:
-        return sorted(found)
-    return sorted({current, *(value for value in found if value != round(current, 3))})
+        return sorted(limits)
+    return sorted({current, *(value for value in limits if value != round(current, 3))})
 
 
 def load_valid(path: Path, rows: Sequence[ScoredRow | PictureRow]) -> dict[str, bool]:
@@ -110,18 +110,18 @@ def load_valid(path: Path, rows: Sequence[ScoredRow | PictureRow]) -> dict[str, 
     Raises CounterfactoryError for what cannot be read as such a table, a picture twice, and one that is no variant.
     """
     names = {row.file_name for row in rows if row.kind == "variant"}
-    found: dict[str, bool] = {}
+    judgements: dict[str, bool] = {}
     for line, row in read_table(path, required=("image", "valid")):
         where = f"{path}:{line}"
         if isinstance(row, str):
             raise CounterfactoryError(f"{where} {row}")
-        image, said = row.get("image"), str(row.get("valid")).lower()
-        if said not in _TRUE | _FALSE:
+        image, answer = row.get("image"), str(row.get("valid")).lower()
+        if answer not in _TRUE | _FALSE:
             raise CounterfactoryError(f"{where}: valid is true or false, found {row.get('valid')!r}")
         if image not in names:
             raise CounterfactoryError(f"{where}: {image!r} is no variant of the suite, by its file_name")
-        if found.setdefault(image, said in _TRUE) != (said in _TRUE):
+        if judgements.setdefault(image, answer in _TRUE) != (answer in _TRUE):
             raise CounterfactoryError(f"{where}: a second, different judgement of {image}")
-    if not found:
+    if not judgements:
         raise CounterfactoryError(f"{path} judges no picture; write the columns image and valid")
-    return found
+    return judgements

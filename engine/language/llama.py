@@ -23,7 +23,7 @@ from ..keys import file_digest
 from ..profile.llm import LLAMA_FILES, LLAMA_GRAPH
 from ..runtime import dequantize
 from ..runtime.blob_cache import BlobCache
-from ..runtime.compiling import Making, compile_model
+from ..runtime.compiling import CompileInputs, compile_model
 from ..runtime.openvino import Precision, open_core
 from ..runtime.quiet_openvino import ov
 from .token_filter import read_vocabulary
@@ -86,7 +86,7 @@ class Llama:
         if threads:
             config["INFERENCE_NUM_THREADS"] = threads
         files = [folder / name for name in LLAMA_FILES]
-        making = Making(files, (__file__, dequantize.__file__), {}, config)
+        making = CompileInputs(files, (__file__, dequantize.__file__), {}, config)
         prepare = partial(_prepared, graph, self._element)
         compiled = compile_model(core, making, prepare, blobs, digest)
         self._request = compiled.create_infer_request()

@@ -1,9 +1,9 @@
-"""Which tokens of an edited caption stand for which of the source's: what prompt-to-prompt sends attention along.
+"""The alignment of an edited caption's tokens with the source's, along which prompt-to-prompt carries attention over.
 
 Hertz et al. 2022 (arXiv 2208.01626), section 3.2. Captions of as many words are edited by replacement, word for word:
-what looked at a word looks at the one in its place, evenly at all of its tokens where it has another number of them.
-Others are edited by refinement: tokens are aligned so that as many as can be stay in their order, and those that are
-new keep their own attention. Arrays are what the graph of the editing denoiser takes (export/graphs/editing.py).
+the attention on a word goes to the word in its place, evenly to all of its tokens where it has another number of them.
+Others are edited by refinement: tokens are aligned so that as many as possible stay in their order, and new ones keep
+their own attention. The arrays are inputs of the editing denoiser's graph (export/graphs/editing.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Flags = NDArray[np.bool_]
 class CaptionTokens:
     """A caption as a text encoder reads it: `ids` of all T places, and the number of the word that each belongs to.
 
-    Words are what spaces part, from 0; None where a place is the beginning, the end or padding.
+    Words are separated by spaces and counted from 0; None where a place is the beginning, the end or padding.
     """
 
     ids: tuple[int, ...]
@@ -49,7 +49,7 @@ class Alignment:
     """Where each of an edited caption's T tokens takes its attention from.
 
     Attention is source @ `cross_map` [T, T] + own * `cross_own` [T]. `gone` [T] are the source's tokens that the edit
-    took away, `new` [T] those that it brought.
+    removed, `new` [T] those that it added.
     """
 
     cross_map: Floats
@@ -58,17 +58,17 @@ class Alignment:
     new: Flags
 
     def reweighted(self, weight: float) -> Alignment:
-        """What the edit brought is looked at `weight` times as much."""
+        """The alignment with `weight` times the attention on the edit's new tokens."""
         weights = np.where(self.new, np.float32(weight), np.float32(1))
         return replace(self, cross_map=self.cross_map * weights, cross_own=self.cross_own * weights)
 
 
 def read_tokens(tokenizer: Tokenizer, caption: str) -> CaptionTokens:
     """A caption's tokens, padded and cut as the tokenizer is set to."""
-    found = tokenizer.encode(caption)
-    starts = zip(found.offsets, found.special_tokens_mask, strict=True)
+    encoding = tokenizer.encode(caption)
+    starts = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
     words = (None if special else len(caption[: start + 1].split()) - 1 for (start, _), special in starts)
-    return CaptionTokens(tuple(found.ids), tuple(words))
+    return CaptionTokens(tuple(encoding.ids), tuple(words))
 
 
 def follow_nobody(tokens: int) -> tuple[Floats, Floats]:
@@ -93,10 +93,10 @@ def align(source: CaptionTokens, edited: CaptionTokens) -> Alignment:
 
 _Places = list[int]
 # Triples (place in the source, place in the edited caption, share of the attention), places that went, and that came.
-_Found = tuple[list[tuple[int, int, float]], _Places, _Places]
+_Match = tuple[list[tuple[int, int, float]], _Places, _Places]
 
 
-def _replaced(source: CaptionTokens, edited: CaptionTokens, old: Sequence[_Places], new: Sequence[_Places]) -> _Found:
+def _replaced(source: CaptionTokens, edited: CaptionTokens, old: Sequence[_Places], new: Sequence[_Places]) -> _Match:
     """Word for word."""
     pairs, gone, brought = list[tuple[int, int, float]](), _Places(), _Places()
     for from_, to in zip(old, new, strict=True):
@@ -110,7 +110,7 @@ def _replaced(source: CaptionTokens, edited: CaptionTokens, old: Sequence[_Place
     return pairs, gone, brought
 
 
-def _refined(source: CaptionTokens, edited: CaptionTokens, old: Sequence[_Places], new: Sequence[_Places]) -> _Found:
+def _refined(source: CaptionTokens, edited: CaptionTokens, old: Sequence[_Places], new: Sequence[_Places]) -> _Match:
     """Token by token, in a longest common subsequence; of several the one that keeps the earliest tokens."""
     rows, columns = source.inside, edited.inside
     same = [[source.ids[i] == edited.ids[j] for j in columns] for i in rows]
@@ -118,17 +118,17 @@ def _refined(source: CaptionTokens, edited: CaptionTokens, old: Sequence[_Places
     for p in reversed(range(len(rows))):
         for q in reversed(range(len(columns))):
             most[p, q] = most[p + 1, q + 1] + 1 if same[p][q] else max(most[p + 1, q], most[p, q + 1])
-    kept, p, q = list[tuple[int, int]](), 0, 0
+    matches, p, q = list[tuple[int, int]](), 0, 0
     while most[p, q]:
         if same[p][q]:
-            kept.append((rows[p], columns[q]))
+            matches.append((rows[p], columns[q]))
             p, q = p + 1, q + 1
         elif most[p + 1, q] == most[p, q]:
             p += 1
         else:
             q += 1
-    gone, brought = set(rows) - {i for i, _ in kept}, set(columns) - {j for _, j in kept}
-    return [(i, j, 1.0) for i, j in kept], sorted(gone), sorted(brought)
+    gone, brought = set(rows) - {i for i, _ in matches}, set(columns) - {j for _, j in matches}
+    return [(i, j, 1.0) for i, j in matches], sorted(gone), sorted(brought)
 
 
 def _words(caption: CaptionTokens) -> list[_Places]:
@@ -137,6 +137,6 @@ def _words(caption: CaptionTokens) -> list[_Places]:
 
 
 def _flags(size: int, places: Sequence[int]) -> Flags:
-    found = np.zeros(size, np.bool_)
-    found[list(places)] = True
-    return found
+    flags = np.zeros(size, np.bool_)
+    flags[list(places)] = True
+    return flags

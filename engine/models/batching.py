@@ -53,11 +53,15 @@ class Batched:
         began = time.perf_counter()
         outs = self.each(self._session.run, parts)
         self._work().add(rows, len(parts) * self.batch, time.perf_counter() - began)
-        found = [
+        outputs = [
             {name: array[: rows - start] for name, array in out.items()}
             for start, out in zip(starts, outs, strict=True)
         ]
-        return {name: np.concatenate([part[name] for part in found]) for name in found[0]} if found[1:] else found[0]
+        return (
+            {name: np.concatenate([part[name] for part in outputs]) for name in outputs[0]}
+            if outputs[1:]
+            else outputs[0]
+        )
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """`work` of each item, which runs full batches one after another: as many items at a time as there are streams,
@@ -75,15 +79,15 @@ class Batched:
             self._running += 1
         done = 0
         try:
-            found = self._session.run(feeds, hold)
+            outputs = self._session.run(feeds, hold)
             done = self.batch if rows is None else rows
         finally:
             with self._lock:
-                self._running -= 1  # time counts once, however many run beside each other
+                self._running -= 1  # time counts once, however many run at the same time
                 spent = 0.0 if self._running else time.perf_counter() - self._began
                 if done:  # a run that failed is no work
                     self._work().add(done, self.batch, spent)
-        return found
+        return outputs
 
     def queue(
         self, feeds: Mapping[str, DeviceArray | Sequence[DeviceArray]], rows: int, pipeline: Pipeline
@@ -94,8 +98,8 @@ class Batched:
         time that is metered is the device's.
         """
         full = {
-            name: given if isinstance(given, DeviceArray) else [*given, *[given[-1]] * (self.batch - len(given))]
-            for name, given in feeds.items()
+            name: feed if isinstance(feed, DeviceArray) else [*feed, *[feed[-1]] * (self.batch - len(feed))]
+            for name, feed in feeds.items()
         }
         work = self._work()
         with pipeline.timing(lambda seconds: work.add(rows, self.batch, seconds)):

@@ -3,7 +3,7 @@
 Vision encoder, Q-Former and projection are one graph that turns an image into query embeddings; an OPT decoder with
 an explicit key-value cache continues them as text, by the rules of `decoding`. All rows of a batch start at the same
 position, so no row is padded and a caption does not depend on its neighbours. A decoder for GPUs keeps its cache in
-device memory and only ever adds to it: beams are told apart by a table of the rows that hold each one's positions.
+device memory and only ever adds to it: a table of the rows that hold each beam's positions keeps beams apart.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Reading:
-    """A text that is read before image number `image`, and the words of it that are asked for: characters [start, end)
-    of each of the `spans`.
+    """A text that is read before image number `image`, and its words to score: characters [start, end) of each of the
+    `spans`.
     """
 
     image: int
@@ -75,14 +75,14 @@ class Blip2:
         assert side is not None
         captions: list[list[str]] = []
         for start in range(0, len(images), self.at_once):
-            some = images[start : start + self.at_once]
-            queries = self.vision.run({"pixel_values": to_pixel_values(some, side)})["query_embeds"]
+            batch = images[start : start + self.at_once]
+            queries = self.vision.run({"pixel_values": to_pixel_values(batch, side)})["query_embeds"]
             parts = [
                 (queries[at : at + self.vision.batch], generators[start + at : start + at + self.vision.batch])
-                for at in range(0, len(some), self.vision.batch)
+                for at in range(0, len(batch), self.vision.batch)
             ]
-            for made in self.decoder.each(lambda part: self._continue(*part, prefix, settings), parts):
-                captions += made
+            for texts in self.decoder.each(lambda part: self._continue(*part, prefix, settings), parts):
+                captions += texts
         return captions
 
     def read(
@@ -98,48 +98,52 @@ class Blip2:
         assert side is not None
         queries = self.vision.run({"pixel_values": to_pixel_values(images, side)})["query_embeds"]
         prompt = [self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
-        asked = [_asked(self.tokenizer, reading, room) for reading in readings]
-        # Rows that are asked for the same places share the long runs of the decoder between them.
-        rows = sorted(_rows(readings, asked), key=lambda row: row.places)
+        texts = [_span_tokens(self.tokenizer, reading, room) for reading in readings]
+        # Rows with the same places to score share the long runs of the decoder between them.
+        rows = sorted(_rows(readings, texts), key=lambda row: row.places)
 
-        def read(some: list[_Row]) -> list[NDArray[np.float64]]:
-            return self._surprises(queries[[row.image for row in some]], prompt, some)
+        def read(chunk: list[_DecoderRow]) -> list[NDArray[np.float64]]:
+            return self._surprises(queries[[row.image for row in chunk]], prompt, chunk)
 
         parts = list(in_chunks(rows, self.decoder.batch))
-        found: dict[int, NDArray[np.float64]] = {}
-        for some, read_of in zip(parts, self.decoder.each(read, parts), strict=True):
-            found |= zip((i for row in some for i in row.asked), read_of, strict=True)
+        surprises: dict[int, NDArray[np.float64]] = {}
+        for chunk, read_of in zip(parts, self.decoder.each(read, parts), strict=True):
+            surprises |= zip((i for row in chunk for i in row.texts), read_of, strict=True)
         return [
-            tuple(None if span is None else float(np.exp(-found[i][span].mean())) for span in one.spans)
-            for i, one in enumerate(asked)
+            tuple(None if span is None else float(np.exp(-surprises[i][span].mean())) for span in text.spans)
+            for i, text in enumerate(texts)
         ]
 
-    def _surprises(self, queries: Floats, prompt: Sequence[int], rows: Sequence[_Row]) -> list[NDArray[np.float64]]:
-        """-log p of the tokens of each text that the rows read, one row's after the other's, each after those before
-        it; only those that are asked for are looked at, the others are 0.
+    def _surprises(
+        self, queries: Floats, prompt: Sequence[int], rows: Sequence[_DecoderRow]
+    ) -> list[NDArray[np.float64]]:
+        """-log p of each token of the rows' texts after the tokens before it, the texts of one row after those of the
+        other; only tokens in a span are scored, the others are 0.
         """
         tokens = np.full((len(rows), max(len(row.context) for row in rows)), self.eos)
-        for line, read in zip(tokens, rows, strict=True):
-            line[: len(read.context)] = read.context
+        for line, decoder_row in zip(tokens, rows, strict=True):
+            line[: len(decoder_row.context)] = decoder_row.context
         past = _Continuation(self.decoder, len(rows))
         spoken = np.repeat(self.embeddings[list(prompt)][None], len(rows), axis=0)
         logits = past.append(np.concatenate([queries, spoken], axis=1))
         most = queries.shape[1]  # plans read at least as many positions at once
-        texts = [(row, one) for row, read in enumerate(rows) for one in read.asked.values()]
-        found = [np.zeros(one.last) for _, one in texts]
-        known = 0
-        for at in sorted({at for _, one in texts for at in one.places}):
-            for start in range(known, at, most):
+        texts = [(row, text) for row, decoder_row in enumerate(rows) for text in decoder_row.texts.values()]
+        surprises = [np.zeros(text.last) for _, text in texts]
+        position = 0
+        for at in sorted({at for _, text in texts for at in text.places}):
+            for start in range(position, at, most):
                 logits = past.append(self.embeddings[tokens[:, start : min(start + most, at)]])
-            known = at
+            position = at
             asking = [
-                (row, one.tokens[at], own) for (row, one), own in zip(texts, found, strict=True) if at in one.places
+                (row, text.tokens[at], own)
+                for (row, text), own in zip(texts, surprises, strict=True)
+                if at in text.places
             ]
             looked = sorted({row for row, _, _ in asking})
             whole = dict(zip(looked, _log_sums(logits[looked]), strict=True))
             for row, token, own in asking:
                 own[at] = whole[row] - logits[row, token]
-        return found
+        return surprises
 
     def _continue(
         self,
@@ -160,13 +164,15 @@ class Blip2:
             past.reorder(parents)
             return past.append(self.embeddings[tokens][:, None])
 
-        texts = decode(logits, advance, settings, prompt, self.eos, [g for some in generators for g in some])
+        texts = decode(
+            logits, advance, settings, prompt, self.eos, [g for row_generators in generators for g in row_generators]
+        )
         captions = [str(self.tokenizer.decode(text)).strip() for text in texts]
         return [captions[i : i + each] for i in range(0, len(captions), each)]
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _SpanTokens:
     """The tokens of a text, its spans as slices of them, None where there is none, and the `places` of all tokens that
     lie in one.
     """
@@ -177,41 +183,41 @@ class _Asked:
 
     @property
     def last(self) -> int:
-        """Where what is asked for ends; 0 where nothing is."""
+        """The end of the last token to score; 0 where there is none."""
         return max(self.places, default=-1) + 1
 
 
 @dataclass(frozen=True)
-class _Row:
-    """What one row of the decoder reads: an image, and the tokens before the last that is asked for. Every text that is
-    `asked`, by its number, begins like it as far as it goes itself.
+class _DecoderRow:
+    """What one row of the decoder reads: an image, and the `context`, the tokens before the last one to score. Each of
+    its `texts`, by number, begins like the context as far as the text goes.
     """
 
     image: int
     context: Sequence[int]
-    asked: Mapping[int, _Asked]
+    texts: Mapping[int, _SpanTokens]
 
     @property
     def places(self) -> list[int]:
-        """All that is asked for, in order."""
-        return sorted({at for one in self.asked.values() for at in one.places})
+        """The places of all tokens to score, in order."""
+        return sorted({at for text in self.texts.values() for at in text.places})
 
 
-def _rows(readings: Sequence[Reading], asked: Sequence[_Asked]) -> list[_Row]:
-    """The rows that read all texts: those that part only at their last word, or that another continues, share one."""
-    found: dict[tuple[int, tuple[int, ...]], dict[int, _Asked]] = {}
-    begun: dict[tuple[int, tuple[int, ...]], dict[int, _Asked]] = {}
-    for i in sorted((i for i, one in enumerate(asked) if one.last), key=lambda i: -asked[i].last):
-        image, context = readings[i].image, tuple(asked[i].tokens[: asked[i].last - 1])
-        texts = begun.get((image, context))
-        if texts is None:
-            texts = found[image, context] = {}
-            begun |= {(image, context[:length]): texts for length in range(len(context) + 1)}
-        texts[i] = asked[i]
-    return [_Row(image, context, texts) for (image, context), texts in found.items()]
+def _rows(readings: Sequence[Reading], texts: Sequence[_SpanTokens]) -> list[_DecoderRow]:
+    """The rows that read all texts: texts that differ in their last word only, or continue another, share a row."""
+    groups: dict[tuple[int, tuple[int, ...]], dict[int, _SpanTokens]] = {}
+    begun: dict[tuple[int, tuple[int, ...]], dict[int, _SpanTokens]] = {}
+    for i in sorted((i for i, text in enumerate(texts) if text.last), key=lambda i: -texts[i].last):
+        image, context = readings[i].image, tuple(texts[i].tokens[: texts[i].last - 1])
+        group = begun.get((image, context))
+        if group is None:
+            group = groups[image, context] = {}
+            begun |= {(image, context[:length]): group for length in range(len(context) + 1)}
+        group[i] = texts[i]
+    return [_DecoderRow(image, context, group) for (image, context), group in groups.items()]
 
 
-def _asked(tokenizer: Tokenizer, reading: Reading, room: int) -> _Asked:
+def _span_tokens(tokenizer: Tokenizer, reading: Reading, room: int) -> _SpanTokens:
     encoded = tokenizer.encode(reading.text, add_special_tokens=False)
 
     def find(start: int, end: int) -> slice | None:
@@ -221,7 +227,7 @@ def _asked(tokenizer: Tokenizer, reading: Reading, room: int) -> _Asked:
 
     spans = tuple(find(*span) for span in reading.spans)
     places = frozenset(at for span in spans if span is not None for at in range(span.start, span.stop))
-    return _Asked(encoded.ids, spans, places)
+    return _SpanTokens(encoded.ids, spans, places)
 
 
 def _log_sums(logits: Floats) -> NDArray[np.float64]:
@@ -232,7 +238,7 @@ def _log_sums(logits: Floats) -> NDArray[np.float64]:
 
 
 class _GrowingCache:
-    """A cache that each run takes and gives whole, [B, L, heads, P, D/heads]: rows are reordered here."""
+    """A cache that each run takes and returns whole, [B, L, heads, P, D/heads]: rows are reordered here."""
 
     outputs = MappingProxyType({"past_keys": "keys", "past_values": "values"})
 
@@ -244,13 +250,13 @@ class _GrowingCache:
 
     def reorder(self, parents: Ids) -> None:
         if not np.array_equal(parents, np.arange(len(parents))):
-            self._cache = {name: held[parents] for name, held in self._cache.items()}
+            self._cache = {name: array[parents] for name, array in self._cache.items()}
 
     def feeds(self) -> dict[str, Any]:
         return self._cache
 
-    def take(self, held: dict[str, Any], added: int) -> None:
-        self._cache = held
+    def take(self, cache: dict[str, Any], added: int) -> None:
+        self._cache = cache
 
 
 class _AddedCache:
@@ -281,8 +287,8 @@ class _AddedCache:
     def feeds(self) -> dict[str, Any]:
         return self._cache if self._rows is None else {**self._cache, "cache_rows": self._rows}
 
-    def take(self, held: dict[str, Any], added: int) -> None:
-        self._cache = held
+    def take(self, cache: dict[str, Any], added: int) -> None:
+        self._cache = cache
         if self._rows is not None:
             self._rows = np.concatenate([self._rows, np.tile(self._own, (added, 1))])
 

@@ -47,19 +47,19 @@ _TOGETHER = 4
 
 def read_chars(tokenizer: Tokenizer, caption: str) -> int:
     """How many of a caption's characters the text encoder reads: all, or those before the tokens that are cut off."""
-    found = tokenizer.encode(caption)
-    if not found.overflowing:
+    encoding = tokenizer.encode(caption)
+    if not encoding.overflowing:
         return len(caption)
-    kept = zip(found.offsets, found.special_tokens_mask, strict=True)
-    return max((end for (_, end), special in kept if not special), default=0)
+    tokens = zip(encoding.offsets, encoding.special_tokens_mask, strict=True)
+    return max((end for (_, end), special in tokens if not special), default=0)
 
 
 @dataclass(frozen=True)
 class ClipText:
     """The text encoder: captions to states and embeddings.
 
-    With a `pipeline`, states for painting stay on its device. Embeddings of the latest captions are kept: what a
-    picture was painted from it is checked against.
+    With a `pipeline`, states for painting stay on its device. Embeddings of the latest captions are kept: a picture is
+    checked against the caption that it was painted from.
     """
 
     plan: Batched
@@ -78,10 +78,12 @@ class ClipText:
     def embed(self, captions: Iterable[str]) -> dict[str, Floats]:
         """Unit embeddings [E] of captions, each once; what was encoded lately is not encoded again."""
         wanted = dict.fromkeys(captions)
-        found = {caption: self._latest[caption] for caption in wanted if caption in self._latest}
-        for some in in_chunks([caption for caption in wanted if caption not in found], _TOGETHER * self.plan.at_once):
-            found |= zip(some, self.encode(some)[1], strict=True)
-        return found
+        embeddings = {caption: self._latest[caption] for caption in wanted if caption in self._latest}
+        for chunk in in_chunks(
+            [caption for caption in wanted if caption not in embeddings], _TOGETHER * self.plan.at_once
+        ):
+            embeddings |= zip(chunk, self.encode(chunk)[1], strict=True)
+        return embeddings
 
     def encode_states(self, captions: Sequence[str]) -> Sequence[Any]:
         """States [T, D] of at most `plan.at_once` captions, where the denoiser takes them."""

@@ -3,8 +3,8 @@
 `decode` takes the first logits and a function that continues rows, and returns token ids. The rules are those of
 transformers' `generate`, in its order: repetition penalty (Keskar et al. 2019, arXiv 1909.05858, eq. 2; on
 log-probabilities in a beam search), minimum length, temperature, nucleus (Holtzman et al. 2020, arXiv 1904.09751, sec.
-3.1). A row's result depends on its own logits and random numbers, never on its neighbours. What the tokens mean is not
-known here.
+3.1). A row's result depends on its own logits and random numbers, never on its neighbours. The meaning of tokens plays
+no part here.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def _sample(scores: Floats, settings: DecodingSettings, generator: np.random.Gen
     probabilities = np.exp(_log_softmax(scores / settings.temperature))
     order = np.argsort(-probabilities, kind="stable")
     reached = np.cumsum(probabilities[order])
-    kept = int(np.searchsorted(reached, settings.top_p)) + 1
-    drawn = generator.random() * reached[min(kept, len(reached)) - 1]
-    return int(order[np.searchsorted(reached[:kept], drawn, side="right").clip(max=kept - 1)])
+    nucleus = int(np.searchsorted(reached, settings.top_p)) + 1
+    point = generator.random() * reached[min(nucleus, len(reached)) - 1]
+    return int(order[np.searchsorted(reached[:nucleus], point, side="right").clip(max=nucleus - 1)])
 
 
 def _log_softmax(scores: Floats) -> Floats:
@@ -157,7 +157,7 @@ def _extend(
                 text.finished.append((score / scale, tokens if token == end else [*tokens, token]))
         elif len(going) < beams:
             going.append((parent, token, score))
-    text.finished = sorted(text.finished, key=lambda one: -one[0])[:beams]
+    text.finished = sorted(text.finished, key=lambda text: -text[0])[:beams]
     if not going:
         text.over = True
         return [(0, end)] * beams

@@ -2,7 +2,7 @@
 
 A plan has one shape, so pictures of another size need plans of their own. One row of a batch is one evaluation; rows
 never see each other. What passes from plan to plan (hints, texts, latents, predictions) lies where the plans compute:
-as arrays on the host here, on the device in device_painting.py. Who paints does not look into it.
+as arrays on the host here, on the device in device_painting.py. The painter treats it as opaque.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from counterfactory.kernels.guided_step import guide
 from counterfactory.kernels.pixels import to_pictures
 
-from ..runtime.session import Array, Held
+from ..runtime.session import Array, HeldOutput
 from .batching import Batched
 from .hints import embed, embed_several, hints_apart, hints_of
 from .sampler import Sampler
@@ -44,7 +44,7 @@ class Denoising(Protocol):
     """One variant on its way from noise to latents."""
 
     @property
-    def latents(self) -> Held:
+    def latents(self) -> HeldOutput:
         """The latents [C, h, w] that it has come to."""
         ...
 
@@ -55,14 +55,14 @@ class Denoising(Protocol):
         """
         ...
 
-    def blend(self, kept: Floats, share: Floats) -> None:
-        """Put `kept` [C, h, w] in the latents' place by `share` [h, w], 1 for all of it."""
+    def blend(self, replacement: Floats, share: Floats) -> None:
+        """Mix `replacement` [C, h, w] into the latents by `share` [h, w]; 1 replaces them."""
         ...
 
 
 @dataclass(frozen=True)
-class _Held:
-    """Gathered rows, and what each place of the array is a copy of; rows are not changed once they were given."""
+class _RowBuffer:
+    """Gathered rows, and the row that each place of the array is a copy of; a gathered row does not change."""
 
     array: Floats
     rows: list[Floats | None]
@@ -81,7 +81,7 @@ class PaintPlans:
     other_hints: tuple[Batched, ...] = field(default=(), kw_only=True)
     # Where rows are gathered, again and again: memory that is new each time costs as much as the copying, and texts and
     # hints are often where they were.
-    _gathered: dict[str, _Held] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _gathered: dict[str, _RowBuffer] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def behind(self) -> int:
@@ -132,13 +132,15 @@ class PaintPlans:
 
     def _gather(self, name: str, rows: Sequence[Floats]) -> Floats:
         """Rows as one array, which the next gathering of that name overwrites where its rows are others."""
-        held = self._gathered.get(name)
-        if held is None or len(held.array) < len(rows):
-            held = self._gathered[name] = _Held(np.empty((len(rows), *rows[0].shape), np.float32), [None] * len(rows))
+        buffer = self._gathered.get(name)
+        if buffer is None or len(buffer.array) < len(rows):
+            buffer = self._gathered[name] = _RowBuffer(
+                np.empty((len(rows), *rows[0].shape), np.float32), [None] * len(rows)
+            )
         for place, row in enumerate(rows):
-            if held.rows[place] is not row:
-                held.array[place] = held.rows[place] = row
-        return held.array[: len(rows)]
+            if buffer.rows[place] is not row:
+                buffer.array[place] = buffer.rows[place] = row
+        return buffer.array[: len(rows)]
 
 
 class _OnHost:
@@ -152,11 +154,11 @@ class _OnHost:
         output = outputs[0] if scale is None else guide(outputs[0], outputs[1], scale)
         self.latents, self._history = self._sampler.step(i, self.latents, output, self._history, noise)
 
-    def blend(self, kept: Floats, share: Floats) -> None:
-        self.latents = blended(self.latents, kept, share)
+    def blend(self, replacement: Floats, share: Floats) -> None:
+        self.latents = blended(self.latents, replacement, share)
 
 
-def blended(latents: Floats, kept: Floats, share: Floats) -> Floats:
-    """Latents [C, h, w] with `kept` in their place by `share` [h, w]; where that is 0 or 1, bit for bit the one."""
-    mixed = share * kept + (1 - share) * latents
-    return np.where(share >= 1, kept, np.where(share <= 0, latents, mixed)).astype(np.float32)
+def blended(latents: Floats, replacement: Floats, share: Floats) -> Floats:
+    """Latents [C, h, w] mixed with `replacement` by `share` [h, w]; bit for bit one of the two where that is 0 or 1."""
+    mixed = share * replacement + (1 - share) * latents
+    return np.where(share >= 1, replacement, np.where(share <= 0, latents, mixed)).astype(np.float32)

@@ -1,7 +1,7 @@
 """Painting's plans on a device where everything stays: hints, texts, latents, predictions, until pictures come down.
 
-Who paints asks for evaluations, steps and pictures as on the host; here they are queued and not waited for. Rows of a
-batch are brought together on the device. The steps of all variants that an evaluation waits for are one launch of one
+The painter calls for evaluations, steps and pictures as on the host; here they are queued and not waited for. Rows of a
+batch are gathered on the device. The steps of all variants that an evaluation waits for are one launch of one
 kernel. What goes up for an evaluation is a parcel of timesteps, weights and addresses, some hundred bytes, and the
 noise that was drawn for its variants.
 
@@ -38,7 +38,7 @@ _NOISE = 2
 def kept_bytes(
     batch: int, decode_batch: int, hint_batch: int, text_batch: int, *, latents: int, hint: int, text: int, picture: int
 ) -> int:
-    """The most bytes that painting pictures of one size keeps on the device beside its plans.
+    """The most bytes that painting pictures of one size keeps on the device in addition to its plans.
 
     `latents`, `hint` and `text` are the bytes of a row of each, `picture` those of one in 8 bits. Variants are begun
     while they do not fill a batch; those of the batch before may still be held, and those that wait for their decode.
@@ -51,7 +51,7 @@ def kept_bytes(
 
 @dataclass(frozen=True)
 class _Step:
-    """A step that was asked for: of `arrays` [4, C, h, w], by the predictions [C, h, w]."""
+    """A requested step: of `arrays` [4, C, h, w], by the predictions [C, h, w]."""
 
     arrays: DeviceArray
     outputs: Sequence[DeviceArray]
@@ -71,14 +71,14 @@ class _OnDevice:
             self._pending.noise.append((self._arrays.row(_NOISE), noise))
         self._pending.steps.append(_Step(self._arrays, outputs, self._sampler.weights(i), scale))
 
-    def blend(self, kept: Floats, share: Floats) -> None:
+    def blend(self, replacement: Floats, share: Floats) -> None:
         """On the host, for which the device is waited for: once a step of a variant that protects a region."""
-        self._pending.noise.append((self.latents, blended(self._fetch(self.latents), kept, share)))
+        self._pending.noise.append((self.latents, blended(self._fetch(self.latents), replacement, share)))
 
 
 @dataclass
 class _Pending:
-    """What was asked for and goes with the next parcel: noise and where it belongs, and steps."""
+    """Requests that go with the next parcel: noise and its place on the device, and steps."""
 
     noise: list[tuple[DeviceArray, Floats]] = field(default_factory=list)
     steps: list[_Step] = field(default_factory=list)
@@ -103,9 +103,9 @@ class DevicePaintPlans(PaintPlans):
 
     def embed_several(self, maps: Sequence[NDArray[Any] | None], weights: Sequence[float]) -> Sequence[Any]:
         """As on the host: embeddings are joined there, once a source, and go up again."""
-        found = super().embed_several(maps, weights)
-        with self.pipeline.parcel([np.stack(found)]) as (sent,):
-            return [self.pipeline.keep(sent.row(at)) for at in range(len(found))]
+        embeddings = super().embed_several(maps, weights)
+        with self.pipeline.parcel([np.stack(embeddings)]) as (sent,):
+            return [self.pipeline.keep(sent.row(at)) for at in range(len(embeddings))]
 
     def _embed(self, encoder: Batched, maps: NDArray[Any]) -> Sequence[Floats]:
         rows = self._queue_hints(encoder, hints_of(maps, encoder.signature.inputs[0].shape[1]))
@@ -113,13 +113,13 @@ class DevicePaintPlans(PaintPlans):
 
     def _queue_hints(self, encoder: Batched, hints: Floats) -> list[DeviceArray]:
         """Embeddings [D, h, w] of hints [N, C, H, W], a batch at a time."""
-        found, batch = list[DeviceArray](), encoder.batch
+        embeddings, batch = list[DeviceArray](), encoder.batch
         for start in range(0, len(hints), batch):
-            some = hints[start : start + batch]
-            with self.pipeline.parcel([pad_rows(some, batch)]) as (sent,):
-                embedded = encoder.queue({"hint": sent}, len(some), self.pipeline)["hint_embedding"]
-                found += [self.pipeline.keep(embedded.row(at)) for at in range(len(some))]
-        return found
+            chunk = hints[start : start + batch]
+            with self.pipeline.parcel([pad_rows(chunk, batch)]) as (sent,):
+                embedded = encoder.queue({"hint": sent}, len(chunk), self.pipeline)["hint_embedding"]
+                embeddings += [self.pipeline.keep(embedded.row(at)) for at in range(len(chunk))]
+        return embeddings
 
     def put_text(self, states: Floats) -> Any:
         """Text states [T, D] of the host, on the device."""
@@ -161,13 +161,13 @@ class DevicePaintPlans(PaintPlans):
         return lambda: list(finish())
 
     def _settle(self) -> None:
-        """Queue what was asked for, where no evaluation takes it along."""
+        """Queue pending requests when no evaluation takes them along."""
         if self._pending.steps or self._pending.noise:
             with self.pipeline.parcel(self._going_up()) as sent:
                 self._queue_pending(sent)
 
     def _settled(self, array: DeviceArray) -> Array:
-        """An array as it is once all that was asked for is done."""
+        """An array after all pending requests are done."""
         self._settle()
         return self.pipeline.fetch(array)()
 

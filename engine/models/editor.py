@@ -1,7 +1,7 @@
 """The editing denoiser as the engine uses it: the encoder of pictures, the step whose rows follow others, the decoder.
 
-Rows of one group share a batch, so a row names the one that it follows by how far before it that stands. What a row
-takes over is in its numbers alone (models/alignment.py); export/graphs/editing.py says what the graph does with them.
+Rows of one group share a batch, so a row names the one that it follows by its distance. What it takes over from that
+row is in its numbers alone (models/alignment.py); export/graphs/editing.py describes how the graph uses them.
 With ControlNets rows follow the maps of their source too. A plan has one shape: pictures of another size need plans of
 their own.
 """
@@ -28,7 +28,7 @@ Pictures = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class RowHint:
-    """What a row's ControlNet follows: a hint embedding [D, h, w], and the scale of what comes of it; of N ControlNets
+    """What a row's ControlNet follows: a hint embedding [D, h, w], and the scale of its output; for N ControlNets
     [N, D, h, w] and N scales.
     """
 
@@ -57,8 +57,8 @@ class EditorRow:
 
 
 @dataclass(frozen=True)
-class Evaluated:
-    """What a row came to: the model's output [C, h, w], and the attention of its words [h / 4, w / 4]."""
+class EditorOutput:
+    """The outputs for a row: the model's prediction [C, h, w], and the attention on its words [h / 4, w / 4]."""
 
     output: Floats
     attention: Floats
@@ -95,7 +95,7 @@ class EditorPlans:
         assert self.hint is not None, "[paint] control_scale says whether maps are followed"
         return self.hint
 
-    def evaluate(self, rows: Sequence[EditorRow]) -> list[Evaluated]:
+    def evaluate(self, rows: Sequence[EditorRow]) -> list[EditorOutput]:
         """One batch of rows, whole groups of them. Raises ValueError for more rows than the plan takes, and for a row
         that follows one outside of the batch.
         """
@@ -119,7 +119,7 @@ class EditorPlans:
             feeds["hint_embedding"] = np.stack([hint.embedding for hint in hints])
             feeds["control_scale"] = np.array([hint.scale for hint in hints], np.float32)
         out = self.editor.run(feeds)
-        return [Evaluated(*both) for both in zip(out["prediction"], out["attention"], strict=True)]
+        return [EditorOutput(*both) for both in zip(out["prediction"], out["attention"], strict=True)]
 
     def decode(self, latents: Floats) -> list[Pictures]:
         """Pictures, uint8 RGB [H, W, 3], of scaled latents [N, C, h, w]."""

@@ -1,8 +1,8 @@
-"""Hints: the maps that keep a picture's layout, as encoders take them and as the denoiser takes what they make of them.
+"""Hints: the maps that keep a picture's layout, as inputs of hint encoders, and their embeddings for the denoiser.
 
 A denoiser follows one hint or several. Where they share one ControlNet their embeddings [D, h, w] are added, each
-times its weight; where each has a ControlNet of its own they stand beside each other, [N, D, h, w], and the weights go
-to the control scale. Which of the two it is, the denoiser's own input says.
+times its weight; where each has a ControlNet of its own they are stacked, [N, D, h, w], and the weights go to the
+control scale. The denoiser's input tells which of the two it takes.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Floats = NDArray[np.float32]
 
 
 def hints_of(maps: NDArray[Any], channels: int | None = None) -> Floats:
-    """What a hint encoder takes, float32 [N, C, H, W] in 0..1, of maps [N, H, W] or [N, H, W, 3] of whole numbers of 8
-    or 16 bits, whose largest is 1.
+    """A hint encoder's input, float32 [N, C, H, W] in 0..1, from maps [N, H, W] or [N, H, W, 3] of whole numbers of 8
+    or 16 bits, of which the largest possible becomes 1.
 
-    With `channels`, as many: a grey map is repeated for an encoder of colours. Raises CounterfactoryError for colours
-    that would have to become grey.
+    `channels` is the number that the encoder takes: a grey map is repeated for colours. Raises CounterfactoryError for
+    colours that would have to become grey.
     """
     planes = maps[:, None] if maps.ndim == 3 else maps.transpose(0, 3, 1, 2)
     if channels is not None and planes.shape[1] != channels:
@@ -40,7 +40,7 @@ def hints_of(maps: NDArray[Any], channels: int | None = None) -> Floats:
 
 
 def embed(encoder: Batched, maps: NDArray[Any]) -> Sequence[Floats]:
-    """Embeddings [D, h, w] of one hint's maps, as many channels of them as its encoder takes."""
+    """Embeddings [D, h, w] of one hint's maps, in as many channels as its encoder takes."""
     return list(encoder.run({"hint": hints_of(maps, encoder.signature.inputs[0].shape[1])})["hint_embedding"])
 
 
@@ -59,8 +59,8 @@ def embed_several(
     """
     require_hints(denoiser, len(weights))
     each = iter(encoders)
-    embedded = [None if some is None else embed_one(next(each), some) for some in maps]
-    return joined(embedded, list(map(given, maps)), weights, hints_apart(denoiser) is not None)
+    embedded = [None if hint_maps is None else embed_one(next(each), hint_maps) for hint_maps in maps]
+    return joined(embedded, list(map(has_content, maps)), weights, hints_apart(denoiser) is not None)
 
 
 def hints_apart(denoiser: Signature) -> int | None:
@@ -84,27 +84,32 @@ def scales_of(control_scale: float, weights: Sequence[float], apart: bool) -> fl
     return tuple(control_scale * weight for weight in weights) if apart else control_scale
 
 
-def given(maps: NDArray[Any] | None) -> list[bool]:
-    """Of each of the maps [N, ...] whether it was given: one of zeros alone was not."""
-    return [] if maps is None else [bool(one.any()) for one in maps]
+def has_content(maps: NDArray[Any] | None) -> list[bool]:
+    """Whether each of the maps [N, ...] has content: a map of zeros alone counts as absent."""
+    return [] if maps is None else [bool(picture_map.any()) for picture_map in maps]
 
 
 def joined(
-    embedded: Sequence[Sequence[Floats] | None], given: Sequence[Sequence[bool]], weights: Sequence[float], apart: bool
+    embedded: Sequence[Sequence[Floats] | None],
+    present: Sequence[Sequence[bool]],
+    weights: Sequence[float],
+    apart: bool,
 ) -> list[Floats]:
-    """What the denoiser takes for each picture, [D, h, w] or, with the hints `apart`, [N, D, h, w].
+    """The denoiser's input for each picture, [D, h, w] or, with the hints `apart`, [N, D, h, w].
 
-    `embedded` are each hint's embeddings [D, h, w] by picture, None for one of weight 0. Of those that are added, a
-    map of zeros alone was not `given`, as in the training of such a denoiser, and adds nothing.
+    `embedded` are each hint's embeddings [D, h, w] by picture, None for one of weight 0. Where they are added, a map
+    that is not `present` adds nothing, as in the training of such a denoiser.
     """
     (first, *_) = (rows for rows in embedded if rows is not None)
     nothing = np.zeros_like(first[0])
-    found = []
+    embeddings = []
     for i in range(len(first)):
-        rows = [nothing if some is None else some[i] for some in embedded]
+        rows = [nothing if hint_rows is None else hint_rows[i] for hint_rows in embedded]
         if apart:
-            found.append(np.stack(rows))
+            embeddings.append(np.stack(rows))
             continue
-        counted = [(row, weight) for row, known, weight in zip(rows, given, weights, strict=True) if known and known[i]]
-        found.append(sum((np.float32(weight) * row for row, weight in counted), nothing))
-    return found
+        counted = [
+            (row, weight) for row, flags, weight in zip(rows, present, weights, strict=True) if flags and flags[i]
+        ]
+        embeddings.append(sum((np.float32(weight) * row for row, weight in counted), nothing))
+    return embeddings

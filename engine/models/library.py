@@ -1,7 +1,7 @@
 """The folder of exported networks: where each one's files are, and what their content is.
 
-On a CPU a plan is NAME.xml beside NAME.bin; for GPUs it is plans/NAME.plan or onnx/NAME/model.onnx. The language model
-is what [llm] names. Small files (tokenizers, the size of latents) stand beside, as the table of networks says. Nothing
+On a CPU a plan is NAME.xml with NAME.bin; for GPUs it is plans/NAME.plan or onnx/NAME/model.onnx. [llm] names the
+language model. Small files (tokenizers, the size of latents) lie in the same folder, by the table of networks. Nothing
 is opened here.
 """
 
@@ -28,7 +28,7 @@ from .network import Network, Networks
 class Library:
     """The networks of the table `networks` in `folder`, for the runtimes that the settings name.
 
-    In `blobs` compiled networks are kept between runs; None keeps none. `files` says what the content of a file is.
+    In `blobs` compiled networks are kept between runs; None keeps none. `files` are the digests of files.
     """
 
     folder: Path
@@ -81,15 +81,15 @@ class Library:
         return plan_state(self.folder, network.plan, self.runtime.backend, sizes)
 
     def plan_bytes(self, plan: str) -> tuple[int | None, int | None]:
-        """What a plan for a GPU takes there by its compiler's account: alone, and to compute in, which plans share.
+        """Bytes that a plan takes on a GPU by its compiler's record: its own, and scratch memory, which plans share.
 
-        None where there is no such account.
+        None where there is no such record.
         """
         if self.runtime.backend != "tensorrt":
             return None, None
         try:
             key = read_key(plan_file(self.folder, plan, "tensorrt"))
-        except CounterfactoryError:  # not compiled, or damaged, which whoever opens it says
+        except CounterfactoryError:  # not compiled, or damaged: an error when it is opened
             return None, None
         return (key.held_bytes, key.scratch_bytes) if key.scratch_bytes is not None else (None, None)
 
@@ -104,23 +104,23 @@ class Library:
     def releases(self) -> dict[str, str]:
         """The installed releases of everything that computes a suite, our own and NumPy's included, by distribution."""
         used = dict.fromkeys(library for stage in STAGES for library in self._libraries(stage))
-        beside = ["torch"] if self.llm.backend.startswith("exllama") else []
+        adapters = ["torch"] if self.llm.backend.startswith("exllama") else []
         provider = [self.runtime.provider] if self.runtime.provider == "tensorrt" else []
-        return releases(["counterfactory", *used, *provider, *beside])
+        return releases(["counterfactory", *used, *provider, *adapters])
 
     def _libraries(self, stage: Stage) -> tuple[str, ...]:
-        """What computes a stage, beside our own code."""
+        """The libraries that compute a stage."""
         if stage == "rewrite":
-            beside = "sentence" in self.networks or "masked" in self.networks
-            encoder = (self.runtime.backend,) if beside else ()
+            encodes = "sentence" in self.networks or "masked" in self.networks
+            encoder = (self.runtime.backend,) if encodes else ()
             return (self.llm.backend, "llguidance", "tokenizers", *encoder)
         return (self.runtime.backend, "tokenizers", "numpy", "opencv", "pillow")
 
     def _content(self, network: Network) -> list[str]:
         if network.plan not in self._digests:
-            beside = [self.files.of(self.existing(name)) for name in network.files]
-            beside += [self.files.of(self.folder / n) for n in network.optional_files if (self.folder / n).is_file()]
-            self._digests[network.plan] = self._plan_content(network) + beside
+            others = [self.files.of(self.existing(name)) for name in network.files]
+            others += [self.files.of(self.folder / n) for n in network.optional_files if (self.folder / n).is_file()]
+            self._digests[network.plan] = self._plan_content(network) + others
         return self._digests[network.plan]
 
     def _plan_content(self, network: Network) -> list[str]:

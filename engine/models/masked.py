@@ -23,8 +23,8 @@ Blank = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Mask:
-    """What `export masked` says of a vocabulary: the text and the token of a blank, and the tokens that are words."""
+class MaskVocabulary:
+    """The vocabulary that `export masked` wrote: the text and the token of a blank, and the tokens that are words."""
 
     text: str
     token: int
@@ -32,7 +32,7 @@ class Mask:
     tokens: NDArray[np.int64]
 
     @classmethod
-    def read(cls, path: Path) -> Mask:
+    def read(cls, path: Path) -> MaskVocabulary:
         """The file that the exporter wrote. Raises CounterfactoryError for another."""
         try:
             table = json.loads(path.read_text(encoding="utf-8"))
@@ -51,28 +51,30 @@ class MaskedLm:
 
     plan: Batched
     tokenizer: Tokenizer
-    mask: Mask
+    mask: MaskVocabulary
 
     def likeliest(self, blanks: Sequence[Blank], count: int) -> list[list[str]]:
         """The `count` likeliest words of each blank, the likeliest first; none for one that the plan cuts off."""
-        found = self.tokenizer.encode_batch([f"{before}{self.mask.text}{after}" for before, after in blanks])
-        places = [one.ids.index(self.mask.token) if self.mask.token in one.ids else None for one in found]
-        seen = [i for i, place in enumerate(places) if place is not None]
+        encodings = self.tokenizer.encode_batch([f"{before}{self.mask.text}{after}" for before, after in blanks])
+        places = [
+            encoding.ids.index(self.mask.token) if self.mask.token in encoding.ids else None for encoding in encodings
+        ]
+        read = [i for i, place in enumerate(places) if place is not None]
         words: list[list[str]] = [[] for _ in blanks]
-        if not seen:
+        if not read:
             return words
         feeds = {
-            "input_ids": np.array([found[i].ids for i in seen], np.int64),
-            "attention_mask": np.array([found[i].attention_mask for i in seen], np.int64),
-            "place": np.array([places[i] for i in seen], np.int64),
+            "input_ids": np.array([encodings[i].ids for i in read], np.int64),
+            "attention_mask": np.array([encodings[i].attention_mask for i in read], np.int64),
+            "place": np.array([places[i] for i in read], np.int64),
         }
         logits = self.plan.run(feeds)["logits"][:, self.mask.tokens]
         order = np.argsort(-logits, axis=1, kind="stable")[:, :count]
-        for i, row in zip(seen, order, strict=True):
+        for i, row in zip(read, order, strict=True):
             words[i] = [self.mask.words[at] for at in row]
         return words
 
 
 def open_masked(plan: Batched, folder: Path) -> MaskedLm:
-    """The model whose plan is open, with the files that stand beside it."""
-    return MaskedLm(plan, load_tokenizer(folder / "masked_tokenizer.json"), Mask.read(folder / "masked.json"))
+    """The model of an open plan, with its files in `folder`."""
+    return MaskedLm(plan, load_tokenizer(folder / "masked_tokenizer.json"), MaskVocabulary.read(folder / "masked.json"))

@@ -1,7 +1,7 @@
-"""The models that are open: each from when a stage first asks for it until its memory is wanted for another.
+"""The open models of a run: each from its first use in a stage until another one needs its memory.
 
-Nothing is opened before it is asked for, so that a run with nothing left to do loads nothing. What opened plans load
-and compute is added to the meter.
+Nothing is opened before its first use, so that a run with nothing left to do loads nothing. The loads and computations
+of plans are added to the meter.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .batching import Batched
 from .blip2 import Blip2
 from .clip import ClipImage, ClipText, read_chars
 from .denoiser import PaintPlans
-from .depth import DepthEstimator
+from .depth_estimator import DepthEstimator
 from .device_painting import DevicePaintPlans
 from .editor import EditorPlans
 from .encoder import LatentEncoder
@@ -46,7 +46,7 @@ _LLM = ("llm",)
 
 
 class ModelPool:
-    """The open models of one run; `residency` says what has to be closed, nothing is without it."""
+    """The open models of one run; `residency` decides which ones to close, without it none."""
 
     def __init__(self, library: Library, meter: Meter, residency: Residency | None = None) -> None:
         self._library, self._meter, self._residency = library, meter, residency
@@ -57,7 +57,7 @@ class ModelPool:
         self._kernels: PaintKernels | None = None
 
     def enter(self, stage: Stage) -> None:
-        """A shard has work in this stage: what must make room for the stage's models is closed."""
+        """A shard has work in this stage: models that must make room for those of the stage are closed."""
         if self._pipeline is not None:
             self._pipeline.rest()
         if self._residency is not None and stage in self._library.networks.stages:
@@ -193,17 +193,17 @@ class ModelPool:
 
     def _open_clip_text(self) -> ClipText:
         plan, tokenizer = self._open("clip_text"), load_tokenizer(self._library.folder / "clip_tokenizer.json")
-        return ClipText(plan, tokenizer, self._line())
+        return ClipText(plan, tokenizer, self._painting_pipeline())
 
     def _open_paint_plans(self, size: _Size) -> PaintPlans:
         channels, factor = self._library.latents()
         hint, *others = (self._open(name, size) for name in self._hints)
         denoiser, decoder = (self._open(name, size) for name in ("denoiser", "vae_decoder"))
-        shape, line = (channels, size[0] // factor, size[1] // factor), self._line()
-        if line is None:
+        shape, pipeline = (channels, size[0] // factor, size[1] // factor), self._painting_pipeline()
+        if pipeline is None:
             return PaintPlans(hint, denoiser, decoder, shape, other_hints=tuple(others))
-        kernels = self._paint_kernels(line)
-        return DevicePaintPlans(hint, denoiser, decoder, shape, line, kernels, other_hints=tuple(others))
+        kernels = self._paint_kernels(pipeline)
+        return DevicePaintPlans(hint, denoiser, decoder, shape, pipeline, kernels, other_hints=tuple(others))
 
     def _open_editor_plans(self, size: _Size) -> EditorPlans:
         channels, factor = self._library.latents()
@@ -213,15 +213,15 @@ class ModelPool:
         hint = hints[0] if hints else None
         return EditorPlans(self.vae_encoder(*size), editor, decoder, shape, hint, tuple(hints[1:]))
 
-    def _line(self) -> Pipeline | None:
-        """What painting's models hand their work on in, where their plans are queued."""
+    def _painting_pipeline(self) -> Pipeline | None:
+        """The pipeline that painting's models share, where their plans are queued."""
         if self._library.runtime.backend == "tensorrt" and self._pipeline is None:
             self._pipeline = Pipeline(self._device())
         return self._pipeline
 
-    def _paint_kernels(self, line: Pipeline) -> PaintKernels:
+    def _paint_kernels(self, pipeline: Pipeline) -> PaintKernels:
         if self._kernels is None:
-            self._kernels = load_paint_kernels(line.cuda)
+            self._kernels = load_paint_kernels(pipeline.cuda)
         return self._kernels
 
     def _caption_ends(self, tokenizer: Tokenizer) -> tuple[int, int]:

@@ -1,7 +1,7 @@
-"""What the engine knows of a network before it is opened: a row of the table that everything about networks reads.
+"""A row of the table of networks: what is known of a network before it is opened.
 
-The rows themselves follow from a profile (config/networks.py). Libraries find files by them, `Opened` opens plans by
-them, estimates multiply by them, the doctor and the exporters go through them.
+The rows follow from a profile (models/networks.py). `Library` finds files by them, `ModelPool` opens plans by them,
+estimates multiply by them, and the doctor and the exporters go through them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Rows:
     per_control: float | None = None
 
     def of_source(self, variants: int, controls: int = 0) -> float:
-        """Rows of one source with `variants` variants and `controls` beside them."""
+        """Rows of one source with `variants` variants and `controls` controls."""
         of_control = self.per_variant if self.per_control is None else self.per_control
         return self.per_source + variants * self.per_variant + controls * of_control
 
@@ -42,7 +42,7 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Question:
+class LlmQuestion:
     """A kind of row of a language model: how many of them there are, and the work on one."""
 
     rows: Rows
@@ -55,11 +55,11 @@ class Network:
 
     `plan` is the file that is opened (another one than `name` where a profile chooses a form of the network), `batch`
     the rows of its plan, `streams` how many batches go side by side. `rows` says which stages use it and how much.
-    `sizes` names the inputs whose last two axes follow the picture, `files` what stands beside the plan and is needed,
-    `optional_files` what counts where an export wrote it. `tokens` is for decoders, `questions` for a language model,
-    `cached_tokens` how many tokens in f16 the caches of either on a GPU have room for. `moved_bytes` of a row cross
-    the bus of a GPU, `kept_bytes` stay there beside the plan while it is used. `editor` says what is made of a denoiser
-    that OpenVINO opens; a plan for another runtime is one already.
+    `sizes` names the inputs whose last two axes follow the picture, `files` the further files that the plan needs,
+    `optional_files` those that count where an export wrote them. `tokens` is for decoders, `questions` for a language
+    model, `cached_tokens` how many tokens in f16 the caches of either on a GPU have room for. `moved_bytes` of a row
+    cross the bus of a GPU, `kept_bytes` stay there with the plan while it is used. `editor` is the form of editor that
+    OpenVINO makes of a denoiser when it opens one; a plan for another runtime is one already.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Network:
     files: tuple[str, ...] = ()
     optional_files: tuple[str, ...] = ()
     tokens: Tokens | None = None
-    questions: tuple[Question, ...] = ()
+    questions: tuple[LlmQuestion, ...] = ()
     cached_tokens: float = 0.0
     moved_bytes: int = 0
     kept_bytes: int = 0
@@ -85,7 +85,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Networks:
-    """The table: every network that suites of a profile need, in the order of a picture's journey."""
+    """The table: every network that suites of a profile need, in the order of the stages."""
 
     table: tuple[Network, ...]
 

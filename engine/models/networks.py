@@ -1,7 +1,7 @@
 """The table of networks: which ones a profile's suites need, with their batches, files and rows.
 
-A network is added here, in a file of engine/models that says what it means, and with a builder in export/. Who opens,
-hashes, estimates, examines or exports networks goes through this table.
+A new network is a row here, a file of engine/models with its meaning, and a builder in export/. Networks are opened,
+hashed, estimated, examined and exported by this table.
 
     blip2_vision  opt_decoder        picture to caption
     llm  sentence  masked            caption to edits; the last two where a profile asks for them
@@ -25,7 +25,7 @@ from ..profile.profile import Profile
 from ..runtime.blob_cache import find_blob_cache
 from .device_painting import kept_bytes
 from .library import Library
-from .network import Network, Networks, Question, Rows, Tokens
+from .network import LlmQuestion, Network, Networks, Rows, Tokens
 from .painters import hint_network, painters_of
 
 # BLIP-2's queries, which its decoder reads before it writes.
@@ -33,15 +33,15 @@ _QUERIES = 32
 # The share of captions in which no word names the label: 91 of 500 that people wrote (docs/measurements.md). How many
 # of one label are written again together: those of 25 pictures, which 25,000 of ImageNet-1k have of a class.
 SILENT_SHARE, SILENT_TOGETHER = 0.18, 4.5
-# Of a cache in f16. Fewer bits have a scale in f16 for every 32 values, and beside them one layer of 40 in f16, which
-# is what ExLlamaV2 reads.
+# Sizes as shares of a cache in f16. Caches of fewer bits have a scale in f16 for every 32 values, and one layer of 40
+# in f16, which ExLlamaV2 reads.
 _CACHE_SHARE = MappingProxyType({"fp16": 1.0, "q8": 8.5 / 16 + 1 / 40, "q4": 4.5 / 16 + 1 / 40})
 # Tokens of a question beyond what the rows before it had read, and tokens computed one by one for its answer: counted
 # with LLaMA-2's tokenizer over prompts and answers about 60 captions of two sentences (docs/production.md), rounded up.
 _KEYWORDS, _ALTERNATIVES, _REWRITE, _VERBATIM = Tokens(30, 40), Tokens(40, 20), Tokens(25, 30), Tokens(30, 12)
-# A caption that is read for its perplexity: token by token.
+# A caption read for its perplexity, token by token.
 _READ = Tokens(0, 25)
-# The pocket model's, whose answers about its longer captions have more.
+# The pocket model's questions, which have more tokens since its captions are longer.
 _POCKET = Tokens(60, 40)
 # A whole prompt, and what is reserved for its answer (language/llm_request.py): pages of a cache.
 _PROMPT, _RESERVED = 290, 192
@@ -57,7 +57,7 @@ _MASKED = 2 * 2 * 64 + 2 + 30522
 _VISION, _OPT_WIDTH, _OPT_WORDS, _CLIP_IMAGE = 3 * 364**2, 4096, 50272, 3 * 224**2
 
 
-def _questions(profile: Profile) -> tuple[Question, ...]:
+def _questions(profile: Profile) -> tuple[LlmQuestion, ...]:
     """The keywords, the alternatives of half of the keywords that are allowed, and each variant's caption."""
     alternatives = Rows(per_source=max(1, profile.rewrite.max_keywords // 2))
     rows = (Rows(per_source=1), alternatives, Rows(per_variant=1))
@@ -65,15 +65,15 @@ def _questions(profile: Profile) -> tuple[Question, ...]:
         tokens = (_POCKET, _POCKET, _POCKET)
     else:
         tokens = (_KEYWORDS, _ALTERNATIVES, _VERBATIM if profile.rewrite.verbatim else _REWRITE)
-    # Random words are nobody's answers.
-    questions = () if profile.random_words is not None else tuple(map(Question, rows, tokens))
-    return (*questions, Question(Rows(1, 1), _READ)) if profile.rewrite.perplexity else questions
+    # Random words need no answers of the language model.
+    questions = () if profile.random_words is not None else tuple(map(LlmQuestion, rows, tokens))
+    return (*questions, LlmQuestion(Rows(1, 1), _READ)) if profile.rewrite.perplexity else questions
 
 
 def _compared(profile: Profile) -> Rows:
-    """Texts of the sentence encoder, at most: a label, what is taken to name it, and the caption; of each variant the
-    edited caption, an edit's words and those in their place; of one that is written anew what it says beside its edits.
-    Where edits are held to their words before they are chosen, the words of all.
+    """Texts of the sentence encoder, at most: a label, the words that name it, and the caption; of each variant the
+    edited caption, an edit's words and those that replace them, and for a caption that is written anew its text outside
+    of the edits. Where edits are compared by their words before they are chosen, the words of all edits.
     """
     check, rewriting = profile.check, profile.rewrite
     chosen = bool(check.most.keys() & {"text_label", "text_replaced"})
@@ -82,7 +82,7 @@ def _compared(profile: Profile) -> Rows:
 
 
 def _rows_at_once(profile: Profile) -> int:
-    """Rows that the language model decodes together: as many as are asked for and find pages."""
+    """Rows that the language model decodes together: as many as the profile allows and the cache has pages for."""
     exllama = profile.llm.exllama
     if exllama is None:
         return 1
@@ -130,12 +130,12 @@ def _map_channels(profile: Profile) -> dict[str, int]:
 
 
 def _embeddings(profile: Profile) -> int:
-    """Embeddings that a row brings, at most: one where hints share a ControlNet, which only the denoiser tells."""
+    """Embeddings of a row, at most: one where hints share a ControlNet, which only the open denoiser shows."""
     return len(profile.hints or (0,))
 
 
 def _kept_bytes(profile: Profile) -> int:
-    """What painting keeps on a GPU beside its plans, where it stays there: arrays of one size do not serve another."""
+    """Bytes that painting keeps on a GPU besides its plans, if it stays there: arrays for each picture size."""
     if profile.runtime.backend != "tensorrt" or profile.invert is not None:
         return 0
     return sum(_kept_at(profile, height * width) for height, width in profile.image.sizes)
@@ -156,8 +156,8 @@ def _kept_at(profile: Profile, pixels: int) -> int:
 
 
 def _captioned(caption: CaptionSettings) -> float:
-    """Captions per image, counted in full batches: one that is written again shares its batch with its own label's
-    alone, and a batch takes as long whatever its plan is padded with.
+    """Captions per image, counted in full batches: a caption that is written again shares its batch only with those of
+    the same label, and a padded batch takes as long as a full one.
     """
     if caption.label_prefix is None:
         return 1.0
@@ -165,7 +165,7 @@ def _captioned(caption: CaptionSettings) -> float:
 
 
 def _cached_tokens(caption: CaptionSettings) -> int:
-    """Room for the captioner's cache, of which there is one: each step is written behind those before."""
+    """Tokens in the captioner's only cache, where each step is written behind those before."""
     return caption.batch * caption.rows * (_QUERIES + caption.prompt_tokens + caption.decoding.max_tokens - 1)
 
 
@@ -180,7 +180,7 @@ def networks_of(profile: Profile) -> Networks:
     read = Rows(per_variant=1)
     if profile.invert is not None:  # an editor reads both captions, and looks for the best of its pictures
         read, looked["paint"] = Rows(2, 2, 0), Rows(1, len(profile.invert.fractions), 1)
-    asked = [question.rows for question in questions]
+    question_rows = [question.rows for question in questions]
     return Networks(
         (
             Network(
@@ -207,7 +207,11 @@ def networks_of(profile: Profile) -> Networks:
                 "llm",
                 "llm",
                 _rows_at_once(profile),
-                {"rewrite": Rows(sum(rows.per_source for rows in asked), sum(rows.per_variant for rows in asked))},
+                {
+                    "rewrite": Rows(
+                        sum(rows.per_source for rows in question_rows), sum(rows.per_variant for rows in question_rows)
+                    )
+                },
                 questions=questions,
                 cached_tokens=0 if exllama is None else exllama.cache_tokens * _CACHE_SHARE[exllama.cache],
             ),
@@ -293,7 +297,7 @@ def networks_of(profile: Profile) -> Networks:
 def library_of(profile: Profile) -> Library:
     """The folder of a profile's networks, which are kept compiled in the user's cache.
 
-    Raises CounterfactoryError where the environment names no place for that (`find_blob_cache`).
+    Raises CounterfactoryError where the environment names no place for the cache (`find_blob_cache`).
     """
-    found, cache = networks_of(profile), find_blob_cache()
-    return Library(profile.models.path, found, profile.runtime, profile.llm, cache, profile.image.sizes)
+    networks, cache = networks_of(profile), find_blob_cache()
+    return Library(profile.models.path, networks, profile.runtime, profile.llm, cache, profile.image.sizes)

@@ -1,4 +1,4 @@
-"""The part of the table of networks that makes pictures: what embeds hints or encodes sources, denoises and decodes."""
+"""The networks that make pictures, as rows of the table: hint encoders, the sources' encoder, denoiser and decoder."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def hint_network(number: int) -> str:
 
 
 def editor_form(profile: Profile) -> EditorForm | None:
-    """What is made of a profile's denoiser: an editor where sources are inverted, with its ControlNets where they have
-    a scale.
+    """The form of editor that a profile's denoiser becomes where sources are inverted: with its ControlNets where they
+    have a scale; None where no source is inverted.
     """
     if profile.invert is None:
         return None
@@ -34,12 +34,12 @@ def editor_form(profile: Profile) -> EditorForm | None:
 
 
 def painters_of(profile: Profile, moved: Mapping[str, int], kept_bytes: int) -> tuple[Network, ...]:
-    """What makes pictures: over hints, or from the source where it is inverted. `moved` are the bytes of a row of each
-    network that cross a GPU's bus, `kept_bytes` what painting keeps there.
+    """The networks that make pictures, from hints, or from the source where it is inverted. `moved` are the bytes of a
+    row of each network that cross a GPU's bus, `kept_bytes` those that painting keeps there.
     """
     paint, invert = profile.paint, profile.invert
     pictures = Rows(per_variant=1)
-    if invert is not None:  # of a source, to know what decoding loses; a control is decoded, and not denoised
+    if invert is not None:  # the source once, to measure the loss of decoding; a control is decoded, and not denoised
         pictures = Rows(float(invert.detail_levels > 0), len(invert.fractions), 1)
     before, encoders = tuple[Network, ...](), tuple[Network, ...]()
     conditions: dict[str, Follows] = {}

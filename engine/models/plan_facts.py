@@ -1,6 +1,4 @@
-"""What is known of plans before they are opened: operations, bytes of weights and caches, which projections are made
-of.
-"""
+"""Facts of plans before they are opened, for projections: operations, bytes of weights and of caches."""
 
 from __future__ import annotations
 
@@ -14,10 +12,10 @@ from ..runtime.manifests import exported_classes
 
 
 def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
-    """What is known of the profile's plans before they are opened: from its own export, else as it came with us.
+    """The facts of a profile's plans before they are opened: from its own export, else those that ship with us.
 
-    The decoder of latents is the one that was exported, or else will be. Raises CounterfactoryError where neither is
-    there.
+    The decoder of latents is the one that was exported, or else the one that will be. Raises CounterfactoryError where
+    there are neither.
     """
     exported = profile.models.path / "facts.json"
     facts = load_facts(exported if exported.is_file() else PROFILES / "a10g.json")
@@ -26,7 +24,7 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
         facts["vae_decoder"] = tiny
     if not exported.is_file() and profile.follows_maps:
         facts.pop("editor", None)  # what is known of it is without a ControlNet
-    # Another form of a network costs what the network does, but where its own export was counted.
+    # Another form of a network costs as much as the network, unless the form's own export was counted.
     forms = {f"{name}{profile.caption.form}": name for name in ("blip2_vision", "opt_decoder")}
     forms[profile.paint.denoiser] = "denoiser" if profile.follows_maps or "editor" not in facts else "editor"
     forms |= dict.fromkeys((hint.plan for hint in profile.hints or ()), "hint")
@@ -34,7 +32,7 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
 
 
 def other_decoder(profile: Profile) -> str:
-    """What is to be known where another decoder of latents was exported than the profile names; "" where none was."""
+    """A sentence for a decoder of latents that was exported and is not the one that the profile names; "" otherwise."""
     named, classes = _names_taesd(profile), exported_classes(profile.models.path, "vae_decoder")
     if profile.weights is None or classes is None or ("AutoencoderTiny" in classes) == named:
         return ""

@@ -1,8 +1,8 @@
-"""Referees: networks of a user's own that look at painted pictures and say what they see.
+"""Referees: a user's own networks that look at painted pictures and report masks, boxes or labels.
 
 A referee is an ONNX file or a function of a Python module, `module:function`. Either takes pictures of one size and
-gives, for each, a mask of class numbers, boxes, or the probabilities of classes. What that is held against is not known
-here. A profile that names a function runs it: name only what you trust.
+gives, for each, a mask of class numbers, boxes, or the probabilities of classes. The comparison with the truth is made
+elsewhere. A profile that names a function runs it: name only what you trust.
 
     masks     function: whole numbers [N, H, W]; ONNX: logits [N, C, h, w], at any size
     labels    function: probabilities [N, C]; ONNX: logits [N, C]
@@ -31,14 +31,14 @@ from ..runtime.session import Session
 Pixels = NDArray[np.uint8]
 # Masks [N, H, W], probabilities [N, C], or boxes of each picture.
 Sight = Callable[[Pixels], Any]
-Box = tuple[float, float, float, float, int]
+RefereeBox = tuple[float, float, float, float, int]
 
 _LEAST_SCORE = 0.5
 
 
 def open_referee(settings: RefereeSettings, runtime: RuntimeSettings) -> Sight:
-    """What the settings name, ready to look. Raises CounterfactoryError where there is no such thing, and for a graph
-    under a runtime that opens none.
+    """The referee that the settings name. Raises CounterfactoryError where there is no such file or function, and for a
+    graph under a runtime that opens none.
     """
     if not settings.is_graph:
         return _checked(settings, load_function(settings.run))
@@ -54,15 +54,15 @@ def open_referee(settings: RefereeSettings, runtime: RuntimeSettings) -> Sight:
 
 
 def _checked(settings: RefereeSettings, sight: Sight) -> Sight:
-    """What a referee sees, in a form that can be relied upon."""
+    """The referee with its results checked for type and shape."""
 
     def look(images: Pixels) -> Any:
-        found, count = sight(images), len(images)
+        sightings, count = sight(images), len(images)
         if settings.kind == "boxes":
-            if len(found) != count:
-                raise _wrong(settings, f"a list of boxes for each of {count} pictures", f"{len(found)}")
-            return [[(*map(float, box[:4]), int(box[4])) for box in boxes] for boxes in found]
-        values = np.asarray(found)
+            if len(sightings) != count:
+                raise _wrong(settings, f"a list of boxes for each of {count} pictures", f"{len(sightings)}")
+            return [[(*map(float, box[:4]), int(box[4])) for box in boxes] for boxes in sightings]
+        values = np.asarray(sightings)
         shape = images.shape[:3] if settings.kind == "masks" else (count, len(settings.classes))
         if values.shape != shape or (settings.kind == "masks" and values.dtype.kind not in "iu"):
             wanted = "whole numbers" if settings.kind == "masks" else "probabilities"
@@ -72,8 +72,8 @@ def _checked(settings: RefereeSettings, sight: Sight) -> Sight:
     return look
 
 
-def _wrong(settings: RefereeSettings, wanted: str, found: str) -> CounterfactoryError:
-    return CounterfactoryError(f"referee {settings.run} of {settings.kind} gives {wanted}, got {found}")
+def _wrong(settings: RefereeSettings, wanted: str, result: str) -> CounterfactoryError:
+    return CounterfactoryError(f"referee {settings.run} of {settings.kind} gives {wanted}, got {result}")
 
 
 def _look(session: Session, settings: RefereeSettings, images: Pixels) -> Any:
@@ -94,7 +94,7 @@ def _look(session: Session, settings: RefereeSettings, images: Pixels) -> Any:
     if settings.kind == "labels":
         powers = np.exp(out[0] - out[0].max(axis=1, keepdims=True))
         return powers / powers.sum(axis=1, keepdims=True)
-    return [_found(boxes, kinds, scores, across) for boxes, kinds, scores in zip(*out, strict=True)]
+    return [_boxes_of(boxes, kinds, scores, across) for boxes, kinds, scores in zip(*out, strict=True)]
 
 
 def _enlarged(logits: NDArray[Any], size: Sequence[int]) -> NDArray[np.int64]:
@@ -103,7 +103,7 @@ def _enlarged(logits: NDArray[Any], size: Sequence[int]) -> NDArray[np.int64]:
     return np.asarray(cv2.resize(best, (size[1], size[0]), interpolation=cv2.INTER_NEAREST_EXACT), np.int64)
 
 
-def _found(
+def _boxes_of(
     boxes: NDArray[Any], kinds: NDArray[Any], scores: NDArray[Any], across: tuple[float, float]
 ) -> list[tuple[float, ...]]:
     scale = np.array([*across, *across])

@@ -12,8 +12,8 @@ row stepped in a stack, bit for bit.
 - Timestep spacings and zero terminal SNR, Lin et al. 2023 (arXiv 2305.08891), table 2 and algorithm 1.
 
 DDIM is the order-1 predictor of UniPC's family, and LCM's noise is a third term of that sum, so all run through the
-same step. The noise schedule is that of Stable Diffusion 1.5. How outputs are computed, where noise is drawn from and
-how latents become images is not known here.
+same step. The noise schedule is that of Stable Diffusion 1.5. The sampler does not know how outputs are computed, where
+noise is drawn from or how latents become images.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from ..profile.paint import LCM_TIMESTEPS, SamplerSettings
 _TRAIN_STEPS = 1000
 _BETA_START, _BETA_END = 0.00085, 0.012
 _LEADING_OFFSET = 1  # Stable Diffusion's `steps_offset`: "leading" never asks for timestep 0
-# Of the boundary condition that leaves latents at timestep 0 as they are: the spread of the data, and what timesteps
-# are multiplied by.
+# Of the boundary condition that leaves latents at timestep 0 as they are: the spread of the data, and the factor of
+# timesteps.
 _LCM_SIGMA_DATA, _LCM_TIMESTEP_SCALING = 0.5, 10.0
 # UniPC works on log SNR, so a terminal SNR of zero is this small number instead, as in diffusers.
 _LEAST_SIGNAL_POWER = 2.0**-24
@@ -77,8 +77,8 @@ class Sampler:
         self._check(i, latents, model_output, history, noise)
         if noise is not None:
             history = (latents, noise)
-        stepped, known = guided_step.step(self._steps[i], latents, model_output, history)
-        return stepped, known[: _MEMORY[self.settings.kind]]
+        stepped, past = guided_step.step(self._steps[i], latents, model_output, history)
+        return stepped, past[: _MEMORY[self.settings.kind]]
 
     def adds_noise(self, i: int) -> bool:
         """Whether step `i` takes fresh noise: every one of LCM's but the last."""
@@ -107,8 +107,8 @@ class Sampler:
         if self.adds_noise(i) != (noise is not None):
             needs, got = ("fresh noise", "none") if noise is None else ("no noise", "some")
             raise ValueError(f"{self.settings.kind} step {i} needs {needs}, got {got}: ask `adds_noise` of each step")
-        known = [("history", array) for array in history] + ([] if noise is None else [("noise", noise)])
-        for name, array in (("latents", latents), ("model_output", model_output), *known):
+        extras = [("history", array) for array in history] + ([] if noise is None else [("noise", noise)])
+        for name, array in (("latents", latents), ("model_output", model_output), *extras):
             if array.shape != latents.shape or array.dtype != np.float32:
                 raise ValueError(
                     f"sampler {name} must be float32 {list(latents.shape)}, got {array.dtype} {list(array.shape)}"

@@ -1,4 +1,4 @@
-"""A sentence encoder as the engine uses it: texts to embeddings whose cosine says how much alike they mean."""
+"""A sentence encoder as the engine uses it: texts to embeddings whose cosine is how similar their meanings are."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class SentenceEncoder:
 
     def encode(self, texts: Sequence[str]) -> Floats:
         """Unit embeddings [N, D] of any number of texts, at least one."""
-        found = self.tokenizer.encode_batch(list(texts))
+        encodings = self.tokenizer.encode_batch(list(texts))
         feeds = {
-            "input_ids": np.array([one.ids for one in found], np.int64),
-            "attention_mask": np.array([one.attention_mask for one in found], np.int64),
+            "input_ids": np.array([encoding.ids for encoding in encodings], np.int64),
+            "attention_mask": np.array([encoding.attention_mask for encoding in encodings], np.int64),
         }
         return self.plan.run(feeds)["embeddings"]

@@ -17,7 +17,7 @@ import numpy as np
 from ..edit import Edit
 from ..stages.check.verdict import failed_check
 from ..suite import PictureRow
-from ..suite.names import safe_name
+from ..suite.folder_names import safe_name
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..judging.threshold_curve import Sweep
+    from ..judging.threshold_curve import ThresholdCurve
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 240, 96, 34, 8
 
@@ -67,7 +67,7 @@ class Curve:
         return round(_TOP + _HEIGHT * (1 - share), 1)
 
 
-def curve_of(found: Sweep) -> Curve:
+def curve_of(found: ThresholdCurve) -> Curve:
     """A sweep as the page draws it; the current threshold is marked."""
     lines: list[tuple[str, tuple[float | None, ...]]] = [
         ("accepted", tuple(point.accepted / found.variants for point in found.points))

@@ -9,8 +9,8 @@ from .table import Table, percent
 
 if TYPE_CHECKING:
     from ..judging.effects import Effect
-    from ..judging.evaluation import Effects, Evaluation, Score
-    from ..judging.limits import Finding
+    from ..judging.evaluation import Effects, Evaluation, MeanScore
+    from ..judging.limits import LimitResult
 
 # Values and classes in a table: those that do most harm.
 _WORST = 8
@@ -32,8 +32,8 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple
     tables = []
     if effects.against is not None and (effects.by_type or effects.painter):
         tables.append(effects_table({evaluation.measure_name: effects}))
-        if evaluation.beside:
-            tables.append(effects_table({measure.name: measure.effects for measure in evaluation.beside}))
+        if evaluation.measures:
+            tables.append(effects_table({measure.name: measure.effects for measure in evaluation.measures}))
         for title, found in (("value", effects.by_value), ("class", effects.by_class)):
             if len(found) > 1:
                 tables.append(_worst_table(title, found, len(found) if everything else _WORST))
@@ -54,7 +54,7 @@ def note_lines(evaluation: Evaluation) -> list[str]:
         notes.append("effects: against the source's control, adjusted for the other edits beside")
         if not evaluation.originals.score.count:
             notes.append("no original has an answer: what painting does by itself is not known")
-    if any(measure.name == "confidence" for measure in evaluation.beside):
+    if any(measure.name == "confidence" for measure in evaluation.measures):
         notes.append("confidence: what the model gives its own answer on average, right or wrong")
     for count, kind in ((evaluation.excluded, "variant"), (evaluation.excluded_controls, "control")):
         if count:
@@ -74,18 +74,18 @@ def headline(evaluation: Evaluation) -> tuple[str, str]:
     return name, f"{percent(before)} \N{RIGHTWARDS ARROW} {percent(evaluation.variants.score.value)}"
 
 
-def finding_line(finding: Finding) -> str:
+def finding_line(finding: LimitResult) -> str:
     """What became of a limit."""
     words = {"kept": "kept", "broken": "BROKEN", "undecided": "cannot tell"}
-    return f"{words[finding.outcome]:<11} {finding.limit}: {finding.found}"
+    return f"{words[finding.outcome]:<11} {finding.limit}: {finding.figures}"
 
 
 def sides_table(evaluations: Mapping[str, Evaluation]) -> Table:
     """How each kind of picture was answered, by the names of the measures; further ones of an answer behind them."""
-    scores: dict[str, tuple[Score, ...]] = {}
+    scores: dict[str, tuple[MeanScore, ...]] = {}
     for name, found in evaluations.items():
         scores[name] = tuple(side.score for side in (found.originals, found.controls, found.variants))
-        scores |= {measure.name: (measure.originals, measure.controls, measure.variants) for measure in found.beside}
+        scores |= {measure.name: (measure.originals, measure.controls, measure.variants) for measure in found.measures}
     counts = next(iter(scores.values()))
     rows = tuple(
         (name, str(counts[i].count), *(percent(column[i].value) for column in scores.values()))

@@ -1,13 +1,13 @@
-"""Compiled networks that are kept between runs: a folder of blobs, each under the key of what made it.
+"""Compiled networks that are kept between runs: a folder of blobs, each under a key of its inputs.
 
-A blob arrives as bytes with its key and is given back as the same bytes or not at all: a file that was torn, cut or
-changed counts as absent and goes. The folder is bounded, those used longest ago go first. It is a cache: what cannot be
-read is made again, and where nothing can be written the next run takes as long as this one. What a blob means, and
-which key it has, is not known here (`compiling`).
+A blob arrives as bytes with its key and is returned as the same bytes or not at all: a file that was torn, cut or
+changed counts as absent and is deleted. The folder is bounded, blobs used longest ago go first. It is a cache: a blob
+that cannot be read is made again, and where nothing can be written the next run takes as long as this one. The meaning
+of blobs and their keys is the business of compiling.py.
 
-The digest in a file finds damage; it does not prove who wrote it. That is the folder's part: it is made for its owner
-alone, and one that belongs to somebody else or that others may write to is not used. Whoever can write as this user
-can change the program itself.
+The digest in a file finds damage; it does not prove who wrote it. The folder's rights do: it is made for its owner
+alone, and a folder that belongs to another user or that others may write to is not used. A process that can write as
+this user can change the program itself.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ LIMIT_BYTES = 10**9
 _SUFFIX = ".blob"
 _MAGIC = b"counterfactory blob 1\n"
 _DIGEST_BYTES = hashlib.sha256().digest_size
-# What a process that was killed left half-written; a younger file may be another process's work.
+# The age of files that a killed process left half-written; a younger file may be another process's work.
 _STALE_S = 3600
 
 
 @dataclass(frozen=True)
 class Contents:
-    """So many blobs lie in a cache, and so many bytes."""
+    """The number of blobs in a cache, and their bytes."""
 
     blobs: int
     bytes: int
@@ -55,7 +55,7 @@ class BlobCache:
         self.problem: str | None = None
 
     def load(self, key: str) -> bytes | None:
-        """The blob of that key, just as it was kept; None where there is none that can be trusted."""
+        """The blob of that key, as it was stored; None where there is none that can be trusted."""
         file = self._file(key)
         if self.refusal() is not None:
             return None
@@ -66,7 +66,7 @@ class BlobCache:
         if head != _head(key, blob):
             self.discard(key)
             return None
-        with suppress(OSError):  # the time of its last use, which says what goes first
+        with suppress(OSError):  # the time of its last use, by which blobs are dropped
             os.utime(file)
         return blob
 
@@ -100,7 +100,7 @@ class BlobCache:
             self.problem = f"compiled networks are not kept for the next run, which will compile them again: {reason}"
 
     def contents(self) -> Contents:
-        """What lies there now."""
+        """The cache's contents now."""
         sizes = [about.st_size for _, about in self._entries(_SUFFIX)]
         return Contents(len(sizes), sum(sizes))
 
@@ -112,8 +112,8 @@ class BlobCache:
         make_folder(self.folder.parent)
         with explain_os_errors(self.folder), suppress(FileExistsError):
             self.folder.mkdir(mode=0o700)
-        if found := self.refusal():
-            raise CounterfactoryError(found)
+        if reason := self.refusal():
+            raise CounterfactoryError(reason)
 
     def refusal(self) -> str | None:
         """Why the folder may not be used; None where it may, and where it is not there."""
@@ -142,15 +142,15 @@ class BlobCache:
                     yield path, path.lstat()
 
     def _trim(self, latest: Path) -> None:
-        """Drop what was used longest ago until the rest is within the bound, and what killed processes left."""
+        """Drop blobs used longest ago until the rest is within the bound, and files that killed processes left."""
         blobs = sorted(self._entries(_SUFFIX), key=lambda entry: (entry[0] == latest, entry[1].st_mtime_ns))
-        taken = sum(about.st_size for _, about in blobs)
+        total = sum(about.st_size for _, about in blobs)
         for path, about in blobs:
-            if taken <= self.limit_bytes:
+            if total <= self.limit_bytes:
                 break
             with suppress(OSError):
                 path.unlink(missing_ok=True)
-                taken -= about.st_size
+                total -= about.st_size
         for path, about in self._entries(TEMPORARY_SUFFIX):
             if about.st_mtime < time.time() - _STALE_S:
                 with suppress(OSError):
@@ -163,28 +163,28 @@ def find_blob_cache() -> BlobCache | None:
     None where that is "off", and without a home. Raises CounterfactoryError for what is neither "off" nor an absolute
     path.
     """
-    said = os.environ.get(SWITCH, "")
-    if said == "off":
+    setting = os.environ.get(SWITCH, "")
+    if setting == "off":
         return None
-    if not said:
+    if not setting:
         usual = cache_folder()
         return None if usual is None else BlobCache(usual / "compiled")
-    if not Path(said).is_absolute():
+    if not Path(setting).is_absolute():
         raise CounterfactoryError(
-            f"{SWITCH} says where compiled networks are kept, got {said!r}: give a folder's absolute path, or 'off'"
+            f"{SWITCH} says where compiled networks are kept, got {setting!r}: give a folder's absolute path, or 'off'"
         )
-    return BlobCache(Path(said))
+    return BlobCache(Path(setting))
 
 
 def _head(key: str, blob: bytes) -> bytes:
-    """What stands before a blob in its file. The key counts too, so that no file passes under another's name."""
+    """The head of a blob's file. The key is part of its digest, so that no file passes under another's name."""
     digest = hashlib.sha256(key.encode())
     digest.update(blob)
     return _MAGIC + digest.digest()
 
 
 def _read(file: Path) -> tuple[bytes, bytes]:
-    """What stands before the blob, and the blob. Raises OSError for what is no plain file of this user's."""
+    """A file's head, and its blob. Raises OSError for anything but a plain file of this user's."""
     # Nothing is waited for (a pipe), and no link followed.
     handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as opened:

@@ -1,4 +1,4 @@
-"""Where a session's arrays lie: those of its inputs and outputs, and those that its caller holds on the device.
+"""The memory of a session's arrays: of its inputs and outputs, and of those that its caller holds on the device.
 
 Compiled, not run: nobody has run this on a GPU; tests run it over a stand-in for the device's memory.
 """
@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .cuda import Buffer, Cuda, Pinned
+from .cuda import Buffer, Cuda, PinnedBuffer
 from .session import Array, Port, Session
 
 
 @dataclass(frozen=True, eq=False)
 class DeviceArray:
-    """An array on the device; opaque but for what it looks like, and for its rows along the first axis."""
+    """An array on the device; opaque but for its shape, its dtype and its rows along the first axis."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -30,7 +30,7 @@ class DeviceArray:
 
     @property
     def nbytes(self) -> int:
-        """Of its content; the buffer may be larger."""
+        """Bytes of its content; the buffer may be larger."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
@@ -59,24 +59,25 @@ class DeviceSession(Session, Protocol):
 
 @dataclass
 class PortMemory:
-    """Where an input or output lies, on the device and, pinned, on the host: made when first used, for its largest.
+    """The memory of an input or output, on the device and, pinned, on the host: allocated at its first use, for its
+    largest shape.
 
-    A held output needs no place of its own; the place of a cache has room for the longest.
+    A held output has memory of its own instead; that of a cache has room for the longest.
     """
 
     port: Port
     largest: tuple[int, ...]
     cuda: Cuda
     _device: Buffer | None = None
-    _host: Pinned | None = None
+    _host: PinnedBuffer | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of its numbers."""
+        """The dtype of its numbers."""
         return np.dtype(self.port.dtype)
 
     def nbytes(self, shape: tuple[int, ...]) -> int:
-        """Of an array of `shape`."""
+        """Bytes of an array of `shape`."""
         return math.prod(shape) * self.dtype.itemsize
 
     def device(self, shape: tuple[int, ...]) -> Buffer:
@@ -85,7 +86,7 @@ class PortMemory:
             self._device = self.cuda.allocate(self.nbytes(self.largest) if self.nbytes(shape) else 0)
         return self._device
 
-    def host(self, shape: tuple[int, ...]) -> Pinned:
+    def host(self, shape: tuple[int, ...]) -> PinnedBuffer:
         """Pinned memory that has room for `shape`."""
         if self._host is None or self._host.nbytes < self.nbytes(shape):
             self._host = self.cuda.pin(self.nbytes(self.largest) if self.nbytes(shape) else 0)

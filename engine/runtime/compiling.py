@@ -1,11 +1,11 @@
 """Compiles networks for this CPU, or takes them as an earlier run compiled them.
 
-A network comes as the files that it is read from, a function that prepares its graph, and the settings of both; it
-leaves as OpenVINO's compiled model. The key of what is kept has everything that could make it another one: the bytes of
-the files and of the code that prepares, the settings, OpenVINO's build, and the processor as the system and OpenVINO
-see it. Compiled and kept give the same bytes: tests hold that for every embedded network.
+A network comes as its files, a function that prepares its graph, and the settings of both; it leaves as OpenVINO's
+compiled model. The key of a kept network covers everything that could change it: the bytes of the files and of the code
+that prepares, the settings, OpenVINO's build, and the processor as the system and OpenVINO see it. Networks compiled
+now and kept earlier give the same bytes: tests hold that for every embedded network.
 
-OpenVINO has a cache of its own (`CACHE_DIR`), which is not used: it grows without bound, and it takes a file for whole
+OpenVINO has a cache of its own (`CACHE_DIR`), which is not used: it grows without bound, and it takes a file as intact
 if its head is.
 """
 
@@ -28,16 +28,16 @@ _TRAITS = (
     *("vendor_id", "cpu family", "model", "model name", "stepping", "cache size", "flags"),
     *("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features"),
 )
-# What OpenVINO says of the CPU that it compiles for.
+# OpenVINO's properties of the CPU that it compiles for.
 _PROPERTIES = ("FULL_DEVICE_NAME", "DEVICE_ARCHITECTURE", "OPTIMIZATION_CAPABILITIES", "RANGE_FOR_STREAMS")
 # Variables by which its libraries choose other instructions or passes.
 _VARIABLES = ("DNNL_", "ONEDNN_", "OV_", "OPENVINO_")
 
 
 @dataclass(frozen=True)
-class Making:
-    """What a compiled network is made of: its `files`, the source files of the `code` that prepares its graph, what
-    that is asked for (`settings`, plain data), and the `config` it is compiled with.
+class CompileInputs:
+    """The inputs of compiling: the network's `files`, the source files of the `code` that prepares its graph, the
+    `settings` of that code (plain data), and the `config` of OpenVINO's compiler.
     """
 
     files: Sequence[Path]
@@ -48,18 +48,17 @@ class Making:
 
 def compile_model(
     core: ov.Core,
-    making: Making,
+    inputs: CompileInputs,
     prepare: Callable[[], ov.Model],
     blobs: BlobCache | None = None,
     digest: Callable[[Path], str] = file_digest,
 ) -> ov.CompiledModel:
     """The network that `prepare` returns, compiled for this CPU: kept by an earlier run, or else kept for the next.
 
-    Without `blobs` nothing is kept. `digest` says what the content of a file is. Raises what `prepare` and OpenVINO's
-    compiler raise.
+    Without `blobs` nothing is kept. `digest` hashes a file. Raises what `prepare` and OpenVINO's compiler raise.
     """
-    config = dict(making.config)
-    key = None if blobs is None else blob_key(core, making, digest)
+    config = dict(inputs.config)
+    key = None if blobs is None else blob_key(core, inputs, digest)
     if blobs is None or key is None:
         return core.compile_model(prepare(), "CPU", config)
     if (blob := blobs.load(key)) is not None:
@@ -73,22 +72,22 @@ def compile_model(
     return compiled
 
 
-def blob_key(core: ov.Core, making: Making, digest: Callable[[Path], str]) -> str | None:
+def blob_key(core: ov.Core, inputs: CompileInputs, digest: Callable[[Path], str]) -> str | None:
     """The key of a compiled network; None where a file that it is made of cannot be read, such as code without source.
 
-    A file's name counts beside its content: graph and weights are not each other.
+    A file's suffix counts with its content, so that graph and weights are not interchangeable.
     """
     try:
-        files = [(file.suffix, digest(file)) for file in making.files]
-        code = [digest(Path(file)) for file in making.code]
+        files = [(file.suffix, digest(file)) for file in inputs.files]
+        code = [digest(Path(file)) for file in inputs.code]
     except OSError:
         return None
-    config = {name: str(value) for name, value in making.config.items()}
-    return content_key("compiled", files, code, making.settings, config, compiler(core))
+    config = {name: str(value) for name, value in inputs.config.items()}
+    return content_key("compiled", files, code, inputs.settings, config, compiler(core))
 
 
 def compiler(core: ov.Core, cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, object]:
-    """What decides how OpenVINO compiles here, as plain data: its build, the processor, cores that may be used."""
+    """The conditions of OpenVINO's compiler here, as plain data: its build, the processor, cores that may be used."""
     return {
         "openvino": ov.get_version(),
         "cpu": {name: str(core.get_property("CPU", name)) for name in _PROPERTIES},

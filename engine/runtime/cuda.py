@@ -24,7 +24,7 @@ from .scratch import Scratch
 Bytes = NDArray[np.uint8]
 
 
-class Located(Protocol):
+class Addressable(Protocol):
     """Something that lies at an address of the device."""
 
     @property
@@ -34,7 +34,7 @@ class Located(Protocol):
 
 
 class Buffer:
-    """Memory that goes back when nobody holds this any longer: `pointer`, `nbytes`."""
+    """Memory that is freed when this object is no longer referenced: `pointer`, `nbytes`."""
 
     def __init__(self, pointer: int, nbytes: int, release: Callable[[int], Any]) -> None:
         self.pointer, self.nbytes = pointer, nbytes
@@ -42,7 +42,7 @@ class Buffer:
         weakref.finalize(self, release, pointer).atexit = False
 
 
-class Pinned(Buffer):
+class PinnedBuffer(Buffer):
     """Host memory that the device copies from and to without the driver's staging; `array` shows it, uint8."""
 
     @property
@@ -63,8 +63,8 @@ class Event:
 class Cuda:
     """The runtime, `runtime` being the module cuda.bindings.runtime; two streams; and the block of scratch memory.
 
-    All that computes is queued on `stream`, and uses the block. Copies between host and device may go on `copies`
-    beside it, and events order the two.
+    All computations are queued on `stream`, and use the block. Copies between host and device may go on the stream
+    `copies` at the same time, and events order the two.
     """
 
     runtime: Any
@@ -92,25 +92,25 @@ class Cuda:
         size = max(nbytes, 1)
         return Buffer(int(self._call("cudaMalloc", size)), size, self.runtime.cudaFree)
 
-    def pin(self, nbytes: int) -> Pinned:
+    def pin(self, nbytes: int) -> PinnedBuffer:
         """Pinned memory on the host, at least one byte."""
         size = max(nbytes, 1)
-        return Pinned(int(self._call("cudaHostAlloc", size, 0)), size, self.runtime.cudaFreeHost)
+        return PinnedBuffer(int(self._call("cudaHostAlloc", size, 0)), size, self.runtime.cudaFreeHost)
 
-    def to_device(self, to: Located, host: Pinned, nbytes: int, *, beside: bool = False) -> None:
-        """Queue a copy, `beside` what computes or after it; `host` is not changed before that was waited for."""
-        self._copy(to.pointer, host.pointer, nbytes, "cudaMemcpyHostToDevice", beside)
+    def to_device(self, to: Addressable, host: PinnedBuffer, nbytes: int, *, on_copies: bool = False) -> None:
+        """Queue a copy, `on_copies` or behind the computations; `host` must not change until it is done."""
+        self._copy(to.pointer, host.pointer, nbytes, "cudaMemcpyHostToDevice", on_copies)
 
-    def to_host(self, host: Pinned, source: Located, nbytes: int, *, beside: bool = False) -> None:
-        """Queue a copy, `beside` what computes or after it; `host` is not read before that was waited for."""
-        self._copy(host.pointer, source.pointer, nbytes, "cudaMemcpyDeviceToHost", beside)
+    def to_host(self, host: PinnedBuffer, source: Addressable, nbytes: int, *, on_copies: bool = False) -> None:
+        """Queue a copy, `on_copies` or behind the computations; `host` must not be read until it is done."""
+        self._copy(host.pointer, source.pointer, nbytes, "cudaMemcpyDeviceToHost", on_copies)
 
-    def on_device(self, to: Located, source: Located, nbytes: int) -> None:
+    def on_device(self, to: Addressable, source: Addressable, nbytes: int) -> None:
         """Queue a copy from device memory to device memory."""
         self._copy(to.pointer, source.pointer, nbytes, "cudaMemcpyDeviceToDevice")
 
     def wait(self) -> None:
-        """Until all that computes and was queued is done."""
+        """Wait until all queued computations are done."""
         self._call("cudaStreamSynchronize", self.stream)
 
     def event(self) -> Event:
@@ -118,16 +118,16 @@ class Cuda:
         flags = self.runtime.cudaEventDefault
         return Event(self._call("cudaEventCreateWithFlags", flags), self.runtime.cudaEventDestroy)
 
-    def mark(self, event: Event, *, beside: bool = False) -> None:
-        """Put `event` behind all that was queued, on the stream that computes or the one `beside` it."""
-        self._call("cudaEventRecord", event.handle, self._stream(beside))
+    def mark(self, event: Event, *, on_copies: bool = False) -> None:
+        """Put `event` behind all that was queued, on the stream of computations or the one of copies."""
+        self._call("cudaEventRecord", event.handle, self._stream(on_copies))
 
-    def hold_until(self, event: Event, *, beside: bool = False) -> None:
-        """What is queued from here on, on the stream that computes or the one `beside` it, waits for `event`."""
-        self._call("cudaStreamWaitEvent", self._stream(beside), event.handle, 0)
+    def hold_until(self, event: Event, *, on_copies: bool = False) -> None:
+        """Work queued from here on, on the stream of computations or the one of copies, waits for `event`."""
+        self._call("cudaStreamWaitEvent", self._stream(on_copies), event.handle, 0)
 
     def wait_for(self, event: Event) -> None:
-        """Until all before `event` is done."""
+        """Wait until all before `event` is done."""
         self._call("cudaEventSynchronize", event.handle)
 
     def has_passed(self, event: Event) -> bool:
@@ -163,13 +163,13 @@ class Cuda:
         weakref.finalize(launch, self.runtime.cudaGraphExecDestroy, recorded).atexit = False
         return launch
 
-    def _stream(self, beside: bool) -> Any:
-        return self.copies if beside else self.stream
+    def _stream(self, on_copies: bool) -> Any:
+        return self.copies if on_copies else self.stream
 
-    def _copy(self, to: int, source: int, nbytes: int, kind: str, beside: bool = False) -> None:
+    def _copy(self, to: int, source: int, nbytes: int, kind: str, on_copies: bool = False) -> None:
         if nbytes:
             direction = getattr(self.runtime.cudaMemcpyKind, kind)
-            self._call("cudaMemcpyAsync", to, source, nbytes, direction, self._stream(beside))
+            self._call("cudaMemcpyAsync", to, source, nbytes, direction, self._stream(on_copies))
 
     def _call(self, name: str, *arguments: Any) -> Any:
         return call(self.runtime, name, *arguments)

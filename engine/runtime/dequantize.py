@@ -2,8 +2,8 @@
 
 Such a weight is a constant of 8-bit integers, converted, times constant scales, one per channel. It is how
 export/graphs/narrowing.py stores them, and how NNCF does. OpenVINO 2026.4.1's CPU plugin keeps them so, and on some
-processors rounds the activations that meet them in linear layers to 8 bits as well, in f32 too, which nobody asked for.
-Widened, the graph is the one that was stored in fp16, but for the weights' values.
+processors also rounds the activations of their linear layers to 8 bits, even in f32. Widened, the graph equals the one
+in fp16 but for the weights' values.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What brings packages that a machine lacks: arguments of `pip install` in a checkout, by the Python that lacks them.
+"""The commands that install packages that a machine lacks: arguments of `pip install` in a checkout.
 
-tests/resolve.py resolves each of them against the package index, so that none sends a user in a circle.
+tests/resolve.py resolves each of them against the package index, so that no command fails for a user.
 """
 
 from __future__ import annotations

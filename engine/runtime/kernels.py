@@ -1,8 +1,7 @@
 """Our own kernels on the device: compiled by Triton for the GPU that is there, launched on the stream of its plans.
 
-Triton is asked for machine code and nothing else: its own launcher would need torch and a C compiler. Compiled, not
-run: nobody has run this on a GPU; tests launch them over a stand-in for the driver, which hands them to Triton's
-interpreter.
+Triton only compiles them to machine code: its own launcher would need torch and a C compiler. Compiled, not run: nobody
+has run this on a GPU; tests launch them over a stand-in for the driver, which runs them in Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ class Kernel:
 
         Raises CounterfactoryError with the driver's reason where that refuses.
         """
-        made = self.machine
-        types = [ctypes.c_void_p if kind.startswith("*") else _TYPES[kind] for kind in made.types]
+        machine = self.machine
+        types = [ctypes.c_void_p if kind.startswith("*") else _TYPES[kind] for kind in machine.types]
         assert len(types) == len(arguments)
-        hidden = [ctypes.c_void_p] * made.hidden
-        parameters = (*arguments, *[0] * made.hidden), (*types, *hidden)
-        grid = rows, -(-elements // made.block), 1
+        hidden = [ctypes.c_void_p] * machine.hidden
+        parameters = (*arguments, *[0] * machine.hidden), (*types, *hidden)
+        grid = rows, -(-elements // machine.block), 1
         _call(
             self.driver,
             "cuLaunchKernel",
             self._function,
             *grid,
-            *(made.threads, 1, 1),
-            made.shared_bytes,
+            *(machine.threads, 1, 1),
+            machine.shared_bytes,
             self.cuda.stream_handle,
             parameters,
             0,
@@ -54,7 +53,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class PaintKernels:
-    """What painting needs: guidance with the sampler's step, and pictures of a decoder's values."""
+    """The kernels of painting: guidance with the sampler's step, and a decoder's values to pictures."""
 
     guided_step: Kernel
     pixels: Kernel
@@ -73,8 +72,8 @@ def load_paint_kernels(cuda: Cuda) -> PaintKernels:
             "install it: pip install 'counterfactory[cuda]'"
         ) from error
     driver, number = load_driver(), int(capability(cuda.runtime).removeprefix("SM"))
-    made = (compiled.compile_for(variant, number) for variant in (compiled.GUIDED_STEP, compiled.PIXELS))
-    return PaintKernels(*(_load(driver, cuda, machine) for machine in made))
+    machines = (compiled.compile_for(variant, number) for variant in (compiled.GUIDED_STEP, compiled.PIXELS))
+    return PaintKernels(*(_load(driver, cuda, machine) for machine in machines))
 
 
 def _load(driver: Any, cuda: Cuda, machine: Any) -> Kernel:

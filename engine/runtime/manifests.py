@@ -1,4 +1,4 @@
-"""What an export says of a graph, in the manifest beside it. Nothing that computes is imported to read one."""
+"""Reads the manifest that an export writes for a graph. No runtime is imported for it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def exported_digest(folder: Path, plan: str) -> str | None:
 
 
 def exported_shapes(folder: Path, plan: str) -> PlanProfile | None:
-    """The shapes that a plan was exported for, those of its first profile, by its manifest; None where that is missing
-    or older than they.
+    """The shapes that a plan was exported for, those of its first profile, by its manifest; None without a manifest, or
+    where it is from before manifests had shapes.
     """
     return _read(
         folder, plan, lambda manifest: read_profiles(manifest["profiles"])[0] if "profiles" in manifest else None
@@ -33,7 +33,7 @@ def exported_shapes(folder: Path, plan: str) -> PlanProfile | None:
 
 
 def _read(folder: Path, plan: str, read: Callable[[Any], T]) -> T | None:
-    """What `read` takes from a graph's manifest; None without one."""
+    """The result of `read` on a graph's manifest; None without one."""
     manifest = folder / "onnx" / plan / "manifest.json"
     try:
         return read(json.loads(manifest.read_text()))

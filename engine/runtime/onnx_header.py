@@ -1,6 +1,6 @@
 """The inputs and outputs of an ONNX file, with the names of their dynamic axes, as the package onnx reads them.
 
-Weights beside the file are not read. The package is imported when a graph is opened, never on OpenVINO's way.
+External weights are not read. The package is imported when a graph is opened, never for OpenVINO.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class NamedPort:
 
 @dataclass(frozen=True)
 class Ports:
-    """What an ONNX graph takes and gives."""
+    """The inputs and outputs of an ONNX graph."""
 
     inputs: tuple[NamedPort, ...]
     outputs: tuple[NamedPort, ...]

@@ -1,7 +1,7 @@
-"""ONNX Runtime's providers: chosen by name, with their options, and held to what was asked.
+"""ONNX Runtime's providers: chosen by name, with their options, and checked to be the ones that run.
 
-ONNX Runtime goes on without a provider that does not start, and runs on the CPU what a provider does not know. Here
-both are refused. On a GPU: not run.
+ONNX Runtime goes on without a provider that does not start, and runs operations on the CPU that a provider does not
+know. Here both are refused. On a GPU: not run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Provider = Literal["cuda", "tensorrt", "cpu"]
 PROVIDERS: Mapping[str, str] = MappingProxyType(
     {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider", "cpu": "CPUExecutionProvider"}
 )
-# What a provider does not start without, by the packages that the library itself names.
+# What a provider needs to start, by the packages that the library itself names.
 NEEDS: Mapping[str, str] = MappingProxyType(
     {
         "cuda": "it needs a GPU (see `nvidia-smi`), CUDA 13 and cuDNN 9, which requirements/onnxruntime-gpu.txt brings",
@@ -32,22 +32,22 @@ NEEDS: Mapping[str, str] = MappingProxyType(
         "cpu": "check that the file is whole",
     }
 )
-# What a GPU is there for. Arithmetic on shapes belongs on the CPU, and ONNX Runtime puts it there.
+# Operations that must run on the GPU. Arithmetic on shapes belongs on the CPU, and ONNX Runtime puts it there.
 _HEAVY = ("Conv", "MatMul", "Gemm", "Attention", "Normalization", "Softmax", "Gelu", "Sigmoid", "Erf")
 
 
 def graph_name(path: Path) -> str:
-    """What a graph is called: its file, or its folder where the file is only a "model.onnx"."""
+    """A graph's name: that of its file, or of its folder where the file is called "model.onnx"."""
     return path.parent.name if path.stem == "model" else path.stem
 
 
 def install_onnxruntime(provider: Provider) -> str:
-    """The command that brings ONNX Runtime with a provider."""
+    """The command that installs ONNX Runtime with a provider."""
     return pip_install(ONNXRUNTIME_CPU if provider == "cpu" else BOX_ONNXRUNTIME)
 
 
 def exchange_onnxruntime(provider: Provider) -> str:
-    """The command that brings it in place of another build: both packages are one module, of which the last wins."""
+    """The command that replaces another build with it: both packages install the same module, and the last one wins."""
     return f"{pip_uninstall('onnxruntime', 'onnxruntime-gpu')} && {install_onnxruntime(provider)}"
 
 
@@ -78,11 +78,11 @@ def load_library(provider: Provider) -> Any:
 
 def check_provider(plan: str, session: Any, provider: Provider) -> None:
     """Raise CounterfactoryError unless the session runs with the provider that was asked for."""
-    kept = session.get_providers()
-    if PROVIDERS[provider] not in kept:
+    running = session.get_providers()
+    if PROVIDERS[provider] not in running:
         raise CounterfactoryError(
-            f"{plan} was asked for with {PROVIDERS[provider]} and opened with {', '.join(kept)}: the provider did not "
-            f"start; {NEEDS[provider]}"
+            f"{plan} was asked for with {PROVIDERS[provider]} and opened with {', '.join(running)}: the provider did "
+            f"not start; {NEEDS[provider]}"
         )
 
 
@@ -122,7 +122,7 @@ def tensorrt_options(folder: Path, name: str, shapes: Mapping[str, Shapes] | Non
     if shapes is None:
         return options | {"trt_cuda_graph_enable": "1"}
     for kind in ("min", "opt", "max"):
-        texts = [f"{one}:{'x'.join(str(n) for n in getattr(shapes[one], kind))}" for one in sorted(shapes)]
+        texts = [f"{port}:{'x'.join(str(n) for n in getattr(shapes[port], kind))}" for port in sorted(shapes)]
         options[f"trt_profile_{kind}_shapes"] = ",".join(texts)
     return options
 

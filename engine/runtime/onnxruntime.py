@@ -1,9 +1,9 @@
 """ONNX graphs through ONNX Runtime: on a GPU with its CUDA or TensorRT provider, on any CPU in f32.
 
 An ONNX file, a batch and a provider give a session with the contract of session.py. Inputs and outputs are always
-bound. Where all shapes are fixed they are bound once, and on a GPU the graph is recorded as a CUDA graph. ONNX Runtime
-goes on without a provider that does not start and runs on the CPU what a provider does not know: both are refused here.
-On a GPU: not run; the same code was run with the CPU provider.
+bound. Where all shapes are fixed they are bound once, and on a GPU the graph is recorded as a CUDA graph. A provider
+that does not start, or leaves operations to the CPU, is refused (onnx_providers.py). On a GPU: not run; the same code
+was run with the CPU provider.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _DTYPES = {
 
 
 @dataclass(frozen=True, eq=False)
-class HeldValue:
+class OrtOutput:
     """An output that stayed where the session runs."""
 
     shape: tuple[int, ...]
@@ -64,12 +64,12 @@ class OnnxRuntimeSession:
     _device: str
     # Binding, inputs and outputs that every run uses; None where shapes differ from run to run.
     _fixed: tuple[Any, dict[str, Any], dict[str, Any]] | None
-    # Of each cache the largest shape, and which axis of which input says how many positions its output adds; its memory
-    # once it is used, and what of it was held last.
+    # The largest shape of each cache, and the axis of an input that is as long as its output's new positions; its
+    # memory once it is used, and the part of it that was held last.
     _largest: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     _positions: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     _memory: dict[str, Any] = field(default_factory=dict)
-    _latest: dict[str, HeldValue] = field(default_factory=dict)
+    _latest: dict[str, OrtOutput] = field(default_factory=dict)
 
     def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
         """Run the graph once; refuses feeds that do not fit the signature.
@@ -78,46 +78,46 @@ class OnnxRuntimeSession:
         """
         described: dict[str, Any] = dict(feeds)
         self.signature.check(self.name, described)
-        for name, given in feeds.items():
-            if isinstance(given, HeldValue):
-                if given.session is not self._session:
+        for name, feed in feeds.items():
+            if isinstance(feed, OrtOutput):
+                if feed.session is not self._session:
                     raise CounterfactoryError(f"plan {self.name} was fed {name} that another session holds")
                 if name in self._largest:
-                    refuse_other_cache(self.name, name, given, self._latest.get(name))
+                    refuse_other_cache(self.name, name, feed, self._latest.get(name))
         unknown = sorted(set(hold) - {port.name for port in self.signature.outputs})
         if unknown:
             names = sorted(port.name for port in self.signature.outputs)
             raise CounterfactoryError(f"plan {self.name} gives {names}, asked to hold {unknown}")
         if self._fixed is not None:
             values = self._run_fixed(feeds, *self._fixed)
-            return {name: self._kept(value) if name in hold else value.numpy().copy() for name, value in values.items()}
+            return {name: self._hold(value) if name in hold else value.numpy().copy() for name, value in values.items()}
         grown = {name: self._grow(name, cache, feeds) for name in hold if (cache := continued_cache(name))}
         values = self._run_bound(feeds, grown)
         self._latest.update({cache: value for name, value in grown.items() if (cache := continued_cache(name))})
-        kept = {name: self._kept(values[name]) for name in hold if name not in grown}
-        return {name: value.numpy().copy() for name, value in values.items() if name not in hold} | kept | grown
+        held = {name: self._hold(values[name]) for name in hold if name not in grown}
+        return {name: value.numpy().copy() for name, value in values.items() if name not in hold} | held | grown
 
-    def _grow(self, output: str, cache: str, feeds: Mapping[str, Any]) -> HeldValue:
+    def _grow(self, output: str, cache: str, feeds: Mapping[str, Any]) -> OrtOutput:
         """A cache with what this run adds to it."""
-        given, largest = feeds[cache], self._largest[cache]
-        refuse_other_cache(self.name, cache, given, self._latest.get(cache))
+        past, largest = feeds[cache], self._largest[cache]
+        refuse_other_cache(self.name, cache, past, self._latest.get(cache))
         port, axis = self._positions[output]
-        positions = given.shape[0] + feeds[port].shape[axis]
+        positions = past.shape[0] + feeds[port].shape[axis]
         refuse_longer_cache(self.name, cache, positions, largest[0])
         dtype = np.dtype(next(port.dtype for port in self.signature.inputs if port.name == cache))
         if cache not in self._memory:
             make = self._library.OrtValue.ortvalue_from_shape_and_type
             self._memory[cache] = make(list(largest), dtype, self._device, 0)
-        return HeldValue((positions, *largest[1:]), dtype, self._memory[cache], self._session)
+        return OrtOutput((positions, *largest[1:]), dtype, self._memory[cache], self._session)
 
-    def _run_bound(self, feeds: Mapping[str, Any], grown: Mapping[str, HeldValue]) -> dict[str, Any]:
+    def _run_bound(self, feeds: Mapping[str, Any], grown: Mapping[str, OrtOutput]) -> dict[str, Any]:
         # A binding of its own: the outputs of a binding are overwritten by its next run, also those held.
         binding = self._session.io_binding()
-        for name, given in feeds.items():
-            if isinstance(given, HeldValue):
-                binding.bind_input(name, self._device, 0, given.dtype, list(given.shape), given.value.data_ptr())
+        for name, feed in feeds.items():
+            if isinstance(feed, OrtOutput):
+                binding.bind_input(name, self._device, 0, feed.dtype, list(feed.shape), feed.value.data_ptr())
             else:
-                value = self._library.OrtValue.ortvalue_from_numpy(given, self._device, 0)
+                value = self._library.OrtValue.ortvalue_from_numpy(feed, self._device, 0)
                 binding.bind_ortvalue_input(name, value)
         for port in self.signature.outputs:
             whole, cache = grown.get(port.name), continued_cache(port.name)
@@ -134,11 +134,11 @@ class OnnxRuntimeSession:
     def _run_fixed(
         self, feeds: Mapping[str, Any], binding: Any, inputs: dict[str, Any], outputs: dict[str, Any]
     ) -> dict[str, Any]:
-        for name, given in feeds.items():
-            if isinstance(given, HeldValue):
-                self._copy(given.value, inputs[name])
+        for name, feed in feeds.items():
+            if isinstance(feed, OrtOutput):
+                self._copy(feed.value, inputs[name])
             else:
-                inputs[name].update_inplace(given)
+                inputs[name].update_inplace(feed)
         self._execute(binding)
         return outputs
 
@@ -154,13 +154,13 @@ class OnnxRuntimeSession:
         else:
             self._library.copy_tensors([source], [to])
 
-    def _kept(self, value: Any) -> HeldValue:
+    def _hold(self, value: Any) -> OrtOutput:
         shape, dtype = tuple(value.shape()), np.dtype(_DTYPES[value.data_type()])
         if self._fixed is not None:  # the next run writes there again
             own = self._library.OrtValue.ortvalue_from_shape_and_type(list(shape), dtype, self._device, 0)
             self._copy(value, own)
             value = own
-        return HeldValue(shape, dtype, value, self._session)
+        return OrtOutput(shape, dtype, value, self._session)
 
 
 def open_session(
@@ -231,13 +231,13 @@ def _fixed_axes(path: Path, ports: Ports, batch: int, sizes: Mapping[str, tuple[
     for name, axes in inputs.items():
         height, width = len(axes) - 2, len(axes) - 1
         size = dict(zip((height, width), sizes[name], strict=True)) if name in sizes else {}
-        asked = {row_axis(name): batch} | size
-        for axis, length in asked.items():
+        lengths = {row_axis(name): batch} | size
+        for axis, length in lengths.items():
             has = axes[axis]
-            known = fixed.setdefault(has, length) if isinstance(has, str) else has
-            if known is not None and known != length:
+            current = fixed.setdefault(has, length) if isinstance(has, str) else has
+            if current is not None and current != length:
                 raise CounterfactoryError(
-                    f"model file {path} has {name} of {known} along axis {axis}, asked for {length}; "
+                    f"model file {path} has {name} of {current} along axis {axis}, asked for {length}; "
                     "export it for that shape, or ask for the one it has"
                 )
     return fixed

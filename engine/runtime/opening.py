@@ -1,4 +1,4 @@
-"""Opens a plan under whatever runtime a profile names: the one place that knows all of them.
+"""Opens a plan under the runtime that a profile names: the only module that knows all of them.
 
 A folder and a plan's name give a session. Runtimes for GPUs are imported only when one is used.
 """
@@ -25,12 +25,12 @@ PlanState = Literal["found", "stale", "missing"]
 
 
 def arithmetic(runtime: RuntimeSettings) -> Literal["bf16", "f32", "f16"]:
-    """What networks are computed in. Raises CounterfactoryError where bf16 is asked of a CPU without it."""
+    """The precision of networks. Raises CounterfactoryError where the profile wants bf16 and the CPU has none."""
     return "f16" if runtime.precision == "f16" else resolve_precision(runtime.precision)
 
 
 def plan_file(folder: Path, plan: str, backend: Backend) -> Path:
-    """The file that a runtime opens for a plan; an .xml has its .bin beside it, an .onnx maybe its .onnx.data."""
+    """The file that a runtime opens for a plan; with an .xml goes its .bin, with an .onnx maybe its .onnx.data."""
     if backend == "openvino":
         return folder / f"{plan}.xml"
     return folder / "onnx" / plan / "model.onnx" if backend == "onnxruntime" else folder / "plans" / f"{plan}.plan"
@@ -51,9 +51,9 @@ def open_plan(
     """Open a plan for a batch, and for the last two axes that `sizes` names. Raises CounterfactoryError, see there.
 
     With OpenVINO `streams` runs at a time share the cores; elsewhere there is one. Plans for a GPU are loaded
-    to `device`; those of one device queue their work in one line and may be fed what another of them holds. `digest`
-    says what the content of a file is; in `blobs` OpenVINO's compiled networks are kept. With OpenVINO a denoiser
-    becomes an `editor` of that form; for other runtimes the exporter makes editors.
+    to `device`; those of one device queue their work on one stream and may be fed outputs that another of them holds.
+    `digest` hashes a file; in `blobs` OpenVINO's compiled networks are kept. With OpenVINO a denoiser becomes an
+    `editor` of that form; for other runtimes the exporter makes editors.
     """
     file = plan_file(folder, plan, runtime.backend)
     if runtime.backend == "openvino":
@@ -96,7 +96,7 @@ def engines_of(folder: Path) -> Path:
 
 
 def plan_digest(folder: Path, plan: str, backend: Backend, digest: Callable[[Path], str] = file_digest) -> list[str]:
-    """What a plan computes, as digests: of its graph and weights, whichever compiler made the plan of them.
+    """The digests of what a plan computes: of its graph and weights, whichever compiler built the plan.
 
     Raises CounterfactoryError when a file is missing.
     """
@@ -120,7 +120,7 @@ def plan_state(
 ) -> tuple[PlanState, str]:
     """Whether a plan is there and serves, and if not, why, or what is unproven of it; its own bytes are not read.
 
-    `sizes` are what TensorRT's has to take: sets of (height, width) by input.
+    `sizes` are those that a plan of TensorRT has to take: sets of (height, width) by input.
     """
     file = plan_file(folder, plan, backend)
     if not file.is_file():
@@ -130,23 +130,23 @@ def plan_state(
     try:
         key = read_key(file)
         wanted = replace(_wanted(folder, plan, key.made_by), sizes=sizes)
-        found = find_mismatches(file, key, wanted, digest=None)
+        mismatches = find_mismatches(file, key, wanted, digest=None)
     except CounterfactoryError as error:
         return "stale", str(error)
-    return ("stale", "; ".join(found)) if found else ("found", key.doubt)
+    return ("stale", "; ".join(mismatches)) if mismatches else ("found", key.doubt)
 
 
 def plan_makers(folder: Path, plans: Iterable[str]) -> tuple[str, ...]:
-    """The libraries that made TensorRT's plans of a folder, by their keys; a missing or damaged plan says none."""
-    found = []
+    """The libraries that compiled the plans of a folder, by the plans' keys; missing and damaged plans are left out."""
+    makers = []
     for plan in plans:
         with suppress(CounterfactoryError):
-            found.append(read_key(plan_file(folder, plan, "tensorrt")).made_by)
-    return tuple(dict.fromkeys(found))
+            makers.append(read_key(plan_file(folder, plan, "tensorrt")).made_by)
+    return tuple(dict.fromkeys(makers))
 
 
 def _wanted(folder: Path, plan: str, made_by: str) -> PlanRequirements:
-    """What a plan should be of and for, as far as this box can tell; the library `made_by` runs what it made."""
+    """The requirements of a plan, as far as this machine knows; the library `made_by` runs the plans it compiled."""
     from . import cuda, trt_library
 
     library = device = None

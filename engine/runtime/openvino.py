@@ -18,7 +18,7 @@ from ..errors import CounterfactoryError
 from ..keys import file_digest
 from . import dequantize, prompt_to_prompt
 from .blob_cache import BlobCache
-from .compiling import Making, compile_model
+from .compiling import CompileInputs, compile_model
 from .quiet_openvino import ov
 from .session import Array, EditorForm, Port, Signature, continued_cache, row_axis
 from .signals import signal_stack_kept
@@ -34,14 +34,14 @@ def open_core() -> ov.Core:
     return core
 
 
-def resolve_precision(asked: Literal["auto", "bf16", "f32"]) -> Precision:
-    """What a precision means on this CPU. Raises CounterfactoryError where bf16 is asked of a CPU without it."""
+def resolve_precision(precision: Literal["auto", "bf16", "f32"]) -> Precision:
+    """The precision that a setting means on this CPU. Raises CounterfactoryError for bf16 on a CPU without it."""
     native = "BF16" in open_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-    if asked == "bf16" and not native:
+    if precision == "bf16" and not native:
         raise CounterfactoryError('this CPU has no bf16 arithmetic; set precision = "f32" or "auto" under [runtime]')
-    if asked == "auto":
+    if precision == "auto":
         return "bf16" if native else "f32"
-    return asked
+    return precision
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,19 @@ class OpenVinoSession:
     _requests: SimpleQueue[Any]
 
     def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Array]:
-        """Run the plan once; refuses feeds that do not fit the signature. What is to be held comes as arrays too.
+        """Run the plan once; refuses feeds that do not fit the signature. Held outputs come as arrays too.
 
-        Several threads may run it at a time: as many as it has streams get on, the others wait.
+        Several threads may run it at a time: as many as it has streams run, the others wait.
         """
         self.signature.check(self.name, feeds)
         request = self._requests.get()  # one serves one thread
         try:
             results = request.infer(dict(feeds), share_inputs=True)
-            found = {port.name: np.array(results[port.name]) for port in self.signature.outputs}
+            outputs = {port.name: np.array(results[port.name]) for port in self.signature.outputs}
         finally:
             self._requests.put(request)
         caches = {name: cache for name in hold if (cache := continued_cache(name))}
-        return found | {name: np.concatenate([feeds[cache], found[name]]) for name, cache in caches.items()}
+        return outputs | {name: np.concatenate([feeds[cache], outputs[name]]) for name, cache in caches.items()}
 
 
 def _port(port: Any) -> Port:
@@ -91,13 +91,13 @@ def _fixed(model: ov.Model) -> list[Any]:
 
 
 def _widen_weights_of_constants(model: ov.Model) -> None:
-    """Give weights that only meet constants as f32, so that compiling folds what is computed from them.
+    """Make weights f32 that are only multiplied with constants, so that compiling folds their products.
 
     OpenVINO 2026.4.1's CPU plugin leaves products of half-precision weights and constants unfolded (the first
     self-attention of BLIP-2's queries). It computes them once, at compiling, into memory that other operations seem
-    to be given too: the first run is right and later ones read what these left there. Whether that happens depends on
-    the graph, the precision and SNIPPETS_MODE (each setting has graphs that it spoils), so that none is a remedy;
-    nothing is left to spoil when such weights are f32, whose products it folds.
+    to use as well: the first run is right and later ones read what those left there. Whether that happens depends on
+    the graph, the precision and SNIPPETS_MODE; each setting has graphs that it spoils, so none is a remedy. Products of
+    f32 weights are folded, and cannot be spoiled.
     """
     fixed = _fixed(model)
     names = {node.get_name() for node in fixed}
@@ -112,9 +112,9 @@ def _widen_weights_of_constants(model: ov.Model) -> None:
 
 
 def _fold_half_products(model: ov.Model) -> None:
-    """Replace what is computed from constants by products in half precision with its values.
+    """Replace results of half-precision products of constants with their values.
 
-    The same fault as above, in graphs that were halved themselves (the queries of BLIP-2 as GPUs get it), where no
+    The same fault as above, in graphs stored in half precision (the queries of BLIP-2 as exported for GPUs), where no
     conversion stands between the weight and the product.
     """
     fixed = _fixed(model)
@@ -146,9 +146,10 @@ def _fold_half_products(model: ov.Model) -> None:
 def _prepared(
     core: ov.Core, path: Path, batch: int, sizes: Mapping[str, tuple[int, int]], editor: EditorForm | None
 ) -> ov.Model:
-    """The model of a file at static shapes, a denoiser made an editor where that is asked for.
+    """The model of a file at static shapes; with `editor` a denoiser becomes an editor of that form.
 
-    Raises CounterfactoryError for no model, shapes that do not suit it, and a graph of which no editor can be made.
+    Raises CounterfactoryError for a file that is no model, shapes that do not suit it, and a graph that cannot become
+    an editor.
     """
     if editor is not None and "latents" in sizes:  # also of hints that are left out
         sizes = {**sizes, "hint_embedding": sizes["latents"]}
@@ -184,8 +185,8 @@ def open_session(
 
     `sizes` fixes the last two axes (height, width) of the inputs that it names; other dynamic axes stay so. Of
     the threads each of `streams` runs at a time gets its share. With `blobs` a model in OpenVINO's own format is
-    compiled once and kept there; `digest` says what the content of a file is. A denoiser becomes an `editor` of that
-    form (prompt_to_prompt.py).
+    compiled once and kept there; `digest` hashes a file. A denoiser becomes an `editor` of that form
+    (prompt_to_prompt.py).
 
     Raises CounterfactoryError when the file is missing or no model, the shapes do not suit the
     network, or no editor can be made of it.
@@ -194,7 +195,7 @@ def open_session(
         raise CounterfactoryError(
             f"model file {path} is missing; reinstall counterfactory or correct [models] in the profile"
         )
-    core, asked = open_core(), dict(sizes or {})
+    core, input_sizes = open_core(), dict(sizes or {})
     chosen = resolve_precision(precision)
     config: dict[str, Any] = {
         "INFERENCE_PRECISION_HINT": chosen,
@@ -205,13 +206,15 @@ def open_session(
         config["INFERENCE_NUM_THREADS"] = threads
     # An .onnx may have its weights in files that only its graph names, so that no key of it is known beforehand.
     files = [file for file in (path, path.with_suffix(".bin")) if file.is_file()]
-    settings = {"batch": batch, "sizes": asked} | ({} if editor is None else {"editor": editor})
-    making = Making(files, (__file__, prompt_to_prompt.__file__, dequantize.__file__), settings, config)
+    settings = {"batch": batch, "sizes": input_sizes} | ({} if editor is None else {"editor": editor})
+    compile_inputs = CompileInputs(files, (__file__, prompt_to_prompt.__file__, dequantize.__file__), settings, config)
     blobs = blobs if path.suffix == ".xml" else None
-    compiled = compile_model(core, making, lambda: _prepared(core, path, batch, asked, editor), blobs, digest)
-    kept = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
-    if kept != chosen:
-        raise CounterfactoryError(f"{path.name} was asked for in {chosen} and compiled in {kept}")
+    compiled = compile_model(
+        core, compile_inputs, lambda: _prepared(core, path, batch, input_sizes, editor), blobs, digest
+    )
+    actual = compiled.get_property("INFERENCE_PRECISION_HINT").to_string()
+    if actual != chosen:
+        raise CounterfactoryError(f"{path.name} was asked for in {chosen} and compiled in {actual}")
     signature = Signature(tuple(_port(p) for p in compiled.inputs), tuple(_port(p) for p in compiled.outputs))
     requests: SimpleQueue[Any] = SimpleQueue()
     for _ in range(streams):

@@ -1,9 +1,9 @@
-"""Work that is queued on a device and not waited for: what goes up for it, what it computes on, what comes down.
+"""Work that is queued on a device and not waited for: its inputs, its arrays on the device, its results.
 
-Arrays of the host go up a parcel at a time, beside the work that was queued before. Two parcels may be under way: with
+Arrays of the host go up a parcel at a time, during the work that was queued before. Two parcels may be under way: with
 the third, the host waits until the work on the first is done. Arrays of the device come from a pool, and their memory
-is used again once nobody holds them; since all that computes is queued in one line, that is safe before the work on
-them is done. Results come down beside the work that follows.
+is used again once they are no longer referenced; since all computations are queued on one stream, that is safe before
+the work on them is done. Results come down during the work that follows.
 
 Compiled, not run: nobody has run this on a GPU; tests run it over a stand-in for the driver.
 """
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from .buffers import DeviceArray
-from .cuda import Buffer, Cuda, Event, Pinned
+from .cuda import Buffer, Cuda, Event, PinnedBuffer
 from .session import Array
 
 _UNDER_WAY = 2
@@ -30,17 +30,17 @@ _ALIGNMENT = 256  # bytes; as cudaMalloc's own
 
 @dataclass
 class _Parcel:
-    """Memory for what goes up together, on both sides; `used` comes behind the work on it."""
+    """Memory on both sides for arrays that go up together; the event `used` follows the work on them."""
 
     arrived: Event
     used: Event
-    host: Pinned | None = None
+    host: PinnedBuffer | None = None
     device: Buffer | None = None
     under_way: bool = False
 
 
 @dataclass
-class _Timed:
+class _Timing:
     first: Event
     last: Event
     report: Callable[[float], None]
@@ -53,8 +53,8 @@ class Pipeline:
         self.cuda = cuda
         self._parcels = deque(_Parcel(cuda.event(), cuda.event()) for _ in range(_UNDER_WAY))
         self._idle: dict[int, list[Buffer]] = {}
-        self._idle_host: dict[int, list[Pinned]] = {}
-        self._timed: deque[_Timed] = deque()
+        self._idle_host: dict[int, list[PinnedBuffer]] = {}
+        self._timed: deque[_Timing] = deque()
         self._events: list[tuple[Event, Event]] = []
 
     @contextmanager
@@ -73,8 +73,8 @@ class Pipeline:
             parcel.host, parcel.device = self.cuda.pin(room), self.cuda.allocate(room)
         for start, array in zip(starts, arrays, strict=False):
             parcel.host.array[start : start + array.nbytes].view(array.dtype).reshape(array.shape)[...] = array
-        self.cuda.to_device(parcel.device, parcel.host, starts[-1], beside=True)
-        self.cuda.mark(parcel.arrived, beside=True)
+        self.cuda.to_device(parcel.device, parcel.host, starts[-1], on_copies=True)
+        self.cuda.mark(parcel.arrived, on_copies=True)
         self.cuda.hold_until(parcel.arrived)
         yield [
             DeviceArray(array.shape, array.dtype, parcel.device, self.cuda, start)
@@ -84,7 +84,7 @@ class Pipeline:
         parcel.under_way = True
 
     def take(self, shape: tuple[int, ...], dtype: Any) -> DeviceArray:
-        """An array on the device that holds anything."""
+        """An array on the device, its content undefined."""
         nbytes = math.prod(shape) * np.dtype(dtype).itemsize
         idle = self._idle.setdefault(nbytes, [])
         buffer = idle.pop() if idle else self.cuda.allocate(nbytes)
@@ -94,9 +94,9 @@ class Pipeline:
 
     def keep(self, array: DeviceArray) -> DeviceArray:
         """A copy, queued: of a session's output, say, which its next run overwrites."""
-        kept = self.take(array.shape, array.dtype)
-        self.cuda.on_device(kept, array, array.nbytes)
-        return kept
+        copy = self.take(array.shape, array.dtype)
+        self.cuda.on_device(copy, array, array.nbytes)
+        return copy
 
     def fetch(self, array: DeviceArray) -> Callable[[], Array]:
         """Begin to bring an array down; call the result, once, to wait for it."""
@@ -104,18 +104,18 @@ class Pipeline:
         host = idle.pop() if idle else self.cuda.pin(array.nbytes)
         computed, arrived = self.cuda.event(), self.cuda.event()
         self.cuda.mark(computed)
-        self.cuda.hold_until(computed, beside=True)
-        self.cuda.to_host(host, array, array.nbytes, beside=True)
-        self.cuda.mark(arrived, beside=True)
-        held = [array]  # its memory may be another's only when it was read
+        self.cuda.hold_until(computed, on_copies=True)
+        self.cuda.to_host(host, array, array.nbytes, on_copies=True)
+        self.cuda.mark(arrived, on_copies=True)
+        alive = [array]  # its memory may be used again only after it was read
 
         def finish() -> Array:
             self.cuda.wait_for(arrived)
             self._settle()
-            found = host.array.view(array.dtype).reshape(array.shape).copy()
+            result = host.array.view(array.dtype).reshape(array.shape).copy()
             idle.append(host)
-            held.clear()
-            return found
+            alive.clear()
+            return result
 
         return finish
 
@@ -126,10 +126,10 @@ class Pipeline:
         self.cuda.mark(first)
         yield
         self.cuda.mark(last)
-        self._timed.append(_Timed(first, last, report))
+        self._timed.append(_Timing(first, last, report))
 
     def rest(self) -> None:
-        """Wait for all that was queued, and give back the memory that nobody holds."""
+        """Wait for all that was queued, and free the memory that is not in use."""
         self.cuda.wait()
         self._settle()
         for buffers in self._idle.values():

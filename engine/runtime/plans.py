@@ -1,8 +1,8 @@
-"""Keys of compiled plans: what a plan was made of and made for, kept beside it, so that a stale one is refused.
+"""Keys of compiled plans: the inputs and the target of a plan, stored with it, so that a stale one is refused.
 
-NAME.plan.json stands beside NAME.plan. A plan serves only the graph, the shapes, the library release and the kind of
-device that it was compiled for, and the compiler's own files say nothing of the first: that a file exists proves
-nothing. No compiler is imported here; a machine without a GPU can say which plans are stale.
+The key of NAME.plan is NAME.plan.json. A plan serves only the graph, the shapes, the library release and the kind of
+device that it was compiled for, and the compiler's own files do not name the graph: that a file exists proves nothing.
+No compiler is imported here; a machine without a GPU can say which plans are stale.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ PlanProfile = Mapping[str, Shapes]
 
 @dataclass(frozen=True)
 class PlanKey:
-    """What a plan was made of and for.
+    """The inputs and the target of a plan.
 
     `onnx_sha256` is the graph's content (`onnx_digest`), `profiles` the shapes that it takes, `library` the compiler
     and its release, "tensorrt_rtx 1.7.1.116", `device` the compute capability, "SM86", `plan_sha256` the plan's own
-    bytes, `seconds` what it took, `workspace_bytes` the scratch memory that its layers were allowed, None for all there
-    is. `weights_bytes` and `scratch_bytes` are what it takes on the device by its compiler's own account, None where
-    that gave none; `io_bytes` what the inputs and outputs of all profiles take there at their largest, one that
-    continues a cache not counted again.
+    bytes, `seconds` the time to compile it, `workspace_bytes` the scratch memory that its layers were allowed, None for
+    all there is. `weights_bytes` and `scratch_bytes` are its memory on the device by its compiler's own record, None
+    without one; `io_bytes` that of the inputs and outputs of all profiles at their largest, an output that continues a
+    cache not counted again.
     """
 
     onnx_sha256: str
@@ -85,7 +85,7 @@ class PlanKey:
 
     @property
     def doubt(self) -> str:
-        """What is not proven of a plan although it serves, in words; "" where nothing is."""
+        """A sentence about what is unproven of a plan that serves; "" where nothing is."""
         if self.precision.startswith("int8") and self.made_by == "tensorrt_rtx":
             return (
                 "8-bit activations are unproven on TensorRT-RTX, whose support matrix has 8-bit weights alone for "
@@ -95,7 +95,7 @@ class PlanKey:
 
     @property
     def held_bytes(self) -> int | None:
-        """What only this plan takes on the device, scratch memory being everyone's; None without an account of it."""
+        """Bytes on the device of this plan alone, without the shared scratch memory; None where not recorded."""
         if self.weights_bytes is None or self.io_bytes is None:
             return None
         return self.weights_bytes + self.io_bytes
@@ -103,7 +103,7 @@ class PlanKey:
 
 @dataclass(frozen=True)
 class PlanRequirements:
-    """What a plan must have been made of and for; None asks nothing.
+    """The inputs and the target that a plan must have been compiled from and for; None requires nothing.
 
     `sizes` are sets of (height, width) by input, each of which one of the plan's profiles must have as last two axes.
     """
@@ -116,7 +116,7 @@ class PlanRequirements:
 
 
 def key_path(plan: Path) -> Path:
-    """Where the key of a plan stands."""
+    """The file of a plan's key."""
     return plan.with_name(f"{plan.name}.json")
 
 
@@ -132,7 +132,7 @@ def onnx_digest(path: Path) -> str:
 
 
 def write_key(plan: Path, key: PlanKey) -> None:
-    """Keep `key` beside the plan, whole or not at all."""
+    """Write the key of a plan, whole or not at all."""
     write_whole(key_path(plan), json.dumps(asdict(key), indent=2) + "\n")
 
 
@@ -164,19 +164,19 @@ def find_mismatches(
 
     `digest` hashes the plan itself, a second or so for every two gigabytes; None leaves that out.
     """
-    found = []
+    faults = []
     if wanted.onnx_sha256 is not None and key.onnx_sha256 != wanted.onnx_sha256:
-        found.append(f"it was made of ONNX graph {key.onnx_sha256[:12]}, and the graph is {wanted.onnx_sha256[:12]}")
+        faults.append(f"it was made of ONNX graph {key.onnx_sha256[:12]}, and the graph is {wanted.onnx_sha256[:12]}")
     if wanted.library is not None and key.library != wanted.library:
-        found.append(f"it was made by {key.library}, and {wanted.library} is installed")
+        faults.append(f"it was made by {key.library}, and {wanted.library} is installed")
     if wanted.device is not None and key.device != wanted.device:
-        found.append(f"it was made for {key.device}, and the device is {wanted.device}")
+        faults.append(f"it was made for {key.device}, and the device is {wanted.device}")
     if wanted.profiles is not None:
-        found += _other_profiles(key.profiles, wanted.profiles)
-    found += [_other_sizes(key.profiles, sizes) for sizes in wanted.sizes if not takes_sizes(key.profiles, sizes)]
+        faults += _other_profiles(key.profiles, wanted.profiles)
+    faults += [_other_sizes(key.profiles, sizes) for sizes in wanted.sizes if not takes_sizes(key.profiles, sizes)]
     if digest is not None and digest(plan) != key.plan_sha256:
-        found.append("its bytes are not those that were written")
-    return found
+        faults.append("its bytes are not those that were written")
+    return faults
 
 
 def require_fresh(plan: Path, wanted: PlanRequirements, digest: Callable[[Path], str] = file_digest) -> PlanKey:
@@ -185,42 +185,47 @@ def require_fresh(plan: Path, wanted: PlanRequirements, digest: Callable[[Path],
     Raises CounterfactoryError with every reason when it is missing or stale.
     """
     key = read_key(plan)
-    found = find_mismatches(plan, key, wanted, digest)
-    if found:
-        raise CounterfactoryError(f"plan {plan} is stale: {'; '.join(found)}; {REBUILD}")
+    faults = find_mismatches(plan, key, wanted, digest)
+    if faults:
+        raise CounterfactoryError(f"plan {plan} is stale: {'; '.join(faults)}; {REBUILD}")
     return key
 
 
-def read_profiles(found: Sequence[Mapping[str, Any]]) -> tuple[PlanProfile, ...]:
-    """Profiles as JSON has them. Raises ValueError, TypeError, AttributeError or KeyError for what is none."""
+def read_profiles(tables: Sequence[Mapping[str, Any]]) -> tuple[PlanProfile, ...]:
+    """Profiles from their JSON. Raises ValueError, TypeError, AttributeError or KeyError for anything else."""
     return tuple(
         {
-            name: Shapes(*(tuple(int(length) for length in one[kind]) for kind in ("min", "opt", "max")))
-            for name, one in profile.items()
+            name: Shapes(*(tuple(int(length) for length in bounds[kind]) for kind in ("min", "opt", "max")))
+            for name, bounds in profile.items()
         }
-        for profile in found
+        for profile in tables
     )
 
 
 def takes_sizes(profiles: Sequence[PlanProfile], sizes: Mapping[str, tuple[int, int]]) -> bool:
     """Whether one of the profiles has just these (height, width) as the last two axes of the inputs named."""
     return any(
-        all(name in one and one[name].min[-2:] == one[name].max[-2:] == tuple(size) for name, size in sizes.items())
-        for one in profiles
+        all(
+            name in profile and profile[name].min[-2:] == profile[name].max[-2:] == tuple(size)
+            for name, size in sizes.items()
+        )
+        for profile in profiles
     )
 
 
 def _other_profiles(has: Sequence[PlanProfile], wants: Sequence[PlanProfile]) -> list[str]:
     if len(has) != len(wants):
         return [f"it takes {len(has)} sizes of pictures, wanted {len(wants)}"]
-    found = [fault for mine, other in zip(has, wants, strict=True) for fault in _other_shapes(mine, other)]
-    return list(dict.fromkeys(found))
+    faults = [fault for mine, other in zip(has, wants, strict=True) for fault in _other_shapes(mine, other)]
+    return list(dict.fromkeys(faults))
 
 
 def _other_sizes(has: Sequence[PlanProfile], wants: Mapping[str, tuple[int, int]]) -> str:
-    asked = ", ".join(f"{name} of {height} x {width}" for name, (height, width) in wants.items())
-    known = ", ".join(dict.fromkeys(" x ".join(map(str, one[n].max[-2:])) for one in has for n in wants if n in one))
-    return f"it takes sizes {known}, wanted {asked}"
+    wanted = ", ".join(f"{name} of {height} x {width}" for name, (height, width) in wants.items())
+    sizes = ", ".join(
+        dict.fromkeys(" x ".join(map(str, profile[n].max[-2:])) for profile in has for n in wants if n in profile)
+    )
+    return f"it takes sizes {sizes}, wanted {wanted}"
 
 
 def _other_shapes(has: Mapping[str, Shapes], wants: Mapping[str, Shapes]) -> list[str]:

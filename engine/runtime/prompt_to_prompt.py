@@ -1,13 +1,13 @@
-"""Makes an editor of a denoiser's graph, so that the two share one file of weights.
+"""Turns a denoiser's graph into an editor, so that the two share one file of weights.
 
 A model of OpenVINO at static shapes, a denoiser with ControlNets or without, gets the inputs and the output of
-export/graphs/editing.py, which says what they mean:
+export/graphs/editing.py, which defines them:
 
     source_rows, self_rows int64 [B]; cross_map [B, T, T], cross_own [B, T], words [B, T]; attention [B, h/4, w/4]
 
-Layers of attention are found by what they are made of: the softmax of a product of queries and keys, whose keys are
-projections of the text's states alone where the text is looked at. ControlNets keep what they do; `drop_controls` takes
-them out, which leaves the UNet. Weights and activations in 8 bits stay so.
+Layers of attention are recognised by their operations: the softmax of a product of queries and keys; in cross-attention
+the keys are projections of the text's states alone. ControlNets stay as they are; `drop_controls` removes them, which
+leaves the UNet. Weights and activations in 8 bits stay so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .quiet_openvino import ov
 # As in export/graphs/editing.py: how often latents were halved, from which on self-attention is taken over, and at
 # which words' attention is shown.
 _TAKEN_FROM, _SHOWN_AT = 1, 2
-# What may stand between the product of queries and keys and its softmax, and between the text and its keys.
+# Operations that may stand between the product of queries and keys and its softmax, and between the text and its keys.
 _SCALING = frozenset({"Add", "Multiply", "Divide", "Convert", "Reshape"})
 _PROJECTING = _SCALING | {"Transpose", "FakeQuantize", "MatMul"}
 
@@ -57,10 +57,10 @@ def drop_controls(model: ov.Model) -> None:
 
 
 def follow_rows(model: ov.Model, path: Path) -> ov.Model:
-    """The denoiser `model`, read from `path`, with rows that may follow others; takes it apart.
+    """The denoiser `model`, read from `path`, with rows that may follow others; `model` itself is used up.
 
-    One whose rows follow others already is returned as it is. Raises CounterfactoryError for a graph of which no editor
-    can be made.
+    A model whose rows follow others already is returned as it is. Raises CounterfactoryError for a graph that cannot
+    become an editor.
     """
     inputs = {port.get_any_name(): list(port.shape) for port in model.inputs}
     if "source_rows" in inputs:
@@ -75,48 +75,48 @@ def follow_rows(model: ov.Model, path: Path) -> ov.Model:
             f"{shown_at} times; export the denoiser again, its attention unfused"
         )
     rows, tokens, _ = inputs["text"]
-    given = _following_inputs(rows, tokens)
+    extra_inputs = _editor_inputs(rows, tokens)
     shown = []
     for layer in layers:
         if layer.reads_text:
-            seen = _edit_cross(layer, rows, given)
-            shown += [seen] if layer.level == shown_at else []
+            word_attention = _edit_cross(layer, rows, extra_inputs)
+            shown += [word_attention] if layer.level == shown_at else []
         elif layer.level >= _TAKEN_FROM:
-            _take_over(layer, rows, given["self_rows"])
+            _take_over(layer, rows, extra_inputs["self_rows"])
     op = ov.opset13
     mean = op.divide(reduce(op.add, shown), np.float32(len(shown)))
     side = [rows, *(size >> shown_at for size in inputs["latents"][2:])]
     attention = op.reshape(mean, np.array(side), special_zero=False)
     attention.output(0).set_names({"attention"})
     results = [*model.get_results(), op.result(attention)]
-    return ov.Model(results, [*model.get_parameters(), *given.values()], model.get_friendly_name())
+    return ov.Model(results, [*model.get_parameters(), *extra_inputs.values()], model.get_friendly_name())
 
 
-def _following_inputs(rows: int, tokens: int) -> dict[str, Any]:
+def _editor_inputs(rows: int, tokens: int) -> dict[str, Any]:
     shapes = {"cross_map": [rows, tokens, tokens], "cross_own": [rows, tokens], "words": [rows, tokens]}
-    made = {name: ov.opset13.parameter([rows], np.int64, name) for name in ("source_rows", "self_rows")}
-    made |= {name: ov.opset13.parameter(shape, np.float32, name) for name, shape in shapes.items()}
-    for name, parameter in made.items():
+    parameters = {name: ov.opset13.parameter([rows], np.int64, name) for name in ("source_rows", "self_rows")}
+    parameters |= {name: ov.opset13.parameter(shape, np.float32, name) for name, shape in shapes.items()}
+    for name, parameter in parameters.items():
         parameter.output(0).set_names({name})
-    return made
+    return parameters
 
 
-def _edit_cross(layer: _Attention, rows: int, given: Mapping[str, Any]) -> Any:
-    """Edit probabilities of the text's tokens; gives the attention to the words [B, positions], mean over the heads."""
+def _edit_cross(layer: _Attention, rows: int, inputs: Mapping[str, Any]) -> Any:
+    """Edit the probabilities of the text's tokens; returns the attention to words [B, positions], mean over heads."""
     op, shape = ov.opset13, list(layer.probabilities.shape)
     positions, tokens = shape[-2:]
     takers = list(layer.probabilities.output(0).get_target_inputs())
     own = op.reshape(layer.probabilities, np.array([rows, -1, tokens]), special_zero=False)
-    source = op.gather(own, given["source_rows"], np.int64(0))
-    kept = op.multiply(own, op.unsqueeze(given["cross_own"], np.int64(1)))
-    edited = op.add(op.matmul(source, given["cross_map"], False, False), kept)
+    source = op.gather(own, inputs["source_rows"], np.int64(0))
+    own_share = op.multiply(own, op.unsqueeze(inputs["cross_own"], np.int64(1)))
+    edited = op.add(op.matmul(source, inputs["cross_map"], False, False), own_share)
     back = op.reshape(edited, np.array(shape), special_zero=False)
     for taker in takers:
         taker.replace_source_output(back.output(0))
     by_head = op.reshape(edited, np.array([rows, -1, positions, tokens]), special_zero=False)
     mean = op.reduce_mean(by_head, np.array([1]), False)
-    seen = op.matmul(mean, op.unsqueeze(given["words"], np.int64(2)), False, False)
-    return op.squeeze(seen, np.array([2]))
+    attention = op.matmul(mean, op.unsqueeze(inputs["words"], np.int64(2)), False, False)
+    return op.squeeze(attention, np.array([2]))
 
 
 def _take_over(layer: _Attention, rows: int, self_rows: Any) -> None:
@@ -125,37 +125,37 @@ def _take_over(layer: _Attention, rows: int, self_rows: Any) -> None:
     for place in (0, 1):
         value = layer.product.input_value(place)
         by_row = op.reshape(value, np.array([rows, -1]), special_zero=False)
-        taken = op.gather(by_row, self_rows, np.int64(0))
-        back = op.reshape(taken, np.array(list(value.get_shape())), special_zero=False)
+        gathered = op.gather(by_row, self_rows, np.int64(0))
+        back = op.reshape(gathered, np.array(list(value.get_shape())), special_zero=False)
         layer.product.input(place).replace_source_output(back.output(0))
 
 
 def _layers(model: ov.Model, positions: int) -> list[_Attention]:
     """The UNet's layers of attention, in order, for latents of that many positions."""
     controls = _ancestors(value.get_node() for scaled in _scaled(model) for value in scaled.input_values())
-    found = []
+    layers = []
     for node in model.get_ordered_ops():
         if node.get_type_name() == "Softmax" and node.get_name() not in controls:
             product = _product(node)
             if product is not None:
                 level = round(math.log(positions / node.shape[-2], 4))
-                found.append(_Attention(node, product, level, _reads_text(product.input_value(1).get_node())))
-    return found
+                layers.append(_Attention(node, product, level, _reads_text(product.input_value(1).get_node())))
+    return layers
 
 
 def _product(node: Any) -> Any:
-    """The product of queries and keys that a softmax is of; None where there is none."""
+    """The product of queries and keys in front of a softmax; None where there is none."""
     for value in node.input_values():
         source = value.get_node()
         if source.get_type_name() == "MatMul":
             return source
-        if source.get_type_name() in _SCALING and (found := _product(source)) is not None:
-            return found
+        if source.get_type_name() in _SCALING and (product := _product(source)) is not None:
+            return product
     return None
 
 
 def _reads_text(node: Any) -> bool:
-    """Whether keys are made of nothing but the text's states."""
+    """Whether keys are projections of the text's states alone."""
     while node.get_type_name() in _PROJECTING:
         node = node.input_value(0).get_node()
     return _is_input(node, "text")
@@ -166,9 +166,9 @@ def _is_input(node: Any, name: str) -> bool:
 
 
 def _scaled(model: ov.Model) -> list[Any]:
-    """What ControlNets add to the UNet, times control_scale: the operations that multiply by it."""
+    """The operations that multiply the ControlNets' outputs by control_scale."""
     scales = {p.get_name() for p in model.get_parameters() if _is_input(p, "control_scale")}
-    fixed, found = set[str](), []
+    fixed, scaled = set[str](), []
     for node in model.get_ordered_ops():
         sources = {value.get_node().get_name() for value in node.input_values()}
         moving = sources - fixed
@@ -177,8 +177,8 @@ def _scaled(model: ov.Model) -> list[Any]:
         elif moving and moving <= scales:
             scales.add(node.get_name())
         elif moving & scales:
-            found.append(node)
-    return found
+            scaled.append(node)
+    return scaled
 
 
 def _ancestors(nodes: Iterable[Any]) -> set[str]:
@@ -193,7 +193,7 @@ def _ancestors(nodes: Iterable[Any]) -> set[str]:
 
 
 def _fix_shapes(model: ov.Model) -> None:
-    """Put shapes in as constants, so that none hangs on an input that may go."""
+    """Replace shapes with constants, so that none depends on an input that may be removed."""
     for node in model.get_ordered_ops():
         if node.get_type_name() == "ShapeOf" and node.input_value(0).get_partial_shape().is_static:
             shape = np.array(node.get_input_shape(0), node.get_output_element_type(0).to_dtype())

@@ -1,8 +1,8 @@
-"""OpenVINO without its telemetry: whoever needs the package imports it from here.
+"""OpenVINO without its telemetry: every module imports the package from here.
 
 Importing OpenVINO 2026.4.1 posts the system, the version and a persistent id, which it keeps in the home folder, to an
-analytics service, unless the user has opted out; NNCF does the same. Both leave it where the package
-openvino_telemetry cannot be imported, which an entry of None for it sees to, if it is there before their first import.
+analytics service, unless the user has opted out; NNCF does the same. Neither does where the package openvino_telemetry
+cannot be imported: an entry of None in sys.modules before their first import has that effect.
 """
 
 from __future__ import annotations

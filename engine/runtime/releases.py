@@ -18,12 +18,12 @@ _DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 def releases(libraries: Iterable[str]) -> dict[str, str]:
     """Installed releases by distribution, such as {"openvino": "2026.4.1"}; a library that is missing is left out."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for library in libraries:
         for distribution in _DISTRIBUTIONS.get(library, (library,)):
             try:
-                found[distribution] = version(distribution)
+                versions[distribution] = version(distribution)
                 break
             except PackageNotFoundError:
                 continue
-    return found
+    return versions

@@ -1,4 +1,4 @@
-"""One block of device memory for what plans compute in between, shared by all that are open on a device.
+"""One block of device memory for the intermediate results of plans, shared by all plans that are open on a device.
 
 Plans of one device run one after another, in the order of its stream, so that one block serves them all: as large as
 the largest of their needs, instead of the sum. The block changes when a plan is opened that needs more, or when the one
@@ -12,14 +12,14 @@ from typing import Protocol
 
 
 class Block(Protocol):
-    """Memory on a device, which goes back when nobody holds this."""
+    """Memory on a device, which is freed when this is no longer referenced."""
 
     pointer: int
     nbytes: int
 
 
 class Device(Protocol):
-    """What the block lies on."""
+    """The device of the block."""
 
     def allocate(self, nbytes: int) -> Block:
         """Memory on the device."""
@@ -31,7 +31,7 @@ class Device(Protocol):
 
 
 class Scratch:
-    """The block of a device, and what the plans that are open need of it."""
+    """The block of a device, and the bytes of it that each open plan needs."""
 
     def __init__(self) -> None:
         self._needs: dict[int, int] = {}
@@ -39,7 +39,7 @@ class Scratch:
         self._number = 0
 
     def lease(self, device: Device, nbytes: int) -> Lease:
-        """A plan's part: the block has `nbytes` for as long as somebody holds what is returned."""
+        """A plan's part: the block has at least `nbytes` as long as the lease is referenced."""
         lease = Lease(self, device)
         self._needs[id(lease)] = nbytes
         weakref.finalize(lease, self._needs.pop, id(lease)).atexit = False
@@ -66,12 +66,12 @@ class Lease:
 
     def __init__(self, scratch: Scratch, device: Device) -> None:
         self._scratch, self._device = scratch, device
-        self._known = 0
+        self._number = 0
 
     def renewed(self) -> Block | None:
-        """The block, if it is another one than when this was last asked. Not to be held: it would not be given back."""
+        """The block, if it changed since the last call. The caller must not hold it: it would not be freed."""
         number, block = self._scratch.settle(self._device)
-        if number == self._known:
+        if number == self._number:
             return None
-        self._known = number
+        self._number = number
         return block

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 
 Array = NDArray[Any]
-# What OpenVINO makes of a denoiser when it opens one: an editor (following.py), with its ControlNets or without.
+# The editor that OpenVINO makes of a denoiser when it opens one (prompt_to_prompt.py), with its ControlNets or without.
 EditorForm = Literal["with controls", "without controls"]
 
 
@@ -40,11 +40,11 @@ def continued_cache(output: str) -> str | None:
     return output.removesuffix(_ADDED) if is_cache(output) and output.endswith(_ADDED) else None
 
 
-def refuse_other_cache(plan: str, name: str, given: Any, latest: object) -> None:
+def refuse_other_cache(plan: str, name: str, cache: Any, latest: object) -> None:
     """Raise CounterfactoryError unless a cache that is to be continued is empty, or the one that was held last."""
-    if given is not latest and given.shape[0]:
+    if cache is not latest and cache.shape[0]:
         raise CounterfactoryError(
-            f"plan {plan} was fed {name} of {given.shape[0]} positions, which is not what its last run held: a cache "
+            f"plan {plan} was fed {name} of {cache.shape[0]} positions, which is not what its last run held: a cache "
             "has one place, where the next one is written; begin with an empty one"
         )
 
@@ -69,7 +69,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Signature:
-    """What a plan takes and gives."""
+    """The inputs and outputs of a plan."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -80,18 +80,18 @@ class Signature:
         if feeds.keys() != wanted:
             raise CounterfactoryError(f"plan {plan} takes inputs {sorted(wanted)}, got {sorted(feeds)}")
         for port in self.inputs:
-            given = feeds[port.name]
-            fits = len(given.shape) == len(port.shape) and all(
-                want is None or want == have for want, have in zip(port.shape, given.shape, strict=True)
+            feed = feeds[port.name]
+            fits = len(feed.shape) == len(port.shape) and all(
+                want is None or want == have for want, have in zip(port.shape, feed.shape, strict=True)
             )
-            dtype = getattr(given, "dtype", port.dtype)  # what was held is of the plan's own
+            dtype = getattr(feed, "dtype", port.dtype)  # held outputs have the plan's own dtype
             if not fits or dtype != np.dtype(port.dtype):
                 raise CounterfactoryError(
-                    f"plan {plan} takes {port.name} as {port.dtype} {list(port.shape)}, got {dtype} {list(given.shape)}"
+                    f"plan {plan} takes {port.name} as {port.dtype} {list(port.shape)}, got {dtype} {list(feed.shape)}"
                 )
 
 
-class Held(Protocol):
+class HeldOutput(Protocol):
     """An output that stayed where it was computed, for the next run of the session that gave it."""
 
     @property
@@ -105,14 +105,14 @@ class Session(Protocol):
 
     @property
     def signature(self) -> Signature:
-        """What the plan takes and gives."""
+        """The inputs and outputs of the plan."""
         ...
 
     def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
         """Run the plan once on arrays, or what the last run held. The arrays returned belong to the caller.
 
-        Outputs named in `hold` may stay where they are: they come as `Held` (on a CPU an array is one), good for one
-        more run of this session. One that continues a cache (`continued_cache`) is written behind it, and comes as the
-        whole: the cache that was fed and what was added to it. It is good until a run begins another cache.
+        Outputs named in `hold` may stay where they are: they come as `HeldOutput` (on a CPU an array is one), good for
+        one more run of this session. One that continues a cache (`continued_cache`) is written behind it, and comes as
+        the whole: the cache that was fed with the new positions. It is good until a run begins another cache.
         """
         ...

@@ -1,4 +1,4 @@
-"""Ctrl-C beside native runtimes.
+"""Keeps Ctrl-C working with native runtimes.
 
 OpenVINO's CPU plugin gives the thread that loads it a stack for its signal handlers, and the one from before when it is
 unloaded. Plugins that are unloaded in another order than the reverse (each core has one of its own) leave the thread

@@ -1,8 +1,8 @@
 """Plans on a GPU through TensorRT or its sibling TensorRT-RTX, whichever compiled them.
 
 A plan and its key give a session with the contract of session.py. Memory on the device and pinned memory on the host
-are allocated once, for the largest shapes; what plans compute in between lies in one block for all of them, since they
-run one after another (scratch.py). A plan of static shapes is bound once and recorded as one CUDA graph. A plan of
+are allocated once, for the largest shapes; intermediate results lie in one block for all plans, since they run one
+after another (scratch.py). A plan of static shapes is bound once and recorded as one CUDA graph. A plan of
 dynamic shapes is queued call by call; an output that the caller holds is fed again where it lies, and one that
 continues a cache is written behind it, into the one block that the cache has.
 
@@ -24,14 +24,14 @@ from ..errors import CounterfactoryError
 from ..keys import file_digest
 from . import cuda
 from .buffers import DeviceArray, PortMemory
-from .cuda import Buffer, Cuda, Located
+from .cuda import Addressable, Buffer, Cuda
 from .plans import REBUILD, PlanRequirements, read_key, require_fresh
 from .scratch import Lease
 from .session import Port, Signature, continued_cache, refuse_longer_cache, refuse_other_cache, row_axis
 from .trt_engine import choose_profile, inputs_of, load_engine, make_context
 from .trt_library import library_name, load_library
 
-# What a library wants the memory of a tensor to be aligned to.
+# The alignment of a tensor's memory that a library requires, in bytes.
 _ALIGNMENT = 256
 
 
@@ -46,13 +46,13 @@ class TensorRtSession:
     _inputs: Mapping[str, PortMemory]
     _outputs: Mapping[str, PortMemory]
     _scratch: Lease
-    # Device buffers of held outputs that nobody holds any longer, by output.
+    # Device buffers of held outputs that are no longer in use, by output.
     _idle: dict[str, list[Buffer]] = field(default_factory=dict)
-    # What was held last of each cache; its memory is the place of the input.
+    # The last held part of each cache; its memory is that of the input.
     _latest: dict[str, DeviceArray] = field(default_factory=dict)
     _recorded: list[Callable[[], None]] = field(default_factory=list)
     _ran: Callable[[], None] = lambda: None
-    # What the context needs behind it for as long as it lives.
+    # Objects that must live as long as the context.
     _alive: object = None
 
     @property
@@ -65,14 +65,14 @@ class TensorRtSession:
 
         Outputs named in `hold` stay on the device and may be fed to a later run of this session.
         """
-        # All that may be refused is, before anything is queued that would then use memory behind the caller's back.
+        # Feeds are checked before anything is queued: queued work would go on using the memory after an error.
         self._check(feeds, hold)
         for name in self._inputs:
             self._set_shape(name, tuple(feeds[name].shape))
         shapes = {name: tuple(self._context.get_tensor_shape(name)) for name in self._outputs}
         caches = {name: cache for name in hold if (cache := continued_cache(name))}
         whole = {name: self._continued(cache, feeds[cache], shapes[name][0]) for name, cache in caches.items()}
-        held = {name: self._room(name, shapes[name]) for name in hold if name not in caches}
+        buffers = {name: self._room(name, shapes[name]) for name in hold if name not in caches}
         for name, place in self._inputs.items():
             self._put(place, feeds[name])
         if not self.static:
@@ -80,20 +80,20 @@ class TensorRtSession:
                 if name in whole:
                     self._bind(name, whole[name].buffer, whole[name].nbytes - place.nbytes(shapes[name]))
                 else:
-                    self._bind(name, held[name] if name in held else place.device(place.largest))
+                    self._bind(name, buffers[name] if name in buffers else place.device(place.largest))
         self._queue()
         for name, place in self._outputs.items():
             shape, nbytes = shapes[name], place.nbytes(shapes[name])
             if name not in hold:
                 self._cuda.to_host(place.host(shape), place.device(shape), nbytes)
             elif self.static:
-                self._cuda.on_device(held[name], place.device(shape), nbytes)
+                self._cuda.on_device(buffers[name], place.device(shape), nbytes)
         self._cuda.wait()
         self._ran()
         self._latest.update({cache: whole[name] for name, cache in caches.items()})
-        kept = {name: self._kept(self._outputs[name], shapes[name], buffer) for name, buffer in held.items()}
+        outputs = {name: self._hold(self._outputs[name], shapes[name], buffer) for name, buffer in buffers.items()}
         shown = {name: place.shown(shapes[name]).copy() for name, place in self._outputs.items() if name not in hold}
-        return shown | kept | whole
+        return shown | outputs | whole
 
     def queue(self, feeds: Mapping[str, DeviceArray | Sequence[DeviceArray]]) -> dict[str, DeviceArray]:
         """Queue a plan of fixed shapes on arrays of the device, whole or as their rows; nothing is waited for.
@@ -102,14 +102,14 @@ class TensorRtSession:
         these. Raises CounterfactoryError for feeds that do not fit the signature.
         """
         assert self.static, "a plan of open shapes is run"
-        described = {name: _whole(given) for name, given in feeds.items()}
+        described = {name: _whole(feed) for name, feed in feeds.items()}
         self._check(described, ())
-        for name, given in feeds.items():
+        for name, feed in feeds.items():
             place = self._places(self._inputs[name])
-            if isinstance(given, DeviceArray):
-                self._cuda.on_device(place, given, given.nbytes)
+            if isinstance(feed, DeviceArray):
+                self._cuda.on_device(place, feed, feed.nbytes)
             else:
-                for at, row in enumerate(given):
+                for at, row in enumerate(feed):
                     self._cuda.on_device(place.row(at), row, row.nbytes)
         self._queue()
         self._ran()
@@ -121,15 +121,15 @@ class TensorRtSession:
     def _check(self, feeds: Mapping[str, Any], hold: Collection[str]) -> None:
         described: dict[str, Any] = dict(feeds)
         self.signature.check(self.name, described)
-        for name, given in feeds.items():
-            if isinstance(given, DeviceArray) and given.session is not self._cuda:
+        for name, feed in feeds.items():
+            if isinstance(feed, DeviceArray) and feed.session is not self._cuda:
                 raise CounterfactoryError(f"plan {self.name} was fed {name} that another session holds on the device")
-            if isinstance(given, DeviceArray) and name in self._caches:
-                refuse_other_cache(self.name, name, given, self._latest.get(name))
+            if isinstance(feed, DeviceArray) and name in self._caches:
+                refuse_other_cache(self.name, name, feed, self._latest.get(name))
             place = self._inputs[name]
-            if any(have > most for have, most in zip(given.shape, place.largest, strict=True)):
+            if any(have > most for have, most in zip(feed.shape, place.largest, strict=True)):
                 raise CounterfactoryError(
-                    f"plan {self.name} accepts {name} up to {list(place.largest)}, got {list(given.shape)}; "
+                    f"plan {self.name} accepts {name} up to {list(place.largest)}, got {list(feed.shape)}; "
                     "build it again for larger shapes or ask for less at a time"
                 )
         unknown = sorted(set(hold) - self._outputs.keys())
@@ -142,20 +142,20 @@ class TensorRtSession:
                 f"plan {self.name} refuses {name} of shape {list(shape)}: outside of its profile; {REBUILD}"
             )
 
-    def _put(self, place: PortMemory, given: Any) -> None:
+    def _put(self, place: PortMemory, feed: Any) -> None:
         """Bring an input to the device, or leave it where it is."""
-        name, shape = place.port.name, tuple(given.shape)
-        if isinstance(given, DeviceArray):
+        name, shape = place.port.name, tuple(feed.shape)
+        if isinstance(feed, DeviceArray):
             if self.static:
-                self._cuda.on_device(place.device(shape), given, given.nbytes)
+                self._cuda.on_device(place.device(shape), feed, feed.nbytes)
             else:
-                self._bind(name, given)
+                self._bind(name, feed)
             return
         room = place.device(place.largest if name in self._caches else shape)
-        if given.nbytes:
+        if feed.nbytes:
             self._latest.pop(name, None)
-            place.shown(shape)[...] = given
-            self._cuda.to_device(room, place.host(shape), given.nbytes)
+            place.shown(shape)[...] = feed
+            self._cuda.to_device(room, place.host(shape), feed.nbytes)
         if not self.static:
             self._bind(name, room)
 
@@ -179,7 +179,7 @@ class TensorRtSession:
         if not self._context.execute_async_v3(self._cuda.stream_handle):
             raise CounterfactoryError(f"plan {self.name} did not run: its library refused to queue it; {REBUILD}")
 
-    def _bind(self, name: str, buffer: Located, offset: int = 0) -> None:
+    def _bind(self, name: str, buffer: Addressable, offset: int = 0) -> None:
         if not self._context.set_tensor_address(name, buffer.pointer + offset):
             raise CounterfactoryError(f"plan {self.name} refuses the memory of {name}; {REBUILD}")
 
@@ -188,10 +188,10 @@ class TensorRtSession:
         """The inputs that outputs continue."""
         return {cache for name in self._outputs if (cache := continued_cache(name))}
 
-    def _continued(self, cache: str, given: Any, added: int) -> DeviceArray:
+    def _continued(self, cache: str, past: Any, added: int) -> DeviceArray:
         """A cache with so many positions that this run adds to it, in the block that is the cache's."""
-        refuse_other_cache(self.name, cache, given, self._latest.get(cache))
-        place, positions = self._inputs[cache], given.shape[0] + added
+        refuse_other_cache(self.name, cache, past, self._latest.get(cache))
+        place, positions = self._inputs[cache], past.shape[0] + added
         refuse_longer_cache(self.name, cache, positions, place.largest[0])
         return DeviceArray((positions, *place.largest[1:]), place.dtype, place.device(place.largest), self._cuda)
 
@@ -205,10 +205,10 @@ class TensorRtSession:
             del buffer  # too small: given back before there is a larger one
         return self._cuda.allocate(place.nbytes(shape))
 
-    def _kept(self, place: PortMemory, shape: tuple[int, ...], buffer: Buffer) -> DeviceArray:
-        kept = DeviceArray(shape, place.dtype, buffer, self._cuda)
-        weakref.finalize(kept, self._idle.setdefault(place.port.name, []).append, buffer).atexit = False
-        return kept
+    def _hold(self, place: PortMemory, shape: tuple[int, ...], buffer: Buffer) -> DeviceArray:
+        output = DeviceArray(shape, place.dtype, buffer, self._cuda)
+        weakref.finalize(output, self._idle.setdefault(place.port.name, []).append, buffer).atexit = False
+        return output
 
 
 def open_session(
@@ -222,9 +222,9 @@ def open_session(
 ) -> TensorRtSession:
     """Load the plan `path` to `device` for batches of `batch`, and of the last two axes that `sizes` names.
 
-    The library that made the plan runs it; sessions of one plan for several sizes share its weights. `digest` says what
-    a file's content is. Raises CounterfactoryError when the plan is missing, stale (`onnx_sha256` is the content of the
-    graph it should be of) or of other shapes, or the library or the GPU is missing.
+    The library that compiled the plan runs it; sessions of one plan for several sizes share its weights. `digest`
+    hashes a file. Raises CounterfactoryError when the plan is missing, stale (`onnx_sha256` is the content of the graph
+    that it should be compiled from) or of other shapes, or the library or the GPU is missing.
     """
     library = load_library(read_key(path).made_by)
     runtime = cuda.load_runtime()
@@ -238,16 +238,16 @@ def open_session(
     return bind(path.stem, library, context, shared, batch, profile, ran, loaded)
 
 
-def _whole(given: DeviceArray | Sequence[DeviceArray]) -> DeviceArray:
-    """What rows would be as one array; it has no memory of its own."""
-    if isinstance(given, DeviceArray):
-        return given
-    first = given[0]
+def _whole(arrays: DeviceArray | Sequence[DeviceArray]) -> DeviceArray:
+    """Rows described as one array, which has no memory of its own."""
+    if isinstance(arrays, DeviceArray):
+        return arrays
+    first = arrays[0]
     odd = next(
-        (row for row in given if (row.shape, row.dtype, row.session) != (first.shape, first.dtype, first.session)),
+        (row for row in arrays if (row.shape, row.dtype, row.session) != (first.shape, first.dtype, first.session)),
         first,
     )
-    return DeviceArray((len(given), *odd.shape), odd.dtype, odd.buffer, odd.session)
+    return DeviceArray((len(arrays), *odd.shape), odd.dtype, odd.buffer, odd.session)
 
 
 def bind(
@@ -272,40 +272,42 @@ def bind(
             raise CounterfactoryError(f"plan {name} refuses its own profile {profile}; {REBUILD}")
         device.wait()
     open_axes = {}
-    for one in inputs:
-        least, _, most = (tuple(dims) for dims in engine.get_tensor_profile_shape(one, profile))
-        _check_batch(name, one, least, most, batch)
-        rows = row_axis(one)
-        context.set_input_shape(one, (*most[:rows], batch, *most[rows + 1 :]))
-        open_axes[one] = [axis for axis in range(len(most)) if axis != rows and least[axis] != most[axis]]
+    for port_name in inputs:
+        least, _, most = (tuple(dims) for dims in engine.get_tensor_profile_shape(port_name, profile))
+        _check_batch(name, port_name, least, most, batch)
+        rows = row_axis(port_name)
+        context.set_input_shape(port_name, (*most[:rows], batch, *most[rows + 1 :]))
+        open_axes[port_name] = [axis for axis in range(len(most)) if axis != rows and least[axis] != most[axis]]
     missing = context.infer_shapes()
     if missing:
         raise CounterfactoryError(f"plan {name} leaves the shapes of {missing} open; {REBUILD}")
     # An axis that the graph leaves open is fixed all the same when the profile has one length for it.
     static = not any(open_axes.values())
     places = {}
-    for one in names:
-        shape = tuple(int(length) for length in context.get_tensor_shape(one))
-        declared = tuple(engine.get_tensor_shape(one))
-        unknown = [axis for axis in range(len(shape)) if axis != row_axis(one) and declared[axis] < 0]
-        free = open_axes.get(one, [] if static else unknown)
-        dtype = np.dtype(library.nptype(engine.get_tensor_dtype(one)))
-        port = Port(one, tuple(None if axis in free else n for axis, n in enumerate(shape)), dtype.name)
-        places[one] = PortMemory(port, shape, device)
-        if continued_cache(one) and places[one].nbytes(shape[1:]) % _ALIGNMENT:
+    for port_name in names:
+        shape = tuple(int(length) for length in context.get_tensor_shape(port_name))
+        declared = tuple(engine.get_tensor_shape(port_name))
+        unknown = [axis for axis in range(len(shape)) if axis != row_axis(port_name) and declared[axis] < 0]
+        free = open_axes.get(port_name, [] if static else unknown)
+        dtype = np.dtype(library.nptype(engine.get_tensor_dtype(port_name)))
+        port = Port(port_name, tuple(None if axis in free else n for axis, n in enumerate(shape)), dtype.name)
+        places[port_name] = PortMemory(port, shape, device)
+        if continued_cache(port_name) and places[port_name].nbytes(shape[1:]) % _ALIGNMENT:
             raise CounterfactoryError(
-                f"plan {name} has positions of {places[one].nbytes(shape[1:])} bytes in {one}, which lie behind one "
-                f"another in memory and must be multiples of {_ALIGNMENT}; export it with another batch"
+                f"plan {name} has positions of {places[port_name].nbytes(shape[1:])} bytes in {port_name}, which lie "
+                f"behind one another in memory and must be multiples of {_ALIGNMENT}; export it with another batch"
             )
         if static:
-            places[one].host(shape)
-            if not context.set_tensor_address(one, places[one].device(shape).pointer):
-                raise CounterfactoryError(f"plan {name} refuses the memory of {one}; {REBUILD}")
-    taken = {one: places[one] for one in inputs}
-    given = {one: places[one] for one in names if one not in taken}
-    ports = [tuple(place.port for place in some.values()) for some in (taken, given)]
+            places[port_name].host(shape)
+            if not context.set_tensor_address(port_name, places[port_name].device(shape).pointer):
+                raise CounterfactoryError(f"plan {name} refuses the memory of {port_name}; {REBUILD}")
+    input_memory = {port_name: places[port_name] for port_name in inputs}
+    output_memory = {port_name: places[port_name] for port_name in names if port_name not in input_memory}
+    ports = [tuple(place.port for place in memories.values()) for memories in (input_memory, output_memory)]
     scratch = device.scratch.lease(device, engine.device_memory_size_v2)
-    return TensorRtSession(name, Signature(*ports), context, device, taken, given, scratch, _ran=ran, _alive=alive)
+    return TensorRtSession(
+        name, Signature(*ports), context, device, input_memory, output_memory, scratch, _ran=ran, _alive=alive
+    )
 
 
 def _check_batch(plan: str, name: str, least: tuple[int, ...], most: tuple[int, ...], batch: int) -> None:

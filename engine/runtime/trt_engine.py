@@ -1,4 +1,4 @@
-"""Plans on a device as their library has them: loaded once, whatever number of sessions run them.
+"""Plans on a device as their library has them: loaded once, however many sessions run them.
 
 A plan's file becomes an engine, which holds the weights, and contexts, one for each of its profiles that is run. A plan
 for several sizes of pictures has a profile for each, and its weights lie on the device once.
@@ -24,7 +24,7 @@ from .trt_library import last_heard, listen
 
 @dataclass(frozen=True, eq=False)
 class LoadedPlan:
-    """A plan on the device, for as long as somebody holds this; `loader` and `log` are what its library needs."""
+    """A plan on the device, as long as this is referenced; its library needs `loader` and `log` to stay alive."""
 
     path: Path
     library: Any
@@ -38,9 +38,9 @@ def load_engine(path: Path, library: Any, device: Cuda, runtime: Any, key: PlanK
 
     Raises CounterfactoryError where the device has no room for it or its library does not take it.
     """
-    known: LoadedPlan | None = device.loaded.get((path, key.plan_sha256))
-    if known is not None:
-        return known
+    resident: LoadedPlan | None = device.loaded.get((path, key.plan_sha256))
+    if resident is not None:
+        return resident
     if key.held_bytes is not None and key.scratch_bytes is not None:
         needed = key.held_bytes + device.scratch.growth(key.scratch_bytes)
         _require_room(runtime, path, needed, "for weights, inputs and outputs, and scratch memory")
@@ -61,7 +61,7 @@ def load_engine(path: Path, library: Any, device: Cuda, runtime: Any, key: PlanK
 def inputs_of(library: Any, engine: Any) -> list[str]:
     """The names of a plan's inputs, in its order."""
     names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
-    return [one for one in names if engine.get_tensor_mode(one) == library.TensorIOMode.INPUT]
+    return [name for name in names if engine.get_tensor_mode(name) == library.TensorIOMode.INPUT]
 
 
 def choose_profile(plan: str, library: Any, engine: Any, sizes: Mapping[str, tuple[int, int]]) -> int:
@@ -69,30 +69,30 @@ def choose_profile(plan: str, library: Any, engine: Any, sizes: Mapping[str, tup
 
     Raises CounterfactoryError where none has.
     """
-    asked = {name: tuple(size) for name, size in sizes.items() if name in inputs_of(library, engine)}
-    known = []
+    wanted = {name: tuple(size) for name, size in sizes.items() if name in inputs_of(library, engine)}
+    profile_sizes = []
     for number in range(engine.num_optimization_profiles):
-        shapes = {name: engine.get_tensor_profile_shape(name, number) for name in asked}
-        if all(tuple(shapes[name][0])[-2:] == tuple(shapes[name][2])[-2:] == size for name, size in asked.items()):
+        shapes = {name: engine.get_tensor_profile_shape(name, number) for name in wanted}
+        if all(tuple(shapes[name][0])[-2:] == tuple(shapes[name][2])[-2:] == size for name, size in wanted.items()):
             return number
-        known.append({name: tuple(shape[2])[-2:] for name, shape in shapes.items()})
-    name = next(name for name, size in asked.items() if any(one[name] != size for one in known))
-    has = " or ".join(dict.fromkeys(str(list(one[name])) for one in known))
+        profile_sizes.append({name: tuple(shape[2])[-2:] for name, shape in shapes.items()})
+    name = next(name for name, size in wanted.items() if any(entry[name] != size for entry in profile_sizes))
+    has = " or ".join(dict.fromkeys(str(list(entry[name])) for entry in profile_sizes))
     raise CounterfactoryError(
-        f"plan {plan} takes {name} of size {has}, asked for {list(asked[name])}; {REBUILD}, for that picture size"
+        f"plan {plan} takes {name} of size {has}, asked for {list(wanted[name])}; {REBUILD}, for that picture size"
     )
 
 
 def make_context(loaded: LoadedPlan, profile: int) -> tuple[Any, Callable[[], None]]:
-    """An execution context that will run the profile of that number, and what to do after a run.
+    """An execution context that will run the profile of that number, and a function to call after a run.
 
-    TensorRT-RTX finishes its kernels on the device when they are first used. They are kept beside the plan, so that a
-    plan that is dropped and loaded again does not wait for them; the library itself refuses them when they are stale.
-    Raises CounterfactoryError where the library makes none.
+    TensorRT-RTX finishes its kernels on the device at their first use. They are kept in a file next to the plan, so
+    that a plan that is loaded again does not wait for them; the library itself refuses stale ones. Raises
+    CounterfactoryError where the library makes no context.
     """
     ours = loaded.library.ExecutionContextAllocationStrategy.USER_MANAGED
     if not hasattr(loaded.library, "IRuntimeCache"):
-        return _made(loaded, loaded.engine.create_execution_context(ours)), lambda: None
+        return _checked_context(loaded, loaded.engine.create_execution_context(ours)), lambda: None
     config = loaded.engine.create_runtime_config()
     config.set_execution_context_allocation_strategy(ours)
     # Of several profiles each has one shape, for which kernels are made when it is first used. Of one profile, shapes
@@ -105,18 +105,18 @@ def make_context(loaded: LoadedPlan, profile: int) -> tuple[Any, Callable[[], No
     config.cuda_graph_strategy = loaded.library.CudaGraphStrategy.DISABLED
     number = f".{profile}" if profile else ""  # sessions of several sizes do not overwrite each other's
     cache, file = config.create_runtime_cache(), loaded.path.with_name(f"{loaded.path.name}{number}.kernels")
-    known = file.is_file() and cache.deserialize(file.read_bytes())
+    cached = file.is_file() and cache.deserialize(file.read_bytes())
     config.set_runtime_cache(cache)
-    pending = [] if known else [file]
+    pending = [] if cached else [file]
 
     def keep() -> None:
         if pending:
             write_whole(pending.pop(), bytes(cache.serialize()))
 
-    return _made(loaded, loaded.engine.create_execution_context(config)), keep
+    return _checked_context(loaded, loaded.engine.create_execution_context(config)), keep
 
 
-def _made(loaded: LoadedPlan, context: Any) -> Any:
+def _checked_context(loaded: LoadedPlan, context: Any) -> Any:
     if context is None:
         raise CounterfactoryError(
             f"plan {loaded.path} cannot be made ready: {last_heard(loaded.log)}; free memory on the device"
@@ -125,7 +125,7 @@ def _made(loaded: LoadedPlan, context: Any) -> Any:
 
 
 def _require_room(runtime: Any, path: Path, nbytes: int, what: str) -> None:
-    """Refuse what the device has no room for now, before a library fails somewhere inside."""
+    """Raise CounterfactoryError where the device lacks the memory, before a library fails somewhere inside."""
     free, total = cuda.memory(runtime)
     if nbytes > free:
         raise CounterfactoryError(

@@ -18,15 +18,15 @@ BOX_LIBRARY = "tensorrt"
 LIBRARIES: Mapping[str, str] = MappingProxyType({BOX_LIBRARY: TENSORRT, "tensorrt_rtx": TENSORRT_RTX})
 
 
-def load_library(asked: str) -> Any:
-    """The module `asked`, one of `LIBRARIES`. Raises CounterfactoryError for another, and where it is not installed."""
-    if asked not in LIBRARIES:
-        raise CounterfactoryError(f"plans are made by {' or '.join(LIBRARIES)}, asked for {asked}")
+def load_library(name: str) -> Any:
+    """The module `name`, one of `LIBRARIES`. Raises CounterfactoryError for another, and where it is not installed."""
+    if name not in LIBRARIES:
+        raise CounterfactoryError(f"plans are made by {' or '.join(LIBRARIES)}, asked for {name}")
     try:
-        return import_module(asked)
+        return import_module(name)
     except ImportError as error:
         raise CounterfactoryError(
-            f"{asked} cannot be imported ({error}); install it: {pip_install(LIBRARIES[asked])} (docs/a10g.md)"
+            f"{name} cannot be imported ({error}); install it: {pip_install(LIBRARIES[name])} (docs/a10g.md)"
         ) from error
 
 
@@ -54,5 +54,5 @@ def listen(library: Any) -> Any:
 
 
 def last_heard(log: Any) -> str:
-    """What the library said last, for an error that it caused."""
+    """The library's last message, for an error that it caused."""
     return log.heard[-1] if log.heard else "the library gives no reason"

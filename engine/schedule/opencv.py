@@ -1,4 +1,4 @@
-"""OpenCV's own threads: none while pictures are worked on beside each other anyway."""
+"""Switches off OpenCV's own threads while pictures are processed in several threads anyway."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from counterfactory.kernels.opencv import cv2
 def in_callers_threads() -> Generator[None, None, None]:
     """Within, OpenCV works in the thread that calls it; the process's setting comes back after.
 
-    Its pool waits for work by turning over, which takes the other cores from networks and from our own threads: a small
-    picture's edge map costs twice the time of processors, and is not there sooner.
+    Its pool waits for work by spinning, which takes cores from networks and from our own threads: a small picture's
+    edge map costs twice the processor time, and is not done sooner.
     """
     before = cv2.getNumThreads()
     cv2.setNumThreads(1)

@@ -1,4 +1,4 @@
-"""Work in threads beside the caller's: loading ahead of it, writing behind it.
+"""Work in other threads than the caller's: loading ahead of it, writing behind it.
 
 Items come from and go to one thread, the caller's. Worker threads load or write them in the same order, at most
 `depth` items away from the caller, so that memory does not grow with the number of items. Loading and writing should
@@ -26,16 +26,16 @@ def prefetch(
 
     An Exception raised by `load` is yielded in place of the result, so that one bad item fails alone; any other
     BaseException (SystemExit) is raised. `items` is drawn in the caller's thread, and only as loads begin; if it
-    raises, the loads already begun are yielded first. At most `depth` results wait or are being loaded, beside the one
+    raises, the loads already begun are yielded first. At most `depth` results wait or are being loaded, besides the one
     that the caller holds. Closing the iterator (by `close`, a `break` or an error) begins no further load and returns
     when the current loads have ended. Raises ValueError for a `depth` or `workers` below 1.
     """
     if depth < 1 or workers < 1:
         raise ValueError(f"loading ahead needs a depth and workers of at least 1, got {depth} and {workers}")
-    return _ahead(iter(items), load, depth, workers)
+    return _prefetch(iter(items), load, depth, workers)
 
 
-def _ahead(
+def _prefetch(
     items: Iterator[T], load: Callable[[T], R], depth: int, workers: int
 ) -> Generator[tuple[T, R | Exception], None, None]:
     begun: deque[tuple[T, Future[R | Exception]]] = deque()
@@ -80,10 +80,10 @@ def _attempt(load: Callable[[T], R], item: T) -> R | Exception:
         return error
 
 
-class Behind(Generic[T]):
-    """Writes items in order, in one thread beside the caller's. A context manager.
+class BackgroundWriter(Generic[T]):
+    """Writes items in order, in a thread of its own. A context manager.
 
-        with Behind(write, depth=2) as writer:
+        with BackgroundWriter(write, depth=2) as writer:
             for batch in paint():
                 writer.put(batch)
 
@@ -184,12 +184,12 @@ class Behind(Generic[T]):
 
 
 def write_behind(items: Iterable[T], write: Callable[[T], R], depth: int) -> Generator[R, None, None]:
-    """Yield write(item) in the order of `items`, writing in a thread beside the caller's (see `Behind`).
+    """Yield write(item) in the order of `items`, writing in a thread of its own (see `BackgroundWriter`).
 
-    Whatever ends the drawing of `items`, what was drawn by then is written.
+    Whatever ends the drawing of `items`, the items drawn by then are written.
     """
     written: deque[R] = deque()
-    with Behind[T](lambda item: written.append(write(item)), depth) as writer:
+    with BackgroundWriter[T](lambda item: written.append(write(item)), depth) as writer:
         for item in items:
             writer.put(item)
             while written:

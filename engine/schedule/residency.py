@@ -2,8 +2,8 @@
 
 Entering a stage, its own plans are kept or loaded. Of the others that are open, each stays if there is room for it
 still; those that a coming stage needs sooner are asked first, among equals those that take longer to load. Shards go
-through the stages in turn, so that the first stage follows the last. What a plan or a stage is, and how plans are
-opened, is the caller's affair.
+through the stages in turn, so that the first stage follows the last. The caller knows what plans and stages are, and
+opens the plans.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..errors import CounterfactoryError
 class PlanCost:
     """A plan's memory on the device, in bytes, and the seconds it takes to load.
 
-    `scratch_bytes` more are what it computes in: one block of the device, as large as the largest open plan needs.
+    `scratch_bytes` more are its scratch memory: one block of the device, as large as the largest open plan needs.
     """
 
     name: str
@@ -43,7 +43,7 @@ class StageNeeds:
 
 @dataclass(frozen=True)
 class Step:
-    """What entering a stage means: first `drop`, then `load`; `resident` is what is there then, `bytes` of it.
+    """The changes on entering a stage: first `drop`, then `load`; `resident` are the plans after that, of `bytes`.
 
     Names are sorted. `needs` are the stage's own plans.
     """
@@ -61,7 +61,7 @@ Shard = tuple[Step, ...]
 
 @dataclass(frozen=True)
 class Timeline:
-    """Every shard's steps, one per stage; `load_s` is what all loading takes, `peak_bytes` the most ever resident."""
+    """Every shard's steps, one per stage; `load_s` are the seconds of all loads, `peak_bytes` the most resident."""
 
     shards: tuple[Shard, ...]
     load_s: float
@@ -94,28 +94,28 @@ class Residency:
     def enter(self, stage: str) -> Step:
         """Make room for a stage's plans, all of which count as resident afterwards. KeyError for an unknown stage."""
         before, needed = self._open, frozenset(self._stages[stage])
-        kept = set(needed)
+        resident = set(needed)
         for name in sorted(before - needed, key=lambda name: self._rank(name, stage)):
-            if self._together({*kept, name}) <= self._budget:
-                kept.add(name)
-        taken = self._together(kept)
-        self._open = frozenset(kept)
-        needs, drop, load = (tuple(sorted(names)) for names in (needed, before - kept, needed - before))
-        return Step(stage, needs, drop, load, tuple(sorted(kept)), taken)
+            if self._together({*resident, name}) <= self._budget:
+                resident.add(name)
+        used_bytes = self._together(resident)
+        self._open = frozenset(resident)
+        needs, drop, load = (tuple(sorted(names)) for names in (needed, before - resident, needed - before))
+        return Step(stage, needs, drop, load, tuple(sorted(resident)), used_bytes)
 
     def timeline(self, shards: int) -> Timeline:
-        """What so many shards, at least one, load and drop when each goes through all stages."""
-        # From the same plans every shard goes the same way, so that few of many shards have to be thought through.
-        known: dict[frozenset[str], tuple[Shard, frozenset[str]]] = {}
-        made: list[Shard] = []
+        """The loads and drops of so many shards, at least one, when each goes through all stages."""
+        # From the same open plans every shard takes the same steps, so that few of many shards have to be computed.
+        passes: dict[frozenset[str], tuple[Shard, frozenset[str]]] = {}
+        sequence: list[Shard] = []
         for _ in range(shards):
             before = self._open
-            if before not in known:
-                known[before] = tuple(self.enter(stage) for stage in self._stages), self._open
-            shard, self._open = known[before]
-            made.append(shard)
-        load_s = math.fsum(self._costs[name].load_s for shard in made for step in shard for name in step.load)
-        return Timeline(tuple(made), load_s, max(step.bytes for shard in set(made) for step in shard))
+            if before not in passes:
+                passes[before] = tuple(self.enter(stage) for stage in self._stages), self._open
+            shard, self._open = passes[before]
+            sequence.append(shard)
+        load_s = math.fsum(self._costs[name].load_s for shard in sequence for step in shard for name in step.load)
+        return Timeline(tuple(sequence), load_s, max(step.bytes for shard in set(sequence) for step in shard))
 
     def _together(self, plans: Iterable[str]) -> int:
         """Bytes of plans that are open at once."""
@@ -127,7 +127,7 @@ class Residency:
         stages = list(self._stages)
         after = stages.index(stage) + 1
         coming = stages[after:] + stages[:after]
-        return next(i for i, one in enumerate(coming) if plan in self._stages[one]), -self._costs[plan].load_s, plan
+        return next(i for i, name in enumerate(coming) if plan in self._stages[name]), -self._costs[plan].load_s, plan
 
     def _refuse_what_does_not_fit(self, stage: StageNeeds) -> None:
         plans, together = [self._costs[name] for name in stage.plans], self._together(stage.plans)

@@ -1,4 +1,4 @@
-"""Where the bytes of a picture or a mask lie: in a file, in a stretch of a tar file, in a cell of a table.
+"""The place of a picture's or a mask's bytes: a file, a stretch of a tar file, a cell of a table.
 
 A data set of a million pictures has a million of these, so a file is its path as plain text and the others have slots.
 """
@@ -71,5 +71,5 @@ def _read_cell(cell: Cell) -> bytes:
     value = cell.table[cell.row][cell.column]
     if not isinstance(value, dict) or not (value.get("bytes") or value.get("path")):
         raise UnreadableError(f"row {cell.row} has nothing in the column {cell.column!r}")
-    found = value["bytes"]
-    return bytes(found) if found else Path(value["path"]).read_bytes()
+    data = value["bytes"]
+    return bytes(data) if data else Path(value["path"]).read_bytes()

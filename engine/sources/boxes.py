@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from ..profile.image import crop_box
 
-# A box that keeps less of its area than this shows a part by which a thing can hardly be told.
+# A box that keeps less of its area than this shows too little of its thing to recognise it.
 MIN_VISIBLE = 0.3
 
 
@@ -53,11 +53,11 @@ def fit_boxes(
     boxes: Iterable[Box], height: int, width: int, size: tuple[int, int]
 ) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
     """Boxes of a picture of `height` and `width` in the picture that `pixels.fit` makes of it at `size` (height,
-    width): (kept, dropped), each in the order given.
+    width): (visible, dropped), each in the order of `boxes`.
 
-    The kept ones are clipped to the new picture and in its pixels; a keypoint outside of it is no longer labelled, and
-    lies at 0, 0 as COCO has that. The dropped ones keep less than `MIN_VISIBLE` of their area; they are in the old
-    picture's pixels.
+    Visible boxes are clipped to the new picture and in its pixels; a keypoint outside of it is no longer labelled, and
+    lies at 0, 0 as in COCO. Dropped boxes show less than `MIN_VISIBLE` of their area; they are in the old picture's
+    pixels.
     """
     left, top, right, bottom = crop_box(height, width, size)
     across, down = size[1] / (right - left), size[0] / (bottom - top)
@@ -69,7 +69,7 @@ def fit_boxes(
         inside = left <= point.x < right and top <= point.y < bottom
         return Keypoint(*move(point.x, point.y), point.visibility) if inside else Keypoint(0.0, 0.0, 0)
 
-    kept, dropped = [], []
+    visible, dropped = [], []
     for box in boxes:
         (x0, y0), (x1, y1) = move(box.x0, box.y0), move(box.x1, box.y1)
         clipped = replace(
@@ -83,5 +83,5 @@ def fit_boxes(
         if clipped.area < MIN_VISIBLE * box.area * across * down:
             dropped.append(box)
         else:
-            kept.append(clipped)
-    return tuple(kept), tuple(dropped)
+            visible.append(clipped)
+    return tuple(visible), tuple(dropped)

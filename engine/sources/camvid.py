@@ -10,7 +10,7 @@ from .listing import Listing, Problem, entry_of, finish, image_files, printable
 
 _ORIGINAL = ("701_StillsRaw_full", "LabeledApproved_full")
 _SPLITS = ("train", "val", "test")
-# By the folder of masks: what a mask's stem has more than its image's, and the class map.
+# By the folder of masks: the ending that a mask's stem has and its image's has not, and the class map.
 _FORMS = {"annot": ("", "camvid11"), "_labels": ("_L", "camvid")}
 
 
@@ -30,10 +30,10 @@ def list_camvid(root: Path) -> Listing:
         raise CounterfactoryError(f"{root} has two forms of CamVid; move one of them out")
     listing = Listing("camvid", [], [], load_class_map(class_map))
     for images, masks, ending, _ in folders:
-        found, problems = image_files(root / images)
+        files, problems = image_files(root / images)
         listing.problems += problems
         stems = {path.rpartition(".")[0]: path for path in image_files(root / masks)[0]}
-        for path in found:
+        for path in files:
             mask = stems.get(path.rpartition(".")[0] + ending)
             if mask is None:
                 reason = f"has no mask with the stem {Path(path).stem}{ending} in {masks}"
@@ -44,11 +44,11 @@ def list_camvid(root: Path) -> Listing:
 
 
 def _folders(root: Path) -> list[tuple[str, str, str, str]]:
-    """Folder of images, folder of masks, what the masks' stems end in, class map."""
+    """Folder of images, folder of masks, the ending of the masks' stems, class map."""
     images, masks = _ORIGINAL
-    found = [(images, masks, "_L", "camvid")] if (root / images).is_dir() and (root / masks).is_dir() else []
+    folders = [(images, masks, "_L", "camvid")] if (root / images).is_dir() and (root / masks).is_dir() else []
     for split in _SPLITS:
         for form, (ending, class_map) in _FORMS.items():
             if (root / split).is_dir() and (root / f"{split}{form}").is_dir():
-                found.append((split, f"{split}{form}", ending, class_map))
-    return found
+                folders.append((split, f"{split}{form}", ending, class_map))
+    return folders

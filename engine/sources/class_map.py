@@ -1,4 +1,4 @@
-"""Class maps: what the numbers or the colours in a set's masks stand for, and which of them count for nothing.
+"""Class maps: the meaning of the numbers or colours in a set's masks, and which of them count for nothing.
 
 A map comes from a TOML or JSON file, from one of the published ones in `class_maps/`, or from a set that names its own
 classes. The suite's masks hold the map's numbers, one channel, and `VOID` where a pixel counts for nothing.
@@ -24,7 +24,7 @@ from .pixels import UnreadableError
 
 # Pixels that count for nothing, as every published set marks them.
 VOID = 255
-# What no model is asked for by name.
+# The class that no model is asked for by name.
 BACKGROUND = "background"
 _MOST = 65_535
 _KEYS = ("classes", "ignore", "channel")
@@ -66,8 +66,8 @@ class ClassMap:
 
     def shown(self, mask: NDArray[Any]) -> tuple[str, ...]:
         """The names, sorted, of the classes in a mask that `apply` gave, but for the background."""
-        found = np.flatnonzero(np.bincount(mask.ravel()))
-        return tuple(sorted({self.names[n] for n in found.tolist() if n != VOID} - {BACKGROUND}))
+        numbers = np.flatnonzero(np.bincount(mask.ravel()))
+        return tuple(sorted({self.names[n] for n in numbers.tolist() if n != VOID} - {BACKGROUND}))
 
     def _by_number(self, mask: NDArray[Any]) -> NDArray[Any]:
         table = np.full(_MOST + 1, -1, np.int32)
@@ -82,12 +82,12 @@ class ClassMap:
         if mask.ndim == 2:
             raise UnreadableError(f"has no colours, and {self.where} names colours; write the map by numbers")
         packed = _pack(*(mask[..., i].astype(np.int32) for i in range(3)))
-        known = np.array(sorted(_pack(*colour) for colour in self.colours))
-        at = np.minimum(np.searchsorted(known, packed), known.size - 1)
-        missing = packed[known[at] != packed]
+        codes = np.array(sorted(_pack(*colour) for colour in self.colours))
+        at = np.minimum(np.searchsorted(codes, packed), codes.size - 1)
+        missing = packed[codes[at] != packed]
         if missing.size:
-            found, counts = np.unique(missing, return_counts=True)
-            pairs = zip(found.tolist(), counts.tolist(), strict=True)
+            colours, counts = np.unique(missing, return_counts=True)
+            pairs = zip(colours.tolist(), counts.tolist(), strict=True)
             raise UnreadableError(
                 self._unknown(f"colour {p >> 16} {p >> 8 & 255} {p & 255} ({n} pixels)" for p, n in pairs)
             )
@@ -97,8 +97,8 @@ class ClassMap:
     def _typed(self, mask: NDArray[Any]) -> NDArray[Any]:
         return mask.astype(np.uint16 if max((*self.names, VOID)) > VOID else np.uint8)
 
-    def _unknown(self, found: Iterable[str]) -> str:
-        several = list(found)
+    def _unknown(self, values: Iterable[str]) -> str:
+        several = list(values)
         more = f" and {len(several) - 5} more" if len(several) > 5 else ""
         return (
             f"holds {', '.join(several[:5])}{more}, which {self.where} does not name; add it to its classes, or to "
@@ -145,10 +145,12 @@ def label_names(named: str) -> tuple[Mapping[int, str], str]:
     """
     if Path(named).suffix.lower() in (".txt", ".json") and (names := plain_names(Path(named))) is not None:
         return names, named
-    found = load_class_map(named)
-    if not found.numbers:
-        raise CounterfactoryError(f"{found.where} names colours, and labels are numbers; write the map by numbers")
-    return {number: found.names[at] for number, at in found.numbers.items() if at in found.names}, found.where
+    class_map = load_class_map(named)
+    if not class_map.numbers:
+        raise CounterfactoryError(f"{class_map.where} names colours, and labels are numbers; write the map by numbers")
+    return {
+        number: class_map.names[at] for number, at in class_map.numbers.items() if at in class_map.names
+    }, class_map.where
 
 
 def _parse(table: Any, where: str) -> ClassMap:
@@ -162,12 +164,12 @@ def _parse(table: Any, where: str) -> ClassMap:
     ignored = table.get("ignore", [])
     if not isinstance(ignored, list):
         raise CounterfactoryError(f"{where}: ignore is a list of numbers or colours, found {ignored!r}")
-    named = [(_value(key, where), name) for key, name in table["classes"].items()]
-    for value, name in named:
+    classes = [(_value(key, where), name) for key, name in table["classes"].items()]
+    for value, name in classes:
         if not isinstance(name, str) or not name.strip():
             raise CounterfactoryError(f"{where}: class {_shown(value)} needs a name, found {name!r}")
     void = [_value(value, where) for value in ignored]
-    values = [value for value, _ in named]
+    values = [value for value, _ in classes]
     twice = next((value for i, value in enumerate([*values, *void]) if value in [*values, *void][:i]), None)
     if twice is not None:
         raise CounterfactoryError(f"{where}: {_shown(twice)} is given twice; say once what it stands for")
@@ -175,9 +177,9 @@ def _parse(table: Any, where: str) -> ClassMap:
     if len(kinds) > 1:
         raise CounterfactoryError(f"{where}: classes and ignore are all numbers or all colours, found both")
     if kinds == {True}:
-        numbers = {value: name for value, name in named if isinstance(value, int)}
+        numbers = {value: name for value, name in classes if isinstance(value, int)}
         return _by_numbers(where, numbers, [v for v in void if isinstance(v, int)], red="channel" in table)
-    colours = {value: name for value, name in named if isinstance(value, tuple)}
+    colours = {value: name for value, name in classes if isinstance(value, tuple)}
     return _by_colours(where, colours, [v for v in void if isinstance(v, tuple)])
 
 

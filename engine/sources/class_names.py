@@ -27,7 +27,7 @@ def is_synset(label: str) -> bool:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds. Raises CounterfactoryError where it holds none."""
+    """The content of a JSON file. Raises CounterfactoryError where it is not JSON."""
     try:
         return json.loads(read_text(path))
     except (ValueError, RecursionError) as error:
@@ -43,15 +43,15 @@ def plain_names(path: Path) -> dict[int, str] | None:
         return _numbered(path, read_text(path).rstrip().splitlines())
     if path.suffix.lower() != ".json":
         return None
-    found = read_json(path)
-    if isinstance(found, list):
-        return _numbered(path, found)
-    if not isinstance(found, dict) or "classes" in found:
+    content = read_json(path)
+    if isinstance(content, list):
+        return _numbered(path, content)
+    if not isinstance(content, dict) or "classes" in content:
         return None
-    strange = next((key for key in found if not (key.isascii() and key.isdigit() and len(key) <= 5)), None)
+    strange = next((key for key in content if not (key.isascii() and key.isdigit() and len(key) <= 5)), None)
     if strange is not None:
         raise CounterfactoryError(f"{path}: {strange[:40]!r} is no number of a class; it needs {_SHAPES}")
-    return {int(key): _name(path, int(key), value) for key, value in found.items()}
+    return {int(key): _name(path, int(key), value) for key, value in content.items()}
 
 
 def _numbered(path: Path, names: Sequence[Any]) -> dict[int, str]:

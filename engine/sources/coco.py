@@ -20,7 +20,7 @@ from .boxes import Box, Keypoint
 from .class_map import BACKGROUND, VOID, ClassMap, named_classes
 from .listing import Entry, Listing, Problem, finish, printable
 from .rows import unprintable
-from .shapes import Drawn, Shape, decode_runs, outline, pack_runs
+from .shapes import DrawnMask, Shape, decode_runs, outline, pack_runs
 
 _PATTERNS = (
     *("annotations/instances_*.json", "annotations/person_keypoints_*.json", "instances_*.json"),
@@ -44,15 +44,15 @@ def list_coco(root: Path) -> Listing:
 
     Raises CounterfactoryError for several files or none, one that is not COCO's, and images that are nowhere.
     """
-    found = _candidates(root) if root.is_dir() else [root]
-    if len(found) != 1:
-        several = f"{len(found)} files of annotations: name one of them as SOURCES, such as {found[0]}" if found else ""
+    files = _candidates(root) if root.is_dir() else [root]
+    if len(files) != 1:
+        several = f"{len(files)} files of annotations: name one of them as SOURCES, such as {files[0]}" if files else ""
         raise CounterfactoryError(f"{root} has {several or 'no file of annotations, annotations/instances_*.json'}")
-    return _Annotations(found[0]).listing()
+    return _Annotations(files[0]).listing()
 
 
 class _Annotations:
-    """What a file of annotations says."""
+    """The content of a file of annotations."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -61,7 +61,7 @@ class _Annotations:
         except (ValueError, RecursionError) as error:
             raise CounterfactoryError(f"{path} is not valid JSON: {error}") from error
         lists = [content.get(key) if isinstance(content, dict) else None for key in ("images", "categories")]
-        if not all(isinstance(found, list) and all(isinstance(one, dict) for one in found) for found in lists):
+        if not all(isinstance(values, list) and all(isinstance(item, dict) for item in values) for values in lists):
             raise CounterfactoryError(
                 f"{path} is no file of COCO's: it needs the lists images, annotations, categories"
             )
@@ -111,7 +111,7 @@ class _Annotations:
                     listing.problems.append(Problem(printable(name), str(error)))
             seen[str(name)] = number
             numbers.add(number)
-        if strangers := sum(len(found) for image, found in self._of_image.items() if image not in numbers):
+        if strangers := sum(len(group) for image, group in self._of_image.items() if image not in numbers):
             listing.notes.append(f"{self._path.name}: {strangers} annotations are of images that it does not list")
         if self._degenerate:
             listing.notes.append(f"{self._path.name}: {self._degenerate} boxes without width or height are left out")
@@ -123,28 +123,28 @@ class _Annotations:
         places = [here, here / "images", here / split, here.parent, here.parent / "images"]
         places += [here.parent / split, here.parent / "images" / split]
         names = [name for image in self._images[:_LOOKED_AT] if isinstance(name := image.get("file_name"), str)]
-        found = next((place for place in places if any((place / name).is_file() for name in names)), None)
-        if found is None and names:
+        folder = next((place for place in places if any((place / name).is_file() for name in names)), None)
+        if folder is None and names:
             looked = ", ".join(dict.fromkeys(map(str, places)))
             raise CounterfactoryError(f"{self._path} names {printable(names[0])}, which is in none of {looked}")
-        return found or here
+        return folder or here
 
     def _entry(self, folder: Path, name: str, number: Any, image: Mapping[str, Any]) -> Entry:
         """Raises ValueError for an annotation that cannot be used."""
-        size = (image.get("height"), image.get("width"))
-        known = (size[0], size[1]) if type(size[0]) is int and type(size[1]) is int else None
+        sides = (image.get("height"), image.get("width"))
+        size = (sides[0], sides[1]) if type(sides[0]) is int and type(sides[1]) is int else None
         boxes, shapes = [], []
         for annotation in self._of_image.get(number, ()):
             try:
-                box, shape = self._thing(annotation, known)
+                box, shape = self._thing(annotation, size)
             except (ValueError, TypeError, KeyError) as error:
                 which = annotation.get("id", "?") if isinstance(annotation, dict) else "?"
                 raise ValueError(f"annotation {which}: {error}") from error
             boxes += [] if box is None else [box]
             shapes += [] if shape is None else [shape]
         # Boxes alone make no mask: it would be all background.
-        mask = Drawn(tuple(shapes), self._background) if shapes else None
-        return Entry(name, printable(name), f"{folder}/{name}", None, mask, tuple(boxes), known)
+        mask = DrawnMask(tuple(shapes), self._background) if shapes else None
+        return Entry(name, printable(name), f"{folder}/{name}", None, mask, tuple(boxes), size)
 
     def _thing(self, annotation: Mapping[str, Any], size: tuple[int, int] | None) -> tuple[Box | None, Shape | None]:
         number = annotation["category_id"]

@@ -1,7 +1,7 @@
 """A data set as it lies on the disk, read to its usable sources and the problems of the others.
 
-`read_set` finds the layout, draws what was asked for, and has each file that is drawn read once. What is left out or
-looks wrong is said in sentences.
+`read_set` recognises the layout, draws the images of the selection, and reads each of their files once. Notes in
+sentences name what is left out or looks wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .depth import DepthValues, with_depth
 from .layouts import ACCEPTED, list_set
 from .listing import Entry, Listing, Problem
 from .sampling import Selection, draw, groups, require_known
-from .shapes import Drawn
+from .shapes import DrawnMask
 from .source import Examine, Reader, Source
 
 __all__ = ["DataSet", "Selection", "SetOptions", "find_sources", "read_set", "refuse_suite_among_sources"]
@@ -29,11 +29,11 @@ _SHOWN = 3
 
 @dataclass(frozen=True)
 class SetOptions:
-    """What a user says of a data set: `labels` is a file about a folder's images, and then says of which images the set
-    consists; `masks` a folder of masks with the images' stems; `layout` one of `layouts.LAYOUTS`, None to recognise it;
-    `pairs` a pattern such as "{stem}_img.jpg={stem}_seg.png"; `class_map` a file or a published map's name; `split` a
-    list of Pascal VOC's ImageSets/; `depth` a folder of depth maps with the images' stems, and `depth_values` what they
-    hold.
+    """A user's options for a data set: `labels` is a file about a folder's images, which then lists the set's images;
+    `masks` a folder of masks with the images' stems; `layout` one of `layouts.LAYOUTS`, None to recognise it; `pairs` a
+    pattern such as "{stem}_img.jpg={stem}_seg.png"; `class_map` a file or a published map's name; `split` a list of
+    Pascal VOC's ImageSets/; `depth` a folder of depth maps with the images' stems, and `depth_values` the meaning of
+    their numbers.
     """
 
     labels: Path | None = None
@@ -67,7 +67,7 @@ class DataSet:
         return sorted(shown.union(self.class_names.values()) - {BACKGROUND})
 
     def record(self) -> dict[str, Any]:
-        """What a suite's record says of it."""
+        """The data set as a suite's record has it."""
         names = {str(number): name for number, name in sorted(self.class_names.items())}
         return {"layout": self.layout, "selection": asdict(self.selection), "classes": names}
 
@@ -81,8 +81,8 @@ def find_sources(
     on_progress: Callable[[int, int], None] | None = None,
 ) -> tuple[list[Source], list[Problem]]:
     """The sources and the problems of a data set; see `read_set`."""
-    found = read_set(str(root), SetOptions(labels=labels, masks=masks), on_progress, examine)
-    return found.sources, found.problems
+    data_set = read_set(str(root), SetOptions(labels=labels, masks=masks), on_progress, examine)
+    return data_set.sources, data_set.problems
 
 
 def read_set(
@@ -103,24 +103,24 @@ def read_set(
         listing.entries = with_depth(listing.entries, options.depth)
     class_map, names = listing.class_map, dict[int, str]()
     if options.class_map is not None:
-        if any(isinstance(entry.mask, Drawn) for entry in listing.entries):
+        if any(isinstance(entry.mask, DrawnMask) for entry in listing.entries):
             raise CounterfactoryError(
                 f"{listing.layout} names its own classes; leave --class-map {options.class_map} out"
             )
         if any(entry.mask is not None for entry in listing.entries):
             class_map = load_class_map(options.class_map)
         else:
-            found, where = label_names(options.class_map)
-            names, class_map = dict(found), None
+            label_map, where = label_names(options.class_map)
+            names, class_map = dict(label_map), None
             listing.entries = _name_labels(listing.entries, names, where)
             listing.notes += _shared_names(names)
     chosen = options.selection
     names = names if class_map is None else dict(class_map.names)
-    known = listing.class_names or tuple(names.values())
+    class_names = listing.class_names or tuple(names.values())
     of_group = groups(listing.entries, chosen)
     unlabelled = chosen.classes is not None and all(entry.label is None for entry in listing.entries)
     if unlabelled:
-        require_known(chosen.classes or (), known)
+        require_known(chosen.classes or (), class_names)
     problems = listing.problems
     reader = Reader(class_map, on_progress, examine, names or None, options.depth_values)
 
@@ -167,10 +167,10 @@ def _shared_names(names: Mapping[int, str]) -> list[str]:
     numbers: dict[str, list[int]] = {}
     for number, name in names.items():
         numbers.setdefault(name, []).append(number)
-    several = {name: found for name, found in numbers.items() if len(found) > 1}
+    several = {name: shared for name, shared in numbers.items() if len(shared) > 1}
     if not several:
         return []
-    shown = [f"{name} ({', '.join(map(str, found))})" for name, found in list(several.items())[:_SHOWN]]
+    shown = [f"{name} ({', '.join(map(str, shared))})" for name, shared in list(several.items())[:_SHOWN]]
     more = f" and {len(several) - _SHOWN} more" if len(several) > _SHOWN else ""
     return [f"names that stand for several numbers, whose images have one label: {', '.join(shown)}{more}"]
 
@@ -191,7 +191,7 @@ def _odd_labels(entries: Iterable[Entry]) -> list[str]:
 
 
 def _shortfalls(listing: Listing, sources: Sequence[Source], selection: Selection) -> list[str]:
-    """What was asked for and is not there."""
+    """Sentences about a selection that the usable sources do not fill."""
     if selection.sample is not None and len(sources) < selection.sample:
         return [f"{selection.sample} sources were asked for, and {len(sources)} can be used"]
     if selection.per_class is None:
@@ -213,16 +213,16 @@ def _double_labels(sources: Iterable[Source]) -> list[str]:
     """A sentence about images that are there under two labels; one of them is wrong."""
     first: dict[str, Source] = {}
     twice = [
-        (known, source)
+        (earlier, source)
         for source in sources
-        if (known := first.setdefault(source.digest, source)).label != source.label
+        if (earlier := first.setdefault(source.digest, source)).label != source.label
     ]
     if not twice:
         return []
-    one, other = twice[0]
+    earlier, later = twice[0]
     return [
-        f"{len(twice)} image{'s are' if len(twice) > 1 else ' is'} there under two labels, the first as {one.name} "
-        f"({one.label}) and {other.name} ({other.label}): remove the wrong ones"
+        f"{len(twice)} image{'s are' if len(twice) > 1 else ' is'} there under two labels, the first as {earlier.name} "
+        f"({earlier.label}) and {later.name} ({later.label}): remove the wrong ones"
     ]
 
 

@@ -1,7 +1,7 @@
-"""Depth maps of sources: which file is a picture's, how its numbers are read, and what the painter is given of them.
+"""Depth maps of sources: which file belongs to a picture, how its numbers are read, and the map that the painter gets.
 
 A file has a number for each pixel of its picture: a distance, or the inverse of one (a disparity, what MiDaS and its
-like estimate), in any unit. Where it is 0, infinite or no number, nothing is known, as of the sky. The painter takes
+like estimate), in any unit. Where it is 0, infinite or NaN the depth is unknown, as in the sky. The painter takes
 the inverse, so that near things have most of the range, and 0 where nothing is known.
 """
 
@@ -31,7 +31,7 @@ _NPY = b"\x93NUMPY"
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """Where a source's depth map lies, what its numbers are, and what names both."""
+    """Where a source's depth map lies, the meaning of its numbers, and a digest of both."""
 
     of: Blob
     values: DepthValues
@@ -51,26 +51,26 @@ def with_depth(entries: Sequence[Entry], folder: Path) -> list[Entry]:
     """
     if not folder.is_dir():
         raise CounterfactoryError(f"no folder of depth maps at {folder}; --depth takes a folder with one map per image")
-    found: dict[str, str] = {}
+    maps: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder).as_posix()
         if path.suffix.lower() not in SUFFIXES or any(part.startswith(".") for part in relative.split("/")):
             continue
-        other = found.setdefault(file_stem(relative), relative)
+        other = maps.setdefault(file_stem(relative), relative)
         if other != relative:
             raise CounterfactoryError(f"{folder} holds {other} and {relative}, two depth maps of one picture; keep one")
-    return [replace(entry, depth=str(folder / _map_of(entry, found))) for entry in entries]
+    return [replace(entry, depth=str(folder / _map_of(entry, maps))) for entry in entries]
 
 
-def _map_of(entry: Entry, found: dict[str, str]) -> str:
+def _map_of(entry: Entry, maps: dict[str, str]) -> str:
     stem = file_stem(entry.file)
-    return found.get(stem) or found.get(stem.rpartition("/")[2]) or f"{stem}.npy"
+    return maps.get(stem) or maps.get(stem.rpartition("/")[2]) or f"{stem}.npy"
 
 
 def read_depth(data: bytes) -> NDArray[Any]:
     """The numbers of a depth map, [H, W]: those of a NumPy file, or the grey levels of a picture of 8 or 16 bits.
 
-    Raises UnreadableError for bytes that are neither, or no plane of numbers.
+    Raises UnreadableError for bytes that are neither, and for an array that is not two-dimensional.
     """
     if not data.startswith(_NPY):
         return read_levels(data)
@@ -86,7 +86,7 @@ def read_depth(data: bytes) -> NDArray[Any]:
 
 
 def fit_depth(numbers: NDArray[Any], values: DepthValues, size: tuple[int, int]) -> NDArray[np.uint16]:
-    """What the painter is given of a map [H, W] at `size` (height, width): uint16 [height, width], the inverse of the
+    """The painter's map of a depth map [H, W], at `size` (height, width): uint16 [height, width], the inverse of the
     distance over that of the nearest pixel shown, 65535 there and 0 where nothing is known.
 
     Cropped as the picture is, by nearest neighbour: between a thing and what is behind it there is nothing. Raises

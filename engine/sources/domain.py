@@ -1,7 +1,7 @@
-"""What a profile's models know, and what becomes of the sources that they do not.
+"""The domain of a profile's models, and the sources outside of it.
 
-A profile names its models' world: "photographs", of which nothing is refused, or a kind of picture whose traits stand
-in a file beside the networks, world_NAME.json. Whoever trains models for another world fits such a file to it.
+A profile names its models' world: "photographs", where nothing is refused, or a kind of picture whose traits stand in
+the file world_NAME.json in the folder of the networks. A new world needs such a file, fitted to its pictures.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..profile.models import PHOTOGRAPHS
 from ..profile.profile import Profile, load_profile, profile_names
 from .pixels import fit
 from .source import Examine, ImageSettings, Problem, Source, load_pixels
-from .world import World
+from .traits import Domain
 
 
 def world_file(folder: Path, name: str) -> Path:
@@ -29,31 +29,31 @@ def world_file(folder: Path, name: str) -> Path:
     return folder / f"world_{name}.json"
 
 
-def world_of(profile: Profile) -> World | None:
-    """The world of a profile's models; None for models of photographs, which know any picture.
+def world_of(profile: Profile) -> Domain | None:
+    """The domain of a profile's models; None for models of photographs, which know any picture.
 
-    Raises CounterfactoryError for a name that there is no file of, and a file that is no world.
+    Raises CounterfactoryError for a name without a file, and a file that describes no world.
     """
     name, folder = profile.models.world, profile.models.path
     if name == PHOTOGRAPHS:
         return None
     path = world_file(folder, name)
     if not path.is_file():
-        known = [PHOTOGRAPHS, *(found.stem.removeprefix("world_") for found in sorted(folder.glob("world_*.json")))]
-        raise CounterfactoryError(f'[models] world = "{name}": there is no {path}; {nearest(name, known)}')
+        worlds = [PHOTOGRAPHS, *(file.stem.removeprefix("world_") for file in sorted(folder.glob("world_*.json")))]
+        raise CounterfactoryError(f'[models] world = "{name}": there is no {path}; {nearest(name, worlds)}')
     try:
         table = json.loads(read_text(path))
     except ValueError as error:
         raise CounterfactoryError(f"{path} is not JSON: {error}") from error
     if not isinstance(table, dict):
         raise CounterfactoryError(f"{path} holds no table of a world")
-    return fill(World, table, str(path))
+    return fill(Domain, table, str(path))
 
 
 def examiner(profile: Profile) -> Examine | None:
-    """What tells whether a picture, uint8 RGB [H, W, 3] of any size, is of the world that the models know.
+    """A test of a picture, uint8 RGB [H, W, 3] of any size: whether it is of the domain that the models know.
 
-    None where they know any.
+    None where they know any picture.
     """
     world, size = world_of(profile), profile.image
     return None if world is None else lambda picture: world.holds(_as_painted(picture, size))
@@ -62,10 +62,10 @@ def examiner(profile: Profile) -> Examine | None:
 def drop_out_of_domain(
     profile: Profile, sources: Sequence[Source], *, allow: bool
 ) -> tuple[list[Source], list[Problem]]:
-    """The sources to make a suite of, each examined, and those that are left out since the models do not know such
-    pictures; none is with `allow`.
+    """The sources to make a suite of, each examined, and a problem for each one that is left out because the models do
+    not know such pictures; with `allow` none is left out.
 
-    Raises CounterfactoryError where at least half would be.
+    Raises CounterfactoryError where at least half would be left out.
     """
     world = world_of(profile)
     if world is None:
@@ -80,7 +80,7 @@ def drop_out_of_domain(
     return [s for s in examined if s.known_world is not False], [Problem(s.name, reason) for s in strange]
 
 
-def _refusal(profile: Profile, world: World, strange: Sequence[Source], count: int) -> str:
+def _refusal(profile: Profile, world: Domain, strange: Sequence[Source], count: int) -> str:
     shown = f"{len(strange)} of {count} sources do" if count > 1 else "the source does"
     instead = [name for name in profile_names() if load_profile(name).models.world == PHOTOGRAPHS]
     first = f", such as {strange[0].name}" if count > 1 else ""
@@ -91,8 +91,8 @@ def _refusal(profile: Profile, world: World, strange: Sequence[Source], count: i
     )
 
 
-def _examined(source: Source, world: World, size: ImageSettings) -> Source:
-    """The source with its answer; one that was found without an examiner is read here, if it still can be."""
+def _examined(source: Source, world: Domain, size: ImageSettings) -> Source:
+    """The source with `known_world`; one that was read without an examiner is read again, if its file still allows."""
     if source.known_world is not None:
         return source
     try:

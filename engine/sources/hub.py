@@ -31,10 +31,10 @@ def list_saved(root: Path) -> Listing:
     """The rows of a folder that `save_to_disk` wrote."""
     library = _library()
     try:
-        found = library.load_from_disk(str(root))
+        data_set = library.load_from_disk(str(root))
     except Exception as error:  # the library raises nearly anything
         raise CounterfactoryError(f"{root} cannot be opened by datasets: {_first_line(error)}") from error
-    return _listing(library, found, str(root), "name the folder of one of them as SOURCES")
+    return _listing(library, data_set, str(root), "name the folder of one of them as SOURCES")
 
 
 def list_hub(text: str) -> Listing:
@@ -42,7 +42,7 @@ def list_hub(text: str) -> Listing:
     name, _, split = text.removeprefix(PREFIX).partition(":")
     library = _library()
     try:
-        found = library.load_dataset(name, split=split or None)
+        data_set = library.load_dataset(name, split=split or None)
     except ConnectionError as error:
         raise CounterfactoryError(
             f"{text} cannot be opened by datasets: {_first_line(error)}; without a network, name a folder that "
@@ -50,7 +50,7 @@ def list_hub(text: str) -> Listing:
         ) from error
     except Exception as error:  # a network's, the hub's and the library's own
         raise CounterfactoryError(f"{text} cannot be opened by datasets: {_first_line(error)}") from error
-    return _listing(library, found, text, f"name one of them, such as {PREFIX}{name}:train")
+    return _listing(library, data_set, text, f"name one of them, such as {PREFIX}{name}:train")
 
 
 def _library() -> Any:
@@ -65,19 +65,19 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _listing(library: Any, found: Any, where: str, advice: str) -> Listing:
-    if isinstance(found, library.DatasetDict):
-        if len(found) != 1:
-            raise CounterfactoryError(f"{where} has the splits {', '.join(found)}: {advice}")
-        (found,) = found.values()
-    features: Mapping[str, Any] = found.features
+def _listing(library: Any, data_set: Any, where: str, advice: str) -> Listing:
+    if isinstance(data_set, library.DatasetDict):
+        if len(data_set) != 1:
+            raise CounterfactoryError(f"{where} has the splits {', '.join(data_set)}: {advice}")
+        (data_set,) = data_set.values()
+    features: Mapping[str, Any] = data_set.features
     pictures = [name for name, feature in features.items() if isinstance(feature, library.Image)]
     if not pictures:
         raise CounterfactoryError(f"{where} has no column of pictures, but {', '.join(features)}")
-    columns = {name: _undecoded(library, found, name) for name in pictures[:2]}
+    columns = {name: _undecoded(library, data_set, name) for name in pictures[:2]}
     labels = next((name for name in _LABELS if name in features and name not in pictures), None)
-    of_row = [None] * len(found) if labels is None else _texts(library, found[labels], features[labels])
-    things = _things(library, found, features) if "objects" in features else [()] * len(found)
+    of_row = [None] * len(data_set) if labels is None else _texts(library, data_set[labels], features[labels])
+    things = _things(library, data_set, features) if "objects" in features else [()] * len(data_set)
     listing = Listing("datasets", [], [], class_names=tuple(sorted({box.label for of_it in things for box in of_it})))
     image, *mask = pictures[:2]
     for row, (label, boxes) in enumerate(zip(of_row, things, strict=True)):
@@ -90,8 +90,8 @@ def _listing(library: Any, found: Any, where: str, advice: str) -> Listing:
     return finish(listing)
 
 
-def _undecoded(library: Any, found: Any, column: str) -> Any:
-    return found.select_columns([column]).cast_column(column, library.Image(decode=False))
+def _undecoded(library: Any, data_set: Any, column: str) -> Any:
+    return data_set.select_columns([column]).cast_column(column, library.Image(decode=False))
 
 
 def _texts(library: Any, values: Any, feature: Any) -> list[str | None]:
@@ -101,21 +101,21 @@ def _texts(library: Any, values: Any, feature: Any) -> list[str | None]:
     return [None if value is None else str(value) for value in values]
 
 
-def _things(library: Any, found: Any, features: Mapping[str, Any]) -> list[tuple[Box, ...]]:
+def _things(library: Any, data_set: Any, features: Mapping[str, Any]) -> list[tuple[Box, ...]]:
     """The boxes of each row."""
     feature = features["objects"]
     inner = getattr(feature, "feature", feature)
     category = inner.get("category") if isinstance(inner, dict) else None
     names = getattr(getattr(category, "feature", category), "names", None)
-    return [tuple(_boxes(value, names)) for value in found["objects"]]
+    return [tuple(_boxes(value, names)) for value in data_set["objects"]]
 
 
 def _boxes(value: Any, names: list[str] | None) -> list[Box]:
     # A Sequence of a struct comes as a dict of lists, a List of one as a list of dicts.
     kinds = value["category"] if isinstance(value, dict) else [row["category"] for row in value]
     sides = value["bbox"] if isinstance(value, dict) else [row["bbox"] for row in value]
-    made = []
+    boxes = []
     for kind, (x, y, width, height) in zip(kinds, sides, strict=True):
         label = names[kind] if names is not None and isinstance(kind, int) else str(kind)
-        made.append(Box(float(x), float(y), float(x + width), float(y + height), label))
-    return made
+        boxes.append(Box(float(x), float(y), float(x + width), float(y + height), label))
+    return boxes

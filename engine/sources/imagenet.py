@@ -40,25 +40,25 @@ def list_flat(root: Path, labels: Path | None = None) -> Listing:
 
     Raises CounterfactoryError where there is no list, or it cannot be understood.
     """
-    found = labels or _list_of(root)
-    if found is None:
+    truth_list = labels or _list_of(root)
+    if truth_list is None:
         raise CounterfactoryError(f"{root} has none of {', '.join(LISTS)}, nor its parent; name a list with --labels")
     files, problems = image_files(root)
     listing = Listing("imagenet-val", [], problems)
-    truths = _read_truths(found, listing)
+    truths = _read_truths(truth_list, listing)
     unused = dict(truths)
     for path in files:
         name = path.rpartition("/")[2]
         key = next((key for key in (path, name, name.rpartition(".")[0]) if key in truths), None)
         if key is None:
-            problems.append(Problem(printable(path), f"{found.name} says nothing about this image"))
+            problems.append(Problem(printable(path), f"{truth_list.name} says nothing about this image"))
             continue
         unused.pop(key, None)
         label, boxes = truths[key]
         listing.entries.append(replace(entry_of(root, path, label), boxes=boxes))
     if unused:
         first = printable(next(iter(unused)))
-        listing.notes.append(f"{found.name} has {len(unused)} images that are not in {root}, the first is {first}")
+        listing.notes.append(f"{truth_list.name} has {len(unused)} images that are not in {root}, the first is {first}")
     return finish(listing)
 
 
@@ -73,7 +73,7 @@ def _read_truths(path: Path, listing: Listing) -> dict[str, _Truth]:
     elif path.name == GROUND_TRUTH or all(line.strip().isdigit() for line in _lines(path)[:10]):
         lines = _ground_truth(path)
     else:
-        lines = _named(path)
+        lines = _labelled_lines(path)
     truths: dict[str, _Truth] = {}
     wrong: set[str] = set()
     for where, name, truth in lines:
@@ -141,7 +141,7 @@ def _kit_synsets(path: Path) -> dict[int, str]:
         raise CounterfactoryError(f"{meta} is not the development kit's meta.mat ({error})") from error
 
 
-def _named(path: Path) -> Iterator[tuple[str, str, _Truth | str]]:
+def _labelled_lines(path: Path) -> Iterator[tuple[str, str, _Truth | str]]:
     """NAME LABEL, or NAME,LABEL; the label may have spaces."""
     for number, line in enumerate(_lines(path), start=1):
         name, _, label = line.strip().replace("\t", " ").replace(",", " ", 1).partition(" ")

@@ -43,7 +43,7 @@ _RECOGNISES: Mapping[str, Callable[[Path], bool]] = {
     "webdataset": shards.is_sharded,
 }
 LAYOUTS = ("folders", *_LISTS)
-# What Hugging Face's image folders have beside their images.
+# The tables in Hugging Face's image folders.
 _METADATA = ("metadata.csv", "metadata.jsonl")
 
 
@@ -97,9 +97,9 @@ def _listed(
         _refuse_options(f"--layout {layout}", labels, masks, None, None)
         return _LISTS[layout](root)
     if layout is None and labels is None and masks is None:
-        found = next((name for name, recognises in _RECOGNISES.items() if recognises(root)), None)
-        if found is not None:
-            return _LISTS[found](root)
+        match = next((name for name, recognises in _RECOGNISES.items() if recognises(root)), None)
+        if match is not None:
+            return _LISTS[match](root)
     if root.is_dir():
         if labels is None:
             labels = next((root / name for name in _METADATA if (root / name).is_file()), None)

@@ -19,7 +19,7 @@ from .blobs import Blob
 from .boxes import Box
 from .class_map import ClassMap
 from .rows import read_image_rows, unprintable
-from .shapes import Drawn
+from .shapes import DrawnMask
 
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm")
@@ -50,7 +50,7 @@ class Entry:
     file: str
     blob: Blob
     label: str | None = None
-    mask: Blob | Drawn | None = None
+    mask: Blob | DrawnMask | None = None
     boxes: tuple[Box, ...] = ()
     size: tuple[int, int] | None = None
     relative: bool = False
@@ -59,8 +59,8 @@ class Entry:
 
 @dataclass
 class Listing:
-    """What a data set of a `layout` lists, unsorted. `class_map` is that of its masks, `class_names` what its boxes and
-    masks may show, and `notes` are sentences about what was left out.
+    """The entries of a data set of a `layout`, unsorted. `class_map` is that of its masks, `class_names` the classes of
+    its boxes and masks, and `notes` are sentences about what was left out.
     """
 
     layout: str
@@ -103,7 +103,7 @@ def list_table(table: Path, masks: Path | None) -> Listing:
     return finish(listing, masks)
 
 
-def entry_of(root: Path, relative: str, label: str | None = None, mask: Blob | Drawn | None = None) -> Entry:
+def entry_of(root: Path, relative: str, label: str | None = None, mask: Blob | DrawnMask | None = None) -> Entry:
     """The entry of an image file, by its path below `root`."""
     return Entry(relative, printable(relative), f"{root}/{relative}", label, mask)
 
@@ -129,9 +129,9 @@ def _image_root(root: Path, masks: Path | None, depth: Path | None) -> tuple[Pat
         return root, masks
     if masks is None and (root / "masks").is_dir():
         return images, root / "masks"
-    known = {images.resolve(), *(folder.resolve() for folder in (masks, depth) if folder is not None)}
-    beside = [path for path in root.iterdir() if not path.name.startswith(".") and path.resolve() not in known]
-    return (root if any(path.is_dir() or path.suffix.lower() in SUFFIXES for path in beside) else images), masks
+    folders = {images.resolve(), *(folder.resolve() for folder in (masks, depth) if folder is not None)}
+    others = [path for path in root.iterdir() if not path.name.startswith(".") and path.resolve() not in folders]
+    return (root if any(path.is_dir() or path.suffix.lower() in SUFFIXES for path in others) else images), masks
 
 
 def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[list[str], list[Problem]]:
@@ -157,11 +157,11 @@ def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[list[str], lis
             continue
         seen.add(real)
         try:
-            found = sorted(os.scandir(path), key=lambda entry: entry.name)
+            children = sorted(os.scandir(path), key=lambda entry: entry.name)
         except OSError as error:
             problems.append(Problem(printable(folder or "."), f"cannot be read: {error.strerror}"))
             continue
-        for entry in found:
+        for entry in children:
             if entry.name.startswith("."):
                 continue
             relative = f"{folder}/{entry.name}" if folder else entry.name
@@ -194,8 +194,8 @@ def _apply_labels(listing: Listing, root: Path, table: Path) -> list[Entry]:
     labelled: dict[str, Entry] = {}
     rows = _Rows(table, listing)
     for where, row in rows:
-        found = [_absolute(os.path.join(base, row["image"])) for base in bases]  # noqa: PTH118
-        path = next((path for path in found if path in by_path), None)
+        paths = [_absolute(os.path.join(base, row["image"])) for base in bases]  # noqa: PTH118
+        path = next((path for path in paths if path in by_path), None)
         if path is None:
             listing.problems.append(
                 Problem(printable(row["image"]), f"named by {where}, but there is no such image in {root}")
@@ -238,10 +238,10 @@ class _Rows:
         if path not in self._seen:
             self._seen[path] = where, label
             return True
-        first, known = self._seen[path]
-        if None not in (label, known) and label != known:
+        first, first_label = self._seen[path]
+        if None not in (label, first_label) and label != first_label:
             self.contradicted.add(path)
-            reason = f"has two labels, {known!r} ({first}) and {label!r} ({where}); keep the right one"
+            reason = f"has two labels, {first_label!r} ({first}) and {label!r} ({where}); keep the right one"
         else:
             reason = f"named a second time, by {where}; the first row counts"
         self._listing.problems.append(Problem(name, reason))
@@ -255,12 +255,12 @@ def finish(listing: Listing, masks: Path | None = None) -> Listing:
     """The listing with its entries' masks and final names; a suffix is dropped where the name stays unique."""
     entries, problems = listing.entries, listing.problems
     if masks is not None:
-        found = _masks_by_stem(masks)
-        entries = [entry if entry.mask else replace(entry, mask=_mask_of(entry, masks, found)) for entry in entries]
+        by_stem = _masks_by_stem(masks)
+        entries = [entry if entry.mask else replace(entry, mask=_mask_of(entry, masks, by_stem)) for entry in entries]
     stems = [file_stem(entry.name) for entry in entries]
     short = Counter(stems)
     finished: dict[str, int] = {}
-    kept: list[Entry] = []
+    final: list[Entry] = []
     for i, stem in enumerate(stems):
         # A million entries are not held twice.
         entry, entries[i] = entries[i], _GONE
@@ -268,33 +268,33 @@ def finish(listing: Listing, masks: Path | None = None) -> Listing:
         if unprintable(name):
             problems.append(Problem(entry.file, "its name holds control characters or is not UTF-8; rename it"))
         elif name in finished:
-            places = f"{entry.blob} and {kept[finished[name]].blob}"
+            places = f"{entry.blob} and {final[finished[name]].blob}"
             problems.append(Problem(entry.file, f"{places} would have the same name"))
         else:
-            finished[name] = len(kept)
-            kept.append(replace(entry, name=name))
-    listing.entries = kept
+            finished[name] = len(final)
+            final.append(replace(entry, name=name))
+    listing.entries = final
     return listing
 
 
 def _masks_by_stem(masks: Path) -> dict[str, list[str]]:
     if not masks.is_dir():
         raise CounterfactoryError(f"no folder of masks at {masks}; --masks takes a folder with one mask per image")
-    found: dict[str, list[str]] = {}
+    by_stem: dict[str, list[str]] = {}
     for path in sorted(image_files(masks)[0]):
-        found.setdefault(file_stem(path), []).append(path)
-    return found
+        by_stem.setdefault(file_stem(path), []).append(path)
+    return by_stem
 
 
-def _mask_of(entry: Entry, masks: Path, found: dict[str, list[str]]) -> str:
+def _mask_of(entry: Entry, masks: Path, by_stem: dict[str, list[str]]) -> str:
     """The mask in the same sub-folder with the same stem, else the one with that stem at the top of `masks`.
 
     If there is none, a path that does not exist, which `source` reports. Of several with one stem the PNG counts.
     """
     stem = file_stem(entry.name)
     for key in (stem, stem.rpartition("/")[2]):
-        if len(found.get(key, [])) == 1:
-            return str(masks / found[key][0])
+        if len(by_stem.get(key, [])) == 1:
+            return str(masks / by_stem[key][0])
     return str(masks / f"{stem}.png")
 
 

@@ -13,22 +13,22 @@ from ..keys import content_key
 from .blobs import Blob, read_blob
 from .class_map import ClassMap
 from .pixels import UnreadableError, read_mask
-from .shapes import Drawn
+from .shapes import DrawnMask
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Where a mask lies or how it is drawn, and what its numbers are by the set's class map, None without one; `names`
-    are those of its class numbers, None where the set has none.
+    """Where a mask lies or how it is drawn, and the set's class map for its numbers, None without one; `names` are
+    those of its class numbers, None where the set has none.
     """
 
-    of: Blob | Drawn
+    of: Blob | DrawnMask
     class_map: ClassMap | None
     names: Mapping[int, str] | None = None
 
     def read(self, size: tuple[int, int]) -> tuple[NDArray[Any], str]:
         """The mask of a picture of `size` (height, width), and what names it. Raises UnreadableError."""
-        if isinstance(self.of, Drawn):
+        if isinstance(self.of, DrawnMask):
             try:
                 return self.of.draw(*size), self.of.digest()
             except ValueError as error:

@@ -100,10 +100,10 @@ def list_shift(root: Path) -> Listing:
             masks.setdefault(name, []).append(path)
     listing = Listing("shift", [], problems, load_class_map("shift"))
     for path in files:
-        found = _SHIFT_IMAGE.fullmatch(path.rpartition("/")[2])
-        if found is None:
+        match = _SHIFT_IMAGE.fullmatch(path.rpartition("/")[2])
+        if match is None:
             continue
-        mask, reason = _nearest_mask(path, f"{found['stem']}_semseg_{found['view']}.png", masks)
+        mask, reason = _nearest_mask(path, f"{match['stem']}_semseg_{match['view']}.png", masks)
         if mask is None:
             problems.append(Problem(printable(path), reason))
         else:
@@ -115,12 +115,12 @@ def _nearest_mask(path: str, wanted: str, masks: Mapping[str, list[str]]) -> tup
     """The mask for an image, or why there is none."""
     folder = path.rpartition("/")[0]
     here = f"{folder}/{wanted}" if folder else wanted
-    found = masks.get(wanted, [])
-    if here in found:
+    candidates = masks.get(wanted, [])
+    if here in candidates:
         return here, ""
     sequence = folder.rpartition("/")[2]
     parts = folder.split("/")
-    same = [mask for mask in found if mask.split("/")[-2:-1] == [sequence]]
+    same = [mask for mask in candidates if mask.split("/")[-2:-1] == [sequence]]
     shared = [sum(part in mask.split("/") for part in parts) for mask in same]
     best = [mask for mask, count in zip(same, shared, strict=True) if count == max(shared)]
     if len(best) == 1:

@@ -49,13 +49,13 @@ class Palette:
         """
         if mask.ndim != 2:
             raise UnreadableError("is coloured: say by --class-map which class each colour stands for")
-        known = dict(enumerate(self.order)) if names is None else names
+        class_names = dict(enumerate(self.order)) if names is None else names
         table, missing = np.zeros((int(mask.max()) + 1, 3), np.uint8), []
         for number in np.flatnonzero(np.bincount(mask.ravel())).tolist():
-            name = known.get(number, str(number)).strip().lower()
+            name = class_names.get(number, str(number)).strip().lower()
             colour = self.colours.get(name, _NOTHING if number == VOID or name == BACKGROUND else None)
             if colour is None:
-                missing.append(known.get(number, str(number)))
+                missing.append(class_names.get(number, str(number)))
             else:
                 table[number] = colour
         if missing:

@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Selection:
-    """`classes` are the only labels to use, or, in a set without labels, what an image has to show one of; None is all.
-    Of these `per_class` images per label, or `sample` in all; None is every one. `seed` decides which.
+    """Which images to use: those with a label in `classes`, or, in a set without labels, those that show one of them;
+    None is all. Of these `per_class` images per label, or `sample` in all; None is every one. `seed` decides which.
     """
 
     classes: tuple[str, ...] | None = None
@@ -42,15 +42,15 @@ def parse_classes(text: str) -> tuple[str, ...]:
     """The classes in a file, one per line, or in a text such as "cat,dog". Raises CounterfactoryError where none is."""
     path = Path(text)
     names = read_text(path).split("\n") if path.is_file() else text.split(",")
-    found = tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
-    if not found:
+    classes = tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
+    if not classes:
         raise CounterfactoryError(f"{text!r} names no class; give a file with one per line, or names with commas")
-    return found
+    return classes
 
 
-def require_known(classes: Iterable[str], known: Iterable[str]) -> None:
+def require_known(classes: Iterable[str], class_names: Iterable[str]) -> None:
     """Raises CounterfactoryError for a class that the set does not have."""
-    choices = sorted(set(known))
+    choices = sorted(set(class_names))
     for name in classes:
         if name not in choices:
             advice = nearest(name, choices) if len(choices) <= 40 else f"the set has {len(choices)}"
@@ -90,8 +90,8 @@ def groups(entries: Sequence[Entry], selection: Selection) -> list[tuple[list[En
 def draw(
     of_group: Sequence[tuple[list[Entry], int]], check: Callable[[Sequence[Entry]], Iterable[T | None]]
 ) -> list[T]:
-    """What `check` makes of the images that are drawn. An image that it makes None of is no use: the next of its group
-    takes its place, as long as there is one.
+    """The results of `check` for the images that are drawn. An image with the result None is unusable: the next one of
+    its group takes its place, as long as there is one.
     """
     drawn: list[T] = []
     waiting = [(entries, 0, wanted) for entries, wanted in of_group]
@@ -100,8 +100,8 @@ def draw(
         results = iter(list(check(todo)))
         left = []
         for entries, start, wanted in waiting:
-            made = list(islice(results, len(entries[start : start + wanted])))
-            usable = [result for result in made if result is not None]
+            outcomes = list(islice(results, len(entries[start : start + wanted])))
+            usable = [result for result in outcomes if result is not None]
             drawn += usable
             if len(usable) < wanted and start + wanted < len(entries):
                 left.append((entries, start + wanted, wanted - len(usable)))

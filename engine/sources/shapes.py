@@ -28,8 +28,8 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """A mask that is drawn: its shapes, over class `background`. Where it is `relative`, outlines are in shares of the
+class DrawnMask:
+    """A mask drawn from its shapes, over class `background`. Where it is `relative`, outlines are in shares of the
     picture's width and height.
     """
 
@@ -50,7 +50,7 @@ class Drawn:
         mask = np.full((height, width), self.background, kind)
         scale = (float(width), float(height)) if self.relative else (1.0, 1.0)
         covered = [(shape.number, cover(shape, height, width, scale)) for shape in self.shapes]
-        for number, where in sorted(covered, key=lambda one: -int(one[1].sum())):
+        for number, where in sorted(covered, key=lambda pair: -int(pair[1].sum())):
             mask[where] = number
         return mask
 

@@ -28,8 +28,8 @@ def is_sharded(root: Path) -> bool:
     """Whether it is a tar file, or a folder of tar files and no images."""
     if root.is_file():
         return root.suffix.lower() == ".tar"
-    found = {path.suffix.lower() for path in root.iterdir() if path.is_file()}
-    return ".tar" in found and found.isdisjoint(SUFFIXES) and not any(path.is_dir() for path in root.iterdir())
+    suffixes = {path.suffix.lower() for path in root.iterdir() if path.is_file()}
+    return ".tar" in suffixes and suffixes.isdisjoint(SUFFIXES) and not any(path.is_dir() for path in root.iterdir())
 
 
 def list_shards(root: Path) -> Listing:
@@ -111,5 +111,5 @@ def _label(members: _Members) -> str | None:
 
 def _label_in_json(data: bytes) -> str | None:
     content = json.loads(data)
-    found = next((content[key] for key in _LABEL_KEYS if key in content), None) if isinstance(content, dict) else None
-    return None if found is None else str(found).strip()
+    label = next((content[key] for key in _LABEL_KEYS if key in content), None) if isinstance(content, dict) else None
+    return None if label is None else str(label).strip()

@@ -29,7 +29,7 @@ from .depth import Depth, DepthValues, depth_digest, fit_depth, read_depth
 from .listing import Entry, Problem
 from .masks import Mask
 from .pixels import UnreadableError, fit, fit_mask, read_picture
-from .shapes import Drawn
+from .shapes import DrawnMask
 
 __all__ = ["Examine", "ImageSettings", "Problem", "Reader", "Source", "load_depth", "load_mask", "load_pixels"]
 
@@ -46,7 +46,7 @@ class Source:
     one. `digest` is the SHA-256 of the image's bytes, `key` the content key of name, digest, label, mask, boxes, depth.
     `boxes` are in the pixels of the image, upright; `classes` the names of the classes that its mask or its boxes show,
     each once and sorted, where the set names them. `known_world` is whether the picture is within what the models know,
-    None where nobody looked.
+    None where that was not examined.
     """
 
     name: str
@@ -103,8 +103,8 @@ def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
 
 
 def load_depth(source: Source, size: tuple[int, int]) -> NDArray[np.uint16]:
-    """What the painter is given of the source's depth map at `size` (height, width), cropped as the pixels are: uint16
-    [height, width], see `fit_depth`.
+    """The painter's map of the source's depth at `size` (height, width), cropped as the pixels are: uint16 [height,
+    width], see `fit_depth`.
 
     Raises CounterfactoryError if the file has changed since `read_set` read it, ValueError without a map.
     """
@@ -120,7 +120,7 @@ def load_depth(source: Source, size: tuple[int, int]) -> NDArray[np.uint16]:
 
 
 def _truth_key(mask_digest: str | None, boxes: Sequence[Box], depth: str | None) -> str | None:
-    """Names what is known of a picture beside its label: the mask alone where there is nothing else."""
+    """The key of a picture's mask, boxes and depth map: the mask's digest where there is nothing else."""
     if depth is not None:
         return content_key(mask_digest, boxes, depth)
     return content_key(mask_digest, boxes) if boxes else mask_digest
@@ -166,12 +166,12 @@ class Reader:
                 raise UnreadableError(f"is {_by(size)}, its annotations are for {_by(entry.size or size)}")
             across, down = (size[1], size[0]) if entry.relative else (1, 1)
             boxes = tuple(_inside(box.scaled(across, down), size) for box in entry.boxes)
-            known = None if self._examine is None else self._examine(picture)
+            known_world = None if self._examine is None else self._examine(picture)
             del picture  # before the mask is read: pictures can be large
             digest, shown, mask_digest, mask = hashlib.sha256(data).hexdigest(), set[str](), None, None
             if entry.mask is not None:
-                mask = Mask(entry.mask, None if isinstance(entry.mask, Drawn) else self._class_map, self._names)
-                what = "mask: " if isinstance(entry.mask, Drawn) else f"mask {path_of(entry.mask).name}: "
+                mask = Mask(entry.mask, None if isinstance(entry.mask, DrawnMask) else self._class_map, self._names)
+                what = "mask: " if isinstance(entry.mask, DrawnMask) else f"mask {path_of(entry.mask).name}: "
                 numbers, mask_digest = mask.read(size)
                 if numbers.shape[:2] != size:
                     raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
@@ -197,7 +197,7 @@ class Reader:
             classes=tuple(sorted(shown.union(box.label for box in boxes))),
             blob=None if isinstance(entry.blob, str) else entry.blob,
             mask=mask,
-            known_world=known,
+            known_world=known_world,
             depth=depth,
         )
 
@@ -213,7 +213,7 @@ class Reader:
 def _mask_path(entry: Entry) -> Path | None:
     if entry.mask is None:
         return None
-    return path_of(entry.blob if isinstance(entry.mask, Drawn) else entry.mask)
+    return path_of(entry.blob if isinstance(entry.mask, DrawnMask) else entry.mask)
 
 
 def _inside(box: Box, size: tuple[int, int]) -> Box:

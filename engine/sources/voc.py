@@ -67,26 +67,26 @@ def list_voc(root: Path, split: str | None = None) -> Listing:
 def _split_names(root: Path, split: str) -> set[str]:
     """The stems that a list of ImageSets/ names; of a class's own list ("car_val") those that show the class."""
     lists = {path.relative_to(root / _SETS).with_suffix("").as_posix(): path for path in (root / _SETS).glob("*/*.txt")}
-    found = [name for name in sorted(lists) if split in (name, name.rpartition("/")[2])]
-    if len(found) > 1:
-        raise CounterfactoryError(f"--split {split} is in several folders of {_SETS}/: say {' or '.join(found)}")
-    if not found:
-        known = ", ".join(sorted(lists)[:_SHOWN]) + (" and more" if len(lists) > _SHOWN else "")
+    matches = [name for name in sorted(lists) if split in (name, name.rpartition("/")[2])]
+    if len(matches) > 1:
+        raise CounterfactoryError(f"--split {split} is in several folders of {_SETS}/: say {' or '.join(matches)}")
+    if not matches:
+        examples = ", ".join(sorted(lists)[:_SHOWN]) + (" and more" if len(lists) > _SHOWN else "")
         raise CounterfactoryError(
-            f"{root / _SETS} has no list {split}; " + (f"there are {known}" if lists else "it has none")
+            f"{root / _SETS} has no list {split}; " + (f"there are {examples}" if lists else "it has none")
         )
     # Each line is a stem, in a class's list 1, 0 (hard to see) or -1 (not there) behind it.
-    lines = [line.split() for line in read_text(lists[found[0]]).splitlines()]
+    lines = [line.split() for line in read_text(lists[matches[0]]).splitlines()]
     return {words[0] for words in lines if words and words[1:2] != ["-1"]}
 
 
 def _annotated(entry: Entry, xml: Path) -> Entry:
     """The entry with the boxes of its annotation. Raises ValueError or ParseError for one that cannot be used."""
     root = ElementTree.fromstring(xml.read_bytes())
-    size = [_number(root, f"size/{side}") for side in ("height", "width")] if root.find("size") is not None else [0, 0]
+    sides = [_number(root, f"size/{side}") for side in ("height", "width")] if root.find("size") is not None else [0, 0]
     # Writers that did not open the image leave a size of 0.
-    known = (int(size[0]), int(size[1])) if all(size) else None
-    return replace(entry, boxes=tuple(_box(thing) for thing in root.iterfind("object")), size=known)
+    size = (int(sides[0]), int(sides[1])) if all(sides) else None
+    return replace(entry, boxes=tuple(_box(thing) for thing in root.iterfind("object")), size=size)
 
 
 def _box(thing: ElementTree.Element) -> Box:

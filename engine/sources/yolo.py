@@ -17,7 +17,7 @@ from ..files.reading import read_text
 from .boxes import Box, Keypoint
 from .class_map import BACKGROUND, VOID, named_classes
 from .listing import Entry, Listing, Problem, entry_of, finish, image_files, printable
-from .shapes import Drawn, Shape, outline
+from .shapes import DrawnMask, Shape, outline
 
 _SUFFIXES = (".yaml", ".yml")
 # Labels may lie a fraction of a pixel beyond the edge, where their writer rounded.
@@ -44,12 +44,12 @@ def list_yolo(root: Path) -> Listing:
     if file is None:
         raise CounterfactoryError(f"{root} has no YAML file with the classes' names, such as data.yaml: add one")
     names, keypoints = _read_names(file)
-    found, problems = image_files(folder)
+    files, problems = image_files(folder)
     class_map = named_classes(str(file), names)
     background = next(number for number, name in class_map.names.items() if name == BACKGROUND)
     listing = Listing("yolo", [], problems, class_map, tuple(names.values()))
     others = 0
-    for relative in found:
+    for relative in files:
         labels = _label_path(folder.absolute() / relative)
         if labels is None:
             others += 1
@@ -136,7 +136,7 @@ def _entry(
             shapes.append(Shape(kind, (outline(rest),)))
         else:
             raise ValueError(f"{where}: {len(rest)} numbers after the class are no box and no polygon")
-    mask = Drawn(tuple(shapes), background, relative=True) if shapes and len(shapes) == len(boxes) else None
+    mask = DrawnMask(tuple(shapes), background, relative=True) if shapes and len(shapes) == len(boxes) else None
     return Entry(entry.name, entry.file, entry.blob, None, mask, tuple(boxes), relative=True)
 
 

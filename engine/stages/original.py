@@ -12,7 +12,7 @@ from contextlib import closing
 from ..schedule.overlap import in_chunks, write_behind
 from ..sources.pictures import Image, Pictures
 from ..sources.source import Source, load_mask
-from ..suite import Painted, PaintedRow
+from ..suite import NewPicture, PaintedRow
 from .run import Run
 
 _STAGE = "original"
@@ -41,6 +41,6 @@ def _written(run: Run, sources: Sequence[Source], pictures: Pictures) -> Generat
     yield from write_behind(in_chunks((source for source in sources if source.key in images), _AT_ONCE), write, _BEHIND)
 
 
-def _original(run: Run, source: Source, pixels: Image) -> Painted:
+def _original(run: Run, source: Source, pixels: Image) -> NewPicture:
     mask = None if source.mask_path is None else load_mask(source, pixels.shape[:2])
-    return Painted(run.keys.original_key(source.key), source.name, pixels, mask, "originals")
+    return NewPicture(run.keys.original_key(source.key), source.name, pixels, mask, "originals")

@@ -17,7 +17,7 @@ from ..runtime.opening import arithmetic
 from ..sources.boxes import fit_boxes
 from ..sources.source import Source
 from ..suite import Origin, PaintedRow, Painting, PictureRow
-from ..suite.session import Costs, SessionFacts
+from ..suite.session_record import Costs, SessionFacts
 from ..variant import Variant
 from .check.score_pictures import PictureScores
 from .check.validity import by_type

@@ -1,6 +1,6 @@
 """The suite on disk: images, masks, their record, and the ledger that makes every run resumable."""
 
-from .images import Painted
+from .images import NewPicture
 from .metadata import accepted_edits, read_metadata, require_finished
 from .outside import caution, count_outside
 from .painted_row import PaintedRow
@@ -9,8 +9,8 @@ from .run_record import RunRecord, read_run
 from .suite import Suite, image_path, mask_path
 
 __all__ = [
+    "NewPicture",
     "Origin",
-    "Painted",
     "PaintedRow",
     "Painting",
     "PictureRow",

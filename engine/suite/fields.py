@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Fields:
-    """The table `value` that was found at `where` (a file, and where in it); `advice` says what to do when it is wrong.
+    """The table `value` read from `where` (a file, and a place in it); errors end in `advice`.
 
     Every method takes a key and raises CounterfactoryError if it is missing or holds another type.
     """
@@ -79,7 +79,7 @@ class Fields:
         return tuple(items)
 
     def plain(self, key: str) -> dict[str, Any]:
-        """A table as it is, for whoever knows its keys."""
+        """A table as it is, for a caller that knows its keys."""
         return self._of(key, dict, "a table of keys and values")
 
     def numbers(self) -> dict[str, float]:
@@ -114,6 +114,6 @@ class Fields:
         return self._table[key]
 
     def _wrong(self, key: str, value: object, wanted: str) -> CounterfactoryError:
-        found = repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}..."
+        shown = repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}..."
         at = f"{key!r} should be" if key else "it should be"
-        return CounterfactoryError(f"{self.where}: {at} {wanted}, found {found}; {self._advice}")
+        return CounterfactoryError(f"{self.where}: {at} {wanted}, found {shown}; {self._advice}")

@@ -1,7 +1,7 @@
 """Pictures and masks as PNG files.
 
-Arrays are encoded to bytes and decoded again; `Painted` is an image on its way into a suite. The same array gives the
-same bytes on one installation. Where the file lies, and its record, are the suite's.
+Arrays are encoded to bytes and decoded again; `NewPicture` is a picture on its way into a suite. The same array gives
+the same bytes on one installation. The suite decides where the file lies, and keeps its record.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Top = Literal["images", "originals"]
 
 
 @dataclass(frozen=True)
-class Painted:
+class NewPicture:
     """A picture to be kept.
 
-    `key` names it by all that made it, paint settings included (at least 16 hex digits, the first 16 name the file);
+    `key` is its content key, paint settings included (at least 16 hex digits, the first 16 name the file);
     `source` is the source's name; `pixels` uint8 [H, W, 3] RGB; `mask` uint8 or uint16 [H, W] (or uint8 [H, W, 3]),
     the source's, resized as the pixels were; `self_attention` as in PaintedRow.
     """

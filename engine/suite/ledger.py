@@ -1,4 +1,4 @@
-"""What every stage has made, by content key.
+"""The results of every stage, by content key.
 
 Rows of plain data are stored by stage and key; they are on the disk when `put` returns, and are looked up by key. What
 a stage, a key or a row means is not known here. The store is SQLite in WAL mode with full sync: a transaction is there
@@ -38,10 +38,10 @@ class Ledger:
         self._path = path
         self._one_at_a_time = Lock()
         _read_once(path)
-        with self._told():
+        with self._explain_errors():
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
         try:
-            with self._told():
+            with self._explain_errors():
                 self._check()
                 self._prepare()
         except BaseException:
@@ -83,20 +83,20 @@ class Ledger:
 
     def get(self, stage: str, keys: Sequence[str]) -> dict[str, Any]:
         """The stage's results among `keys`, in the order of `keys`; a key without one is left out."""
-        found: dict[str, Any] = {}
+        rows: dict[str, Any] = {}
         wanted = sorted(set(keys))  # neighbours share a page
-        with self._one_at_a_time, self._told():
+        with self._one_at_a_time, self._explain_errors():
             for marks, chunk in in_chunks(wanted):
                 query = f"SELECT key, CAST(value AS BLOB) FROM results WHERE stage = ? AND key IN ({marks})"
-                found |= self._parsed(self._db.execute(query, [stage, *chunk]))
-        return {key: found[key] for key in keys if key in found}
+                rows |= self._parsed(self._db.execute(query, [stage, *chunk]))
+        return {key: rows[key] for key in keys if key in rows}
 
     def walk(self, stage: str) -> Iterator[dict[str, Any]]:
         """All of a stage's results, by key, some at a time in the keys' order; `put` is allowed in between."""
         last = ""
         query = "SELECT key, CAST(value AS BLOB) FROM results WHERE stage = ? AND key > ? ORDER BY key LIMIT ?"
         while True:
-            with self._one_at_a_time, self._told():
+            with self._one_at_a_time, self._explain_errors():
                 page = self._parsed(self._db.execute(query, [stage, last, _PAGE]))
             if not page:
                 return
@@ -119,16 +119,16 @@ class Ledger:
         ]
         if not lines:
             return
-        with self._one_at_a_time, self._told(), self._transaction():
+        with self._one_at_a_time, self._explain_errors(), self._transaction():
             self._db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?)", lines)
 
     def place(self, stage: str, key: str) -> tuple[str, str]:
-        """What to call the place of a result in errors, and what to do about one: for results that are not ours."""
+        """The name of a result's place for errors, and what to do about one: for results that are not ours."""
         return f"{self._path}, {stage} {key[:16]}", _MOVE_IT
 
     def close(self) -> None:
         """Closes the file; a second call does nothing."""
-        with self._one_at_a_time, self._told():
+        with self._one_at_a_time, self._explain_errors():
             self._db.close()
 
     @contextmanager
@@ -153,11 +153,11 @@ class Ledger:
             raise self._damaged("a row is no JSON")
         return dict(zip(lines, values, strict=True))
 
-    def _damaged(self, found: str) -> CounterfactoryError:
-        return CounterfactoryError(f"{self._path} is damaged ({found}): the images are safe and stay; {_MOVE_IT}")
+    def _damaged(self, fault: str) -> CounterfactoryError:
+        return CounterfactoryError(f"{self._path} is damaged ({fault}): the images are safe and stay; {_MOVE_IT}")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Turns SQLite's errors into sentences."""
         try:
             with explain_sqlite_errors(self._path):

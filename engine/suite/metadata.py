@@ -1,7 +1,7 @@
 """metadata.parquet: the suite as a table, one row per picture: originals, controls and variants.
 
-Rows in the table's order (see `draft`) become bytes that depend on nothing but the rows: no time, no machine, no chunks
-of writing. `datasets.load_dataset("imagefolder", data_dir=suite)` finds this file at the suite's root and takes from it
+Rows in the table's order (see `row_spool`) become bytes that depend on the rows alone: on no time, machine or size of
+chunks. `datasets.load_dataset("imagefolder", data_dir=suite)` finds this file at the suite's root and takes from it
 alone which images exist; `file_name` becomes its column `image`, decoded, and each other `…_file_name` a column of
 decoded pictures too.
 """
@@ -129,7 +129,7 @@ def accepted_edits(suite: Path) -> Iterator[Edit]:
 
 
 def open_table(suite: Path) -> pa.Table:
-    """A suite's table as Arrow has it; takes no lock. What its rows hold is not looked at.
+    """A suite's table as Arrow has it; takes no lock. Its rows are not checked.
 
     Raises CounterfactoryError for a table that is missing, damaged, a link out of the suite, or without our columns.
     """
@@ -139,8 +139,8 @@ def open_table(suite: Path) -> pa.Table:
     try:
         table = pq.read_table(path)
     except (pa.ArrowException, OSError) as error:
-        found = str(error).splitlines()[0]
-        raise CounterfactoryError(f"{path} cannot be read ({found}): {_AGAIN}") from error
+        fault = str(error).splitlines()[0]
+        raise CounterfactoryError(f"{path} cannot be read ({fault}): {_AGAIN}") from error
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
         raise CounterfactoryError(f"{path} lacks {', '.join(missing)}: name a suite that this Counterfactory made")

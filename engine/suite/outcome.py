@@ -1,10 +1,10 @@
-"""What a shard came to, kept in the ledger in two rows: what a run must know of it to go on, and its metadata rows.
+"""The outcome of a shard, in two rows of the ledger: the facts that a run needs to go on, and its metadata rows.
 
-A run that meets a finished shard again takes it as it is, instead of making every question anew and asking for every
-caption, answer, picture and score, so that 25,000 finished sources are passed in seconds. An outcome holds for the
-sources, the profile, the settings and the makers of the stages (see recipes). Where one of them differs, or a file is
-missing or has another size, there is none, and the shard goes through its stages, where each result is found by its
-own key. The metadata rows of all shards wait here for the end of the run: memory holds those of one.
+A run that meets a finished shard again takes its outcome, without looking up every caption, answer, picture and score,
+so that 25,000 finished sources pass in seconds. An outcome holds for the sources, the profile, the settings and the
+makers of the stages (see content_keys). Where one of them differs, or a file is missing or has another size, there is
+none, and the shard goes through its stages, which look up each result by its own key. The metadata rows of all shards
+wait here for the end of the run: memory holds those of one shard.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..content_keys import shard_key
 from ..sources.source import Problem, Source
 from .fields import Fields
 from .paths import checked_name
-from .picture_row import Dropped, PictureRow
+from .picture_row import DroppedVariant, PictureRow
 from .suite import Suite
 
 _STAGE, _ROWS = "shard", "shard/rows"
@@ -33,7 +33,7 @@ class Outcome:
     controls: int
     rejected_controls: int
     files: Mapping[str, int]
-    dropped: Sequence[Dropped]
+    dropped: Sequence[DroppedVariant]
     shortfalls: Sequence[Problem]
 
     @property
@@ -45,12 +45,12 @@ class Outcome:
 class Outcomes:
     """The outcomes in a suite's ledger, one a shard; the same sources in another order are another shard.
 
-    Found are those that `made_by` made: a key of all that decides an outcome beside the sources.
+    `maker` is the key of all that decides an outcome but for the sources; outcomes of another maker are passed over.
     """
 
-    def __init__(self, suite: Suite, made_by: str) -> None:
+    def __init__(self, suite: Suite, maker: str) -> None:
         self._suite = suite
-        self._made_by = made_by
+        self._maker = maker
 
     def find(self, sources: Sequence[Source]) -> Outcome | None:
         """The outcome of these sources, if they are finished and all the files are in place.
@@ -58,11 +58,11 @@ class Outcomes:
         Raises CounterfactoryError for one that is damaged, or names a file outside of the suite.
         """
         key = shard_key([source.key for source in sources])
-        found = self._suite.ledger.get(_STAGE, [key]).get(key)
-        if found is None:
+        stored = self._suite.ledger.get(_STAGE, [key]).get(key)
+        if stored is None:
             return None
-        row = Fields(found, *self._suite.ledger.place(_STAGE, key))
-        if row.text_or_none("made_by") != self._made_by:
+        row = Fields(stored, *self._suite.ledger.place(_STAGE, key))
+        if row.text_or_none("made_by") != self._maker:
             return None
         files = row.table("files").wholes()
         for name in files:
@@ -75,13 +75,13 @@ class Outcomes:
             row.whole("controls"),
             row.whole("rejected_controls"),
             files,
-            [Dropped.from_fields(dropped) for dropped in row.tables("dropped")],
+            [DroppedVariant.from_fields(dropped) for dropped in row.tables("dropped")],
             [Problem(problem.text("name"), problem.text("reason")) for problem in row.tables("shortfalls")],
         )
 
     def keep(self, sources: Sequence[Source], outcome: Outcome, rows: Sequence[PictureRow], *, finished: bool) -> None:
         """Keeps what these sources came to, in place of what was kept before; not to be found unless `finished`."""
-        value = {"made_by": self._made_by if finished else None, **asdict(outcome)}
+        value = {"made_by": self._maker if finished else None, **asdict(outcome)}
         key = shard_key([source.key for source in sources])
         self._suite.ledger.put_stages({_STAGE: {key: value}, _ROWS: {key: [row.to_json() for row in rows]}})
 

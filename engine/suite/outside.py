@@ -1,4 +1,4 @@
-"""What every result of a suite says where sources are outside of what the models know."""
+"""The warning on every result of a suite that has sources outside of what the models know."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .picture_row import PictureRow
 
 def count_outside(rows: Iterable[PictureRow]) -> tuple[int, int]:
     """How many of the rows' sources are outside of what the models know, and how many sources there are."""
-    known = {row.source: row.known_world for row in rows}
-    return list(known.values()).count(False), len(known)
+    in_domain = {row.source: row.known_world for row in rows}
+    return list(in_domain.values()).count(False), len(in_domain)
 
 
 def caution(outside: int, sources: int) -> str | None:

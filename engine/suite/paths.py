@@ -2,7 +2,7 @@
 
 A suite may come from anybody, and its table and ledger name files that are read, moved and repainted. A name is
 relative, has "/" between its parts and lies below images/, masks/ or originals/; a link on the way that leads
-elsewhere is refused as well. What a source's name becomes as a folder is the business of `names`.
+elsewhere is refused as well. What a source's name becomes as a folder is the business of `folder_names`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from pathlib import Path
 from ..errors import CounterfactoryError
 
 TOPS = ("images", "masks", "originals")
-_PART = r"(?!\.\.?(?:/|\Z))[^/\\:\x00]+"  # the colon is of Windows' drives; our own names have none (see `names`)
+_PART = (
+    r"(?!\.\.?(?:/|\Z))[^/\\:\x00]+"  # the colon is of Windows' drives; our own names have none (see `folder_names`)
+)
 _NAME = re.compile(rf"(?:{'|'.join(TOPS)})(?:/{_PART})+")
 # Names come folder by folder: memory need not hold all folders of a suite.
 _MOST_FOLDERS = 4096
@@ -67,13 +69,13 @@ class Folder:
         """Bytes of the file `name`; None when there is none. Raises CounterfactoryError as `path` does."""
         path = f"{self.root}/{self._checked(name)}"
         try:
-            found = os.lstat(path)  # half the time of a Path, 250,000 times
-            if stat.S_ISLNK(found.st_mode):
+            status = os.lstat(path)  # half the time of a Path, 250,000 times
+            if stat.S_ISLNK(status.st_mode):
                 self.refuse_outward_links([self._inner + name])
-                found = os.stat(path)  # noqa: PTH116
+                status = os.stat(path)  # noqa: PTH116
         except OSError:
             return None
-        return found.st_size
+        return status.st_size
 
     def refuse_outward_links(self, names: Iterable[str]) -> None:
         """Raises CounterfactoryError if one of the files or folders `names`, present or not, lies elsewhere."""

@@ -1,4 +1,4 @@
-"""A row of metadata.parquet: a picture of the suite, and everything that made it; and a variant that has none."""
+"""A row of metadata.parquet: a picture of the suite and how it was made; and a variant that has no picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .paths import checked_name
 
 
 class Verdict(StrEnum):
-    """What the checks made of a variant."""
+    """Whether the checks accepted a picture."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -129,7 +129,7 @@ class PictureRow:
             "caption": self.caption,
             "protected": list(self.protected),
             "edited_caption": self.edited_caption,
-            "edits": [{**asdict(edit), "score": found} for edit, found in zip(self.edits, scores, strict=True)],
+            "edits": [{**asdict(edit), "score": score} for edit, score in zip(self.edits, scores, strict=True)],
             "edit_types": list(self.edit_types),
             "number": self.number,
             "repeat": self.repeat,
@@ -158,7 +158,7 @@ class PictureRow:
         """
         row = Fields(value, where, advice)
         scores, crop, edits = row.table_or_none("scores"), row.table("crop"), row.tables("edits")
-        found = cls(
+        picture = cls(
             file_name=checked_name(row.text("file_name"), row.label("file_name")),
             sha256=row.text("sha256"),
             kind=_kind(row),
@@ -191,13 +191,13 @@ class PictureRow:
             known_world=row.flag("known_world"),
             edit_scores=_edit_scores(edits),
         )
-        if row.text("verdict") != found.verdict:
-            raise row.refuse("verdict", f"{found.verdict.value!r}, as there is {_reason(found)}")
-        return found
+        if row.text("verdict") != picture.verdict:
+            raise row.refuse("verdict", f"{picture.verdict.value!r}, as there is {_reason(picture)}")
+        return picture
 
 
 @dataclass(frozen=True)
-class Dropped:
+class DroppedVariant:
     """A variant whose text broke the task's rules, so that it was never painted: number `variant` of its source."""
 
     source: str
@@ -206,7 +206,7 @@ class Dropped:
     reason: str
 
     @classmethod
-    def from_fields(cls, row: Fields) -> Dropped:
+    def from_fields(cls, row: Fields) -> DroppedVariant:
         """The variant that `asdict` gave. Raises CounterfactoryError for anything else."""
         return cls(row.text("source"), row.whole("variant"), row.text("edited_caption"), row.text("reason"))
 

@@ -2,7 +2,7 @@
 
 Files are written by relative path (images/…, masks/…) and synced; they move to superseded/ and back. The ledger knows
 every file from before it is written until after it is moved, so that nothing here walks through 25,000 folders: not the
-opening after a crash, not the superseding. What an image is, and which are wanted, is decided elsewhere.
+opening after a crash, not the superseding. The suite decides which images are wanted.
 """
 
 from __future__ import annotations
@@ -68,19 +68,19 @@ class PictureStore:
 
     def restore(self, names: Iterable[str]) -> None:
         """Moves those of the names that are superseded back into place."""
-        found = [name for name in names if self._superseded.path(name).is_file()]
-        self._ledger.put(_FILES, dict.fromkeys(found, True))
-        for name in found:
+        superseded = [name for name in names if self._superseded.path(name).is_file()]
+        self._ledger.put(_FILES, dict.fromkeys(superseded, True))
+        for name in superseded:
             move_file(self._superseded.path(name), self._folder.path(name))
-        _sync({self._folder.path(name).parent for name in found})
-        self._remove_empty({self._superseded.path(name).parent for name in found})
+        _sync({self._folder.path(name).parent for name in superseded})
+        self._remove_empty({self._superseded.path(name).parent for name in superseded})
 
     def supersede_all_but(self, wanted: Callable[[Sequence[str]], set[str]]) -> None:
-        """Moves every file of ours that is in place to superseded/, but those that `wanted` picks when asked."""
+        """Moves every file of ours that is in place to superseded/, but for those of a page that `wanted` returns."""
         for page in self._ledger.walk(_FILES):
             here = [name for name, is_here in page.items() if is_here]
-            kept = wanted(here)
-            gone = [name for name in here if name not in kept]
+            listed = wanted(here)
+            gone = [name for name in here if name not in listed]
             for name in gone:
                 if self.size(name) is not None:
                     move_file(self._folder.path(name), self._superseded.path(name))

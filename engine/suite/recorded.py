@@ -1,6 +1,6 @@
 """The profile that a suite was made with, and the names of its classes, from its record run.json.
 
-So whoever judges or shows a suite later names no profile, and gets the verdicts and pictures of the suite as it is.
+With it a suite is judged and shown later without naming a profile, by the settings that it was made with.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def recorded_classes(suite: Path) -> list[str] | None:
     own. None where the record has no names, or there is none. Raises CounterfactoryError for one that is broken.
     """
     record = read_run(suite)
-    named = record.sessions[-1].facts.data.get("classes") if record is not None and record.sessions else None
-    if not isinstance(named, Mapping) or not named:
+    classes = record.sessions[-1].facts.data.get("classes") if record is not None and record.sessions else None
+    if not isinstance(classes, Mapping) or not classes:
         return None
-    where = Fields(named, f"{suite / FILE}: 'classes'", "name the classes by --classes")
+    where = Fields(classes, f"{suite / FILE}: 'classes'", "name the classes by --classes")
     names = {int(number): name for number, name in where.texts().items() if number.isascii() and number.isdigit()}
     return [names.get(number, str(number)) for number in range(max(names, default=-1) + 1)] or None
 

@@ -84,13 +84,13 @@ class RowSpool:
             for (name,) in self._db.execute("SELECT name FROM files ORDER BY name"):
                 yield name
 
-    def named(self, names: Sequence[str]) -> set[str]:
+    def listed(self, names: Sequence[str]) -> set[str]:
         """Those of the files that a row names."""
         with explain_sqlite_errors(self._path):
             return {
                 name
-                for marks, some in in_chunks(names)
-                for (name,) in self._db.execute(f"SELECT name FROM files WHERE name IN ({marks})", some)
+                for marks, chunk in in_chunks(names)
+                for (name,) in self._db.execute(f"SELECT name FROM files WHERE name IN ({marks})", chunk)
             }
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""run.json: every session over a suite, what each took and what all took together, and what the suite came to.
+"""run.json: every session over a suite, the costs of each and of all together, and where the suite stands.
 
 Sessions are only ever added. The file is read and checked when a session begins, so that nothing is spent on a suite
 whose record could not be kept.
@@ -20,8 +20,8 @@ from ..meter.meter import PlanUse, StageCost, device_hours_per_1k
 from ..sources.source import Problem
 from .fields import Fields
 from .paths import Folder
-from .picture_row import Dropped, PictureRow
-from .session import Costs, SessionRecord
+from .picture_row import DroppedVariant, PictureRow
+from .session_record import Costs, SessionRecord
 from .verdicts import ScoredRow
 
 FILE = "run.json"
@@ -34,7 +34,7 @@ _ADVICE = (
 
 @dataclass(frozen=True)
 class Standing:
-    """What a suite came to by its last finished session: its variants and its controls by verdict (`controls` are the
+    """Where a suite stands after its last finished session: its variants and controls by verdict (`controls` are the
     accepted ones), the variants `dropped` for their text, and the sources that have fewer variants than asked for.
     `check` is the settings that the verdicts follow. `outside_world` sources are outside of what the models know, and
     --allow-out-of-domain took them all the same.
@@ -45,25 +45,25 @@ class Standing:
     rejected: int
     controls: int
     rejected_controls: int
-    dropped: tuple[Dropped, ...]
+    dropped: tuple[DroppedVariant, ...]
     shortfalls: tuple[Problem, ...]
     check: Mapping[str, Any]
     outside_world: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """It as JSON holds it."""
+        """The standing as JSON holds it."""
         return asdict(self)
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Standing:
-        """What `to_json` gave. Raises CounterfactoryError for a missing key and a value of another type."""
+        """The standing that `to_json` gave. Raises CounterfactoryError for a missing key or a value of another type."""
         return cls(
             sources=fields.whole("sources"),
             accepted=fields.whole("accepted"),
             rejected=fields.whole("rejected"),
             controls=fields.whole("controls"),
             rejected_controls=fields.whole("rejected_controls"),
-            dropped=tuple(Dropped.from_fields(dropped) for dropped in fields.tables("dropped")),
+            dropped=tuple(DroppedVariant.from_fields(dropped) for dropped in fields.tables("dropped")),
             shortfalls=tuple(Problem(p.text("name"), p.text("reason")) for p in fields.tables("shortfalls")),
             check=fields.plain("check"),
             outside_world=fields.whole("outside_world"),
@@ -92,7 +92,7 @@ def count_verdicts(rows: Iterable[PictureRow | ScoredRow]) -> VerdictCounts:
 
 @dataclass(frozen=True)
 class StageTotal:
-    """What a stage took over all sessions."""
+    """The costs of a stage over all sessions."""
 
     stage: str
     made: int
@@ -125,20 +125,20 @@ class SuiteCosts:
         for cost in costs:
             hours[cost.device] = hours.get(cost.device, 0.0) + cost.device_hours
         energies = [cost.energy_j for cost in costs]
-        known = [energy for energy in energies if energy is not None]
+        measured = [energy for energy in energies if energy is not None]
         names = dict.fromkeys(stage.stage for cost in costs for stage in cost.stages)
         stages = [[stage for cost in costs for stage in cost.stages if stage.stage == name] for name in names]
         return cls(
             sessions=len(costs),
             device_hours=hours,
             wall_s=sum(cost.wall_s for cost in costs),
-            energy_j=sum(known) if known and len(known) == len(energies) else None,
+            energy_j=sum(measured) if measured and len(measured) == len(energies) else None,
             stages=tuple(map(_total, stages)),
         )
 
     def per_1k(self, accepted: int) -> dict[str, float]:
         """Device hours per 1,000 accepted variants, by kind of device; empty where none was accepted."""
-        hours = {device: device_hours_per_1k(held, accepted) for device, held in self.device_hours.items()}
+        hours = {device: device_hours_per_1k(total, accepted) for device, total in self.device_hours.items()}
         return {device: cost for device, cost in hours.items() if cost is not None}
 
 
@@ -158,14 +158,14 @@ def _total(stages: Sequence[StageCost]) -> StageTotal:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A suite's record: its sessions in order, and what it came to, None before a session finished."""
+    """A suite's record: its sessions in order, and where it stands, None before a session finished."""
 
     sessions: tuple[SessionRecord, ...] = ()
     standing: Standing | None = None
 
     @property
     def costs(self) -> SuiteCosts:
-        """What all sessions took together."""
+        """The costs of all sessions together."""
         return SuiteCosts.of([session.costs for session in self.sessions])
 
     @property
@@ -181,8 +181,8 @@ class RunRecord:
         return profile if self.standing is None else {**profile, "check": self.standing.check}
 
     def with_session(self, session: SessionRecord, standing: Standing | None) -> RunRecord:
-        """One more session, unless it is on record already, and what the suite came to, if it is known anew."""
-        if any(known.id == session.id for known in self.sessions):
+        """One more session, unless it is on record already, and the suite's new standing, None to keep the old one."""
+        if any(other.id == session.id for other in self.sessions):
             return self
         return RunRecord((*self.sessions, session), standing or self.standing)
 
@@ -330,9 +330,9 @@ class RunSummary:
     def tokens_per_variant(self) -> float | None:
         """Tokens that the language model wrote for each variant that this run painted; None if it wrote none.
 
-        Controls are painted too and need none: as many of the pictures are taken to be variants as of the suite's.
+        Controls are painted too and need none: the run's share of variants is taken to be the suite's.
         """
-        written = sum(stage.generated_tokens for stage in self.stages)
+        tokens = sum(stage.generated_tokens for stage in self.stages)
         pictures = self.variants + self.controls + self.rejected_controls
         painted = self.painted * self.variants / pictures if pictures else 0
-        return written / painted if written and painted else None
+        return tokens / painted if tokens and painted else None

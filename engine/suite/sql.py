@@ -1,4 +1,4 @@
-"""What SQLite files of ours share: long lists of keys in a query, and SQLite's errors as sentences."""
+"""Helpers for our SQLite files: long lists of keys in a query, and SQLite's errors as sentences."""
 
 from __future__ import annotations
 

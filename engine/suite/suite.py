@@ -10,7 +10,8 @@ journey.
 `datasets.load_dataset("imagefolder", data_dir=suite)` (5.2) takes the pictures from metadata.parquet alone; superseded/
 and a contact sheet beside them are listed and left aside. One thing breaks it: a file or folder whose
 name holds a word for a split (train, test, val, dev, eval, evaluation …) set off by "-._ " or digits makes it read
-only such files. Names of sources are escaped for that (see `names`); do not put an `evaluation.json` in the suite.
+only such files. Names of sources are escaped for that (see folder_names.py); do not put an `evaluation.json` in the
+suite.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from ..files.writing import make_folder, open_whole
 from ..sources.source import Problem
-from .images import Painted, Top, encode_mask, encode_picture, read_png
+from .folder_names import safe_name
+from .images import NewPicture, Top, encode_mask, encode_picture, read_png
 from .ledger import Ledger
 from .lock import Lock
 from .metadata import FILE, write_table
-from .names import safe_name
 from .painted_row import PaintedRow, StoredFile
 from .paths import TOPS, Folder
 from .picture_row import PictureRow
@@ -42,7 +43,7 @@ from .picture_store import BATCH_DONE, PictureStore
 from .row_spool import RowSpool
 from .run_record import FILE as RUN_FILE
 from .run_record import RunRecord, Standing, read_run, write_run
-from .session import (
+from .session_record import (
     NOTE_S,
     Costs,
     OpenSession,
@@ -53,7 +54,7 @@ from .session import (
 )
 
 _LEDGER, _LOCK = "ledger.sqlite", "suite.lock"
-# What is opened before any name is read from it.
+# Files and folders that are opened before any name is read from them.
 _OWN = (_LOCK, _LEDGER, f"{_LEDGER}-wal", f"{_LEDGER}-shm", FILE, RUN_FILE, *TOPS, "superseded")
 
 
@@ -69,40 +70,40 @@ def mask_path(image: str) -> str:
     return "masks/" + image.partition("/")[2]
 
 
-# Pixels of the pictures written last, which the checks look at next: decoding takes longer than reading the file.
-_LATEST_BYTES = 64 * 2**20
+# Pixels of the last pictures written, which the checks read next: decoding takes longer than reading the file.
+_RECENT_BYTES = 64 * 2**20
 
 
-class _Latest:
-    """Pixels by the digest of their file, the latest ones, at most `room` bytes of them. One thread keeps."""
+class _RecentPixels:
+    """Pixels by the digest of their file: the last ones written, up to `limit` bytes. One thread adds to them."""
 
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._held: dict[str, NDArray[np.uint8]] = {}
+    def __init__(self, limit: int) -> None:
+        self._free_bytes = limit
+        self._pixels: dict[str, NDArray[np.uint8]] = {}
 
     def keep(self, digest: str, pixels: NDArray[np.uint8]) -> None:
-        if digest in self._held:
+        if digest in self._pixels:
             return
-        self._held[digest] = pixels
-        self._room -= pixels.nbytes
-        while self._room < 0:
-            self._room += self._held.pop(next(iter(self._held))).nbytes
+        self._pixels[digest] = pixels
+        self._free_bytes -= pixels.nbytes
+        while self._free_bytes < 0:
+            self._free_bytes += self._pixels.pop(next(iter(self._pixels))).nbytes
 
     def find(self, digest: str) -> NDArray[np.uint8] | None:
-        return self._held.get(digest)
+        return self._pixels.get(digest)
 
 
 class Suite:
     """An open suite, this process's alone; its threads may share it. Use `Suite.open` as a context manager."""
 
-    def __init__(self, path: Path, lock: Lock, ledger: Ledger, shelf: PictureStore) -> None:
+    def __init__(self, path: Path, lock: Lock, ledger: Ledger, store: PictureStore) -> None:
         self.path = path
         self.ledger = ledger
-        self._latest = _Latest(_LATEST_BYTES)
+        self._recent = _RecentPixels(_RECENT_BYTES)
         self._lock = lock
-        self._shelf = shelf
+        self._store = store
         self._folder = Folder(path)
-        # The shelf knows one open batch, and removes folders that it finds empty: one thread at a time moves files.
+        # The store knows one open batch, and removes folders that it finds empty: one thread at a time moves files.
         self._filing = OneThread()
 
     @classmethod
@@ -146,7 +147,7 @@ class Suite:
     ) -> None:
         self.close()
 
-    def write_images(self, stage: str, batch: Sequence[Painted]) -> dict[str, PaintedRow]:
+    def write_images(self, stage: str, batch: Sequence[NewPicture]) -> dict[str, PaintedRow]:
         """Keeps a batch: every file first, then the ledger's rows in one commit. Returns the rows by key.
 
         Killed before the commit, the files are written again by the next run; killed after it, all is there. Raises
@@ -160,12 +161,12 @@ class Suite:
             if painted.mask is not None:
                 files[mask_path(path)] = encode_mask(painted.mask)
         with self._filing:
-            placed = self._shelf.place(files)
+            placed = self._store.place(files)
             shares = {painted.key: painted.self_attention for painted in batch}
             rows = {key: PaintedRow(placed[p], placed.get(mask_path(p)), shares[key]) for key, p in paths.items()}
             self.ledger.put_stages({stage: {key: row.to_json() for key, row in rows.items()}, **BATCH_DONE})
         for painted in batch:
-            self._latest.keep(rows[painted.key].image.sha256, painted.pixels)
+            self._recent.keep(rows[painted.key].image.sha256, painted.pixels)
         return rows
 
     def images(self, stage: str, keys: Sequence[str]) -> dict[str, PaintedRow]:
@@ -174,25 +175,25 @@ class Suite:
         There means: in place with its size; superseded files are moved back for it. Raises CounterfactoryError for a
         row that names a file outside of the suite.
         """
-        found = self.ledger.get(stage, keys)
-        rows = {key: PaintedRow.from_json(row, *self.ledger.place(stage, key)) for key, row in found.items()}
+        stored = self.ledger.get(stage, keys)
+        rows = {key: PaintedRow.from_json(row, *self.ledger.place(stage, key)) for key, row in stored.items()}
         missing = {key: row for key, row in rows.items() if not self._is_whole(row)}
         if not missing:
             return rows
         with self._filing:
             files = (file for row in missing.values() for file in row.files)
-            self._shelf.restore([file.path for file in files if not self._is_there(file)])
+            self._store.restore([file.path for file in files if not self._is_there(file)])
         return {key: row for key, row in rows.items() if key not in missing or self._is_whole(row)}
 
     def holds(self, files: Mapping[str, int]) -> bool:
         """Whether all the files (bytes by path) are in place with their sizes."""
-        return all(self._shelf.size(path) == size for path, size in files.items())
+        return all(self._store.size(path) == size for path, size in files.items())
 
     def _is_whole(self, row: PaintedRow) -> bool:
         return all(map(self._is_there, row.files))
 
     def _is_there(self, file: StoredFile) -> bool:
-        return self._shelf.size(file.path) == file.bytes
+        return self._store.size(file.path) == file.bytes
 
     def load_image(self, row: PaintedRow) -> NDArray[np.uint8]:
         """Pixels uint8 [H, W, 3] of a row from `images`. Raises CounterfactoryError when the file was changed since."""
@@ -207,8 +208,8 @@ class Suite:
             raise CounterfactoryError(
                 f"{path} has changed since it was painted: delete it and run the same command again, which repaints it"
             )
-        known = self._latest.find(row.image.sha256)  # the same bytes hold the same pixels
-        return read_png(data).astype(np.uint8, copy=False) if known is None else known
+        pixels = self._recent.find(row.image.sha256)  # the same bytes hold the same pixels
+        return read_png(data).astype(np.uint8, copy=False) if pixels is None else pixels
 
     def write_metadata(self, rows: Iterable[PictureRow]) -> None:
         """Writes metadata.parquet and makes the folders hold what it lists.
@@ -218,20 +219,20 @@ class Suite:
         never lists a file that is not there. Raises CounterfactoryError for a listed file that is gone, and
         ValueError for two rows of one file; the old table stays then.
         """
-        with RowSpool(self.path) as draft:
+        with RowSpool(self.path) as spool:
             for row in rows:
-                draft.add(row)
+                spool.add(row)
             with self._filing:
-                self._bring_back(draft.files())
+                self._bring_back(spool.files())
                 with open_whole(self.path / FILE) as file:
-                    write_table(draft, draft.score_names, file)
-                self._shelf.supersede_all_but(draft.named)
+                    write_table(spool, spool.score_names, file)
+                self._store.supersede_all_but(spool.listed)
 
     def _bring_back(self, names: Iterable[str]) -> None:
-        missing = [name for name in names if self._shelf.size(name) is None]
-        self._shelf.restore(missing)
+        missing = [name for name in names if self._store.size(name) is None]
+        self._store.restore(missing)
         for name in missing:
-            if self._shelf.size(name) is None:
+            if self._store.size(name) is None:
                 raise CounterfactoryError(f"{self.path / name} has vanished: run the same command again for it")
 
     def read_run(self) -> RunRecord:
@@ -243,14 +244,16 @@ class Suite:
         write_run(self.path, record)
 
     @contextmanager
-    def session(self, facts: SessionFacts, costs: Callable[[], Costs], interval_s: float = NOTE_S) -> Iterator[Session]:
+    def session(
+        self, facts: SessionFacts, costs: Callable[[], Costs], interval_s: float = NOTE_S
+    ) -> Iterator[SuiteSession]:
         """A session, whose time and `costs` (called from any thread) are the suite's from now on, however it ends.
 
         They are noted in the ledger every `interval_s`, so that a kill loses no more, and go to run.json at the end.
         Raises CounterfactoryError for a run.json that cannot be added to, before anything is spent.
         """
         self.read_run()
-        session = Session(self, OpenSession(self.ledger, facts, costs, interval_s))
+        session = SuiteSession(self, OpenSession(self.ledger, facts, costs, interval_s))
         try:
             yield session
         except BaseException as error:
@@ -263,9 +266,9 @@ class Suite:
 
     def _book_killed_session(self) -> None:
         """A session that never ended counts with what it last noted."""
-        killed = load_open_session(self.ledger)
-        if killed is not None:
-            self.book(killed, None)
+        session = load_open_session(self.ledger)
+        if session is not None:
+            self.book(session, None)
 
     def book(self, session: SessionRecord, standing: Standing | None) -> RunRecord:
         """Puts a session on record: first into run.json, then out of the ledger, so that it is there once at least, and
@@ -277,7 +280,7 @@ class Suite:
         return record
 
 
-class Session:
+class SuiteSession:
     """The session of an open suite: see `Suite.session`."""
 
     def __init__(self, suite: Suite, under_way: OpenSession) -> None:
@@ -302,7 +305,7 @@ class Session:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Superseding moves images away: never those of somebody who named the wrong folder."""
+    """Superseding moves images away, which must never happen to other images in a folder named by mistake."""
     if any((path / own).exists() for own in (_LOCK, _LEDGER)):
         return
     for name in (*TOPS, "superseded", FILE):

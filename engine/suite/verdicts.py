@@ -1,4 +1,4 @@
-"""The verdicts of metadata.parquet by themselves: what they are made of is read, and they are put back, as columns.
+"""The verdicts of metadata.parquet by themselves: their columns are read, derived anew elsewhere, and written back.
 
 The rest of the table stays as it is, and no picture is touched: ten thousand verdicts are replayed within a second,
 where reading and writing whole rows takes several.
@@ -76,7 +76,7 @@ class VerdictTable:
 
 
 def read_verdicts(suite: Path) -> VerdictTable:
-    """The verdicts of a suite and what they are made of; takes no lock.
+    """The verdicts of a suite and the columns that they are derived from; takes no lock.
 
     Raises CounterfactoryError for a table that is missing, damaged or another's, and for one that names a file outside
     of the suite.
@@ -92,25 +92,20 @@ def read_verdicts(suite: Path) -> VerdictTable:
     if not table.schema.equals(ours):
         raise CounterfactoryError(f"{path} has other columns than ours: name a suite that this Counterfactory made")
     table = table.cast(ours)  # Parquet calls the items of lists otherwise, which would show in the bytes
-    kind = table.schema.field("scores").type
-    ours = schema([field.name for field in kind] if pa.types.is_struct(kind) else [])
-    if not table.schema.equals(ours):
-        raise CounterfactoryError(f"{path} has other columns than ours: name a suite that this Counterfactory made")
-    table = table.cast(ours)  # Parquet calls the items of lists otherwise, which would show in the bytes
     lines = enumerate(table.select(_READ).to_pylist(), start=1)
     return VerdictTable(table, [_row(line, f"{path}, row {number}") for number, line in lines])
 
 
 def _row(line: Mapping[str, Any], where: str) -> ScoredRow:
     edits, scores = line["edits"], line["scores"] or {}
-    found = [edit["score"] for edit in edits if edit["score"] is not None]
+    edit_scores = [edit["score"] for edit in edits if edit["score"] is not None]
     rejected = line["reason"] is not None
     sound = line["kind"] in KINDS and line["verdict"] == (Verdict.REJECTED if rejected else Verdict.ACCEPTED)
-    if not sound or len(found) not in (0, len(edits)):
+    if not sound or len(edit_scores) not in (0, len(edits)):
         raise CounterfactoryError(
             f"{where} is of kind {line['kind']!r} and {line['verdict']!r} for the reason {line['reason']!r}, with "
-            f"scores of {len(found)} of {len(edits)} edits, which no row of ours is: run the `counterfactory generate` "
-            "that made it again, which writes it anew and repaints nothing"
+            f"scores of {len(edit_scores)} of {len(edits)} edits, which no row of ours is: run the `counterfactory "
+            "generate` that made it again, which writes it anew and repaints nothing"
         )
     return ScoredRow(
         file_name=line["file_name"],
@@ -118,6 +113,6 @@ def _row(line: Mapping[str, Any], where: str) -> ScoredRow:
         label=line["label"],
         edits=tuple(Edit(edit["type"], edit["keyword"], edit["alternative"]) for edit in edits),
         scores={name: value for name, value in scores.items() if value is not None},
-        edit_scores=tuple(found),
+        edit_scores=tuple(edit_scores),
         reason=line["reason"],
     )

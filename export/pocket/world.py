@@ -1,7 +1,7 @@
 """Fits the range of traits that is the street world's, and writes it beside the embedded weights.
 
 Streets as people save them are held against photographs, altered photographs and drawn pictures by a logistic
-regression over their traits (engine/sources/world.py). The numbers are set by the streets: each trait's range leaves
+regression over their traits (engine/sources/traits.py). The numbers are set by the streets: each trait's range leaves
 out next to none of them, and so does the sum.
 """
 
@@ -23,7 +23,7 @@ from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.domain import world_file
 from counterfactory.engine.sources.source import ImageSettings
-from counterfactory.engine.sources.world import TRAITS, Trait, World, traits_of
+from counterfactory.engine.sources.traits import TRAITS, Domain, Trait, traits_of
 
 from .packed import RUNTIME
 from .pictures import ALTERATIONS, DRAWN, STREET_FORMS, Picture, as_painted, read_collection
@@ -48,7 +48,7 @@ def measured(pictures: Sequence[Picture], size: ImageSettings) -> Traits:
     return np.array([traits_of(as_painted(picture, size)) for picture in pictures])
 
 
-def fit_world(forms: Mapping[str, Traits], others: Mapping[str, Traits], fitted_to: str) -> World:
+def fit_world(forms: Mapping[str, Traits], others: Mapping[str, Traits], fitted_to: str) -> Domain:
     """The world that holds pictures of its own, whatever form they are in, and as few as may be of the `others`, by
     kind; all by their traits.
     """
@@ -64,7 +64,7 @@ def fit_world(forms: Mapping[str, Traits], others: Mapping[str, Traits], fitted_
     low, high = np.quantile(of_world, (_BEYOND / 2, 1 - _BEYOND / 2), axis=0)
     room = _MARGIN * (high - low)
     bias = -min(np.quantile(form @ slopes, _BELOW) for form in forms.values())
-    return World(
+    return Domain(
         "rendered streets",
         fitted_to,
         round(float(bias), 6),

@@ -22,7 +22,7 @@ from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.suite import RunRecord, Suite, read_metadata, read_run
-from counterfactory.engine.suite.session import SessionRecord
+from counterfactory.engine.suite.session_record import SessionRecord
 
 pytestmark = pytest.mark.usefixtures("shared_plans")
 

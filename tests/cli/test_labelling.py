@@ -14,7 +14,7 @@ from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.cli.edits import success_table
 from counterfactory.engine.cli.statuses import EXIT_ERROR
 from counterfactory.engine.cli.terminal import Terminal
-from counterfactory.engine.judging.edit_labels import Labelled, Success, successes
+from counterfactory.engine.judging.edit_labels import EditJudgement, Success, successes
 from counterfactory.engine.suite import Suite
 
 
@@ -83,5 +83,5 @@ def test_the_table_fits_80_columns_whatever_it_counts(capsys: pytest.CaptureFixt
     long = Success(100_000, 100_000, 100_000, 100_000, 100_000, 100_000, 100_000)
     Terminal().show(success_table({"background": long, "all": long}))
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
-    none = success_table(successes([Labelled("weather", False, True, True, True)]))
+    none = success_table(successes([EditJudgement("weather", False, True, True, True)]))
     assert none.rows[0] == ("weather", "1", "0.0", "100.0", "100.0", "0.0", "0", "-", "-")

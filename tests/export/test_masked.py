@@ -19,7 +19,7 @@ from transformers import (
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.library import Library
-from counterfactory.engine.models.masked import Mask
+from counterfactory.engine.models.masked import MaskVocabulary
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.profile.profile import load_profile
@@ -108,4 +108,4 @@ def test_an_encoder_without_its_output_layer_and_a_tokenizer_without_a_blank_are
 def test_a_file_of_words_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "masked.json").write_text('{"mask": "[MASK]", "words": []}')
     with pytest.raises(CounterfactoryError, match=r"write it anew with 'python -m counterfactory.export masked'"):
-        Mask.read(tmp_path / "masked.json")
+        MaskVocabulary.read(tmp_path / "masked.json")

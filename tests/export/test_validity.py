@@ -18,7 +18,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.suite.run_record import RunRecord, write_run
-from counterfactory.engine.suite.session import SessionRecord
+from counterfactory.engine.suite.session_record import SessionRecord
 from counterfactory.export.pocket import validity
 from counterfactory.export.pocket.packed import MASTERS
 from counterfactory.export.pocket.report import Subject

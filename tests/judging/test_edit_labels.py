@@ -15,7 +15,7 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.edit_labels import (
     COLUMNS,
-    Labelled,
+    EditJudgement,
     Success,
     draw,
     planned_edits,
@@ -100,7 +100,10 @@ def test_a_table_is_written_labelled_and_read_back(tmp_path: Path, name: str) ->
     else:
         table[0]["right_type"], table[1]["right_label"] = 1, False
         file.write_text("\n".join(map(json.dumps, table)), encoding="utf-8")
-    first, second = Labelled("weather", True, True, True, True), Labelled("weather", True, False, False, False)
+    first, second = (
+        EditJudgement("weather", True, True, True, True),
+        EditJudgement("weather", True, False, False, False),
+    )
     assert read_labelled(file) == ([first, second], 1)
     loose = held_to(max_perplexity=12.5)
     assert read_labelled(file, loose) == ([replace(first, dropped=False), second], 1), "verdicts follow from scores"
@@ -141,14 +144,14 @@ def test_a_table_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_success_is_all_three_and_filters_are_held_to_it() -> None:
-    good, wrong = Labelled("weather", True, True, True, False), Labelled("weather", False, True, True, False)
+    good, wrong = EditJudgement("weather", True, True, True, False), EditJudgement("weather", False, True, True, False)
     labelled = [
         *[good] * 3,
         replace(good, dropped=True),
         wrong,
         replace(wrong, dropped=True),
-        Labelled("colour", True, False, True, True),
-        Labelled("colour", True, True, False, True),
+        EditJudgement("colour", True, False, True, True),
+        EditJudgement("colour", True, True, False, True),
     ]
     found = successes(labelled)
     assert list(found) == ["weather", "colour", "all"]

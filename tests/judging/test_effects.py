@@ -13,21 +13,21 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from counterfactory.engine.judging import effects
-from counterfactory.engine.judging.effects import Answered, Effect, Flips, find_effects, find_flips
+from counterfactory.engine.judging.effects import Effect, Flips, PictureOutcome, find_effects, find_flips
 
 TYPES = ("colour", "fog", "night")
 
 
-def variant(source: str, outcome: float, *names: str) -> Answered:
-    return Answered(source, "variant", outcome, frozenset(names))
+def variant(source: str, outcome: float, *names: str) -> PictureOutcome:
+    return PictureOutcome(source, "variant", outcome, frozenset(names))
 
 
-def control(source: str, outcome: float) -> Answered:
-    return Answered(source, "control", outcome)
+def control(source: str, outcome: float) -> PictureOutcome:
+    return PictureOutcome(source, "control", outcome)
 
 
-def original(source: str, outcome: float) -> Answered:
-    return Answered(source, "original", outcome)
+def original(source: str, outcome: float) -> PictureOutcome:
+    return PictureOutcome(source, "original", outcome)
 
 
 def by_name(found: Sequence[Effect]) -> dict[str, Effect]:
@@ -41,7 +41,7 @@ def value_of(found: Sequence[Effect], name: str) -> float:
 
 
 @st.composite
-def suites(draw: st.DrawFn) -> list[Answered]:
+def suites(draw: st.DrawFn) -> list[PictureOutcome]:
     """A control and a few variants a source, with any names and outcomes."""
     answers = []
     for g in range(draw(st.integers(2, 7))):
@@ -52,7 +52,7 @@ def suites(draw: st.DrawFn) -> list[Answered]:
     return answers
 
 
-def dummies(answers: Sequence[Answered]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], list[str]]:
+def dummies(answers: Sequence[PictureOutcome]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], list[str]]:
     """The regression written out: a column for each name, and one for each source."""
     names = sorted({name for answer in answers for name in answer.names})
     sources = sorted({answer.source for answer in answers})
@@ -62,7 +62,7 @@ def dummies(answers: Sequence[Answered]) -> tuple[np.ndarray[Any, Any], np.ndarr
 
 @settings(max_examples=60, deadline=None)
 @given(suites())
-def test_effects_are_the_regression_with_a_column_for_each_source(answers: list[Answered]) -> None:
+def test_effects_are_the_regression_with_a_column_for_each_source(answers: list[PictureOutcome]) -> None:
     x, y, names = dummies(answers)
     found = find_effects(answers, "control")
     assert [effect.name for effect in found] == names
@@ -86,7 +86,7 @@ def test_the_spread_is_that_of_leaving_out_each_source(at_once: int, monkeypatch
         answers += [variant(f"s{g}", float(rng.random() < 0.5), name) for name in ("fog", "night")]
         answers.append(variant(f"s{g}", float(rng.random() < 0.3), "fog", "colour"))
 
-    def solve(some: Sequence[Answered]) -> np.ndarray[Any, Any]:
+    def solve(some: Sequence[PictureOutcome]) -> np.ndarray[Any, Any]:
         x, y, _ = dummies(some)
         return np.linalg.lstsq(x, y, rcond=None)[0][:3]
 
@@ -203,7 +203,7 @@ def test_many_comparisons_are_corrected() -> None:
     assert [effect.name for effect in found if effect.clear] == ["night"]
 
 
-def population(blind_to_fog: bool, seed: int, sources: int = 2000) -> list[Answered]:
+def population(blind_to_fog: bool, seed: int, sources: int = 2000) -> list[PictureOutcome]:
     """Sources of which some are hard, painted with damage of its own; 5 variants with 1 to 3 edits.
 
     Colour does nothing. Fog turns answers that the source's own hardness decides, so that variants of one source hang
@@ -230,7 +230,7 @@ def test_intervals_cover_the_effect_of_a_large_population(blind_to_fog: bool) ->
     """Of 200 suites of 100 sources, at least 92 in 100 hold what 2,000 sources show, for every type."""
     answers = population(blind_to_fog, seed=2)
     truth = by_name(find_effects(answers, "control"))
-    of_source: dict[str, list[Answered]] = {}
+    of_source: dict[str, list[PictureOutcome]] = {}
     for answer in answers:
         of_source.setdefault(answer.source, []).append(answer)
     rng = np.random.default_rng(3)

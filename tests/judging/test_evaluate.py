@@ -28,7 +28,7 @@ from counterfactory.engine.judging.confusion import (
 )
 from counterfactory.engine.judging.effects import Effect, Flips
 from counterfactory.engine.judging.evaluate import evaluate_labels, evaluate_masks
-from counterfactory.engine.judging.evaluation import Beside, Effects, Evaluation, Score, Side
+from counterfactory.engine.judging.evaluation import Effects, Evaluation, MeanScore, Measure, Side
 from counterfactory.engine.suite import PictureRow
 
 # A busy machine must not fail a property.
@@ -317,7 +317,7 @@ def test_counts_of_masks() -> None:
     counts: list[Counts | None] = [np.array([[3, 1], [0, 4]], np.int64)] * 6
     result = evaluate_masks(rows, counts, ("sky", "road"))
     assert (result.measure, result.sources, result.excluded, result.excluded_controls) == ("miou", 2, 1, 1)
-    assert result.variants.score == Score(3, pytest.approx((3 / 4 + 4 / 5) / 2))
+    assert result.variants.score == MeanScore(3, pytest.approx((3 / 4 + 4 / 5) / 2))
     assert result.originals.score.count == 1
     assert evaluate_masks(rows, [None, *counts[1:]], ("sky", "road")).originals.score.count == 0
 
@@ -331,7 +331,7 @@ def test_measures_of_classes_that_never_occur_divide_by_nothing() -> None:
 
 
 def test_an_evaluation_as_json() -> None:
-    side = Side(Score(2, 0.5), {"car": 0.5}, ((0.5, None),))
+    side = Side(MeanScore(2, 0.5), {"car": 0.5}, ((0.5, None),))
     as_json = {"score": {"count": 2, "value": 0.5}, "by_class": {"car": 0.5}, "confusion": [[0.5, None]]}
     fog = Effect("fog", -0.25, -0.5, 0.0, 0.04, 0.08, 9, 11)
     flips = Flips("fog", 8, 2, 0.25, 0.0, 0.5, 0.1)
@@ -348,7 +348,7 @@ def test_an_evaluation_as_json() -> None:
         excluded=4,
         excluded_controls=1,
         outcomes={"a.png": 1.0},
-        beside=(Beside("confidence", *[Score(2, 0.75)] * 3, Effects(None, None, (), (), (), (), ())),),
+        measures=(Measure("confidence", *[MeanScore(2, 0.75)] * 3, Effects(None, None, (), (), (), (), ())),),
     ).to_json()
     assert found == {
         "measure": "accuracy",
@@ -416,7 +416,7 @@ def test_confusions_are_held_one_at_a_time() -> None:
             yield counts
 
     rows = [row(source, None, kind=kind) for source in "ab" for kind in ("control", "variant")]
-    assert evaluate_masks(rows, confusions(), ("sky", "road")).variants.score == Score(2, 1.0)
+    assert evaluate_masks(rows, confusions(), ("sky", "road")).variants.score == MeanScore(2, 1.0)
 
 
 def test_other_measures_of_the_same_answers_have_means_and_effects_of_their_own() -> None:
@@ -425,18 +425,21 @@ def test_other_measures_of_the_same_answers_have_means_and_effects_of_their_own(
     sure: list[float | None] = [{"original": 0.9, "control": 0.8}.get(r.kind, 0.5) for r in rows]
     sure[2] = None
     result = evaluate_labels(rows, said, {"confidence": sure, "other": [1.0] * len(rows)})
-    confidence, other = result.beside
+    confidence, other = result.measures
     assert (confidence.name, other.name) == ("confidence", "other")
-    assert (confidence.originals, confidence.controls) == (Score(6, pytest.approx(0.9)), Score(6, pytest.approx(0.8)))
-    assert confidence.variants == Score(10, 0.5)
+    assert (confidence.originals, confidence.controls) == (
+        MeanScore(6, pytest.approx(0.9)),
+        MeanScore(6, pytest.approx(0.8)),
+    )
+    assert confidence.variants == MeanScore(10, 0.5)
     assert {e.name: e.value for e in confidence.effects.by_type} == {
         "weather": pytest.approx(-0.3),
         "colour": pytest.approx(-0.3),
     }
     assert {e.name for e in confidence.effects.by_class} == {"bus", "car"}
     assert confidence.effects.flips == ()
-    assert other.variants == Score(11, 1.0)
-    assert evaluate_labels([], [], {"confidence": []}).beside[0].variants == Score(0, None)
+    assert other.variants == MeanScore(11, 1.0)
+    assert evaluate_labels([], [], {"confidence": []}).measures[0].variants == MeanScore(0, None)
 
 
 def test_outcomes_of_single_pictures_go_by_their_file() -> None:

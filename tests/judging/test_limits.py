@@ -9,10 +9,10 @@ import pytest
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.effects import Effect
-from counterfactory.engine.judging.evaluation import Effects, Evaluation, Score, Side
-from counterfactory.engine.judging.limits import Drop, Finding, hold, junit_xml
+from counterfactory.engine.judging.evaluation import Effects, Evaluation, MeanScore, Side
+from counterfactory.engine.judging.limits import Drop, LimitResult, check_limits, junit_xml
 
-SIDE = Side(Score(4, 0.625), {}, ())
+SIDE = Side(MeanScore(4, 0.625), {}, ())
 
 
 def effect(name: str, value: float | None, low: float | None, high: float | None) -> Effect:
@@ -36,21 +36,21 @@ def evaluation(*by_type: Effect, **changes: tuple[Effect, ...]) -> Evaluation:
     ],
 )
 def test_a_drop_is_held_to_its_interval(low: float, high: float, outcome: str) -> None:
-    (found,) = hold(evaluation(effect("weather", (low + high) / 2, low, high)), [Drop("weather", 5)], None)
+    (found,) = check_limits(evaluation(effect("weather", (low + high) / 2, low, high)), [Drop("weather", 5)], None)
     assert (found.outcome, found.limit) == (outcome, "weather costs at most 5 points")
-    assert found.found == f"{50 * (low + high):+.1f} points, {100 * low:+.1f} to {100 * high:+.1f}, 30 sources"
+    assert found.figures == f"{50 * (low + high):+.1f} points, {100 * low:+.1f} to {100 * high:+.1f}, 30 sources"
 
 
 def test_what_cannot_be_estimated_is_undecided() -> None:
     for figures in ((None, None, None), (-0.9, None, None), (None, -1, -0.8), (-0.9, None, -0.8), (-0.9, -1, None)):
-        (found,) = hold(evaluation(effect("fog", *figures)), [Drop("fog", 5)], None)
-        assert found == Finding("fog costs at most 5 points", "undecided", "30 sources say nothing of it by itself")
+        (found,) = check_limits(evaluation(effect("fog", *figures)), [Drop("fog", 5)], None)
+        assert found == LimitResult("fog costs at most 5 points", "undecided", "30 sources say nothing of it by itself")
 
 
 def test_types_values_and_classes_may_be_named_and_the_type_comes_first() -> None:
     of_class, of_value, of_type = (effect(name, -0.5, -0.6, -0.4) for name in ("bus", "time: night", "time"))
     found = evaluation(of_type, by_value=(of_value,), by_class=(of_class, effect("time", 0, -0.01, 0.01)))
-    outcomes = hold(found, [Drop(name, 9) for name in ("bus", "time: night", "time")], None)
+    outcomes = check_limits(found, [Drop(name, 9) for name in ("bus", "time: night", "time")], None)
     assert [finding.outcome for finding in outcomes] == ["broken"] * 3
 
 
@@ -58,27 +58,27 @@ def test_unknown_names_are_refused() -> None:
     with pytest.raises(
         CounterfactoryError, match=r"--max-drop wether: this suite has no such .*did you mean 'weather'"
     ):
-        hold(evaluation(effect("weather", 0, 0, 0)), [Drop("wether", 5)], None)
+        check_limits(evaluation(effect("weather", 0, 0, 0)), [Drop("wether", 5)], None)
     with pytest.raises(CounterfactoryError, match="effects need answers to the controls"):
-        hold(evaluation(), [Drop("weather", 5)], None)
+        check_limits(evaluation(), [Drop("weather", 5)], None)
 
 
 def test_the_least_accuracy() -> None:
-    found = [hold(evaluation(), [], least) for least in (0.5, 0.625, 0.63)]
+    found = [check_limits(evaluation(), [], least) for least in (0.5, 0.625, 0.63)]
     assert [finding.outcome for (finding,) in found] == ["kept", "kept", "broken"]
-    assert found[2][0] == Finding("accuracy of the variants is at least 63 %", "broken", "62.5 %")
-    nothing = replace(evaluation(), variants=replace(SIDE, score=Score(0, None)))
-    assert hold(nothing, [], 0.5) == (
-        Finding("accuracy of the variants is at least 50 %", "undecided", "no variant was answered"),
+    assert found[2][0] == LimitResult("accuracy of the variants is at least 63 %", "broken", "62.5 %")
+    nothing = replace(evaluation(), variants=replace(SIDE, score=MeanScore(0, None)))
+    assert check_limits(nothing, [], 0.5) == (
+        LimitResult("accuracy of the variants is at least 50 %", "undecided", "no variant was answered"),
     )
-    assert hold(evaluation(), [], None) == ()
+    assert check_limits(evaluation(), [], None) == ()
 
 
 def test_junit_says_failures_and_skips() -> None:
     findings = (
-        Finding("a <b> & c", "kept", "fine"),
-        Finding("fog", "broken", "-30"),
-        Finding("snow", "undecided", "3 sources"),
+        LimitResult("a <b> & c", "kept", "fine"),
+        LimitResult("fog", "broken", "-30"),
+        LimitResult("snow", "undecided", "3 sources"),
     )
     text = junit_xml("my suite", findings)
     assert text.startswith("<testsuite ")

@@ -10,7 +10,7 @@ import pytest
 from picture_rows import picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.judging.predictions import Matched, Prediction, load_predictions
+from counterfactory.engine.judging.predictions import Prediction, RowPredictions, load_predictions
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_what_is_beside_some_answers_has_to_be_beside_all(column: str, called: s
 def test_answers_are_measured_by_what_stands_beside_them() -> None:
     rows = [picture_row(i, label="bus") for i in range(3)]
     answers = (Prediction("car", 0.75, ("car", "bus")), None, Prediction("x", 0.5, ("x", "y", "z")))
-    assert Matched(answers, ()).measures(rows) == {
+    assert RowPredictions(answers, ()).measures(rows) == {
         "top-3 accuracy": [1.0, None, 0.0],
         "confidence": [0.75, None, 0.5],
     }
-    assert Matched((Prediction("car"), None), ()).measures(rows[:2]) == {}
-    assert Matched((None,), ()).measures(rows[:1]) == {}
+    assert RowPredictions((Prediction("car"), None), ()).measures(rows[:2]) == {}
+    assert RowPredictions((None,), ()).measures(rows[:1]) == {}

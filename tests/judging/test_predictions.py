@@ -74,7 +74,7 @@ def test_class_numbers_are_answers(tmp_path: Path) -> None:
 def match(answers: dict[str, str], rows: list[PictureRow]) -> tuple[tuple[str | None, ...], tuple[str, ...]]:
     """The labels by row, and the strangers."""
     found = match_predictions({image: Prediction(label) for image, label in answers.items()}, rows)
-    return found.labels, found.strangers
+    return found.labels, found.unmatched
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from picture_rows import control_row, original_row, picture_row
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.files.fill import plain
 from counterfactory.engine.judging.recheck import CheckCounts, Recheck, recheck, set_thresholds, threshold_named
-from counterfactory.engine.judging.threshold_curve import sweep
+from counterfactory.engine.judging.threshold_curve import threshold_curve
 from counterfactory.engine.profile.check import CheckSettings, ValidPart
 from counterfactory.engine.suite import Suite, read_metadata, read_run
 from counterfactory.engine.suite.verdicts import read_verdicts
@@ -139,7 +139,9 @@ def test_other_parts_of_validity_change_the_score_and_the_verdicts(made_suite: M
     for row in rows:
         assert row.scores["valid"] == pytest.approx(1 / (1 + math.exp(-2 * row.scores["image_image"])), abs=1e-6)
         assert row.accepted == (row.scores["valid"] >= 0.5)
-    points = sweep(read_verdicts(made_suite.path).rows, replace(free, valid=(replace(part, bias=-9.0),)), "min_valid")
+    points = threshold_curve(
+        read_verdicts(made_suite.path).rows, replace(free, valid=(replace(part, bias=-9.0),)), "min_valid"
+    )
     assert points.points[-1].limit < 0.01, "a sweep goes by the parts that it is given, not by those on record"
     recheck(made_suite.path, free)
     assert all("valid" not in row.scores for row in read_metadata(made_suite.path))

@@ -11,7 +11,7 @@ from session_records import costs, session_facts
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.suite.recorded import recorded_classes
 from counterfactory.engine.suite.run_record import RunRecord, write_run
-from counterfactory.engine.suite.session import SessionRecord
+from counterfactory.engine.suite.session_record import SessionRecord
 
 
 def recorded(suite: Path, *classes: Any) -> list[str] | None:

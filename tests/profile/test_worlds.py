@@ -16,7 +16,7 @@ from counterfactory.engine.profile.profile import Profile, load_profile, profile
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.domain import drop_out_of_domain, examiner, world_of
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.sources.world import TRAITS, Trait, World
+from counterfactory.engine.sources.traits import TRAITS, Domain, Trait
 
 DARK, LIGHT = 10, 250
 
@@ -27,7 +27,7 @@ def profile(tmp_path: Path) -> Profile:
     folder = tmp_path / "models"
     folder.mkdir()
     limits = {"light": (0.0, 100.0, 0.0)}
-    world = World("dark pictures", "two", 0.0, tuple(Trait(n, *limits.get(n, (-1e9, 1e9, 0.0))) for n in TRAITS))
+    world = Domain("dark pictures", "two", 0.0, tuple(Trait(n, *limits.get(n, (-1e9, 1e9, 0.0))) for n in TRAITS))
     (folder / "world_dark.json").write_text(json.dumps(asdict(world)))
     return replace(load_profile("pocket"), name="mine", models=ModelPaths(str(folder), "dark"))
 

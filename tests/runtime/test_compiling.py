@@ -26,7 +26,7 @@ from counterfactory.engine.pocket.worlds import SIZE
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime import openvino as sessions
 from counterfactory.engine.runtime.blob_cache import BlobCache
-from counterfactory.engine.runtime.compiling import Making, blob_key, compile_model, compiler
+from counterfactory.engine.runtime.compiling import CompileInputs, blob_key, compile_model, compiler
 from counterfactory.engine.runtime.openvino import OpenVinoSession, open_core, open_session
 from counterfactory.export.pocket.packed import RUNTIME
 
@@ -120,17 +120,19 @@ def test_other_settings_are_other_networks(network: Path, cache: BlobCache, tmp_
 
 
 @pytest.fixture
-def making(tmp_path: Path) -> Making:
+def making(tmp_path: Path) -> CompileInputs:
     for name in ("graph.xml", "graph.bin", "code.py"):
         (tmp_path / name).write_text(name)
     files = [tmp_path / "graph.xml", tmp_path / "graph.bin"]
-    return Making(files, (str(tmp_path / "code.py"),), {"batch": 2, "sizes": {"x": (8, 8)}}, {"NUM_STREAMS": 1})
+    return CompileInputs(files, (str(tmp_path / "code.py"),), {"batch": 2, "sizes": {"x": (8, 8)}}, {"NUM_STREAMS": 1})
 
 
-def test_the_key_has_all_that_could_make_another_network(making: Making, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_has_all_that_could_make_another_network(
+    making: CompileInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     core, keys = open_core(), list[str | None]()
 
-    def key(changed: Making = making) -> str | None:
+    def key(changed: CompileInputs = making) -> str | None:
         keys.append(blob_key(core, changed, file_digest))
         return keys[-1]
 
@@ -188,7 +190,7 @@ def test_a_processor_is_its_model_and_features(tmp_path: Path) -> None:
 def test_a_blob_that_openvino_refuses_is_replaced(network: Path, cache: BlobCache) -> None:
     """It is whole and of that key, such as one that a faulty release exported."""
     core = open_core()
-    making = Making((network,), (), {}, {"INFERENCE_PRECISION_HINT": "f32"})
+    making = CompileInputs((network,), (), {}, {"INFERENCE_PRECISION_HINT": "f32"})
     key = blob_key(core, making, file_digest)
     assert key is not None
     cache.store(key, b"no network" * 100)
@@ -232,7 +234,7 @@ def test_a_network_that_cannot_be_exported_or_kept_runs_all_the_same(network: Pa
             return Compiled()
 
     cache = BlobCache(tmp_path / "compiled")
-    making = Making((network,), (), {}, {})
+    making = CompileInputs((network,), (), {}, {})
     assert isinstance(compile_model(Core(), making, lambda: None, cache), Compiled)
     assert str(cache.problem).endswith("OpenVINO does not export them ([CPU] cannot export)")
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.schedule.overlap import Behind, in_chunks, prefetch, write_behind
+from counterfactory.engine.schedule.overlap import BackgroundWriter, in_chunks, prefetch, write_behind
 
 PATIENCE_S = 20  # how long a test waits for what must come; nothing is timed
 
@@ -268,7 +268,7 @@ def test_ahead_refuses_bounds_below_one_at_once(depth: int, workers: int) -> Non
         prefetch([], str, depth, workers)
 
 
-# Behind
+# BackgroundWriter
 
 
 @settings(max_examples=60)
@@ -282,7 +282,7 @@ def test_behind_writes_all_in_order_within_its_bound(writes: list[int], depth: i
         written.append(i)
         unwritten.leave()
 
-    with Behind(write, depth) as writer:
+    with BackgroundWriter(write, depth) as writer:
         for i in range(len(writes)):
             pause(1 if slow_caller else 0)
             writer.put(i)
@@ -304,7 +304,7 @@ def test_the_first_failure_is_told_and_nothing_is_written_after_it(
         written.append(i)
 
     def run() -> None:
-        with Behind(write, depth) as writer:
+        with BackgroundWriter(write, depth) as writer:
             for i in range(count):
                 if stubborn:  # a caller that hears nothing still cannot end well
                     with suppress(OSError):
@@ -328,11 +328,11 @@ def test_put_waits_for_room_and_the_writer_works_beside_the_caller() -> None:
         assert may_write.acquire(timeout=PATIENCE_S)
         written.append(i)
 
-    def hand_over(writer: Behind[int]) -> None:
+    def hand_over(writer: BackgroundWriter[int]) -> None:
         writer.put(2)
         blocked.set()
 
-    with Behind(write, depth=2) as writer:
+    with BackgroundWriter(write, depth=2) as writer:
         writer.put(0)
         writer.put(1)
         assert written == []  # handed over, and the caller goes on
@@ -357,7 +357,7 @@ def test_put_that_waits_hears_of_the_failure() -> None:
     timer = threading.Timer(0.05, let_fail.set)
 
     def run() -> None:
-        with Behind(write, depth=1) as writer:
+        with BackgroundWriter(write, depth=1) as writer:
             writer.put(0)
             timer.start()
             writer.put(1)
@@ -377,7 +377,7 @@ def test_an_error_of_the_callers_leaves_after_what_was_handed_over_is_written(er
         written.append(i)
 
     def run() -> None:
-        with Behind(write, depth=8) as writer:
+        with BackgroundWriter(write, depth=8) as writer:
             for i in range(6):
                 writer.put(i)
             raise error
@@ -396,7 +396,7 @@ def test_the_callers_error_is_not_masked_and_the_writers_is_not_swallowed() -> N
         raise OSError("full")
 
     def run() -> None:
-        with Behind(write, depth=3) as writer:
+        with BackgroundWriter(write, depth=3) as writer:
             writer.put(0)
             assert failed.wait(PATIENCE_S)
             raise ValueError("the caller's")
@@ -419,7 +419,7 @@ def test_a_second_interrupt_drops_what_waits_and_ends_the_item_at_hand() -> None
         written.append(i)
 
     def run() -> None:
-        with Behind(write, depth=9) as writer:
+        with BackgroundWriter(write, depth=9) as writer:
             for i in range(9):
                 writer.put(i)
             assert first.wait(PATIENCE_S)
@@ -437,7 +437,7 @@ def test_behind_holds_on_to_nothing_that_is_written() -> None:
     def write(_: Large) -> None:
         pass
 
-    with Behind(write, depth=2) as writer:
+    with BackgroundWriter(write, depth=2) as writer:
         large = Large()
         seen = weakref.ref(large)
         writer.put(large)
@@ -450,7 +450,7 @@ def test_behind_holds_on_to_nothing_that_is_written() -> None:
 
 
 def test_behind_is_used_within_its_block() -> None:
-    writer: Behind[int] = Behind(print, depth=1)
+    writer: BackgroundWriter[int] = BackgroundWriter(print, depth=1)
     with pytest.raises(RuntimeError, match="outside"):
         writer.put(0)
     with writer:
@@ -458,11 +458,11 @@ def test_behind_is_used_within_its_block() -> None:
     with pytest.raises(RuntimeError, match="outside"):
         writer.put(0)
     with pytest.raises(ValueError, match="at least 1"):
-        Behind(print, depth=0)
+        BackgroundWriter(print, depth=0)
 
 
 def test_an_interrupt_while_the_writer_starts_leaves_no_thread() -> None:
-    writer: Behind[int] = Behind(print, depth=1)
+    writer: BackgroundWriter[int] = BackgroundWriter(print, depth=1)
     start = writer._thread.start
 
     def interrupted() -> None:
@@ -479,13 +479,13 @@ def test_an_interrupt_while_the_writer_starts_leaves_no_thread() -> None:
 
 
 def test_the_writer_does_not_keep_an_ending_process() -> None:
-    assert Behind(print, depth=1)._thread.daemon
+    assert BackgroundWriter(print, depth=1)._thread.daemon
 
 
 def test_threads_have_names() -> None:
     """What a debugger or a stack dump shows."""
     names: list[str] = []
-    with Behind[int](lambda _: names.append(threading.current_thread().name), depth=1) as writer:
+    with BackgroundWriter[int](lambda _: names.append(threading.current_thread().name), depth=1) as writer:
         writer.put(0)
     list(prefetch([0], lambda _: names.append(threading.current_thread().name), depth=1))
     assert names == ["behind", "ahead_0"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.sources.shapes import Drawn, Shape, cover, decode_runs, outline, pack_runs
+from counterfactory.engine.sources.shapes import DrawnMask, Shape, cover, decode_runs, outline, pack_runs
 
 # pycocotools 2.0.11, mask.encode of np.add.outer(np.arange(9) ** 2, 3 * np.arange(11) ** 2) % 7 < 3.
 COUNTS = "0210011N0033OMM10O0000010O00133MM011N0011N0033OMM10O00"
@@ -56,20 +56,20 @@ def test_smaller_things_lie_on_larger_ones_and_several_outlines_are_one_thing() 
     wanted[:8, :8] = 1
     wanted[2:4, 2:4] = 2
     for shapes in ((Shape(1, (big,)), Shape(2, (small,))), (Shape(2, (small,)), Shape(1, (big,)))):
-        assert (Drawn(shapes, 9).draw(10, 10) == wanted).all()
-    two = Drawn((Shape(3, (outline([0, 0, 1, 0, 1, 1, 0, 1]), small)),), 0).draw(10, 10)
+        assert (DrawnMask(shapes, 9).draw(10, 10) == wanted).all()
+    two = DrawnMask((Shape(3, (outline([0, 0, 1, 0, 1, 1, 0, 1]), small)),), 0).draw(10, 10)
     assert (two[0, 0], two[3, 3], two.sum()) == (3, 3, 3 * 5)
 
 
 def test_shares_of_a_picture_are_scaled_to_it() -> None:
     half = Shape(300, (outline([0, 0, 0.5, 0, 0.5, 1, 0, 1]),))
-    made = Drawn((half,), 0, relative=True).draw(4, 10)
+    made = DrawnMask((half,), 0, relative=True).draw(4, 10)
     assert (made.tolist(), made.dtype) == ([[300] * 5 + [0] * 5] * 4, np.uint16)
-    assert Drawn((half,), 0).digest() != Drawn((half,), 0, relative=True).digest()
+    assert DrawnMask((half,), 0).digest() != DrawnMask((half,), 0, relative=True).digest()
 
 
 def test_runs_for_another_size_are_refused() -> None:
     with pytest.raises(ValueError, match="its run lengths cover 9 pixels, the picture has 12"):
-        Drawn((Shape(1, runs=pack_runs([4, 5])),), 0).draw(3, 4)
+        DrawnMask((Shape(1, runs=pack_runs([4, 5])),), 0).draw(3, 4)
     with pytest.raises(ValueError, match="negative or too large"):
         pack_runs([-1])

@@ -25,7 +25,7 @@ from counterfactory.engine.stages.check.colours import Region, recolouring
 from counterfactory.engine.stages.check.layout import outlined_share
 from counterfactory.engine.stages.check.quality import distinctness, look_at_source, quality_scores, thumbnail
 from counterfactory.engine.stages.check.score_pictures import PictureScores, score_pictures
-from counterfactory.engine.suite import Painted, PaintedRow
+from counterfactory.engine.suite import NewPicture, PaintedRow
 from counterfactory.engine.variant import Variant
 
 Pixels = NDArray[np.uint8]
@@ -49,7 +49,7 @@ def painted_rows(run: TinyRun, variants: Sequence[Variant]) -> dict[Variant, Pai
     for variant, key in keys.items():
         rng = np.random.default_rng(list(bytes.fromhex(key[:16])))
         pixels = rng.integers(0, 256, load_pixels(variant.source, IMAGE).shape, np.uint8)
-        pictures.append(Painted(key, variant.source.name, pixels, None))
+        pictures.append(NewPicture(key, variant.source.name, pixels, None))
     rows = run.run.suite.write_images("paint", pictures)
     return {variant: rows[key] for variant, key in keys.items()}
 

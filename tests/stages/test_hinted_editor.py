@@ -14,7 +14,7 @@ from tiny_networks import tiny_editor
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.models.editor import EditorPlans, EditorRow, Evaluated
+from counterfactory.engine.models.editor import EditorOutput, EditorPlans, EditorRow
 from counterfactory.engine.profile.invert import InvertSettings, rows_per_source, rows_per_variant
 from counterfactory.engine.profile.maps import HintSettings
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, SamplerSettings
@@ -61,7 +61,7 @@ def edited(
     maps: Mapping[Source, Maps] = {source: maps_of(source) for source in sources}
     evaluate = EditorPlans.evaluate
 
-    def note(self: EditorPlans, rows: Any) -> list[Evaluated]:
+    def note(self: EditorPlans, rows: Any) -> list[EditorOutput]:
         noted.extend(rows)
         return evaluate(self, rows)
 

@@ -12,7 +12,7 @@ from PIL import Image
 from tiny_desk import TinyRun, tiny_run, tiny_sources
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.models.depth import DepthEstimator
+from counterfactory.engine.models.depth_estimator import DepthEstimator
 from counterfactory.engine.models.hints import hints_of
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.profile import profile as profile_module

@@ -21,7 +21,7 @@ from counterfactory.engine.sources.boxes import Box
 from counterfactory.engine.sources.masks import Mask
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.stages.check.consult_referees import box_scores, consult_referees, mask_scores
-from counterfactory.engine.suite import Painted, PaintedRow
+from counterfactory.engine.suite import NewPicture, PaintedRow
 from counterfactory.engine.variant import Variant
 
 Pixels = NDArray[np.uint8]
@@ -86,7 +86,7 @@ def sources(tmp_path: Path) -> list[Source]:
 
 def paint(run: TinyRun, variants: list[Variant]) -> dict[Variant, PaintedRow]:
     keys = {v: hashlib.sha256(v.key.encode()).hexdigest() for v in variants}
-    made = [Painted(keys[v], v.source.name, load_pixels(v.source, IMAGE), None) for v in variants]
+    made = [NewPicture(keys[v], v.source.name, load_pixels(v.source, IMAGE), None) for v in variants]
     rows = run.run.suite.write_images("paint", made)
     return {v: rows[key] for v, key in keys.items()}
 

@@ -14,7 +14,7 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.profile.caption import CaptionSettings, DecodingSettings
 from counterfactory.engine.sources.source import load_pixels
 from counterfactory.engine.stages.check.recaption import PictureQuestions, answers, ask, recaption, recaption_scores
-from counterfactory.engine.suite import Painted
+from counterfactory.engine.suite import NewPicture
 from counterfactory.engine.variant import Variant
 
 DECODING = DecodingSettings("greedy", 1, 1.0, 1.0, 0, 20, 1.0, 1.0)
@@ -130,7 +130,7 @@ def test_pictures_are_read_once_and_no_prefix_names_the_label(prefix: str, befor
     with tiny_run(tmp_path / "suite", sources, variants=5) as run:
         run.networks.likely |= {f"{before}wet": 0.1, f"{before}dry": 0.3}
         pixels = {v: 255 - load_pixels(v.source, IMAGE) for v in variants}
-        made = [Painted(keys[v], v.source.name, pixels[v], None) for v in variants]
+        made = [NewPicture(keys[v], v.source.name, pixels[v], None) for v in variants]
         rows = run.run.suite.write_images("paint", made)
         painted = {v: rows[keys[v]] for v in variants}
         found = recaption(run.of(caption=settings, check=LOOKS), painted)

@@ -28,7 +28,7 @@ from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.stages.original import keep_originals
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint, paint_variants, unpainted_sources
 from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
-from counterfactory.engine.suite import Painted, PaintedRow, Suite
+from counterfactory.engine.suite import NewPicture, PaintedRow, Suite
 from counterfactory.engine.variant import Variant
 from counterfactory.kernels.edges import EdgeSettings
 
@@ -95,7 +95,7 @@ def test_originals_are_written_once_and_some_at_a_time(tmp_path: Path, monkeypat
     sources, written = tiny_sources(tmp_path / "sources", 9), list[int]()
     really = Suite.write_images
 
-    def write(suite: Suite, stage: str, batch: Sequence[Painted]) -> dict[str, PaintedRow]:
+    def write(suite: Suite, stage: str, batch: Sequence[NewPicture]) -> dict[str, PaintedRow]:
         written.append(len(batch))
         return really(suite, stage, batch)
 

@@ -16,7 +16,7 @@ from picture_rows import picture_row
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.suite import Painted, Suite, read_metadata
+from counterfactory.engine.suite import NewPicture, Suite, read_metadata
 from counterfactory.engine.suite.images import encode_picture
 from counterfactory.engine.suite.ledger import Ledger
 from counterfactory.engine.suite.outcome import Outcome, Outcomes
@@ -75,7 +75,7 @@ def suite_path(tmp_path: Path) -> Path:
     """A suite of one picture with a mask, in its table."""
     path = tmp_path / "suite"
     with Suite.open(path) as suite:
-        made = suite.write_images("paint", [Painted(KEY, "bus/1", PIXELS, PIXELS[..., 0])])[KEY]
+        made = suite.write_images("paint", [NewPicture(KEY, "bus/1", PIXELS, PIXELS[..., 0])])[KEY]
         names = {"file_name": made.image.path, "original": made.image.path, "mask": made.files[1].path}
         suite.write_metadata([picture_row(**names, sha256=made.image.sha256, source="bus/1")])
     return path
@@ -198,7 +198,7 @@ def test_links_out_of_the_suite_are_refused(suite_path: Path, victim: Path, at: 
         row = suite.images("paint", [KEY])[KEY]
     link_away(suite_path / at, victim / to)
     before = everything(victim)
-    painted = [Painted(KEY, "bus/1", PIXELS + np.uint8(9), PIXELS[..., 0])]
+    painted = [NewPicture(KEY, "bus/1", PIXELS + np.uint8(9), PIXELS[..., 0])]
     tries: list[Callable[[Suite], object]] = [
         lambda _: read_metadata(suite_path),
         lambda suite: suite.images("paint", [KEY]),

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from counterfactory.engine.suite import image_path, mask_path
+from counterfactory.engine.suite.folder_names import safe_name
 from counterfactory.engine.suite.images import encode_mask, encode_picture, read_png
-from counterfactory.engine.suite.names import safe_name
 
 
 def pixels(number: int) -> NDArray[np.uint8]:

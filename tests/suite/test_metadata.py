@@ -22,7 +22,15 @@ from picture_rows import picture_row as row
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.sources.boxes import Box, Keypoint
-from counterfactory.engine.suite import Painted, PictureRow, RunRecord, Suite, accepted_edits, metadata, read_metadata
+from counterfactory.engine.suite import (
+    NewPicture,
+    PictureRow,
+    RunRecord,
+    Suite,
+    accepted_edits,
+    metadata,
+    read_metadata,
+)
 from counterfactory.engine.suite.images import encode_picture
 from counterfactory.engine.suite.metadata import COLUMNS, write_table
 from counterfactory.engine.suite.row_spool import RowSpool
@@ -287,7 +295,7 @@ def test_datasets_opens_the_suite(tmp_path: Path) -> None:
     picture = np.zeros((8, 12, 3), np.uint8)
     with Suite.open(folder) as suite:
         batch = [
-            Painted(f"{i:064x}", name, picture + np.uint8(i), np.full((8, 12), i, np.uint16))
+            NewPicture(f"{i:064x}", name, picture + np.uint8(i), np.full((8, 12), i, np.uint16))
             for i, name in enumerate([*sources, "superseded/one"])
         ]
         written_rows = list(suite.write_images("paint", batch).values())

@@ -18,7 +18,7 @@ from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Problem, Source
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.ledger import Ledger
-from counterfactory.engine.suite.outcome import Dropped, Outcome, Outcomes
+from counterfactory.engine.suite.outcome import DroppedVariant, Outcome, Outcomes
 
 ROWS = [picture_row(0), picture_row(1, scores={}, reason="too dark")]
 OUTCOME = Outcome(
@@ -27,7 +27,7 @@ OUTCOME = Outcome(
     controls=2,
     rejected_controls=3,
     files={"images/a.png": 3, "masks/a.png": 2},
-    dropped=[Dropped("a", 2, "ä", "as it was")],
+    dropped=[DroppedVariant("a", 2, "ä", "as it was")],
     shortfalls=[Problem("b", "too short")],
 )
 

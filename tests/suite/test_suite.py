@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from picture_rows import picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.schedule.overlap import Behind
-from counterfactory.engine.suite import Painted, PaintedRow, PictureRow, Suite, read_metadata
+from counterfactory.engine.schedule.overlap import BackgroundWriter
+from counterfactory.engine.suite import NewPicture, PaintedRow, PictureRow, Suite, read_metadata
 
 
 def key(number: int) -> str:
@@ -32,9 +32,9 @@ def pixels(number: int) -> NDArray[np.uint8]:
     return np.random.default_rng(number).integers(0, 256, (16, 24, 3), np.uint8)
 
 
-def painted(number: int, *, mask: bool = True) -> Painted:
+def painted(number: int, *, mask: bool = True) -> NewPicture:
     labels = np.random.default_rng(number).integers(0, 2**16, (16, 24)).astype(np.uint16)
-    return Painted(key(number), f"bus/{number // 2:04}", pixels(number), labels if mask else None)
+    return NewPicture(key(number), f"bus/{number // 2:04}", pixels(number), labels if mask else None)
 
 
 def listed(row: PaintedRow, number: int) -> PictureRow:
@@ -126,7 +126,7 @@ def test_pictures_written_just_now_are_read_but_not_decoded(tmp_path: Path, monk
 
     monkeypatch.setattr(module, "read_png", counted)
     size = painted(0).pixels.nbytes
-    monkeypatch.setattr(module, "_LATEST_BYTES", 2 * size)
+    monkeypatch.setattr(module, "_RECENT_BYTES", 2 * size)
     with Suite.open(tmp_path) as suite:
         rows = suite.write_images("paint", [painted(number) for number in range(3)])
         for number, count in ((2, 0), (1, 0), (0, 1), (2, 1)):
@@ -252,7 +252,7 @@ def test_a_writers_thread_beside_the_callers_changes_nothing(tmp_path: Path) -> 
         write_table(suite, list(range(24)))
     seen: set[str] = set()
     with Suite.open(tmp_path / "together") as suite:
-        with Behind[list[Painted]](lambda batch: suite.write_images("paint", batch), depth=2) as writer:
+        with BackgroundWriter[list[NewPicture]](lambda batch: suite.write_images("paint", batch), depth=2) as writer:
             for turn, batch in enumerate(batches):
                 writer.put(batch)
                 suite.ledger.put("caption", {key(turn): f"caption {turn}"})

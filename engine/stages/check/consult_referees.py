@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...english.label_names import short_name
-from ...models.referee import Box, Sight
+from ...models.referee import RefereeBox, Sight
 from ...profile.referees import RefereeSettings
 from ...schedule.overlap import in_chunks, prefetch
 from ...sources.boxes import Box as TrueBox
@@ -127,7 +127,7 @@ def mask_scores(truth: NDArray[Any], seen: NDArray[Any], classes: Sequence[str])
     return {name: round(value, 6) for name, value in scores.items()}
 
 
-def box_scores(truth: Sequence[TrueBox], seen: Sequence[Box], classes: Sequence[str]) -> dict[str, float]:
+def box_scores(truth: Sequence[TrueBox], seen: Sequence[RefereeBox], classes: Sequence[str]) -> dict[str, float]:
     """The share of boxes that are found, each by one of those that are seen; none where the crop left no box."""
     left, hits = list(seen), 0
     wanted = [box for box in truth if box.label in classes]
@@ -139,7 +139,7 @@ def box_scores(truth: Sequence[TrueBox], seen: Sequence[Box], classes: Sequence[
     return {"boxes": round(hits / len(wanted), 6)} if wanted else {}
 
 
-def _iou(box: TrueBox, seen: Box) -> float:
+def _iou(box: TrueBox, seen: RefereeBox) -> float:
     across = min(box.x1, seen[2]) - max(box.x0, seen[0])
     down = min(box.y1, seen[3]) - max(box.y0, seen[1])
     both = max(0.0, across) * max(0.0, down)

@@ -17,7 +17,7 @@ from counterfactory.kernels.guided_step import guide
 from counterfactory.kernels.opencv import cv2
 
 from ...models.alignment import align, follow_nobody, read_tokens
-from ...models.editor import EditorRow, Evaluated, RowHint
+from ...models.editor import EditorOutput, EditorRow, RowHint
 from ...models.inversion import Path, step_back
 from ...models.sampler import Sampler
 from ...profile.invert import InvertSettings, end_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float32]
 # Latents [C, h, w] of a variant by the share of the steps on which self-attention was taken over.
 ShareLatents = tuple[Variant, float, Floats]
-EditJob = Job[EditorRow, Evaluated, list[ShareLatents]]
+EditJob = Job[EditorRow, EditorOutput, list[ShareLatents]]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def is_control(variant: Variant) -> bool:
     return variant.edited_caption == variant.caption
 
 
-def invert_source(way: SourceWay, settings: InvertSettings) -> Job[EditorRow, Evaluated, None]:
+def invert_source(way: SourceWay, settings: InvertSettings) -> Job[EditorRow, EditorOutput, None]:
     """Take a source's latents back, step by step, and record them."""
     path = way.path
     for i in reversed(settings.edited(len(path.sampler.timesteps))):
@@ -147,7 +147,7 @@ class _Search:
         away = [[self._way.row(i, state.latents)] for state in self._edits.values()]
         return [[source, *following], *(away if self._guides(i) else [])]
 
-    def step(self, i: int, evaluated: Sequence[Evaluated]) -> None:
+    def step(self, i: int, evaluated: Sequence[EditorOutput]) -> None:
         """Take step `i` by what its rows came to."""
         count = len(self._edits)
         source, following, away = evaluated[0], evaluated[1 : 1 + count], evaluated[1 + count :]

@@ -30,7 +30,7 @@ from ...schedule.evaluations import Job, run_jobs
 from ...schedule.overlap import in_chunks, write_behind
 from ...sources.pictures import Pictures
 from ...sources.source import Source, load_mask
-from ...suite import Painted, PaintedRow
+from ...suite import NewPicture, PaintedRow
 from ...variant import Variant
 from ..maps.draw_maps import Maps
 from ..run import Run
@@ -156,10 +156,10 @@ def _size(maps: Maps) -> tuple[int, int]:
     return height, width
 
 
-def _painted(drawn: VariantPicture, key: str) -> Painted:
+def _painted(drawn: VariantPicture, key: str) -> NewPicture:
     source, pixels = drawn.variant.source, drawn.pixels
     mask = load_mask(source, pixels.shape[:2]) if source.mask_path is not None else None
-    return Painted(key, source.name, pixels, mask, self_attention=drawn.self_attention)
+    return NewPicture(key, source.name, pixels, mask, self_attention=drawn.self_attention)
 
 
 @dataclass(frozen=True)

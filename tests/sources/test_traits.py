@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.sources.world import TRAITS, Trait, World, traits_of
+from counterfactory.engine.sources.traits import TRAITS, Domain, Trait, traits_of
 
 
 def obvious_traits(picture: NDArray[np.uint8]) -> list[float]:
@@ -89,10 +89,10 @@ def test_traits_are_what_their_comments_say(picture: NDArray[np.uint8]) -> None:
     np.testing.assert_allclose(traits_of(picture), obvious_traits(picture), rtol=1e-6, atol=1e-6)
 
 
-def world_from(bias: float = 0.0, **changed: tuple[float, float, float]) -> World:
+def world_from(bias: float = 0.0, **changed: tuple[float, float, float]) -> Domain:
     """A world that holds everything but for the changes."""
     traits = [Trait(name, *changed.get(name, (-1e9, 1e9, 0.0))) for name in TRAITS]
-    return World("anything", "nothing", bias, tuple(traits))
+    return Domain("anything", "nothing", bias, tuple(traits))
 
 
 def test_a_world_has_ranges_ends_included_and_a_sum() -> None:

@@ -19,9 +19,9 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.machine import Machine, this_machine
 from counterfactory.engine.sources.source import Problem
 from counterfactory.engine.suite import RunRecord, Suite, read_run
-from counterfactory.engine.suite.picture_row import Dropped
+from counterfactory.engine.suite.picture_row import DroppedVariant
 from counterfactory.engine.suite.run_record import RunSummary, Standing, SuiteCosts
-from counterfactory.engine.suite.session import Costs
+from counterfactory.engine.suite.session_record import Costs
 
 STANDING = Standing(
     sources=3,
@@ -29,7 +29,7 @@ STANDING = Standing(
     rejected=1,
     controls=2,
     rejected_controls=1,
-    dropped=(Dropped("a", 2, "ä", "as it was"),),
+    dropped=(DroppedVariant("a", 2, "ä", "as it was"),),
     shortfalls=(Problem("b", "too short"),),
     check={"batch": 8, "min_image_text": 0.2},
     outside_world=2,

@@ -49,8 +49,8 @@ def test_files_can_be_asked_after(tmp_path: Path) -> None:
             [f"{i}.png" for i in range(1200)] + [f"{i}.mask" for i in range(1, 1200, 2)]
         )
         asked = [f"{i}.mask" for i in range(2000)]  # more than one statement takes
-        assert draft.named(asked) == {f"{i}.mask" for i in range(1, 1200, 2)}
-        assert draft.named([]) == set()
+        assert draft.listed(asked) == {f"{i}.mask" for i in range(1, 1200, 2)}
+        assert draft.listed([]) == set()
 
 
 def test_rows_of_one_file_are_refused_and_one_mask_for_two_is_not(tmp_path: Path) -> None:

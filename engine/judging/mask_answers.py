@@ -1,4 +1,4 @@
-"""Reads the masks that a user's segmenter gave: a folder with a file for each picture of the suite.
+"""Reads the answers of a user's segmenter: a folder with a mask for each picture of the suite.
 
 A mask lies under the name that its picture has in the suite: images/bus/0001/….png, originals/…. Truths are the masks
 that the suite carried over. Classes are the numbers that occur in either, whatever they stand for.

@@ -1,8 +1,8 @@
-"""A network that estimates depth, as the engine uses it: near and far of one picture, for a control to follow.
+"""A network that estimates depth, as the engine uses it: near and far of one picture, for a ControlNet to follow.
 
 It takes image [B, 3, H, W], RGB in 0..1, and gives depth [B, H, W], larger where nearer, on a scale that may be
-another one for each picture, as MiDaS's (Ranftl et al. 2020, arXiv 1907.01341) and Depth Anything's are. What a
-published network wants done to pixels beforehand is part of its graph.
+another one for each picture, as with MiDaS (Ranftl et al. 2020, arXiv 1907.01341) and Depth Anything. The
+preprocessing that a published network needs is part of its graph.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What models know of the world, told from a picture alone: whether it looks like the pictures that they were made of.
+"""Whether a picture looks like those that the models were trained on, by traits of its pixels.
 
 Models that were trained on rendered scenes paint such scenes from anything, and every score of theirs agrees with
-them. So before anything is painted each source is measured: fifteen traits of its pixels at the size to paint, which
-say how even it is, how it is edged and coloured, and what lies at its upper and lower edge. A world is a range of each
-trait and a weighted sum of all of them, fitted by `python -m counterfactory.export world` to pictures of the world and
-to photographs, drawings and noise. No network is needed.
+them. So before anything is painted each source is measured: fifteen traits of its pixels at the size to paint, of
+flatness, edges and colours, and of its upper and lower edge. A domain is a range of each trait and a weighted sum of
+all of them, fitted by `python -m counterfactory.export world` to pictures of the domain and to photographs, drawings
+and noise. No network is needed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COMMONEST = 32
 
 @dataclass(frozen=True)
 class Trait:
-    """A trait of a world: pictures of it have values from `low` to `high`, which count with `weight`."""
+    """A trait of a domain: its pictures have values from `low` to `high`, which count with `weight`."""
 
     name: str
     low: float
@@ -48,7 +48,7 @@ class Trait:
 
 
 @dataclass(frozen=True)
-class World:
+class Domain:
     """A kind of picture. `about` is its name in a sentence, `fitted_to` what the numbers come from.
 
     Raises ValueError unless `traits` are those of `TRAITS` in their order.
@@ -65,7 +65,7 @@ class World:
             raise ValueError(f"traits should be {', '.join(TRAITS)}, found {', '.join(names)}; fit the world anew")
 
     def holds(self, picture: NDArray[np.uint8]) -> bool:
-        """Whether a picture, uint8 RGB [H, W, 3] at the size to paint, looks like one of this world."""
+        """Whether a picture, uint8 RGB [H, W, 3] at the size to paint, looks like one of this domain."""
         return self.holds_traits(traits_of(picture))
 
     def holds_traits(self, values: NDArray[np.float64]) -> bool:

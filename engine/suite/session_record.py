@@ -29,7 +29,7 @@ NOTE_S = 2.0  # a kill loses so much of a session's time at most; a note takes s
 
 @dataclass(frozen=True)
 class Costs:
-    """What a session took: `wall_s` of `devices` of the kind `device` (core, GPU), and where it went.
+    """The costs of a session: `wall_s` of `devices` of the kind `device` (core, GPU), and their breakdown.
 
     `painted` pictures were made. `energy_j` is None where the machine does not tell.
     """
@@ -51,8 +51,8 @@ class Costs:
 
 @dataclass(frozen=True)
 class SessionFacts:
-    """What decided a session: the `profile` and the `settings` as plain data, the `data` set (its layout, what was used
-    of it, and class names by number; empty where the caller said nothing), the `models` (the makers of the stages), the
+    """What decided a session: the `profile` and the `settings` as plain data, the `data` set (its layout, the selection
+    from it, and class names by number; empty where the caller gave none), the `models` (the makers of the stages), the
     `precision` that networks ran in, the `versions` of the libraries that computed, and the `machine`.
     """
 
@@ -107,8 +107,8 @@ class SessionRecord:
 
 def load_open_session(ledger: Ledger) -> SessionRecord | None:
     """The session that began and was never booked, as it last noted itself; None where there is none."""
-    found = ledger.get(STAGE, [KEY]).get(KEY)
-    return None if found is None else SessionRecord.from_fields(Fields(found, *ledger.place(STAGE, KEY)))
+    row = ledger.get(STAGE, [KEY]).get(KEY)
+    return None if row is None else SessionRecord.from_fields(Fields(row, *ledger.place(STAGE, KEY)))
 
 
 def forget_open_session(ledger: Ledger) -> None:

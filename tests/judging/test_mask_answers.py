@@ -13,7 +13,7 @@ from PIL import Image
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.judging.confusion import confusion_matrix
-from counterfactory.engine.judging.masks import compare_masks
+from counterfactory.engine.judging.mask_answers import compare_masks
 from counterfactory.engine.pocket.worlds import EMBEDDED
 
 

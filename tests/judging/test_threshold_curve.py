@@ -10,7 +10,7 @@ import pytest
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.judging.threshold_curve import Point, load_valid, sweep
+from counterfactory.engine.judging.threshold_curve import Point, load_valid, threshold_curve
 from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.suite.verdicts import ScoredRow
 from counterfactory.engine.variant import Kind
@@ -36,7 +36,7 @@ ROWS = [
 
 
 def test_thresholds_count_what_passes_them_and_all_others() -> None:
-    found = sweep(ROWS, SETTINGS, "min_edit")
+    found = threshold_curve(ROWS, SETTINGS, "min_edit")
     assert (found.threshold, found.current, found.variants, found.judged, found.valid) == ("min_edit", 0.25, 5, 0, 0)
     assert [point.limit for point in found.points] == sorted({round(i / 12, 3) for i in range(13)})
     counts = {point.limit: point.accepted for point in found.points}
@@ -48,7 +48,7 @@ def test_thresholds_count_what_passes_them_and_all_others() -> None:
 
 def test_judgements_say_how_many_are_valid() -> None:
     valid = {"a": False, "b": True, "c": True, "e": True, "f": True}
-    found = sweep(ROWS, SETTINGS, "min_edit", valid)
+    found = threshold_curve(ROWS, SETTINGS, "min_edit", valid)
     assert (found.judged, found.valid) == (4, 3)
     by = {point.limit: point for point in found.points}
     assert by[0.0] == Point(0.0, accepted=4, judged=3, valid=2, recall=2 / 3)
@@ -59,35 +59,35 @@ def test_judgements_say_how_many_are_valid() -> None:
 
 def test_today_s_threshold_is_among_them() -> None:
     """As it is, and once: another that reads the same is left out."""
-    found = sweep(ROWS, SETTINGS.having(min_edit=0.2501), "min_edit")
+    found = threshold_curve(ROWS, SETTINGS.having(min_edit=0.2501), "min_edit")
     assert [point.limit for point in found.points if 0.2 < point.limit < 0.3] == [0.2501]
     assert found.current == 0.2501
 
 
 def test_pictures_without_the_score_pass_it_whatever_it_is() -> None:
     bare = [replace(one, scores=one.scores | {"layout": 0.5}) if one.file_name == "e" else one for one in ROWS]
-    found = sweep(bare, SETTINGS, "min_layout")
+    found = threshold_curve(bare, SETTINGS, "min_layout")
     assert [(point.limit, point.accepted) for point in found.points] == [(0.0, 3), (0.5, 3)]
 
 
 def test_the_most_of_a_score_rejects_what_is_above_it() -> None:
     read = [replace(one, scores=one.scores | {"perplexity": 10.0 + i}) for i, one in enumerate(ROWS[:5])]
-    found = sweep([*read, row("g", 1.0)], SETTINGS.having(max_perplexity=13.0), "max_perplexity", {"d": True})
+    found = threshold_curve([*read, row("g", 1.0)], SETTINGS.having(max_perplexity=13.0), "max_perplexity", {"d": True})
     assert found.current == 13.0
     by = {point.limit: point for point in found.points}
     assert (by[10.0].accepted, by[11.0].accepted, by[13.0].accepted, by[14.0].accepted) == (1, 2, 3, 4)
     assert (by[11.0].recall, by[13.0].recall) == (0.0, 1.0)
-    free = sweep(read, SETTINGS, "max_perplexity")
+    free = threshold_curve(read, SETTINGS, "max_perplexity")
     assert free.current is None
     assert free.points[-1].accepted == 3
 
 
 def test_a_score_that_nobody_has_is_refused() -> None:
     with pytest.raises(CounterfactoryError, match="no variant has a score 'layout' to draw thresholds of"):
-        sweep(ROWS, SETTINGS, "min_layout")
+        threshold_curve(ROWS, SETTINGS, "min_layout")
     broken = [*ROWS, replace(ROWS[0], file_name="g", scores={"edit": 0.5})]
     with pytest.raises(CounterfactoryError, match="g was not scored for 'image_text', which its verdict needs"):
-        sweep(broken, SETTINGS, "min_edit")
+        threshold_curve(broken, SETTINGS, "min_edit")
 
 
 def test_judgements_are_read_from_a_table(tmp_path: Path) -> None:
