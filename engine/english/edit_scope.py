@@ -83,7 +83,7 @@ def set_back(caption: str, edited: str, edits: Sequence[Edit]) -> str:
         here = [(mention, edit) for mention, edit in places if _touches(change, old, mention)]
         # Before the kept word that follows, which may be none.
         after = change.new_at + len(change.added)
-        words[after] = [*_undone(change, here), *words.get(after, [])]
+        words[after] = [*_undo(change, here), *words.get(after, [])]
     return " ".join(word for at in sorted(words) for word in words[at])
 
 
@@ -110,7 +110,7 @@ def _touches(change: Change, old: Sequence[Word], mention: Mention) -> bool:
     return within[0] <= change.at <= within[-1] + 1
 
 
-def _undone(change: Change, here: Sequence[_Place]) -> list[str]:
+def _undo(change: Change, here: Sequence[_Place]) -> list[str]:
     """What a change says once the words of the edits that are made there have gone and those in their place are back:
     what else it brought stays, before them or after.
     """

@@ -136,7 +136,9 @@ def _before_label(type_: str, caption: str, keep: Sequence[str]) -> list[tuple[s
     if "ends" in _phrases()[type_]:
         return []
     return [
-        (old, f"{word} {_lowered(old)}") for old in kept_phrases(caption, keep) for word in _phrases()[type_]["words"]
+        (old, f"{word} {_lower_first(old)}")
+        for old in kept_phrases(caption, keep)
+        for word in _phrases()[type_]["words"]
     ]
 
 
@@ -150,7 +152,7 @@ def _any(words: Sequence[str]) -> str:
     return "|".join(re.escape(word) for word in words)
 
 
-def _lowered(words: str) -> str:
+def _lower_first(words: str) -> str:
     """Without a capital at its beginning: words stand before it now."""
     return words[:1].lower() + words[1:] if words[1:2].islower() else words
 

@@ -52,7 +52,7 @@ def _undo_replaced(caption: str, edited: str, edits: Sequence[Edit]) -> list[tup
     ends, starts = [0, *(end for _, end, *_ in spots)], [*(start for start, *_ in spots), len(caption)]
     unchanged = [caption[end:start] for end, start in zip(ends, starts, strict=True)]
     old = [caption[start:end] for start, end, *_ in spots]
-    new = [_replaced(words, edits[i]) if same else words for words, (*_, i, same) in zip(old, spots, strict=True)]
+    new = [_replace(words, edits[i]) if same else words for words, (*_, i, same) in zip(old, spots, strict=True)]
 
     def text(undone: int | None) -> str:
         words = [before if i == undone else after for before, after, (*_, i, _) in zip(old, new, spots, strict=True)]
@@ -77,6 +77,6 @@ def _region(edit: Edit, old: str, same: bool) -> str:
     return new if same else f"{new}|{re.escape(old)}"
 
 
-def _replaced(words: str, edit: Edit) -> str:
+def _replace(words: str, edit: Edit) -> str:
     """A small word before the keyword stays before the alternative."""
     return words[: len(words) - len(edit.keyword)] + edit.alternative

@@ -178,7 +178,7 @@ def check_edited_caption(caption: str, edited: str, edits: Sequence[Edit], keep:
     for edit in edits:
         missing = [word.text for word in words_of(edit.alternative) if word.same not in present]
         if missing:
-            return f"the edited caption lacks {missing[0]!r} of the edit {_shown(edit)}"
+            return f"the edited caption lacks {missing[0]!r} of the edit {_quote(edit)}"
     wrong = _what_else(caption, edited, edits, difference)
     return None if wrong is not None and written_by_rule(caption, edited, edits) else wrong
 
@@ -197,14 +197,14 @@ def _what_else(caption: str, edited: str, edits: Sequence[Edit], difference: Dif
             return f"the edited caption lacks {gone.text!r}, which no edit changes"
     for edit, places_of_edit in zip(replaced, mentions, strict=True):
         once = goes_on(edit.keyword, edit.alternative)
-        if not all(_changed(caption, edit, m, difference) for m in places_of_edit[: 1 if once else None] if m.same):
-            return f"the edited caption still says {edit.keyword!r} of the edit {_shown(edit)}"
+        if not all(_is_changed(caption, edit, m, difference) for m in places_of_edit[: 1 if once else None] if m.same):
+            return f"the edited caption still says {edit.keyword!r} of the edit {_quote(edit)}"
     if (word := misplaced(caption, edited, edits)) is not None:
         return f"the edited caption says {word!r} where no edit puts it"
     return None
 
 
-def _changed(caption: str, edit: Edit, mention: Mention, difference: Difference) -> bool:
+def _is_changed(caption: str, edit: Edit, mention: Mention, difference: Difference) -> bool:
     """Whether words of the keyword are gone there or, where the alternative has all of them, others are next to it."""
     first = mention.end - len(edit.keyword)  # the small word before it may change for another's sake
     inside = [word for word in words_of(caption) if first <= word.start and word.end <= mention.end]
@@ -224,5 +224,5 @@ def _added_next_to(change: Change, first: int, last: int) -> bool:
     return bool(content) and change.at + len(change.removed) == first
 
 
-def _shown(edit: Edit) -> str:
+def _quote(edit: Edit) -> str:
     return f"{edit.keyword!r} -> {edit.alternative!r}"

@@ -82,7 +82,7 @@ def known_facts(profile: Profile, library: Library, size: tuple[int, int] | None
     for a plan without facts, and for a file that is missing or cannot be counted.
     """
     if profile.device is None:
-        return {network.plan: _counted(library, network, size) for network in library.networks}
+        return {network.plan: _count_facts(library, network, size) for network in library.networks}
     facts = plan_facts(profile)
     for plan in library.networks.plans:
         if plan not in facts:
@@ -93,7 +93,7 @@ def known_facts(profile: Profile, library: Library, size: tuple[int, int] | None
     return {plan: replace(fact, held_bytes=held[plan][0], scratch_bytes=held[plan][1]) for plan, fact in facts.items()}
 
 
-def _counted(library: Library, network: Network, size: tuple[int, int] | None) -> PlanFacts:
+def _count_facts(library: Library, network: Network, size: tuple[int, int] | None) -> PlanFacts:
     graph = library.graph(network)
     return PlanFacts(
         flops=0.0 if size is None else _flops(library, network, size),

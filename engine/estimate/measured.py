@@ -131,7 +131,7 @@ def save_rates(rates: Rates) -> None:
     if file is None:
         return
     entries, name = _entries(file), _name(rates.profile_key)
-    entries[name] = _merged(entries.pop(name, None), rates)  # the newest last
+    entries[name] = _merge(entries.pop(name, None), rates)  # the newest last
     latest = {name: _data(entry) for name, entry in list(entries.items())[-_MOST_ENTRIES:]}
     text = json.dumps({"version": _VERSION, "rates": latest}, indent=1)
     with suppress(CounterfactoryError):
@@ -143,7 +143,7 @@ def _name(key: str) -> str:
     return f"{machine()}, profile {key[:16]}"
 
 
-def _merged(old: Rates | None, new: Rates) -> Rates:
+def _merge(old: Rates | None, new: Rates) -> Rates:
     if old is None:
         return new
     stages = dict(old.stages)

@@ -61,13 +61,13 @@ def _products(side: int, quantised: bool) -> Any:
     weights = ov.opset13.constant((random.standard_normal((side, side)) / side**0.5).astype(np.float32))
     states = parameter = ov.opset13.parameter([side, side], np.float32, "states")
     if quantised:
-        weights = _rounded(weights, 4 / side**0.5, levels=255)  # symmetric, as weights are
+        weights = _quantize(weights, 4 / side**0.5, levels=255)  # symmetric, as weights are
     for _ in range(_IN_A_ROW):
-        states = ov.opset13.matmul(_rounded(states, 4.0, levels=256) if quantised else states, weights, False, True)
+        states = ov.opset13.matmul(_quantize(states, 4.0, levels=256) if quantised else states, weights, False, True)
     return ov.Model([states], [parameter])
 
 
-def _rounded(node: Any, reach: float, levels: int) -> Any:
+def _quantize(node: Any, reach: float, levels: int) -> Any:
     """Values from -reach up, in steps of reach / 128 or, symmetric, reach / 127."""
     low, high = np.float32(-reach), np.float32(reach if levels % 2 else reach * 127 / 128)
     return ov.opset13.fake_quantize(node, low, high, low, high, levels)

@@ -107,10 +107,10 @@ class RunningBatch:
     def run(self) -> Iterator[tuple[int, str]]:
         """Answers by their requests' names, as they close."""
         while self._begin() or self._rows:
-            yield from self._ended()
+            yield from self._end_rows()
             if self._rows:
                 self._step(0, step_width([len(row.waiting) for row in self._rows]))
-                yield from self._ended()
+                yield from self._end_rows()
 
     def _begin(self) -> bool:
         """Fill the free rows with requests, if it is time, and read what they ask."""
@@ -150,7 +150,7 @@ class RunningBatch:
             rows[i].read += len(runs[i])
             rows[i].choose(token)
 
-    def _ended(self) -> Iterator[tuple[int, str]]:
+    def _end_rows(self) -> Iterator[tuple[int, str]]:
         """The rows that are answered; in the place of each comes the last one."""
         for i in reversed(range(len(self._rows))):
             row = self._rows[i]

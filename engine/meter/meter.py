@@ -177,7 +177,7 @@ class Meter:
             with self._lock:
                 counts.wall_s += self._clock() - counts.since
                 counts.since = None
-        self._changed()
+        self._notify()
 
     @contextmanager
     def loading(self, plan: str) -> Iterator[None]:
@@ -196,7 +196,7 @@ class Meter:
                 loads.seconds += self._clock() - since
                 loads.count += 1
                 loads.bytes = max(loads.bytes, grown)
-        self._changed()
+        self._notify()
 
     def work(self, stage: str, plan: str) -> Work:
         """The counters of `plan` in `stage`: the same object every time."""
@@ -213,14 +213,14 @@ class Meter:
             counts = self._of(stage)
             counts.prompt_tokens += prompt
             counts.generated_tokens += generated
-        self._changed()
+        self._notify()
 
     def verdicts(self, accepted: int, rejected: int) -> None:
         """So many more variants were accepted and rejected."""
         with self._lock:
             self.accepted += accepted
             self.rejected += rejected
-        self._changed()
+        self._notify()
 
     def costs(self) -> tuple[StageCost, ...]:
         """What every stage took so far, in order of first appearance."""
@@ -273,7 +273,7 @@ class Meter:
     def _of(self, stage: str) -> _Stage:
         return self._stages.setdefault(stage, _Stage())
 
-    def _changed(self) -> None:
+    def _notify(self) -> None:
         with self._lock:
             self._on_change(self)
 

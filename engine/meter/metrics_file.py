@@ -95,8 +95,8 @@ def as_record(
         "time": round(time.time(), 3),
         "elapsed_s": round(meter.elapsed_s, 3),
         "final": final,
-        "stages": [_rounded(asdict(cost)) | {"total": meter.totals.get(cost.stage)} for cost in meter.costs()],
-        "plans": [_rounded(asdict(cost)) for cost in meter.plans()],
+        "stages": [_round_fields(asdict(cost)) | {"total": meter.totals.get(cost.stage)} for cost in meter.costs()],
+        "plans": [_round_fields(asdict(cost)) for cost in meter.plans()],
         "accepted": meter.accepted,
         "rejected": meter.rejected,
         "devices": devices,
@@ -107,7 +107,7 @@ def as_record(
     }
 
 
-def _rounded(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _round_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: round(value, 6) if isinstance(value, float) else value for name, value in fields.items()}
 
 

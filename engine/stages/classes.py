@@ -25,14 +25,14 @@ class Classes:
     """
 
     def __init__(self, labels: Iterable[str | None] = ()) -> None:
-        called = sorted({name for label in labels if (name := _called(label))})
+        called = sorted({name for label in labels if (name := _class_name(label))})
         self.names: tuple[str, ...] = tuple(called) if len(called) > 1 else ()
         self._places = {name: place for place, name in enumerate(self.names)}
         self._embedded: dict[str, Floats] = {}
 
     def index(self, label: str | None) -> int | None:
         """The place of a label's class in `names`; None where it is none of them."""
-        return self._places.get(_called(label))
+        return self._places.get(_class_name(label))
 
     def embed(self, text: ClipText, prompt: str) -> Floats:
         """Unit embeddings [K, E] of `prompt` with each class in place of "{label}"."""
@@ -43,6 +43,6 @@ class Classes:
         return self._embedded[prompt]
 
 
-def _called(label: str | None) -> str:
+def _class_name(label: str | None) -> str:
     words = ", ".join(label_words(label)) if label is not None else ""
     return "" if words.isdigit() else words

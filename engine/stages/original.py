@@ -26,13 +26,17 @@ def keep_originals(run: Run, sources: Collection[Source], pictures: Pictures) ->
     with run.meter.stage("read"):
         rows = run.suite.images(_STAGE, list(keys.values()))
         # An interrupt ends what writes behind it before the suite is closed.
-        with closing(_written(run, [source for source in sources if keys[source] not in rows], pictures)) as batches:
+        with closing(
+            _write_missing(run, [source for source in sources if keys[source] not in rows], pictures)
+        ) as batches:
             for batch in batches:
                 rows |= batch
     return {source: rows[key] for source, key in keys.items() if key in rows}
 
 
-def _written(run: Run, sources: Sequence[Source], pictures: Pictures) -> Generator[dict[str, PaintedRow], None, None]:
+def _write_missing(
+    run: Run, sources: Sequence[Source], pictures: Pictures
+) -> Generator[dict[str, PaintedRow], None, None]:
     images = pictures.of(sources)
 
     def write(batch: Sequence[Source]) -> dict[str, PaintedRow]:

@@ -35,7 +35,7 @@ def label_warnings(task: Task, labels: Sequence[str | None]) -> list[str]:
         )
     if numbers:
         sentences.append(
-            f"labels are numbers ({_listed(numbers)}), which captions seldom say: a source whose caption does not say "
+            f"labels are numbers ({_list(numbers)}), which captions seldom say: a source whose caption does not say "
             "its number gets no variants; give names with --class-map FILE, a name a line from 0, or with --labels"
         )
     if len(distinct) == 1 and task.name == "classification":
@@ -44,9 +44,9 @@ def label_warnings(task: Task, labels: Sequence[str | None]) -> list[str]:
 
 
 def _these(labels: Sequence[str]) -> str:
-    return f"{'label' if len(labels) == 1 else 'labels'} {_listed(labels)} {'is' if len(labels) == 1 else 'are'}"
+    return f"{'label' if len(labels) == 1 else 'labels'} {_list(labels)} {'is' if len(labels) == 1 else 'are'}"
 
 
-def _listed(labels: Iterable[str]) -> str:
+def _list(labels: Iterable[str]) -> str:
     shown = list(labels)
     return ", ".join(shown[:_SHOWN]) + (f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else "")

@@ -82,7 +82,7 @@ def _judge(
             alike.setdefault(variant.source.size, []).append(variant)
         for group in alike.values():
             for part in in_chunks(prefetch(group, lambda v: run.suite.load_image(painted[v]), _AHEAD), referee.batch):
-                shown = {variant: _loaded(pixels) for variant, pixels in part}
+                shown = {variant: _unwrap(pixels) for variant, pixels in part}
                 if not sight:
                     with run.meter.loading(f"referee {referee.run}"):
                         sight.append(open_sight(referee))
@@ -123,7 +123,7 @@ def mask_scores(truth: NDArray[Any], seen: NDArray[Any], classes: Sequence[str])
     either = [int((((truth == c) | (seen == c)) & labelled).sum()) for c in shown]
     recalls = [hits / int((truth == c).sum()) for c, hits in zip(shown, both, strict=True)]
     scores = {"miou": float(np.mean(np.divide(both, either))), "recall": min(recalls)}
-    scores |= {f"recall_{_named(classes[c])}": recall for c, recall in zip(shown, recalls, strict=True)}
+    scores |= {f"recall_{_column_name(classes[c])}": recall for c, recall in zip(shown, recalls, strict=True)}
     return {name: round(value, 6) for name, value in scores.items()}
 
 
@@ -153,12 +153,12 @@ def _place(label: str | None, classes: Sequence[str]) -> int | None:
     return next((classes.index(name) for name in (label, short_name(label)) if name in classes), None)
 
 
-def _named(name: str) -> str:
+def _column_name(name: str) -> str:
     """A class's name as part of a column's."""
     return re.sub(r"\W+", "_", name).strip("_").lower()
 
 
-def _loaded(pixels: Pixels | Exception) -> Pixels:
+def _unwrap(pixels: Pixels | Exception) -> Pixels:
     if isinstance(pixels, Exception):
         raise pixels
     return pixels

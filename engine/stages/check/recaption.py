@@ -103,7 +103,7 @@ def recaption(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant, 
         readable = [variant for variant in todo if questions[variant].words]
         yield {variant: answers(questions[variant], []) for variant in todo if not questions[variant].words}
         for part in in_chunks(prefetch(readable, load, _AHEAD), settings.batch * _TOGETHER):
-            shown = {variant: _loaded(pixels) for variant, pixels in part}
+            shown = {variant: _unwrap(pixels) for variant, pixels in part}
             readings = [
                 Reading(i, w.text, w.spans) for i, variant in enumerate(shown) for w in questions[variant].words
             ]
@@ -191,7 +191,7 @@ def _label_words(label: str | None, variant: Variant) -> WordsQuestion | None:
     return None
 
 
-def _loaded(pixels: Pixels | Exception) -> Pixels:
+def _unwrap(pixels: Pixels | Exception) -> Pixels:
     if isinstance(pixels, Exception):
         raise pixels
     return pixels

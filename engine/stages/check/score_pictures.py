@@ -185,7 +185,7 @@ class _Comparison:
             looked = chain([next(looking)], looking)
             self._embed_questions()
             # Scores are computed while the network runs, which happens outside of the interpreter.
-            for batch in write_behind(self._embedded(looked), self._measure, depth=1):
+            for batch in write_behind(self._embed_pictures(looked), self._measure, depth=1):
                 if batch:
                     yield batch
 
@@ -204,11 +204,11 @@ class _Comparison:
         if any(question.place is not None for question in self._questions.values()):
             self._classes = self._label_classes.embed(self._text, self._settings.label_prompt)
 
-    def _embedded(
+    def _embed_pictures(
         self, looked: Iterable[tuple[Variant, _Look | Exception]]
     ) -> Iterator[tuple[dict[Variant, _Look], Floats]]:
         for part in in_chunks(looked, self._at_once):
-            looks = {variant: _loaded(look) for variant, look in part}
+            looks = {variant: _unwrap(look) for variant, look in part}
             yield looks, self._image.encode([look.pixels for look in looks.values()])
 
     def _measure(self, part: tuple[dict[Variant, _Look], Floats]) -> dict[Variant, PictureScores]:
@@ -240,7 +240,7 @@ class _Comparison:
         return PictureScores(scores, tuple(edits))
 
 
-def _loaded(look: _Look | Exception) -> _Look:
+def _unwrap(look: _Look | Exception) -> _Look:
     if isinstance(look, Exception):
         raise look
     return look

@@ -97,13 +97,13 @@ def _draw(run: Run, hint: HintSettings, sources: Sequence[Source], pictures: Pic
         return {source: drawn for batch, maps in batches for source, drawn in zip(batch, maps, strict=True)}
     if hint.kind == "segmentation":
         assert hint.palette is not None, "checked by the settings"
-        return _read(partial(_coloured, load_palette(hint.palette)), sources, pictures)
+        return _read(partial(_colour_mask, load_palette(hint.palette)), sources, pictures)
     if run.models.estimates_depth:
-        return _estimated(run, sources, images)
+        return _estimate_depth(run, sources, images)
     return _read(load_depth, sources, pictures)
 
 
-def _coloured(palette: Palette, source: Source, size: tuple[int, int]) -> NDArray[np.uint8]:
+def _colour_mask(palette: Palette, source: Source, size: tuple[int, int]) -> NDArray[np.uint8]:
     names = None if source.mask is None else source.mask.names
     try:
         return palette.paint(load_mask(source, size), names)
@@ -123,7 +123,7 @@ def _read(load: _Load, sources: Sequence[Source], pictures: Pictures) -> dict[So
     return maps
 
 
-def _estimated(
+def _estimate_depth(
     run: Run, sources: Sequence[Source], images: Mapping[str, NDArray[np.uint8]]
 ) -> dict[Source, NDArray[Any]]:
     """The maps that the network finds; pictures of one size share its batches."""

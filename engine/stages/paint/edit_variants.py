@@ -149,12 +149,12 @@ def _captions(variants: Sequence[Variant]) -> list[str]:
 
 def choose(run: Run, candidates: Iterable[Candidate], images: Mapping[str, Pixels]) -> Iterator[Candidate]:
     """Of each variant's candidates the one that moved most in its captions' direction."""
-    looked = _looked(candidates, images, run.models.clip_image(), run.models.clip_text())
+    looked = _score_directions(candidates, images, run.models.clip_image(), run.models.clip_text())
     for variant, group in groupby(looked, key=lambda pair: pair[0].variant):
         yield best(list(group), images[variant.source.key])
 
 
-def _looked(
+def _score_directions(
     candidates: Iterable[Candidate], images: Mapping[str, Pixels], image: ClipImage, text: ClipText
 ) -> Iterator[tuple[Candidate, float]]:
     """Candidates with how far they moved in their captions' direction, a batch at a time."""

@@ -87,7 +87,7 @@ def record_pictures(
         yield from write_behind(in_chunks(draw(todo), run.profile.paint.decode_batch), write, _BEHIND)
 
     def write(batch: Sequence[VariantPicture]) -> dict[Variant, PaintedRow]:
-        rows = run.suite.write_images("paint", [_painted(drawn, keys[drawn.variant]) for drawn in batch])
+        rows = run.suite.write_images("paint", [_to_write(drawn, keys[drawn.variant]) for drawn in batch])
         return {drawn.variant: rows[keys[drawn.variant]] for drawn in batch}
 
     with run.meter.stage("paint"):
@@ -124,13 +124,13 @@ def _paint_ready(
                         if variant.level == variant.levels:
                             states = texts.take(variant.edited_caption)
                         else:
-                            states = plans.put_text(_graded_states(variant, graded))
+                            states = plans.put_text(_blend_text(variant, graded))
                         yield PaintJob(variant.noise_key, states, hint, plans, control_scale=scale, region=region)
 
     yield from paint(jobs(), negative, settings)
 
 
-def _graded_states(variant: Variant, texts: TextStates) -> Floats:
+def _blend_text(variant: Variant, texts: TextStates) -> Floats:
     return text_of(variant, texts.take(variant.caption), texts.take(variant.edited_caption))
 
 
@@ -156,7 +156,7 @@ def _size(maps: Maps) -> tuple[int, int]:
     return height, width
 
 
-def _painted(drawn: VariantPicture, key: str) -> NewPicture:
+def _to_write(drawn: VariantPicture, key: str) -> NewPicture:
     source, pixels = drawn.variant.source, drawn.pixels
     mask = load_mask(source, pixels.shape[:2]) if source.mask_path is not None else None
     return NewPicture(key, source.name, pixels, mask, self_attention=drawn.self_attention)
@@ -207,10 +207,10 @@ def paint(jobs: Iterable[PaintJob], negative: Any, settings: PaintSettings) -> I
         same[order] = latents
         if len(same) == settings.decode_batch:
             decoding.append(_decode(waiting.pop(shape), plans[shape]))
-            yield from _finished(decoding, plans[shape].behind)
+            yield from _finish(decoding, plans[shape].behind)
     for shape, same in waiting.items():
         decoding.append(_decode(same, plans[shape]))
-    yield from _finished(decoding, 0)
+    yield from _finish(decoding, 0)
 
 
 def _denoise(job: PaintJob, negative: Any, sampler: Sampler, settings: PaintSettings) -> Job[DenoiserRow, Any, Any]:
@@ -252,7 +252,7 @@ def _decode(waiting: Mapping[int, Any], plans: PaintPlans) -> _Decoding:
     return _Decoding(list(waiting), plans.decode(list(waiting.values())))
 
 
-def _finished(decoding: deque[_Decoding], left: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+def _finish(decoding: deque[_Decoding], left: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """The pictures of the earliest decodes, so that `left` stay under way."""
     while len(decoding) > left:
         earliest = decoding.popleft()

@@ -50,12 +50,12 @@ class MeaningCheck:
         differ = list(dict.fromkeys(pair for pair in pairs.values() if pair[0] != pair[1]))
         alike = dict.fromkeys(pairs.values(), 1.0) | dict(self.similarities(differ))
 
-        def judged(variant: Variant) -> Variant:
+        def judge(variant: Variant) -> Variant:
             if variant.dropped is not None or alike[pairs[variant.key]] >= self.least:
                 return variant
             return replace(variant, dropped=_reason(*pairs[variant.key], alike[pairs[variant.key]], self.least))
 
-        return [[judged(variant) for variant in row] for row in rows]
+        return [[judge(variant) for variant in row] for row in rows]
 
 
 def _unedited_pair(variant: Variant, answer: str) -> Pair:

@@ -169,10 +169,10 @@ def rewrite(
         keywords.find_choices(drafts, questions)
     if filters is not None:
         filters.keep_passing(drafts)
-    return _written(drafts, [_chosen(draft, request) for draft in drafts], questions, limits)
+    return _write_variants(drafts, [_choose(draft, request) for draft in drafts], questions, limits)
 
 
-def _chosen(draft: CaptionEdits, wanted: SuiteRequest) -> list[tuple[Edit, ...]]:
+def _choose(draft: CaptionEdits, wanted: SuiteRequest) -> list[tuple[Edit, ...]]:
     key = choice_key(draft.source.key, wanted.task, wanted.seed)
     chosen = choose_edits(draft.choices, wanted.sets, wanted.edits, key)
     if not chosen and not draft.problem:
@@ -181,7 +181,7 @@ def _chosen(draft: CaptionEdits, wanted: SuiteRequest) -> list[tuple[Edit, ...]]
     return chosen
 
 
-def _written(
+def _write_variants(
     drafts: Sequence[CaptionEdits],
     chosen: Sequence[Sequence[tuple[Edit, ...]]],
     questions: Questions,
@@ -265,7 +265,7 @@ def _repeats(variants: Sequence[Variant], wanted: int) -> list[Variant]:
             continue
         before = [variant for variant in usable if variant.index < index] or usable
         original = min(before, key=lambda variant: times[variant.edits])
-        repeats.append(_again(original, index, times[original.edits]))
+        repeats.append(_repeat(original, index, times[original.edits]))
         times[original.edits] += 1
     return repeats
 
@@ -285,7 +285,7 @@ def at_levels(variants: Sequence[Variant], wanted: SuiteRequest) -> Iterator[Var
             yield graded if levels > 1 else variant
 
 
-def _again(variant: Variant, index: int, repeat: int) -> Variant:
+def _repeat(variant: Variant, index: int, repeat: int) -> Variant:
     key = variant_key(variant.source.key, variant.caption, variant.edits, variant.edited_caption, variant.seed, repeat)
     return replace(variant, key=key, index=index, repeat=repeat)
 

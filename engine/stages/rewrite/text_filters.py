@@ -101,11 +101,11 @@ class TextFilter:
         """The variants of each source; those that fail are dropped with the reason."""
         scores = self.scores(variant for row in rows for variant in row if variant.dropped is None)
 
-        def judged(variant: Variant) -> Variant:
+        def judge(variant: Variant) -> Variant:
             failure = self.thresholds.text_failure(scores.get(variant, {}))
             return variant if failure is None else replace(variant, dropped=failure.reason)
 
-        return [[judged(variant) for variant in row] for row in rows]
+        return [[judge(variant) for variant in row] for row in rows]
 
 
 def changed_words(edit: Edit) -> Pair:
