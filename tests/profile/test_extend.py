@@ -112,6 +112,11 @@ def test_a_profile_is_recorded_whole(tmp_path: Path) -> None:
             'extends = "bse.toml"\nname = "x"',
             "extends = \"bse.toml\" names a file that there is not, FOLDER/bse.toml; did you mean 'base.toml'?",
         ),
+        ('extends = "no/base"\nname = "x"', 'extends = "no/base" names a file that there is not, FOLDER/no/base; '),
+        (
+            'extends = "~no/x.toml"\nname = "x"',
+            'extends = "~no/x.toml" names a file that there is not, FOLDER/~no/x.toml',
+        ),
         ("extends = 3", "'extends' should be the name or the file of a profile, found 3"),
         ('extend = "pocket"\nname = "x"', "unknown key 'extend'; did you mean 'extends'?"),
         ('without = ["teacher"]\nname = "x"', "without takes keys out of what a profile extends: name that too"),
