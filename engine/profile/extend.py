@@ -26,7 +26,7 @@ def is_path(name: str) -> bool:
 
 def parent_of(table: Mapping[str, Any], path: Path, heirs: Sequence[Path], shipped: Mapping[str, Path]) -> Path | None:
     """The file of what the profile in `path` extends, None for nothing. `heirs` are the files that extend this one,
-    the first first; `shipped` are the profiles that have a name.
+    the first first; `shipped` are the files of the profiles that have a name.
 
     Raises CounterfactoryError for a parent that there is not, or that extends this one.
     """
@@ -37,9 +37,10 @@ def parent_of(table: Mapping[str, Any], path: Path, heirs: Sequence[Path], shipp
     name = table[EXTENDS]
     if not isinstance(name, str):
         raise CounterfactoryError(f"{path}: '{EXTENDS}' should be the name or the file of a profile, found {name!r}")
-    parent = path.parent / Path(name).expanduser() if is_path(name) else shipped.get(name)
-    beside = sorted(file.name for file in path.parent.glob("*.toml") if not file.samefile(path))
+    at_home = Path(name).expanduser() if name.startswith("~/") else Path(name)
+    parent = path.parent / at_home if is_path(name) else shipped.get(name)
     if parent is None or not parent.exists():
+        beside = sorted(file.name for file in path.parent.glob("*.toml") if file.name != path.name)
         missing = "is no profile" if parent is None else f"names a file that there is not, {parent}"
         raise CounterfactoryError(f'{path}: {EXTENDS} = "{name}" {missing}; {nearest(name, [*shipped, *beside])}')
     circle = [*heirs, path]

@@ -170,6 +170,17 @@ def test_a_feature_is_a_file_of_ten_lines(name: str) -> None:
     assert load_profile(str(FILES[name])).name == name
 
 
+def test_the_command_line_says_what_a_file_cannot_extend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.toml"
+    for parent, told in (
+        ("mine.toml", "goes round in a circle, mine.toml extends mine.toml; choose from: a10g, "),
+        ("a10", "is no profile; did you mean 'a10g'?"),
+    ):
+        path.write_text(f'extends = "{parent}"\nname = "mine"\n')
+        assert main(["plan", str(tmp_path), "--profile", str(path)]) == 2
+        assert f'{path}: extends = "{parent}" {told}' in capsys.readouterr().err
+
+
 def test_menus_bring_the_product_s_own_phrases_and_nothing_else(commands: Commands) -> None:
     plans = [commands.plan(feature) for feature in ("menus", None)]
 

@@ -80,11 +80,14 @@ def test_a_parent_is_found_beside_the_file_that_names_it(tmp_path: Path, monkeyp
     written(tmp_path, 'extends = "a.toml"\nname = "b"\n[text]\nbatch = 5\n', "base/b.toml")
     written(tmp_path, 'extends = "base/b.toml"\nname = "c"\n[check]\nbatch = 7\n', "c.toml")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     for named in ("c.toml", "./c.toml", str(tmp_path / "c.toml")):
         found = load_profile(named)
         assert (found.name, found.paint.batch, found.text.batch, found.check.batch) == ("c", 3, 5, 7)
     written(tmp_path, f'extends = "{tmp_path}/base/a.toml"\nname = "d"\n', "base/pocket.toml")
     written(tmp_path, 'extends = "pocket"\nname = "e"\n', "base/e.toml")
+    written(tmp_path, 'extends = "~/base/a.toml"\nname = "f"\n', "base/f.toml")
+    assert load_profile("base/f.toml").paint.batch == 3
     assert load_profile("base/pocket.toml").paint.batch == 3
     assert load_profile("base/e.toml").paint.batch == load_profile("pocket").paint.batch, "a name is no file"
 
@@ -108,6 +111,11 @@ def test_a_profile_is_recorded_whole(tmp_path: Path) -> None:
         (
             'extends = "bse.toml"\nname = "x"',
             "extends = \"bse.toml\" names a file that there is not, FOLDER/bse.toml; did you mean 'base.toml'?",
+        ),
+        ('extends = "no/base"\nname = "x"', 'extends = "no/base" names a file that there is not, FOLDER/no/base; '),
+        (
+            'extends = "~no/x.toml"\nname = "x"',
+            'extends = "~no/x.toml" names a file that there is not, FOLDER/~no/x.toml',
         ),
         ("extends = 3", "'extends' should be the name or the file of a profile, found 3"),
         ('extend = "pocket"\nname = "x"', "unknown key 'extend'; did you mean 'extends'?"),
