@@ -25,6 +25,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
         "errors": set(),
         "edit": set(),
         "keys": set(),
+        "packages": set(),
         "content_keys": {"keys"},
         "files": {"errors"},
         "schedule": {"errors"},
@@ -56,8 +57,8 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("request", "stages", "inputs", "estimate"),
         },
         "api": {
-            *("errors", "files", "profile", "meter", "sources", "variant", "suite", "tasks", "request", "pocket"),
-            *("inputs", "estimate", "judging", "report", "journey"),
+            *("errors", "packages", "files", "profile", "meter", "sources", "variant", "suite", "tasks", "request"),
+            *("pocket", "inputs", "estimate", "judging", "report", "journey"),
         },
         "face": {"errors", "estimate", "api"},
         "cli": {

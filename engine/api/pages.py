@@ -7,6 +7,7 @@ from dataclasses import replace
 from os import fspath
 from pathlib import Path
 
+from .. import packages
 from ..errors import CounterfactoryError
 from ..judging.threshold_curve import load_valid, sweep
 from ..profile.profile import load_profile
@@ -58,14 +59,17 @@ def make_report(
         rows,
         suite,
         replace(text, curves=curves),
-        edges=_edges(suite, options),
+        edges=_edges(suite, options, warn),
         answers=answers,
         limit=options.get("limit", 200),
     )
 
 
-def _edges(suite: Path, options: PageOptions) -> outlines.EdgeDetector | None:
+def _edges(suite: Path, options: PageOptions, warn: Warn) -> outlines.EdgeDetector | None:
     if options.get("no_edges", False):
+        return None
+    if not packages.installed("cv2"):
+        warn("no edges are shown: they take OpenCV (pip install 'counterfactory[generate]')")
         return None
     profile = options.get("profile")
     return outlines.edge_detector(recorded_profile(suite) if profile is None else load_profile(fspath(profile)))

@@ -181,7 +181,7 @@ def _task(profile: Profile, data: DataSet, options: EditOptions) -> UserTask:
         return load_task(Path(file))
     name = _task_name(options)
     if not profile.llm.converses:
-        task = street_task(name, profile.models.world)
+        task = street_task(name)
     elif name == "classification":
         task = builtin_task(name, sorted({source.label for source in data.sources if source.label is not None}))
     else:

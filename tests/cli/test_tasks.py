@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from PIL import Image
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.journey import Journey
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.profile import profile as profiles
 from counterfactory.engine.request import SuiteRequest
 
 
@@ -110,20 +108,6 @@ def test_what_a_task_file_brings_holds_and_the_command_line_may_not_contradict_i
     ]
     assert found == [(["lens"], (("time", ("night",)),)), (["mood"], (("mood", ("glad",)),))]
     assert (own.task.name, other.task.name) == ("t", "t")
-
-
-def test_models_of_the_wider_world_are_told_its_classes(asked: list[SuiteRequest], tmp_path: Path) -> None:
-    at = Path(profiles.__file__).parent
-    text = (at / "profiles/pocket.toml").read_text().replace('world = "streets"', 'world = "wide"')
-    (tmp_path / "wide.toml").write_text(text.replace('folder = "pocket"', f'folder = "{tmp_path}"'))
-    shutil.copy(at.parent / "pocket/weights/world_streets.json", tmp_path / "world_wide.json")
-    root = tmp_path / "set"
-    for kind, mode in (("images", "RGB"), ("masks", "L")):
-        (root / kind).mkdir(parents=True)
-        Image.new(mode, (32, 32)).save(root / kind / "a.png")
-    options = ["--profile", str(tmp_path / "wide.toml"), "--task", "segmentation", "--allow-out-of-domain"]
-    main(["generate", str(root), "--out", str(tmp_path / "suite"), *options])
-    assert asked[0].task == street_task("segmentation", "wide") != street_task("segmentation")
 
 
 def test_a_profile_says_how_many_edits_a_variant_has_unless_the_command_does(

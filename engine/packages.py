@@ -1,0 +1,39 @@
+"""Third parties' packages that not every installation has: a suite is judged by fewer than it is made with.
+
+What needs one imports it when it computes. `missing_package` says which extra brings what an import did not find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from types import MappingProxyType
+
+# Modules, and the extra of pyproject.toml that brings each.
+EXTRAS: Mapping[str, str] = MappingProxyType(
+    {
+        "cv2": "generate",
+        "openvino": "generate",
+        "tokenizers": "generate",
+        "llguidance": "generate",
+        "scipy": "scipy",
+        "prometheus_client": "metrics",
+        "datasets": "datasets",
+    }
+)
+
+
+def missing_package(error: ModuleNotFoundError) -> str | None:
+    """The sentence for a package that is not installed, with what installs it; None where the module is not one of an
+    extra's.
+    """
+    module = (error.name or "").partition(".")[0]
+    extra = EXTRAS.get(module)
+    if extra is None:
+        return None
+    return f"this needs the package {module}, which is not installed: pip install 'counterfactory[{extra}]'"
+
+
+def installed(module: str) -> bool:
+    """Whether there is a module of this name; it is not imported."""
+    return find_spec(module) is not None
