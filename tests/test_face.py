@@ -51,6 +51,18 @@ def test_importing_loads_nothing() -> None:
     assert done.stdout.strip() == "[] ['counterfactory.engine', 'counterfactory.engine.errors']"
 
 
+def test_judging_loads_nothing_that_makes_suites() -> None:
+    code = (
+        "import sys, counterfactory as cf\n"
+        "cf.open, cf.evaluate, cf.report, cf.Result\n"
+        "ours = {name.removeprefix('counterfactory.engine.') for name in sys.modules}\n"
+        "print(sorted(ours & {'openvino', 'tokenizers', 'llguidance', 'pandas', 'journey', 'api.verbs'}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
 def test_every_name_is_there() -> None:
     assert dir(cf) == sorted(cf.__all__)
     assert all(getattr(cf, name) is not None for name in cf.__all__)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from ..errors import CounterfactoryError
 from ..suite import PictureRow
-from ..suite.images import read_png
 
 # Takes uint8 RGB [N, H, W, 3] to N labels, as text or class numbers.
 Model = Callable[[NDArray[np.uint8]], Sequence[Any]]
@@ -49,9 +49,6 @@ def _ask(model: Model, batch: Sequence[tuple[str, NDArray[np.uint8]]]) -> Iterat
 
 def _read(path: Path) -> NDArray[np.uint8]:
     try:
-        pixels = read_png(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise CounterfactoryError(f"{path} cannot be read: {error}") from error
-    if pixels.dtype != np.uint8 or pixels.ndim != 3:
-        raise CounterfactoryError(f"{path} is no picture of a suite: {pixels.dtype} {list(pixels.shape)}")
-    return pixels
+        return np.asarray(Image.open(path, formats=["PNG"]).convert("RGB"))
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        raise CounterfactoryError(f"{path} cannot be read as a picture of a suite: {error}") from error

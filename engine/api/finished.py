@@ -185,10 +185,40 @@ class Result:
         return make_report(self.suite, rows, options, out=out, judged=self.judged, classes=self.classes, warn=warn)
 
 
-def open_suite(path: AnyPath) -> FinishedSuite:
-    """The finished suite in a folder. Raises CounterfactoryError where there is none."""
+def open(path: AnyPath) -> FinishedSuite:  # noqa: A001 - it is `cf.open`
+    """The finished suite in the folder `path`. Raises CounterfactoryError where there is none."""
     require_finished(Path(path))
     return FinishedSuite(Path(path))
+
+
+def evaluate(
+    suite: FinishedSuite | AnyPath,
+    predictions: Any,
+    *,
+    warn: Warn | None = None,
+    **options: Unpack[EvaluateOptions],
+) -> Result:
+    """Say what each edit does to your model, with certainty, from its answers.
+
+    `predictions` is the path of a table or of a folder of masks (docs/own-model.md); a mapping of pictures' `file_name`
+    to labels; a data frame with the columns `file_name` (or `image`) and `prediction`; or the model itself: a callable
+    that takes pictures of one size, uint8 RGB [N, H, W, 3], and returns N labels. `options` are those of
+    `EvaluateOptions`. Raises CounterfactoryError for answers that cannot be read or do not fit the suite.
+    """
+    return _opened(suite).evaluate(predictions, warn=warn, **options)
+
+
+def report(
+    suite: FinishedSuite | AnyPath, *, warn: Warn | None = None, **options: Unpack[ReportOptions]
+) -> ReportFiles:
+    """Make the web page and the contact sheet of a suite, and say where they are; `options` are those of
+    `ReportOptions`.
+    """
+    return _opened(suite).report(warn=warn, **options)
+
+
+def _opened(suite: FinishedSuite | AnyPath) -> FinishedSuite:
+    return suite if isinstance(suite, FinishedSuite) else open(suite)
 
 
 def _points(share: float | None) -> float | None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from os import fspath
 from pathlib import Path
 
+from .. import packages
 from ..errors import CounterfactoryError
 from ..judging.threshold_curve import load_valid, threshold_curve
-from ..packages import installed
 from ..profile.profile import load_profile
 from ..report import outlines
 from ..report.album import Answer, mark_answers
@@ -68,7 +68,7 @@ def make_report(
 def _edges(suite: Path, options: PageOptions, warn: Warn) -> outlines.EdgeDetector | None:
     if options.get("no_edges", False):
         return None
-    if not installed("cv2"):
+    if not packages.installed("cv2"):
         warn("no edges are shown: they take OpenCV (pip install 'counterfactory[generate]')")
         return None
     profile = options.get("profile")

@@ -1,16 +1,16 @@
-"""The verbs of `import counterfactory`, which the command line calls too: keywords in, what was made out.
+"""The verbs that make suites or look ahead, which the command line calls too: keywords in, what was made out.
 
-Nothing here knows a terminal: progress and warnings go to the caller's callbacks.
+Nothing here knows a terminal: progress and warnings go to the caller's callbacks. Those that judge a suite are in
+`finished`: they do without what makes one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from os import fspath
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Unpack
+from typing import Unpack
 
 from ..errors import CounterfactoryError
 from ..estimate.estimate import Estimate
@@ -20,21 +20,18 @@ from ..journey import Journey
 from ..judging.edit_labels import planned_edits, require_new, write_edits
 from ..profile.paint import protect_classes
 from ..report.edit_table import skew_notes
-from ..report.folder import ReportFiles
 from ..sources.data_set import refuse_suite_among_sources
 from ..suite import Suite, caution
 from ..tasks.interventions import Interventions
 from ..tasks.spread import TypeSpread
-from .finished import FinishedSuite, Result, open_suite
+from .finished import FinishedSuite
 from .options import (
     AnyPath,
     Caller,
     EstimateOptions,
-    EvaluateOptions,
     GenerateOptions,
     OnProgress,
     PlanOptions,
-    ReportOptions,
     Warn,
     names_in,
     path_or_none,
@@ -77,6 +74,9 @@ def generate(
         summary = Journey(profile, asked.request).run(asked.inputs, suite, caller.on_progress, metrics)
     for problem in summary.problems[len(asked.inputs.left_out) :]:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
+    if not summary.variants:
+        reason = summary.shortfalls[0].reason if summary.shortfalls else "no source could be used"
+        caller.warn(f"no variant was made: {reason}")
     for unwritten in filter(None, (summary.metrics_problem, summary.cache_problem)):
         caller.warn(unwritten)
     _warn_outside(summary.outside_world, summary.sources, caller)
@@ -157,45 +157,10 @@ def forecast(
     return Forecast(predicted, (*data.problems, *inputs.left_out), inputs.out_of_domain)
 
 
-def open(path: AnyPath) -> FinishedSuite:  # noqa: A001 - as the verbs beside it, it is called by its module's name
-    """The finished suite in the folder `path`. Raises CounterfactoryError where there is none."""
-    return open_suite(path)
-
-
-def evaluate(
-    suite: FinishedSuite | AnyPath,
-    predictions: Any,
-    *,
-    warn: Warn | None = None,
-    **options: Unpack[EvaluateOptions],
-) -> Result:
-    """Say what each edit does to your model, with certainty, from its answers.
-
-    `predictions` is the path of a table or of a folder of masks (docs/own-model.md); a mapping of pictures' `file_name`
-    to labels; a data frame with the columns `file_name` (or `image`) and `prediction`; or the model itself: a callable
-    that takes pictures of one size, uint8 RGB [N, H, W, 3], and returns N labels. `options` are those of
-    `EvaluateOptions`. Raises CounterfactoryError for answers that cannot be read or do not fit the suite.
-    """
-    return _opened(suite).evaluate(predictions, warn=warn, **options)
-
-
-def report(
-    suite: FinishedSuite | AnyPath, *, warn: Warn | None = None, **options: Unpack[ReportOptions]
-) -> ReportFiles:
-    """Make the web page and the contact sheet of a suite, and say where they are; `options` are those of
-    `ReportOptions`.
-    """
-    return _opened(suite).report(warn=warn, **options)
-
-
 def one_sided(spread: Iterable[TypeSpread], allowed: Interventions | None) -> list[str]:
     """A sentence for each type of edit that is nearly always the same, unless the user allowed it one value only."""
     single = () if allowed is None else [type_ for type_, values in allowed.axes if len(values) == 1]
     return skew_notes(spread, single)
-
-
-def _opened(suite: FinishedSuite | AnyPath) -> FinishedSuite:
-    return suite if isinstance(suite, FinishedSuite) else open_suite(fspath(suite))
 
 
 def _warn_outside(outside: int, sources: int, caller: Caller) -> None:

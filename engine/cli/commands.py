@@ -10,7 +10,7 @@ import shlex
 from argparse import Namespace
 from dataclasses import asdict
 
-from ..api.finished import FinishedSuite, open_suite
+from ..api import finished
 from ..api.options import EstimateOptions, EvaluateOptions, GenerateOptions, PlanOptions, ReportOptions
 from ..errors import CounterfactoryError
 from ..judging.recheck import threshold_named
@@ -54,10 +54,6 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     if made.summary.variants:
         look = shlex.join(["counterfactory", "report", str(args.out)])
         terminal.say(f"look at it with: {look}")
-    else:
-        shortfalls = made.summary.shortfalls
-        reason = shortfalls[0].reason if shortfalls else "no source could be used"
-        terminal.warn(f"no variant was made: {reason}")
     terminal.finish(
         {
             "suite": str(args.out),
@@ -135,7 +131,7 @@ def demo(args: Namespace, terminal: Terminal) -> int:
 
 def check(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory check`."""
-    suite = open_suite(args.suite)
+    suite = finished.open(args.suite)
     if args.fit is not None:
         return _fit(args, suite, terminal)
     settings = suite.settings(args.profile, dict(args.set))
@@ -153,7 +149,7 @@ def check(args: Namespace, terminal: Terminal) -> int:
     return 0
 
 
-def _fit(args: Namespace, suite: FinishedSuite, terminal: Terminal) -> int:
+def _fit(args: Namespace, suite: finished.FinishedSuite, terminal: Terminal) -> int:
     """Fits the parts of the score "valid"; the suite stays as it is."""
     from ..judging.fit_valid import examples_of, fit_points, fit_valid, fitted_toml
 
@@ -182,7 +178,7 @@ def _sweep(args: Namespace, settings: CheckSettings, terminal: Terminal) -> int:
 
 def evaluate(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory evaluate`."""
-    suite = open_suite(args.suite)
+    suite = finished.open(args.suite)
     result = suite.evaluate(args.predictions, warn=terminal.warn, **keywords(args, EvaluateOptions))
     for note in result.notes:
         terminal.say(note)
@@ -204,7 +200,7 @@ def evaluate(args: Namespace, terminal: Terminal) -> int:
 
 def report(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory report`."""
-    files = open_suite(args.suite).report(warn=terminal.warn, **keywords(args, ReportOptions))
+    files = finished.open(args.suite).report(warn=terminal.warn, **keywords(args, ReportOptions))
     terminal.say(f"page           {files.page}")
     terminal.say(f"contact sheet  {files.sheet}")
     terminal.finish({"page": str(files.page), "sheet": str(files.sheet)})

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from counterfactory.engine.api.finished import FinishedSuite, Result
+    from counterfactory.engine.api.finished import FinishedSuite, Result, evaluate, open, report  # noqa: A004
     from counterfactory.engine.api.options import (
         EditOptions,
         EstimateOptions,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         SourceOptions,
     )
     from counterfactory.engine.api.planned import EditPlan
-    from counterfactory.engine.api.verbs import estimate, evaluate, generate, open, plan, report  # noqa: A004
+    from counterfactory.engine.api.verbs import estimate, generate, plan
     from counterfactory.engine.errors import CounterfactoryError
     from counterfactory.engine.estimate.estimate import Estimate
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 # Where each name comes from.
 _HOMES = {
-    "api.verbs": ("generate", "plan", "estimate", "evaluate", "open", "report"),
-    "api.finished": ("FinishedSuite", "Result"),
+    "api.verbs": ("generate", "plan", "estimate"),
+    "api.finished": ("open", "evaluate", "report", "FinishedSuite", "Result"),
     "api.planned": ("EditPlan",),
     "estimate.estimate": ("Estimate",),
     "api.options": (

@@ -15,7 +15,7 @@ from conftest import MadeSuite, Street, made_profile
 from PIL import Image
 from session_records import costs, session_facts
 
-from counterfactory.engine.cli import commands
+from counterfactory.engine.api import finished
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.journey import Journey
 from counterfactory.engine.pocket.worlds import EMBEDDED
@@ -142,7 +142,7 @@ def test_what_stops_a_command(
     def stopped(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(commands, "open_suite", stopped)
+    monkeypatch.setattr(finished, "open", stopped)
     found, out, err = run(capsys, "report", tmp_path)
     assert (found, out) == (status, "")
     assert told in err
