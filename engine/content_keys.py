@@ -134,8 +134,8 @@ class ContentKeys:
     def picture_key(self, variant_key: str) -> str:
         """Names a variant's picture."""
         made_by = (self.makers["edges"], self.makers["paint"])
-        beside = [part for part in (self.hints, self.protect, self.invert) if part is not None]
-        return content_key("paint", variant_key, self.image, self.edges, self.paint, self.text, made_by, *beside)
+        optional = [part for part in (self.hints, self.protect, self.invert) if part is not None]
+        return content_key("paint", variant_key, self.image, self.edges, self.paint, self.text, made_by, *optional)
 
     def recaption_key(self, picture_sha256: str, prefix: str, room: int, words: object) -> str:
         """Names how likely the captioner would write words of texts behind a prefix, before a picture; of texts `room`

@@ -154,15 +154,10 @@ def test_nothing_imports_the_training_libraries(package: str) -> None:
 
 
 # Rooms whose modules call every thing by its noun.
-ROOMS_WITH_NOUNS = ("stages", "english", "tasks", "language", "report", "meter", "estimate", "pocket")
+ROOMS = tuple(room for room in ARROWS["engine"] if (ROOT / "engine" / room).is_dir())
 NO_NOUNS = {"found", "made", "said", "beside"}
 # Fields of records that others read: their names are part of the format.
-FORMAT_FIELDS = {("meter.py", "made")}
-# This world leaves the engine as it is.
-LEAVING = ROOT / "engine" / "pocket" / "wide"
-# What still stands for two things in the engine; nothing may be added.
-TWICE_CLASSES = {"Finding", "Mask", "Plan", "Score", "Session", "World"}
-TWICE_FILES = {"depth.py", "inputs.py", "masks.py", "session.py", "world.py"}
+FORMAT_FIELDS = {("meter.py", "made"), ("run_record.py", "made")}
 
 
 def bound(tree: ast.AST) -> Iterator[str]:
@@ -203,9 +198,9 @@ match z:
     assert sorted(bound(ast.parse(text))) == sorted("aefghijklmnopsuvwyABCD")
 
 
-@pytest.mark.parametrize("room", ROOMS_WITH_NOUNS)
+@pytest.mark.parametrize("room", ROOMS)
 def test_things_are_called_by_their_nouns(room: str) -> None:
-    paths = [path for path in modules(f"engine/{room}") if LEAVING not in path.parents]
+    paths = modules(f"engine/{room}")
     assert paths, f"engine/{room} has no modules: this test would prove nothing"
     for path in paths:
         names = {name.strip("_") for name in bound(ast.parse(path.read_text(encoding="utf-8")))} & NO_NOUNS
@@ -217,16 +212,14 @@ def test_no_name_stands_for_two_things_in_the_engine() -> None:
     """A reader who meets a class or a file by its name alone knows which one it is."""
     classes, files = Counter[str](), Counter[str]()
     for path in modules("engine"):
-        if LEAVING in path.parents:
-            continue
         files[path.name] += 1
         classes.update(
             node.name for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ClassDef)
         )
     assert classes.total() > 200
     assert files.total() > 200
-    assert {name for name, count in classes.items() if count > 1} <= TWICE_CLASSES
-    assert {name for name, count in files.items() if count > 1} - {"__init__.py"} <= TWICE_FILES
+    assert {name for name, count in classes.items() if count > 1} == set()
+    assert {name for name, count in files.items() if count > 1} == {"__init__.py"}
 
 
 def test_the_engine_loads_no_torch() -> None:

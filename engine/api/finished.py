@@ -159,8 +159,8 @@ class Result:
         `high` 95 times in 100, with `q` and the number of sources compared; the worst first. Raises
         CounterfactoryError where pandas is not installed.
         """
-        found = self.evaluation.effects
-        groups = {"type": found.by_type, "value": found.by_value, "class": found.by_class}
+        effects = self.evaluation.effects
+        groups = {"type": effects.by_type, "value": effects.by_value, "class": effects.by_class}
         if by not in groups:
             raise CounterfactoryError(f"effects are by {', '.join(groups)}, got {by!r}")
         rows = [

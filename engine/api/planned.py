@@ -36,8 +36,8 @@ class EditPlan:
         """Every variant of the sources in their order, by number, those that would be dropped among them."""
         places = {source.name: place for place, source in enumerate(self.plan.captions)}
         both = (*self.plan.rewritten.variants, *self.plan.rewritten.dropped)
-        found = [variant for variant in both if variant.kind == "variant"]
-        return sorted(found, key=lambda variant: (places[variant.source.name], variant.index, variant.repeat))
+        variants = [variant for variant in both if variant.kind == "variant"]
+        return sorted(variants, key=lambda variant: (places[variant.source.name], variant.index, variant.repeat))
 
     def pandas(self) -> DataFrame:
         """A row per variant: source, label, caption, number, edits as "type: old -> new", the edited caption, and why

@@ -38,7 +38,7 @@ from .options import (
     require_known,
 )
 from .planned import EditPlan, Forecast
-from .reading import profile_of, read_data, read_request
+from .read_inputs import profile_of, read_data, read_request
 
 
 def generate(
@@ -80,10 +80,10 @@ def generate(
     for unwritten in filter(None, (summary.metrics_problem, summary.cache_problem)):
         caller.warn(unwritten)
     _warn_outside(summary.outside_world, summary.sources, caller)
-    made = FinishedSuite(suite_path, summary, (*asked.data.problems, *summary.problems))
-    for note in one_sided(made.spread, asked.request.interventions):
+    finished = FinishedSuite(suite_path, summary, (*asked.data.problems, *summary.problems))
+    for note in one_sided(finished.spread, asked.request.interventions):
         caller.warn(note)
-    return made
+    return finished
 
 
 def plan(
@@ -112,10 +112,10 @@ def plan(
         caller.warn(planned.cache_problem)
     for problem in planned.problems:
         caller.warn(f"skipped {problem.name}: {problem.reason}")
-    found = EditPlan(planned, (*asked.data.problems, *asked.inputs.left_out, *planned.problems))
-    for note in one_sided(found.spread, asked.request.interventions):
+    plan = EditPlan(planned, (*asked.data.problems, *asked.inputs.left_out, *planned.problems))
+    for note in one_sided(plan.spread, asked.request.interventions):
         caller.warn(note)
-    return found
+    return plan
 
 
 def estimate(

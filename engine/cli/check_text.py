@@ -16,56 +16,56 @@ if TYPE_CHECKING:
 _BAR = 20
 
 
-def recheck_lines(found: Recheck, settings: CheckSettings) -> list[str]:
+def recheck_lines(recheck: Recheck, settings: CheckSettings) -> list[str]:
     """What a check made of the verdicts, and by which thresholds; those that can reject nothing are left out."""
     least = [f"{name} {value:g}" for name, value in settings.strict.items()] or ["no threshold at all"]
-    turned = f"{found.turned} turned" if found.turned else "none turned"
+    turned = f"{recheck.turned} turned" if recheck.turned else "none turned"
     lines = [
-        f"{found.accepted} of {found.variants} variants accepted (before: {found.accepted_before}; {turned}), by "
+        f"{recheck.accepted} of {recheck.variants} variants accepted (before: {recheck.accepted_before}; {turned}), by "
         f"{', '.join(least)}"
     ]
-    if found.controls_accepted != found.controls_accepted_before:
+    if recheck.controls_accepted != recheck.controls_accepted_before:
         lines.append(
-            f"{found.controls_accepted} of {found.controls} controls accepted (before: "
-            f"{found.controls_accepted_before})"
+            f"{recheck.controls_accepted} of {recheck.controls} controls accepted (before: "
+            f"{recheck.controls_accepted_before})"
         )
     return lines
 
 
-def changes_table(found: Recheck) -> Table | None:
+def changes_table(recheck: Recheck) -> Table | None:
     """Rejected variants by the check that their reason names, and what turned; None where none is or was rejected."""
-    if not found.checks:
+    if not recheck.checks:
         return None
     rows = [
         (one.check, f"{one.before:,}", f"{one.now:,}", f"{one.newly_rejected:,}", f"{one.newly_accepted:,}")
-        for one in found.checks
+        for one in recheck.checks
     ]
     columns = ("rejected for", "before", "now", "newly rejected", "accepted again")
     return Table("Variants by reason", columns, tuple(rows))
 
 
-def sweep_table(found: ThresholdCurve) -> Table:
+def sweep_table(curve: ThresholdCurve) -> Table:
     """The variants that each threshold of a check lets pass; with judgements, how many of those are valid."""
     rows = []
-    for point in found.points:
-        share = point.accepted / found.variants
-        marked = f"{point.limit:.3f}" + (" now" if point.limit == found.current else "")
+    for point in curve.points:
+        share = point.accepted / curve.variants
+        marked = f"{point.limit:.3f}" + (" now" if point.limit == curve.current else "")
         rows.append(
             (marked, f"{point.accepted:,}", percent(share))
-            + ((percent(point.precision), percent(point.recall)) if found.judged else ())
+            + ((percent(point.precision), percent(point.recall)) if curve.judged else ())
             + ("#" * round(_BAR * share) + "." * (_BAR - round(_BAR * share)),)
         )
-    beside = ("valid of them", "of all valid") if found.judged else ()
-    return Table(f"Thresholds of {found.threshold}", ("limit", "accepted", "share", *beside, ""), tuple(rows))
+    shares = ("valid of them", "of all valid") if curve.judged else ()
+    return Table(f"Thresholds of {curve.threshold}", ("limit", "accepted", "share", *shares, ""), tuple(rows))
 
 
-def sweep_lines(found: ThresholdCurve) -> list[str]:
+def sweep_lines(curve: ThresholdCurve) -> list[str]:
     """What the table's shares are of."""
-    if not found.judged:
-        return [f"of {found.variants} variants; the other thresholds as they are. --valid FILE adds how many are valid"]
-    base = percent(found.valid / found.judged)
+    if not curve.judged:
+        return [f"of {curve.variants} variants; the other thresholds as they are. --valid FILE adds how many are valid"]
+    base = percent(curve.valid / curve.judged)
     return [
-        f"of {found.variants} variants, {found.judged} judged, {base} of them valid; the other thresholds as they are"
+        f"of {curve.variants} variants, {curve.judged} judged, {base} of them valid; the other thresholds as they are"
     ]
 
 

@@ -23,7 +23,7 @@ from ..report.table import Table
 from ..suite import count_outside
 from ..suite.verdicts import read_verdicts
 from .check_text import changes_table, fit_table, recheck_lines, sweep_lines, sweep_table
-from .inputs import keywords
+from .option_keywords import keywords
 from .plan_text import show_spread
 from .run_text import as_data, cost_line, cost_table, count_line, shortfall_lines, time_lines, use_line
 from .statuses import EXIT_BROKEN, EXIT_SKIPPED
@@ -35,34 +35,35 @@ def generate(args: Namespace, terminal: Terminal) -> int:
     from ..api import verbs
 
     with terminal.progress() as on_progress:
-        made = verbs.generate(
+        suite = verbs.generate(
             args.sources,
             out=args.out,
             on_progress=on_progress,
             warn=terminal.warn,
             **keywords(args, GenerateOptions),
         )
-    assert made.summary is not None, "a suite that was made just now"
-    for line in (cost_line(made.summary), *time_lines(made.summary), count_line(made.summary), use_line(made.summary)):
+    assert suite.summary is not None, "a suite that was suite just now"
+    summary = suite.summary
+    for line in (cost_line(summary), *time_lines(summary), count_line(summary), use_line(summary)):
         terminal.say(line)
-    terminal.show(cost_table(made.summary))
-    for line in shortfall_lines(made.summary):
+    terminal.show(cost_table(suite.summary))
+    for line in shortfall_lines(suite.summary):
         terminal.say(line)
-    spread = made.spread
+    spread = suite.spread
     show_spread(spread, terminal)
     terminal.say(f"suite      {args.out}")
-    if made.summary.variants:
+    if suite.summary.variants:
         look = shlex.join(["counterfactory", "report", str(args.out)])
         terminal.say(f"look at it with: {look}")
     terminal.finish(
         {
             "suite": str(args.out),
-            **as_data(made.summary),
+            **as_data(suite.summary),
             "edits": spread_data(spread),
-            "problems": [asdict(problem) for problem in made.problems],
+            "problems": [asdict(problem) for problem in suite.problems],
         }
     )
-    return EXIT_SKIPPED if made.problems or not made.summary.variants else 0
+    return EXIT_SKIPPED if suite.problems or not suite.summary.variants else 0
 
 
 def plan(args: Namespace, terminal: Terminal) -> int:
@@ -88,8 +89,9 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
         raise CounterfactoryError("estimate takes either SOURCES, a folder or a file, or --sources N, a number of them")
     sources = args.count if args.sources is None else args.sources
     with terminal.progress() as on_progress:
-        found = verbs.forecast(sources, on_progress=on_progress, warn=terminal.warn, **keywords(args, EstimateOptions))
-    predicted = found.estimate
+        options = keywords(args, EstimateOptions)
+        forecast = verbs.forecast(sources, on_progress=on_progress, warn=terminal.warn, **options)
+    predicted = forecast.estimate
     for line in text.cost_lines(predicted):
         terminal.say(line)
     terminal.show(text.stage_table(predicted))
@@ -104,20 +106,20 @@ def estimate(args: Namespace, terminal: Terminal) -> int:
         shown = table
     for note in predicted.assumptions:
         terminal.say(f"assumed    {note}")
-    terminal.finish({**text.as_data(predicted), "outside_world": found.outside_world})
-    return EXIT_SKIPPED if found.problems else 0
+    terminal.finish({**text.as_data(predicted), "outside_world": forecast.outside_world})
+    return EXIT_SKIPPED if forecast.problems else 0
 
 
 def doctor(args: Namespace, terminal: Terminal) -> int:
     """`counterfactory doctor`."""
     from .doctor import as_data, examine, lines, plan_table
 
-    found = examine(load_profile(args.profile), said=args.profile)
-    for line in lines(found):
+    examination = examine(load_profile(args.profile), named_as=args.profile)
+    for line in lines(examination):
         terminal.say(line)
-    terminal.show(plan_table(found))
-    terminal.say(f"next       {found.next}")
-    terminal.finish(as_data(found))
+    terminal.show(plan_table(examination))
+    terminal.say(f"next       {examination.next}")
+    terminal.finish(as_data(examination))
     return 0
 
 
@@ -139,13 +141,13 @@ def check(args: Namespace, terminal: Terminal) -> int:
         return _sweep(args, settings, terminal)
     if args.valid is not None:
         raise CounterfactoryError("--valid says which variants are valid, for --sweep: give that as well")
-    found = suite.check(settings)
-    for line in recheck_lines(found, settings):
+    result = suite.check(settings)
+    for line in recheck_lines(result, settings):
         terminal.say(line)
-    changes = changes_table(found)
+    changes = changes_table(result)
     if changes is not None:
         terminal.show(changes)
-    terminal.finish({**asdict(found), "turned": found.turned, "thresholds": settings.thresholds})
+    terminal.finish({**asdict(result), "turned": result.turned, "thresholds": settings.thresholds})
     return 0
 
 
@@ -168,11 +170,11 @@ def _sweep(args: Namespace, settings: CheckSettings, terminal: Terminal) -> int:
     """Draws the thresholds of one check; the suite stays as it is."""
     rows = read_verdicts(args.suite).rows
     valid = load_valid(args.valid, rows) if args.valid is not None else None
-    found = threshold_curve(rows, settings, threshold_named(args.sweep), valid)
-    terminal.show(sweep_table(found))
-    for line in sweep_lines(found):
+    curve = threshold_curve(rows, settings, threshold_named(args.sweep), valid)
+    terminal.show(sweep_table(curve))
+    for line in sweep_lines(curve):
         terminal.say(line)
-    terminal.finish(asdict(found))
+    terminal.finish(asdict(curve))
     return 0
 
 

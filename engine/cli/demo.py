@@ -74,7 +74,7 @@ def run_demo(out: Path, count: int, variants: int, terminal: Terminal) -> None:
     clock.append(time.monotonic())
     labels, masks = results.classifier, results.segmenter
     tables = (
-        effects_table({found.measure_name: found.effects for found in (labels, masks)}),
+        effects_table({evaluation.measure_name: evaluation.effects for evaluation in (labels, masks)}),
         sides_table({f"classifier's {labels.measure_name}": labels, f"segmenter's {masks.measure_name}": masks}),
     )
     notes = suite_notes(rows)

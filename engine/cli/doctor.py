@@ -83,7 +83,7 @@ class Runtime:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlanCheck:
     """A plan of the profile: whether it is there and fits, or why not."""
 
     name: str
@@ -117,7 +117,7 @@ class Examination:
     runtime: Runtime
     packages: Mapping[str, str | None]
     faults: tuple[str, ...]
-    plans: tuple[Plan, ...]
+    plans: tuple[PlanCheck, ...]
     folder: Path
     cache: Cache | None = None
     next: str = ""
@@ -125,24 +125,24 @@ class Examination:
     @property
     def ready(self) -> bool:
         """Whether the profile can run here."""
-        found = all(plan.state == "found" for plan in self.plans)
-        return all(self.packages.values()) and not self.faults and not self.runtime.fault and found
+        plans_fit = all(plan.state == "found" for plan in self.plans)
+        return all(self.packages.values()) and not self.faults and not self.runtime.fault and plans_fit
 
 
 def examine(
     profile: Profile,
     nvml: Callable[[], Any] = lambda: importlib.import_module("pynvml"),
-    said: str | None = None,
+    named_as: str | None = None,
     place: Place | None = None,
 ) -> Examination:
     """Look at this box with a profile's eyes.
 
-    `nvml` is asked for the module `pynvml`. `said` is how the user named the profile, its own name where that is None;
+    `nvml` is asked for the module `pynvml`. `named_as` is the user's name of the profile, its own where that is None;
     `place` is for tests.
     """
     place = place or Place()
     library = library_of(profile)
-    folder, plans = profile.models.path, tuple(Plan(one.plan, *library.state(one)) for one in library.networks)
+    folder, plans = profile.models.path, tuple(PlanCheck(one.plan, *library.state(one)) for one in library.networks)
     if remark := other_decoder(profile):
         plans = tuple(
             replace(one, reason=remark) if (one.name, one.state) == ("vae_decoder", "found") else one for one in plans
@@ -150,7 +150,7 @@ def examine(
     makers = plan_makers(folder, library.networks.plans) or (BOX_LIBRARY,)
     gpus, packages = find_gpus(nvml), {name: _version(name) for name in _needed(profile, makers)}
     driver = driver_fault(gpus, packages, _asks) if profile.runtime.on_gpu else ""
-    found = Examination(
+    examination = Examination(
         profile=profile.name,
         machine=machine(),
         memory_bytes=machine_memory(),
@@ -163,7 +163,7 @@ def examine(
         folder=folder,
         cache=_cache(library.blobs) if "openvino" in (profile.runtime.backend, profile.llm.backend) else None,
     )
-    return replace(found, next=_next(profile, found, makers, said or profile.name, place))
+    return replace(examination, next=_next(profile, examination, makers, named_as or profile.name, place))
 
 
 def _needed(profile: Profile, makers: tuple[str, ...]) -> tuple[str, ...]:
@@ -219,45 +219,46 @@ def _there(folder: Path) -> Path:
     return next(path for path in (folder, *folder.absolute().parents) if path.exists())
 
 
-def _next(profile: Profile, found: Examination, makers: tuple[str, ...], said: str, place: Place) -> str:
+def _next(profile: Profile, examination: Examination, makers: tuple[str, ...], named_as: str, place: Place) -> str:
     """The first command that has to be said, or that can be."""
     on_gpu, onnxruntime = profile.runtime.on_gpu, profile.runtime.backend == "onnxruntime"
-    if on_gpu and (driver := _driver(found, place)):
+    if on_gpu and (driver := _driver(examination, place)):
         return driver
-    missing = [name for name, release in found.packages.items() if release is None]
-    if missing or (found.faults and on_gpu):
-        return _install(profile, missing, found.faults, place)
-    if found.runtime.fault:
+    missing = [name for name, release in examination.packages.items() if release is None]
+    if missing or (examination.faults and on_gpu):
+        return _install(profile, missing, examination.faults, place)
+    if examination.runtime.fault:
         assert profile.runtime.provider is not None, "nothing else is looked at"
         return exchange_onnxruntime(profile.runtime.provider)
-    bad = [plan.name for plan in found.plans if plan.state != "found"]
+    bad = [plan.name for plan in examination.plans if plan.state != "found"]
     if bad == ["llm"]:
-        return shlex.join((sys.executable, "-m", "counterfactory.export", "llm", "--profile", said))
+        return shlex.join((sys.executable, "-m", "counterfactory.export", "llm", "--profile", named_as))
     if bad == ["sentence"] and not (on_gpu or onnxruntime):
         source = (profile.weights and profile.weights.sentence) or _SENTENCE
         return shlex.join(
-            (sys.executable, "-m", "counterfactory.export", "sentence", source, "--out", str(found.folder))
+            (sys.executable, "-m", "counterfactory.export", "sentence", source, "--out", str(examination.folder))
         )
     if bad == ["masked"]:
-        return f"{sys.executable} -m counterfactory.export masked {_MASKED} --out {shlex.quote(str(found.folder))}"
+        folder = shlex.quote(str(examination.folder))
+        return f"{sys.executable} -m counterfactory.export masked {_MASKED} --out {folder}"
     if bad and (on_gpu or onnxruntime):
-        return _export(profile, said, () if onnxruntime else makers, place)
+        return _export(profile, named_as, () if onnxruntime else makers, place)
     if bad:
         return pip_install(f"--force-reinstall --no-deps {ENGINE}")
-    return f"counterfactory generate SOURCES --task classification --out suite --profile {shlex.quote(said)}"
+    return f"counterfactory generate SOURCES --task classification --out suite --profile {shlex.quote(named_as)}"
 
 
-def _driver(found: Examination, place: Place) -> str:
+def _driver(examination: Examination, place: Place) -> str:
     """What to do for a GPU to answer, and for its driver to be new enough; "" where nothing is wrong with them."""
-    if not found.gpus:
+    if not examination.gpus:
         if not has_nvidia_card(place.root):
             return "counterfactory doctor --profile pocket  # this profile needs an NVIDIA GPU, and here is none"
         if not has_driver(place.root):
             return f"{_DRIVER}  # and restart: no NVIDIA driver is loaded"
-        if found.packages["nvidia-ml-py"] is None:  # nobody was asked
+        if examination.packages["nvidia-ml-py"] is None:  # nobody was asked
             return ""
         return "nvidia-smi  # the driver is loaded and does not answer"
-    fault = next((fault for fault in found.faults if fault.startswith("driver ")), "")
+    fault = next((fault for fault in examination.faults if fault.startswith("driver ")), "")
     return f"{_DRIVER}  # and restart: {fault}" if fault else ""
 
 
@@ -275,13 +276,13 @@ def _install(profile: Profile, missing: list[str], faults: tuple[str, ...], plac
     return pip_install(f"--force-reinstall {what}" if faults and not missing else what)
 
 
-def _export(profile: Profile, said: str, makers: tuple[str, ...], place: Place) -> str:
+def _export(profile: Profile, named_as: str, makers: tuple[str, ...], place: Place) -> str:
     """What exports the networks, and their plans where `makers` compile them: by this Python, or the exporter's own."""
     own = place.home / "exporter" / "bin" / "python"
     python = sys.executable if all(_version(name) for name in _EXPORTS_WITH) else str(own)
     if python == str(own) and not own.exists():
         return f"python3.12 -m venv ~/exporter && ~/exporter/bin/pip install {EXPORTER}"
-    command = [python, "-m", "counterfactory.export", "a10g", "--profile", said]
+    command = [python, "-m", "counterfactory.export", "a10g", "--profile", named_as]
     if profile.weights is None:
         usual = load_profile("a10g").weights
         assert usual is not None, "it comes with us"
@@ -297,20 +298,20 @@ def _named(weights: WeightSettings) -> list[str]:
     return flags + [part for one in weights.controlnets for part in ("--controlnet", one)]
 
 
-def lines(found: Examination) -> list[str]:
+def lines(examination: Examination) -> list[str]:
     """The findings but for the plans, a line each."""
-    told = [f"machine    {found.machine}, {found.memory_bytes / 1e9:.1f} GB of memory"]
+    told = [f"machine    {examination.machine}, {examination.memory_bytes / 1e9:.1f} GB of memory"]
     told += [
         f"gpu        {gpu.name}, SM{gpu.capability.replace('.', '')}, {gpu.free_bytes / 1e9:.1f} of "
         f"{gpu.memory_bytes / 1e9:.1f} GB free, driver {gpu.driver}"
-        for gpu in found.gpus
+        for gpu in examination.gpus
     ] or ["gpu        none that a driver tells of"]
-    told.append(f"runtime    {found.runtime.uses}")
-    told += [f"           {found.runtime.fault}"] if found.runtime.fault else []
-    told += [f"fault      {fault}" for fault in found.faults]
-    told.append(f"disk       {found.free_disk_bytes / 1e9:.0f} GB free at {found.folder}")
-    told += _cache_lines(found.cache) if found.cache is not None else []
-    told += [f"package    {name} {known or 'is not installed'}" for name, known in found.packages.items()]
+    told.append(f"runtime    {examination.runtime.uses}")
+    told += [f"           {examination.runtime.fault}"] if examination.runtime.fault else []
+    told += [f"fault      {fault}" for fault in examination.faults]
+    told.append(f"disk       {examination.free_disk_bytes / 1e9:.0f} GB free at {examination.folder}")
+    told += _cache_lines(examination.cache) if examination.cache is not None else []
+    told += [f"package    {name} {known or 'is not installed'}" for name, known in examination.packages.items()]
     return told
 
 
@@ -324,15 +325,15 @@ def _cache_lines(cache: Cache) -> list[str]:
     return [*lines, f"           not used: {cache.fault}"] if cache.fault else lines
 
 
-def plan_table(found: Examination) -> Table:
+def plan_table(examination: Examination) -> Table:
     """The plans of the profile and what is wrong with each."""
-    rows = tuple((plan.name, plan.state, plan.reason or "-") for plan in found.plans)
-    return Table(f"Plans of {found.profile}", ("plan", "state", "why"), rows)
+    rows = tuple((plan.name, plan.state, plan.reason or "-") for plan in examination.plans)
+    return Table(f"Plans of {examination.profile}", ("plan", "state", "why"), rows)
 
 
-def as_data(found: Examination) -> dict[str, Any]:
+def as_data(examination: Examination) -> dict[str, Any]:
     """The findings in JSON's own types."""
-    data = {**asdict(found), "folder": str(found.folder), "ready": found.ready}
-    if found.cache is not None and found.cache.folder is not None:
-        data["cache"]["folder"] = str(found.cache.folder)
+    data = {**asdict(examination), "folder": str(examination.folder), "ready": examination.ready}
+    if examination.cache is not None and examination.cache.folder is not None:
+        data["cache"]["folder"] = str(examination.cache.folder)
     return data

@@ -23,14 +23,14 @@ def edits(args: Namespace, terminal: Terminal) -> int:
 def _write(args: Namespace, terminal: Terminal) -> int:
     if args.write is None:
         raise CounterfactoryError(f"{args.path} is a suite: --write FILE writes its edits for people to label")
-    found = suite_edits(read_metadata(args.path), recorded_check(args.path))
-    rows = found if args.sample is None else draw(found, args.sample, args.seed)
+    edits = suite_edits(read_metadata(args.path), recorded_check(args.path))
+    rows = edits if args.sample is None else draw(edits, args.sample, args.seed)
     write_edits(args.write, rows)
     terminal.say(
-        f"{len(rows)} of {len(found)} edits written: fill in right_type, right_label and coherent with 1 or 0,"
+        f"{len(rows)} of {len(edits)} edits written: fill in right_type, right_label and coherent with 1 or 0,"
     )
     terminal.say(f"then say: counterfactory edits {args.write}")
-    terminal.finish({"edits": len(found), "written": len(rows), "file": str(args.write)})
+    terminal.finish({"edits": len(edits), "written": len(rows), "file": str(args.write)})
     return 0
 
 
@@ -40,22 +40,23 @@ def _read(args: Namespace, terminal: Terminal) -> int:
     labelled, empty = read_labelled(args.path, None if args.profile is None else load_profile(args.profile).check)
     if not labelled:
         raise CounterfactoryError(f"no row of {args.path} is labelled; fill in right_type, right_label and coherent")
-    found = successes(labelled)
-    terminal.show(success_table(found))
+    by_type = successes(labelled)
+    terminal.show(success_table(by_type))
     if empty:
         terminal.say(f"{empty} rows are not labelled and left out")
     terminal.finish(
         {
             "unlabelled": empty,
             "types": {
-                type_: {**asdict(one), "precision": one.precision, "recall": one.recall} for type_, one in found.items()
+                type_: {**asdict(one), "precision": one.precision, "recall": one.recall}
+                for type_, one in by_type.items()
             },
         }
     )
     return 0
 
 
-def success_table(found: Mapping[str, Success]) -> Table:
+def success_table(by_type: Mapping[str, Success]) -> Table:
     """A line per type, within 80 columns: shares in percent."""
     rows = tuple(
         (
@@ -66,7 +67,7 @@ def success_table(found: Mapping[str, Success]) -> Table:
             _percent(one.kept_succeed, one.kept),
             _percent(one.kept_succeed, one.succeed),
         )
-        for type_, one in found.items()
+        for type_, one in by_type.items()
     )
     columns = ("edits of", "edits", "type", "label", "coherent", "all", "kept", "precision", "recall")
     return Table("Edits that people call right, and the text filters, %", columns, rows)

@@ -23,9 +23,9 @@ _BASIS = {
 
 def cost_lines(estimate: Estimate) -> list[str]:
     """Time and cost of the run, and what they rest on."""
-    beside = f" and {_many(estimate.controls, 'control')}" if estimate.controls else ""
+    controls = f" and {_many(estimate.controls, 'control')}" if estimate.controls else ""
     lines = [
-        f"estimate   {duration(estimate.wall_s)} for {_many(estimate.variants, 'variant')}{beside} of "
+        f"estimate   {duration(estimate.wall_s)} for {_many(estimate.variants, 'variant')}{controls} of "
         f"{_many(estimate.sources, 'source')}",
         f"cost       {figure(estimate.device_hours)} {estimate.device}-hours in all, "
         f"{figure(estimate.device_hours_per_1k)} per 1,000 variants",

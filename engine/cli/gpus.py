@@ -70,10 +70,10 @@ def driver_fault(gpus: Sequence[Gpu], packages: Mapping[str, str | None], asks: 
 
 def cuda_of(name: str, release: str, asks: Sequence[str]) -> int | None:
     """The CUDA that a package was made for, its first number; None where it does not say."""
-    found = re.search(r"-cu(\d\d)$", name) or re.search(r"\+cu(\d\d)", release)
-    if found is None and name == "cuda-bindings":
-        found = re.match(r"(\d+)\.", release)
-    return int(found[1]) if found else next((int(match[1]) for one in asks if (match := _ASKS.match(one))), None)
+    match = re.search(r"-cu(\d\d)$", name) or re.search(r"\+cu(\d\d)", release)
+    if match is None and name == "cuda-bindings":
+        match = re.match(r"(\d+)\.", release)
+    return int(match[1]) if match else next((int(match[1]) for one in asks if (match := _ASKS.match(one))), None)
 
 
 def build_faults(packages: Mapping[str, str | None]) -> Iterator[str]:

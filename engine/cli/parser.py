@@ -28,10 +28,10 @@ class Parser(argparse.ArgumentParser):
         given = None if args is None else list(args)
         if self._subparsers is None and given is not None:
             self._refuse_unknown(given)
-        found, rest = super().parse_known_args(given, namespace)
+        namespace, rest = super().parse_known_args(given, namespace)
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")
-        return found, rest
+        return namespace, rest
 
     def error(self, message: str) -> NoReturn:
         """Print one line of usage and the message, and end with status 2."""

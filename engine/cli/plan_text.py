@@ -81,8 +81,8 @@ def _variant(variant: Variant) -> dict[str, Any]:
 def _variants(plan: Plan, source: Source) -> list[Variant]:
     """A source's variants by number, those that would be dropped among them, without controls."""
     both = (*plan.rewritten.variants, *plan.rewritten.dropped)
-    found = [variant for variant in both if variant.source == source and variant.kind == "variant"]
-    return sorted(found, key=lambda variant: (variant.index, variant.repeat))
+    variants = [variant for variant in both if variant.source == source and variant.kind == "variant"]
+    return sorted(variants, key=lambda variant: (variant.index, variant.repeat))
 
 
 def _wrapped(name: str, text: str) -> list[str]:

@@ -78,8 +78,8 @@ def seed(text: str) -> int:
 
 
 def span(text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", text)
-    low, high = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    match = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", text)
+    low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
     if not 1 <= low <= high:
         raise argparse.ArgumentTypeError(f"a number such as 2 or a range such as 1..3 is needed, got {text!r}")
     return low, high

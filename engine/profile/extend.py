@@ -40,9 +40,9 @@ def parent_of(table: Mapping[str, Any], path: Path, heirs: Sequence[Path], shipp
     at_home = Path(name).expanduser() if name.startswith("~/") else Path(name)
     parent = path.parent / at_home if is_path(name) else shipped.get(name)
     if parent is None or not parent.exists():
-        beside = sorted(file.name for file in path.parent.glob("*.toml") if file.name != path.name)
+        siblings = sorted(file.name for file in path.parent.glob("*.toml") if file.name != path.name)
         missing = "is no profile" if parent is None else f"names a file that there is not, {parent}"
-        raise CounterfactoryError(f'{path}: {EXTENDS} = "{name}" {missing}; {nearest(name, [*shipped, *beside])}')
+        raise CounterfactoryError(f'{path}: {EXTENDS} = "{name}" {missing}; {nearest(name, [*shipped, *siblings])}')
     circle = [*heirs, path]
     if any(parent.samefile(file) for file in circle):
         way = " extends ".join(file.name for file in (*circle, parent))

@@ -81,8 +81,8 @@ class Profile:
             wanted = "has no" if self.device else "needs a"
             raise ValueError(f'[runtime] "{self.runtime.provider or self.runtime.backend}" {wanted} table [device]')
         if self.grounding is not None and not self.llm.converses:
-            found = self.llm.style
-            raise ValueError(f'[grounding] goes with a language model that converses; found [llm] style = "{found}"')
+            style = self.llm.style
+            raise ValueError(f'[grounding] goes with a language model that converses; found [llm] style = "{style}"')
         if self.random_words is not None and self.runtime.backend != "openvino":
             raise ValueError(f'[random_words] needs [runtime] backend = "openvino", got "{self.runtime.backend}"')
         if self.rewrite.perplexity and not self.llm.on_cpu:

@@ -63,9 +63,9 @@ class RefereeSettings:
 def load_function(named: str) -> Callable[..., Any]:
     module, _, name = named.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise CounterfactoryError(f"referee {named!r} is not found ({error}): correct [[referees]] run") from error
-    if not inspect.isfunction(found):
-        raise CounterfactoryError(f"referee {named!r} is no function, found {type(found).__name__}")
-    return found
+        raise CounterfactoryError(f"referee {named!r} is not function ({error}): correct [[referees]] run") from error
+    if not inspect.isfunction(function):
+        raise CounterfactoryError(f"referee {named!r} is no function, found {type(function).__name__}")
+    return function

@@ -67,12 +67,12 @@ class Curve:
         return round(_TOP + _HEIGHT * (1 - share), 1)
 
 
-def curve_of(found: ThresholdCurve) -> Curve:
+def curve_of(curve: ThresholdCurve) -> Curve:
     """A sweep as the page draws it; the current threshold is marked."""
     lines: list[tuple[str, tuple[float | None, ...]]] = [
-        ("accepted", tuple(point.accepted / found.variants for point in found.points))
+        ("accepted", tuple(point.accepted / curve.variants for point in curve.points))
     ]
-    if found.judged:
-        lines.append(("valid of them", tuple(point.precision for point in found.points)))
-        lines.append(("of all valid", tuple(point.recall for point in found.points)))
-    return Curve(found.threshold, tuple(point.limit for point in found.points), tuple(lines), found.current)
+    if curve.judged:
+        lines.append(("valid of them", tuple(point.precision for point in curve.points)))
+        lines.append(("of all valid", tuple(point.recall for point in curve.points)))
+    return Curve(curve.threshold, tuple(point.limit for point in curve.points), tuple(lines), curve.current)

@@ -34,9 +34,9 @@ def evaluation_tables(evaluation: Evaluation, everything: bool = False) -> tuple
         tables.append(effects_table({evaluation.measure_name: effects}))
         if evaluation.measures:
             tables.append(effects_table({measure.name: measure.effects for measure in evaluation.measures}))
-        for title, found in (("value", effects.by_value), ("class", effects.by_class)):
-            if len(found) > 1:
-                tables.append(_worst_table(title, found, len(found) if everything else _WORST))
+        for title, group in (("value", effects.by_value), ("class", effects.by_class)):
+            if len(group) > 1:
+                tables.append(_worst_table(title, group, len(group) if everything else _WORST))
     tables.append(sides_table({evaluation.measure_name: evaluation}))
     return (*tables, _classes_table(evaluation)) if everything else tuple(tables)
 
@@ -83,9 +83,11 @@ def finding_line(finding: LimitResult) -> str:
 def sides_table(evaluations: Mapping[str, Evaluation]) -> Table:
     """How each kind of picture was answered, by the names of the measures; further ones of an answer behind them."""
     scores: dict[str, tuple[MeanScore, ...]] = {}
-    for name, found in evaluations.items():
-        scores[name] = tuple(side.score for side in (found.originals, found.controls, found.variants))
-        scores |= {measure.name: (measure.originals, measure.controls, measure.variants) for measure in found.measures}
+    for name, evaluation in evaluations.items():
+        scores[name] = tuple(side.score for side in (evaluation.originals, evaluation.controls, evaluation.variants))
+        scores |= {
+            measure.name: (measure.originals, measure.controls, measure.variants) for measure in evaluation.measures
+        }
     counts = next(iter(scores.values()))
     rows = tuple(
         (name, str(counts[i].count), *(percent(column[i].value) for column in scores.values()))
@@ -116,7 +118,7 @@ def effects_table(measures: Mapping[str, Effects]) -> Table:
     for name, effect in named[0].items():
         if effect is None:
             continue
-        cells = [cell for found in named for cell in _effect_cells(found.get(name))]
+        cells = [cell for by_name in named for cell in _effect_cells(by_name.get(name))]
         if alone and flips:
             cells.append(percent(flips[name]) if name in flips else "-")
         if alone:

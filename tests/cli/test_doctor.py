@@ -324,7 +324,7 @@ def test_the_export_command_is_whole(profile: Profile, tmp_path: Path) -> None:
     """Its weights are the profile's; where that has none, those of a10g, each with its commit."""
     weights = profile.weights
     assert weights is not None
-    own = doctor.examine(replace(profile, weights=None), a10g, said="my profile.toml").next
+    own = doctor.examine(replace(profile, weights=None), a10g, named_as="my profile.toml").next
     words = shlex.split(own)[3:]
     assert words[:4] == ["a10g", "--profile", "my profile.toml", "--blip2"]
     assert words[-1] == "--plans"
