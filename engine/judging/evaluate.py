@@ -37,7 +37,7 @@ def evaluate_labels(
     are all labels that occur on either side, sorted. Rejected pictures are left out. Raises CounterfactoryError when
     the lengths differ, a picture that counts has no label, and when no prediction is any picture's label.
     """
-    used = list(_paired(rows, predictions))
+    used = list(_pair_answers(rows, predictions))
     pairs = [(_label(row), answer) for row, answer in used]
     labels, answers = {label for label, _ in pairs}, {answer for _, answer in pairs}
     if pairs and labels.isdisjoint(answers):
@@ -71,10 +71,10 @@ def evaluate_labels(
         sources=len(right),
         all_fail=_fraction([not any(answers) for answers in right.values()]),
         none_fail=_fraction([all(answers) for answers in right.values()]),
-        excluded=_rejected(rows, "variant"),
-        excluded_controls=_rejected(rows, "control"),
+        excluded=_count_rejected(rows, "variant"),
+        excluded_controls=_count_rejected(rows, "control"),
         outcomes={row.file_name: outcome for row, outcome in outcomes},
-        measures=tuple(_measure(name, list(_paired(rows, values))) for name, values in (measures or {}).items()),
+        measures=tuple(_measure(name, list(_pair_answers(rows, values))) for name, values in (measures or {}).items()),
     )
 
 
@@ -106,7 +106,7 @@ def evaluate_masks(
     totals: dict[Kind, Counts] = {kind: np.zeros((size, size), np.int64) for kind in KINDS}
     shown = dict.fromkeys(KINDS, 0)
     used: list[tuple[PictureRow, float | None, NDArray[np.float64]]] = []
-    for row, counts in _paired(rows, confusions):
+    for row, counts in _pair_answers(rows, confusions):
         if counts.shape != (size, size):
             raise CounterfactoryError(
                 f"{size} classes need confusion matrices of {size} x {size}, got {' x '.join(map(str, counts.shape))}"
@@ -137,8 +137,8 @@ def evaluate_masks(
         sources=len({row.source for row, _, _ in used if row.kind == "variant"}),
         all_fail=None,
         none_fail=None,
-        excluded=_rejected(rows, "variant"),
-        excluded_controls=_rejected(rows, "control"),
+        excluded=_count_rejected(rows, "variant"),
+        excluded_controls=_count_rejected(rows, "control"),
         outcomes={row.file_name: outcome for row, outcome in outcomes},
     )
 
@@ -181,7 +181,7 @@ def _effect_of_all(
     return find_effects(_picture_outcomes(outcomes, lambda _: {name}, carrier), against)
 
 
-def _paired(rows: Sequence[PictureRow], answers: Iterable[T | None]) -> Iterator[tuple[PictureRow, T]]:
+def _pair_answers(rows: Sequence[PictureRow], answers: Iterable[T | None]) -> Iterator[tuple[PictureRow, T]]:
     """The accepted rows that have an answer, each with its answer, in the order of the answers."""
     count = 0
     for count, answer in enumerate(answers, start=1):
@@ -194,7 +194,7 @@ def _paired(rows: Sequence[PictureRow], answers: Iterable[T | None]) -> Iterator
         raise CounterfactoryError(f"{len(rows)} pictures need as many answers of the model, got {more}")
 
 
-def _rejected(rows: Sequence[PictureRow], kind: Kind) -> int:
+def _count_rejected(rows: Sequence[PictureRow], kind: Kind) -> int:
     return sum(row.kind == kind and not row.accepted for row in rows)
 
 

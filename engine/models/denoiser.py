@@ -155,10 +155,10 @@ class _OnHost:
         self.latents, self._history = self._sampler.step(i, self.latents, output, self._history, noise)
 
     def blend(self, replacement: Floats, share: Floats) -> None:
-        self.latents = blended(self.latents, replacement, share)
+        self.latents = blend(self.latents, replacement, share)
 
 
-def blended(latents: Floats, replacement: Floats, share: Floats) -> Floats:
+def blend(latents: Floats, replacement: Floats, share: Floats) -> Floats:
     """Latents [C, h, w] mixed with `replacement` by `share` [h, w]; bit for bit one of the two where that is 0 or 1."""
     mixed = share * replacement + (1 - share) * latents
     return np.where(share >= 1, replacement, np.where(share <= 0, latents, mixed)).astype(np.float32)

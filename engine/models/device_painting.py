@@ -26,7 +26,7 @@ from ..runtime.kernels import PaintKernels
 from ..runtime.pipeline import Pipeline
 from ..runtime.session import Array
 from .batching import Batched, pad_rows
-from .denoiser import DenoiserRow, Denoising, Floats, PaintPlans, blended
+from .denoiser import DenoiserRow, Denoising, Floats, PaintPlans, blend
 from .hints import hints_of
 from .sampler import Sampler
 
@@ -73,7 +73,7 @@ class _OnDevice:
 
     def blend(self, replacement: Floats, share: Floats) -> None:
         """On the host, for which the device is waited for: once a step of a variant that protects a region."""
-        self._pending.noise.append((self.latents, blended(self._fetch(self.latents), replacement, share)))
+        self._pending.noise.append((self.latents, blend(self._fetch(self.latents), replacement, share)))
 
 
 @dataclass
@@ -130,7 +130,7 @@ class DevicePaintPlans(PaintPlans):
         """A variant's way from standard normal noise [C, h, w], which goes up with the next parcel."""
         arrays = self.pipeline.take((1 + HISTORY, *self.latent_shape), np.float32)
         self._pending.noise.append((arrays.row(0), noise * np.float32(sampler.initial_scale)))
-        return _OnDevice(arrays, sampler, self._pending, self._settled)
+        return _OnDevice(arrays, sampler, self._pending, self._fetch_settled)
 
     def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Any]:
         """Model outputs [C, h, w] of at most a batch of rows."""
@@ -166,7 +166,7 @@ class DevicePaintPlans(PaintPlans):
             with self.pipeline.parcel(self._going_up()) as sent:
                 self._queue_pending(sent)
 
-    def _settled(self, array: DeviceArray) -> Array:
+    def _fetch_settled(self, array: DeviceArray) -> Array:
         """An array after all pending requests are done."""
         self._settle()
         return self.pipeline.fetch(array)()

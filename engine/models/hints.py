@@ -60,7 +60,7 @@ def embed_several(
     require_hints(denoiser, len(weights))
     each = iter(encoders)
     embedded = [None if hint_maps is None else embed_one(next(each), hint_maps) for hint_maps in maps]
-    return joined(embedded, list(map(has_content, maps)), weights, hints_apart(denoiser) is not None)
+    return join_embeddings(embedded, list(map(has_content, maps)), weights, hints_apart(denoiser) is not None)
 
 
 def hints_apart(denoiser: Signature) -> int | None:
@@ -89,7 +89,7 @@ def has_content(maps: NDArray[Any] | None) -> list[bool]:
     return [] if maps is None else [bool(picture_map.any()) for picture_map in maps]
 
 
-def joined(
+def join_embeddings(
     embedded: Sequence[Sequence[Floats] | None],
     present: Sequence[Sequence[bool]],
     weights: Sequence[float],

@@ -70,7 +70,7 @@ def _questions(profile: Profile) -> tuple[LlmQuestion, ...]:
     return (*questions, LlmQuestion(Rows(1, 1), _READ)) if profile.rewrite.perplexity else questions
 
 
-def _compared(profile: Profile) -> Rows:
+def _compared_texts(profile: Profile) -> Rows:
     """Texts of the sentence encoder, at most: a label, the words that name it, and the caption; of each variant the
     edited caption, an edit's words and those that replace them, and for a caption that is written anew its text outside
     of the edits. Where edits are compared by their words before they are chosen, the words of all edits.
@@ -155,7 +155,7 @@ def _kept_at(profile: Profile, pixels: int) -> int:
     )
 
 
-def _captioned(caption: CaptionSettings) -> float:
+def _captions_per_image(caption: CaptionSettings) -> float:
     """Captions per image, counted in full batches: a caption that is written again shares its batch only with those of
     the same label, and a padded batch takes as long as a full one.
     """
@@ -187,7 +187,7 @@ def networks_of(profile: Profile) -> Networks:
                 "blip2_vision",
                 f"blip2_vision{form}",
                 caption.batch,
-                {"caption": Rows(_captioned(caption), again)},
+                {"caption": Rows(_captions_per_image(caption), again)},
                 streams=profile.paint.streams,
                 moved_bytes=moved["blip2_vision"],
             ),
@@ -195,7 +195,7 @@ def networks_of(profile: Profile) -> Networks:
                 "opt_decoder",
                 f"opt_decoder{form}",
                 caption.batch * caption.rows,
-                {"caption": Rows(caption.rows * _captioned(caption), caption.rows * again)},
+                {"caption": Rows(caption.rows * _captions_per_image(caption), caption.rows * again)},
                 streams=profile.paint.streams,
                 files=("opt_embeddings.npy", "opt_tokenizer.json"),
                 optional_files=("opt_tokens.json",),
@@ -223,7 +223,7 @@ def networks_of(profile: Profile) -> Networks:
                         "sentence",
                         "sentence",
                         profile.grounding.batch,
-                        {"rewrite": _compared(profile)},
+                        {"rewrite": _compared_texts(profile)},
                         files=("sentence_tokenizer.json",),
                         moved_bytes=moved["sentence"],
                     ),

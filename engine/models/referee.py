@@ -41,7 +41,7 @@ def open_referee(settings: RefereeSettings, runtime: RuntimeSettings) -> Sight:
     graph under a runtime that opens none.
     """
     if not settings.is_graph:
-        return _checked(settings, load_function(settings.run))
+        return _check_results(settings, load_function(settings.run))
     if runtime.backend != "openvino":
         raise CounterfactoryError(
             f'referee {settings.run} is a graph, which [runtime] backend = "openvino" opens, found '
@@ -50,10 +50,10 @@ def open_referee(settings: RefereeSettings, runtime: RuntimeSettings) -> Sight:
     from ..runtime.openvino import open_session  # profiles hold the settings, and --help does not wait for a runtime
 
     session = open_session(settings.file(), batch=settings.batch, precision="f32", threads=runtime.threads)
-    return _checked(settings, lambda images: _look(session, settings, images))
+    return _check_results(settings, lambda images: _look(session, settings, images))
 
 
-def _checked(settings: RefereeSettings, sight: Sight) -> Sight:
+def _check_results(settings: RefereeSettings, sight: Sight) -> Sight:
     """The referee with its results checked for type and shape."""
 
     def look(images: Pixels) -> Any:
@@ -90,14 +90,14 @@ def _look(session: Session, settings: RefereeSettings, images: Pixels) -> Any:
     out = [np.asarray(values)[: len(images)] for values in session.run({name: feed}).values()]
     across = (images.shape[2] / width, images.shape[1] / height)
     if settings.kind == "masks":
-        return np.stack([_enlarged(logits, images.shape[1:3]) for logits in out[0]])
+        return np.stack([_enlarge(logits, images.shape[1:3]) for logits in out[0]])
     if settings.kind == "labels":
         powers = np.exp(out[0] - out[0].max(axis=1, keepdims=True))
         return powers / powers.sum(axis=1, keepdims=True)
     return [_boxes_of(boxes, kinds, scores, across) for boxes, kinds, scores in zip(*out, strict=True)]
 
 
-def _enlarged(logits: NDArray[Any], size: Sequence[int]) -> NDArray[np.int64]:
+def _enlarge(logits: NDArray[Any], size: Sequence[int]) -> NDArray[np.int64]:
     """The likeliest class of every pixel, [C, h, w] to [H, W]."""
     best = logits.argmax(axis=0).astype(np.uint16)
     return np.asarray(cv2.resize(best, (size[1], size[0]), interpolation=cv2.INTER_NEAREST_EXACT), np.int64)

@@ -182,15 +182,15 @@ def open_device() -> Cuda:
 
 def load_runtime() -> Any:
     """The module cuda.bindings.runtime. Raises CounterfactoryError when it is not installed."""
-    return _imported("cuda.bindings.runtime")
+    return _import_module("cuda.bindings.runtime")
 
 
 def load_driver() -> Any:
     """The module cuda.bindings.driver. Raises CounterfactoryError when it is not installed."""
-    return _imported("cuda.bindings.driver")
+    return _import_module("cuda.bindings.driver")
 
 
-def _imported(module: str) -> Any:
+def _import_module(module: str) -> Any:
     try:
         return import_module(module)
     except ImportError as error:

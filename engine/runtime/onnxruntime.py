@@ -212,7 +212,7 @@ def open_session(
         refuse_cpu_work(name, session)
     signature = Signature(_ports(session.get_inputs()), _ports(session.get_outputs()))
     device = "cpu" if provider == "cpu" else "cuda"
-    fixed = _bound_once(library, session, signature, device)
+    fixed = _bind_once(library, session, signature, device)
     if provider != "cpu" and static and fixed is None:
         raise CounterfactoryError(
             f"model file {path} takes fixed shapes and gives {signature.outputs}, which a CUDA graph cannot; "
@@ -297,7 +297,7 @@ def _ports(nodes: Any) -> tuple[Port, ...]:
     )
 
 
-def _bound_once(
+def _bind_once(
     library: Any, session: Any, signature: Signature, device: str
 ) -> tuple[Any, dict[str, Any], dict[str, Any]] | None:
     ports = (*signature.inputs, *signature.outputs)

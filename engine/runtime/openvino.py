@@ -79,7 +79,7 @@ def _shape(port: Any, batch: int, size: tuple[int, int] | None) -> list[Any]:
     return [*dims[:-2], *size] if size else dims
 
 
-def _fixed(model: ov.Model) -> list[Any]:
+def _constant_operations(model: ov.Model) -> list[Any]:
     """The operations, in order, whose results no input changes; shapes count as fixed where they are static."""
     fixed: dict[str, Any] = {}
     for node in model.get_ordered_ops():
@@ -99,7 +99,7 @@ def _widen_weights_of_constants(model: ov.Model) -> None:
     the graph, the precision and SNIPPETS_MODE; each setting has graphs that it spoils, so none is a remedy. Products of
     f32 weights are folded, and cannot be spoiled.
     """
-    fixed = _fixed(model)
+    fixed = _constant_operations(model)
     names = {node.get_name() for node in fixed}
     for node in fixed:
         # int8 weights stay as they are: they are multiplied as int8
@@ -117,7 +117,7 @@ def _fold_half_products(model: ov.Model) -> None:
     The same fault as above, in graphs stored in half precision (the queries of BLIP-2 as exported for GPUs), where no
     conversion stands between the weight and the product.
     """
-    fixed = _fixed(model)
+    fixed = _constant_operations(model)
     names = {node.get_name() for node in fixed}
     spoilt: set[str] = set()
     folded = []

@@ -48,7 +48,7 @@ class _Attention:
 def drop_controls(model: ov.Model) -> None:
     """Take the ControlNets out of a denoiser, as a control_scale of 0 would, and compute nothing of them."""
     _fix_shapes(model)
-    for scaled in _scaled(model):
+    for scaled in _control_products(model):
         scaled.output(0).replace(_constant(np.zeros([1] * len(scaled.shape), np.float32)))
     for parameter in model.get_parameters():
         if _is_input(parameter, "hint_embedding") or _is_input(parameter, "control_scale"):
@@ -132,7 +132,7 @@ def _take_over(layer: _Attention, rows: int, self_rows: Any) -> None:
 
 def _layers(model: ov.Model, positions: int) -> list[_Attention]:
     """The UNet's layers of attention, in order, for latents of that many positions."""
-    controls = _ancestors(value.get_node() for scaled in _scaled(model) for value in scaled.input_values())
+    controls = _ancestors(value.get_node() for scaled in _control_products(model) for value in scaled.input_values())
     layers = []
     for node in model.get_ordered_ops():
         if node.get_type_name() == "Softmax" and node.get_name() not in controls:
@@ -165,7 +165,7 @@ def _is_input(node: Any, name: str) -> bool:
     return node.get_type_name() == "Parameter" and name in node.output(0).get_names()
 
 
-def _scaled(model: ov.Model) -> list[Any]:
+def _control_products(model: ov.Model) -> list[Any]:
     """The operations that multiply the ControlNets' outputs by control_scale."""
     scales = {p.get_name() for p in model.get_parameters() if _is_input(p, "control_scale")}
     fixed, scaled = set[str](), []

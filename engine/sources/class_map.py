@@ -76,7 +76,7 @@ class ClassMap:
         unknown = [n for n in np.flatnonzero(counts).tolist() if table[n] < 0]
         if unknown:
             raise UnreadableError(self._unknown(f"{n} ({counts[n]} pixels)" for n in unknown))
-        return self._typed(table[mask])
+        return self._smallest_dtype(table[mask])
 
     def _by_colour(self, mask: NDArray[Any]) -> NDArray[Any]:
         if mask.ndim == 2:
@@ -92,9 +92,9 @@ class ClassMap:
                 self._unknown(f"colour {p >> 16} {p >> 8 & 255} {p & 255} ({n} pixels)" for p, n in pairs)
             )
         by_place = np.array([number for _, number in sorted((_pack(*c), n) for c, n in self.colours.items())])
-        return self._typed(by_place[at])
+        return self._smallest_dtype(by_place[at])
 
-    def _typed(self, mask: NDArray[Any]) -> NDArray[Any]:
+    def _smallest_dtype(self, mask: NDArray[Any]) -> NDArray[Any]:
         return mask.astype(np.uint16 if max((*self.names, VOID)) > VOID else np.uint8)
 
     def _unknown(self, values: Iterable[str]) -> str:

@@ -40,12 +40,12 @@ def plain_names(path: Path) -> dict[int, str] | None:
     None for a class map. Raises CounterfactoryError for a file that has no names, or none for a number.
     """
     if path.suffix.lower() == ".txt":
-        return _numbered(path, read_text(path).rstrip().splitlines())
+        return _number_names(path, read_text(path).rstrip().splitlines())
     if path.suffix.lower() != ".json":
         return None
     content = read_json(path)
     if isinstance(content, list):
-        return _numbered(path, content)
+        return _number_names(path, content)
     if not isinstance(content, dict) or "classes" in content:
         return None
     strange = next((key for key in content if not (key.isascii() and key.isdigit() and len(key) <= 5)), None)
@@ -54,7 +54,7 @@ def plain_names(path: Path) -> dict[int, str] | None:
     return {int(key): _name(path, int(key), value) for key, value in content.items()}
 
 
-def _numbered(path: Path, names: Sequence[Any]) -> dict[int, str]:
+def _number_names(path: Path, names: Sequence[Any]) -> dict[int, str]:
     if not names:
         raise CounterfactoryError(f"{path} has no names; it needs {_SHAPES}, or a text file with a name on each line")
     return {number: _name(path, number, name) for number, name in enumerate(names)}

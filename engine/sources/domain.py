@@ -70,7 +70,7 @@ def drop_out_of_domain(
     world = world_of(profile)
     if world is None:
         return list(sources), []
-    examined = [_examined(source, world, profile.image) for source in sources]
+    examined = [_examine(source, world, profile.image) for source in sources]
     strange = [source for source in examined if source.known_world is False]
     if allow or not strange:
         return examined, []
@@ -91,7 +91,7 @@ def _refusal(profile: Profile, world: Domain, strange: Sequence[Source], count: 
     )
 
 
-def _examined(source: Source, world: Domain, size: ImageSettings) -> Source:
+def _examine(source: Source, world: Domain, size: ImageSettings) -> Source:
     """The source with `known_world`; one that was read without an examiner is read again, if its file still allows."""
     if source.known_world is not None:
         return source

@@ -74,7 +74,7 @@ def _listing(library: Any, data_set: Any, where: str, advice: str) -> Listing:
     pictures = [name for name, feature in features.items() if isinstance(feature, library.Image)]
     if not pictures:
         raise CounterfactoryError(f"{where} has no column of pictures, but {', '.join(features)}")
-    columns = {name: _undecoded(library, data_set, name) for name in pictures[:2]}
+    columns = {name: _leave_encoded(library, data_set, name) for name in pictures[:2]}
     labels = next((name for name in _LABELS if name in features and name not in pictures), None)
     of_row = [None] * len(data_set) if labels is None else _texts(library, data_set[labels], features[labels])
     things = _things(library, data_set, features) if "objects" in features else [()] * len(data_set)
@@ -90,7 +90,7 @@ def _listing(library: Any, data_set: Any, where: str, advice: str) -> Listing:
     return finish(listing)
 
 
-def _undecoded(library: Any, data_set: Any, column: str) -> Any:
+def _leave_encoded(library: Any, data_set: Any, column: str) -> Any:
     return data_set.select_columns([column]).cast_column(column, library.Image(decode=False))
 
 

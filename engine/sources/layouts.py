@@ -73,12 +73,12 @@ def list_set(
             raise CounterfactoryError(f"there is no {path}; {ACCEPTED}")
         if split is not None:
             return _split(path, split, labels, masks, layout, pattern)
-        return _listed(path, labels, masks, layout, pattern, depth)
+        return _list_path(path, labels, masks, layout, pattern, depth)
     except OSError as error:
         raise CounterfactoryError(f"cannot read {error.filename or path}: {error.strerror}") from error
 
 
-def _listed(
+def _list_path(
     root: Path,
     labels: Path | None,
     masks: Path | None,

@@ -148,7 +148,7 @@ class Reader:
     def verify(self, entries: Sequence[Entry]) -> Iterator[Source | Problem]:
         """Each entry as a source, or why it is none, in their order."""
         self._total += len(entries)
-        for _, result in prefetch(entries, self._verified, depth=8 * _READERS, workers=_READERS):
+        for _, result in prefetch(entries, self._verify_entry, depth=8 * _READERS, workers=_READERS):
             if isinstance(result, Exception):
                 raise result
             self._done += 1
@@ -156,7 +156,7 @@ class Reader:
                 self._on_progress(self._done, self._total)
             yield result
 
-    def _verified(self, entry: Entry) -> Source | Problem:
+    def _verify_entry(self, entry: Entry) -> Source | Problem:
         what = ""
         try:
             data = read_blob(entry.blob)
@@ -180,7 +180,7 @@ class Reader:
             depth = None
             if entry.depth is not None:
                 what = f"depth {path_of(entry.depth).name}: "
-                depth = self._verified_depth(entry.depth, size)
+                depth = self._verify_depth(entry.depth, size)
         except UnreadableError as error:
             return Problem(entry.file, f"{what}{error}")
         truth = _truth_key(mask_digest, boxes, None if depth is None else depth.digest)
@@ -201,7 +201,7 @@ class Reader:
             depth=depth,
         )
 
-    def _verified_depth(self, blob: Blob, size: tuple[int, int]) -> Depth:
+    def _verify_depth(self, blob: Blob, size: tuple[int, int]) -> Depth:
         data = read_blob(blob)
         numbers = read_depth(data)
         if numbers.shape != size:

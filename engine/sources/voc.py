@@ -54,7 +54,7 @@ def list_voc(root: Path, split: str | None = None) -> Listing:
                 listing.entries.append(entry)
             continue
         try:
-            listing.entries.append(_annotated(entry, xml))
+            listing.entries.append(_add_boxes(entry, xml))
         except (ValueError, OSError, ElementTree.ParseError) as error:
             problems.append(Problem(entry.file, f"{xml.name}: {error}"))
         else:
@@ -80,7 +80,7 @@ def _split_names(root: Path, split: str) -> set[str]:
     return {words[0] for words in lines if words and words[1:2] != ["-1"]}
 
 
-def _annotated(entry: Entry, xml: Path) -> Entry:
+def _add_boxes(entry: Entry, xml: Path) -> Entry:
     """The entry with the boxes of its annotation. Raises ValueError or ParseError for one that cannot be used."""
     root = ElementTree.fromstring(xml.read_bytes())
     sides = [_number(root, f"size/{side}") for side in ("height", "width")] if root.find("size") is not None else [0, 0]

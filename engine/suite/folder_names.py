@@ -34,12 +34,12 @@ def safe_name(name: str) -> PurePosixPath:
     """
     parts = [_safe_part(part) for part in name.split("/")]
     if sum(len(part.encode()) + 1 for part in parts) > _MAX_NAME_BYTES:
-        parts = [_digested(name)]
+        parts = [_digest_name(name)]
     return PurePosixPath(*parts)
 
 
 def _safe_part(part: str) -> str:
-    return _hide_split_words(part) if _is_harmless(part) else _digested(part)
+    return _hide_split_words(part) if _is_harmless(part) else _digest_name(part)
 
 
 def _is_harmless(part: str) -> bool:
@@ -56,7 +56,7 @@ def _is_harmless(part: str) -> bool:
     )
 
 
-def _digested(text: str) -> str:
+def _digest_name(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     readable = re.sub(r"[^A-Za-z0-9_-]+", "_", plain)[-_KEPT_CHARACTERS:]

@@ -10,7 +10,7 @@ import pytest
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans, blended
+from counterfactory.engine.models.denoiser import DenoiserRow, PaintPlans, blend
 from counterfactory.engine.models.hints import hints_of
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.profile.paint import SamplerSettings
@@ -143,7 +143,7 @@ def test_noise_is_scaled_as_the_sampler_begins_and_guidance_takes_both_outputs()
 
 def test_a_blend_is_exact_at_its_ends() -> None:
     latents, source = np.full((2, 1, 3), 1e8, np.float32), np.full((2, 1, 3), 0.1, np.float32)
-    found = blended(latents, source, np.array([[0, 0.25, 1]], np.float32))
+    found = blend(latents, source, np.array([[0, 0.25, 1]], np.float32))
     assert found.dtype == np.float32
     assert found[:, 0].tolist() == [[1e8, 7.5e7, float(np.float32(0.1))]] * 2
 
