@@ -61,7 +61,7 @@ ARROWS: dict[str, dict[str, set[str]]] = {
             *("errors", "packages", "files", "profile", "meter", "sources", "variant", "suite", "tasks", "request"),
             *("pocket", "inputs", "estimate", "judging", "report", "journey"),
         },
-        "face": {"errors", "estimate", "api"},
+        "face": {"errors", "packages", "estimate", "api"},
         "cli": {
             *("errors", "packages", "schedule", "profile", "runtime", "meter", "sources", "variant", "models", "suite"),
             *("tasks", "request", "pocket", "inputs", "estimate", "judging", "report", "journey", "api"),

@@ -11,6 +11,7 @@ Importing this loads nothing else: a verb brings what it needs when it is first 
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -79,13 +80,26 @@ if not TYPE_CHECKING:  # or a misspelt name would be anything to a type checker
             home = next((home for home, names in _HOMES.items() if name in names), None)
             if home is None:
                 raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-            value = getattr(import_module(f"counterfactory.engine.{home}"), name)
+            value = getattr(_load(home), name)
         globals()[name] = value
         return value
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def _load(home: str) -> ModuleType:
+    """A module of the engine. Raises CounterfactoryError where it takes a package that is not installed."""
+    try:
+        return import_module(f"counterfactory.engine.{home}")
+    except ModuleNotFoundError as error:
+        from counterfactory.engine.errors import CounterfactoryError
+        from counterfactory.engine.packages import missing_package
+
+        if (reason := missing_package(error)) is None:
+            raise
+        raise CounterfactoryError(reason) from error
 
 
 def _version() -> str:
