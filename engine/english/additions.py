@@ -1,4 +1,4 @@
-"""What is added to a caption, or taken out of it, by rule: no language model is asked where it goes.
+"""Adds phrases to captions and removes words from them by rule: no language model is asked where they go.
 
 "a dog on grass. a man sits." with "in the rain" is "a dog on grass in the rain. a man sits.": an addition ends the
 first sentence, which says what the picture is of; "a painting of" begins the caption.

@@ -111,8 +111,8 @@ def _touches(change: Change, old: Sequence[Word], mention: Mention) -> bool:
 
 
 def _undo(change: Change, here: Sequence[_Place]) -> list[str]:
-    """What a change says once the words of the edits that are made there have gone and those in their place are back:
-    what else it brought stays, before them or after.
+    """The words of a change after the edits that touch it are undone: their new words go, the old ones come back, and
+    other new words stay before or after them.
     """
     brought = set[str]().union(*(_new_words(edit) for _, edit in here))
     added = [word.same for word in change.added]

@@ -312,7 +312,7 @@ def _by_area(seconds: dict[Stage, float], share: float) -> dict[Stage, float]:
 
 
 def cpu_precision(profile: Profile) -> PeakPrecision:
-    """What a profile's networks are computed in on a CPU, but for those that round to integers."""
+    """The precision of a profile's networks on a CPU, but for those that round to integers."""
     assert profile.runtime.precision != "f16", "GPUs are projected"
     return resolve_precision(profile.runtime.precision)
 

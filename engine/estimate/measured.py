@@ -77,10 +77,9 @@ class Rates:
 
 
 def measured_rates(profile: Profile, report: RunSummary, variants: int) -> Rates:
-    """What a run measured that was asked for `variants` variants per source.
+    """The rates of a run with `variants` variants per source.
 
-    Rewriting is rated only by a run that found no caption on record: it cannot be told how many of a source's answers
-    were.
+    Only a run without captions on record rates rewriting: in others an unknown number of answers were on record too.
     """
     fresh = all(cost.made == cost.items for cost in report.stages if cost.stage == "caption")
     stages = {

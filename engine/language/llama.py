@@ -164,14 +164,14 @@ class Llama:
 
 
 class Common:
-    """Keys and values [H, P, D] of what rows begin with, of every layer in turn; the first `filled` places hold it."""
+    """Keys and values [H, P, D] of the tokens that rows begin with, layer by layer, in the first `filled` places."""
 
     def __init__(self, arrays: list[NDArray[Any]], filled: int) -> None:
         self.arrays, self.filled = arrays, filled
 
 
 class RowCache:
-    """Keys and values [B, H, T, D] of rows, of every layer in turn; how many places a row fills, others know."""
+    """Keys and values [B, H, T, D] of rows, layer by layer; the caller knows how many places each row fills."""
 
     def __init__(self, arrays: list[NDArray[Any]]) -> None:
         self.arrays = arrays

@@ -17,10 +17,10 @@ _MOST_LIKELY = 192
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt in the three parts that stand after one another in its text.
+    """A prompt in three parts, in the order of its text.
 
-    `suite` begins all prompts of this question about a suite, `source` goes on in all of them about one caption, and
-    `own` is this prompt's alone. What is shared is read once. Either may be empty.
+    `suite` is the same in all prompts of this question about a suite, `source` in all of them about one caption, and
+    `own` is this prompt's alone. A shared part is read once. Parts may be empty.
     """
 
     suite: str
@@ -52,8 +52,8 @@ class LlmRequest:
 
     @property
     def likely_tokens(self) -> int:
-        """What nearly every answer keeps within, at most `max_tokens`: for runtimes that reserve memory by it, and then
-        have to give the few longer answers more.
+        """The length that hardly any answer exceeds, at most `max_tokens`: runtimes reserve memory by it, and give the
+        few longer answers more.
         """
         return min(self.max_tokens, _MOST_LIKELY, math.ceil(self.grammar.longest_bytes / _BYTES_PER_TOKEN) + 1)
 

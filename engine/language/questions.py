@@ -107,8 +107,8 @@ class SpanPrompts(Prompts, Protocol):
     def alternatives(
         self, task: str, keep: Sequence[str], caption: str, type_: str, keyword: str, values: Sequence[str] = ()
     ) -> Prompt:
-        """Question 2: what else `keyword`, a span of the caption, could be; among `values` if there are any. Of
-        `NOTHING` it asks what a caption that is silent of the type could say at the end of its first sentence.
+        """Question 2: what else `keyword`, a span of the caption, could be; among `values` if there are any. With
+        `NOTHING` as keyword: what a caption without words of the type could add to its first sentence.
         """
         ...
 

@@ -208,7 +208,7 @@ class Meter:
         return work
 
     def tokens(self, stage: str, prompt: int, generated: int) -> None:
-        """So many more tokens went into a stage's language model, and came out."""
+        """Count `prompt` more tokens that a stage's language model read and `generated` more that it wrote."""
         with self._lock:
             counts = self._of(stage)
             counts.prompt_tokens += prompt
@@ -252,7 +252,7 @@ class Meter:
 
     @property
     def totals(self) -> dict[str, int]:
-        """How many items each stage that advanced will have, as it was last told."""
+        """How many items each stage that advanced will have, by its latest `advance`."""
         with self._lock:
             return {name: counts.total for name, counts in self._stages.items() if counts.total}
 

@@ -47,7 +47,7 @@ class Run:
         return [item for item, key in keys.items() if key not in results]
 
     def recorded(self, stage: Stage, keys: Mapping[T, str], make: Make[T], *, counted: bool = False) -> dict[T, Any]:
-        """The results of items by their keys: those on record, and those that `make` makes, recorded as they come.
+        """The results of items by their keys: from the record, else computed by `make` and recorded batch by batch.
 
         Call it inside the stage. Progress is counted where `counted`. Items that `make` leaves out are left out here.
         """

@@ -19,9 +19,9 @@ _TOLD = 16
 
 @dataclass(frozen=True)
 class Protection:
-    """`keep` are words that no edit may touch, remove or add; `named` those of them that the caption holds.
+    """`keep` are words that no edit may touch, remove or add; `named` are the ones that the caption holds.
 
-    `needed` says that the source is labelled with something that has to be among them.
+    `needed` says that the source has labels, which the caption therefore has to name.
     """
 
     keep: tuple[str, ...]

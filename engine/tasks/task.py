@@ -51,7 +51,7 @@ class Task:
 
 
 def distinct_words(words: Sequence[str]) -> tuple[str, ...]:
-    """`words` in order, without those that say what an earlier one says."""
+    """`words` in order, without repetitions; case and marks are ignored."""
     first: dict[str, str] = {}
     for word in words:
         first.setdefault(normalise(word), word)

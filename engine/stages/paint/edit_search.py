@@ -109,7 +109,7 @@ def invert_source(way: SourceWay, settings: InvertSettings) -> Job[EditorRow, Ed
 
 @dataclass(frozen=True)
 class _Edit:
-    """Where an edit stands: latents [C, h, w], and the attention so far to the words that went and those that came."""
+    """The state of an edit: latents [C, h, w], and the attention so far to the words that are gone and to new ones."""
 
     latents: Floats
     gone: Floats | float = 0.0

@@ -169,7 +169,7 @@ def _score_directions(
 
 
 def best(candidates: Sequence[tuple[Candidate, float]], source: Pixels) -> Candidate:
-    """The candidate with the greatest number, and of those with about as great ones the nearest to the source's pixels
+    """The candidate that moved furthest; of several that moved about as far, the one nearest to the source's pixels
     [H, W, 3].
     """
     most = max(direction for _, direction in candidates)

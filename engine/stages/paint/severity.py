@@ -13,7 +13,7 @@ from ...variant import Variant
 
 Floats = NDArray[np.float32]
 
-# The share of the edited caption's states below which the pocket's pictures show nothing of it (bench/severity.py).
+# The share of the edited caption's states below which the pocket's pictures show nothing of it, as measured.
 _FAINTEST = 0.4
 
 

@@ -20,7 +20,7 @@ Ask = Callable[[str, Sequence[LlmRequest]], Sequence[str]]
 
 @dataclass(frozen=True)
 class Questions:
-    """What is asked about captions: within which bounds, for which request, of whom, and in which words."""
+    """How captions are asked about: the bounds, the request that edits serve, who answers, and the prompts."""
 
     settings: RewriteSettings
     request: SuiteRequest

@@ -38,8 +38,8 @@ _Pair = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class About:
-    """A caption that edits are wanted of: the task in words, the words that may not change, and those that a prompt
-    lists; and the source's label.
+    """A caption to edit: the task in words, the words that may not change (`keep`; `told` are those that a prompt
+    lists), and the source's label.
     """
 
     sentence: str
@@ -100,7 +100,7 @@ def _propose(abouts: Sequence[About], types: Sequence[EditType], questions: Ques
 
 
 def _choose(abouts: Sequence[About], types: Sequence[EditType], questions: Questions) -> dict[About, list[_Pair]]:
-    """One edit of each type, which the model chooses among those that the type's menu offers, all at once."""
+    """One edit of each type, which the model chooses from the type's menu; all types are asked in one question."""
     requests: dict[About, tuple[list[EditType], LlmRequest]] = {}
     for about in abouts:
         offered: dict[EditType, list[tuple[str, str]]] = {}
@@ -123,7 +123,7 @@ def _choose(abouts: Sequence[About], types: Sequence[EditType], questions: Quest
 def _place_values(
     abouts: Sequence[About], types: Sequence[EditType], values: Interventions, questions: Questions
 ) -> dict[About, list[_Pair]]:
-    """A user's values in the place of what a caption says of their type, or added where it says nothing."""
+    """Edits to a user's values: each replaces the caption's words of its type, or is added where there are none."""
     requests: list[tuple[About, EditType, LlmRequest | None]] = []
     for about in abouts:
         for type_ in types:
@@ -155,14 +155,14 @@ def _place_values(
 
 
 def _spans(about: About, type_: EditType, settings: RewriteSettings) -> list[str]:
-    """The words that an edit of a type may replace: those that speak of it, where that is known."""
+    """The words that an edit of a type may replace: those that speak of the type, where its words are known."""
     if type_.place == "front":
         return []
     return speaking(_phrases(about, settings), type_.name)
 
 
 def _phrases(about: About, settings: RewriteSettings) -> list[str]:
-    """All words that may be replaced by others than a kind of picture: not those that say what picture it is."""
+    """All phrases that an edit may replace, without the word for the medium ("photo")."""
     picture = (medium_of(about.caption) or "").split()[-1:]
     return phrases(about.caption, settings.max_words_keyword, (*about.keep, *picture))
 

@@ -86,10 +86,10 @@ class Limits:
 def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> ShardVariants:
     """The variants that captioned sources are to have; questions that are on record are not put again.
 
-    With [grounding] the model is asked what names a label that no word does, and what it writes freely is held to what
-    the caption means. Edited captions are scored as texts, as far as there is an encoder or [rewrite] wants perplexity,
-    and those that fail are dropped. With [random_words] edits are a masked language model's, and the language model is
-    not asked for any.
+    With [grounding] the model is asked which words name a label that no known word names, and what it writes freely has
+    to keep the caption's meaning. Edited captions are scored as texts, as far as there is an encoder or [rewrite] wants
+    perplexity, and those that fail are dropped. With [random_words] edits are a masked language model's, and the
+    language model is not asked for any.
     """
 
     def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
