@@ -14,8 +14,8 @@ class RewriteSettings:
 
     `verbatim` holds the model to the caption's own words wherever no edit touches them, by grammar; without it the
     model writes the whole caption anew. With `menus` it proposes nothing in its own words: it chooses among phrases of
-    ours, which are put into the caption by rule (tasks/menus.py). `perplexity` has the model read edited captions, as a
-    score (text_filters.py). `edits` are the least and the most of a variant where nobody asks for others.
+    ours, which are put into the caption by rule (english/menus.py). `perplexity` has the model read edited captions, as a
+    score (stages/rewrite/text_filters.py). `edits` are the least and the most of a variant where nobody asks for others.
     """
 
     types: tuple[str, ...]
@@ -42,7 +42,7 @@ class RewriteSettings:
 @dataclass(frozen=True)
 class GroundingSettings:
     """The sentence encoder's `batch`, the least cosine of a label and the words that are taken to name it, and that of
-    a caption and what a rewritten one says beside its edits (stages/meaning.py).
+    a caption and what a rewritten one says beside its edits (stages/rewrite/meaning.py).
     """
 
     batch: int

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch", reason="no torch: the measurement of the pocket language models goes unchecked")
 
 from counterfactory.engine.edit import STREET_TYPES, Edit
-from counterfactory.engine.language.llm_request import Request, Usage
+from counterfactory.engine.language.llm_request import LlmRequest, Usage
 from counterfactory.engine.language.questions import write_answer
 from counterfactory.engine.pocket.worlds import STREETS
 from counterfactory.engine.sources.source import Source
@@ -39,13 +39,13 @@ class RightAnswers:
         drawn = [(STREETS.scene(HELD_OUT, i), np.random.default_rng((module._SEED, i))) for i in range(count)]
         self._scenes = {STREETS.describe(scene, rng, True): scene for scene, rng in drawn}
 
-    def generate(self, requests: Sequence[Request]) -> list[str]:
+    def generate(self, requests: Sequence[LlmRequest]) -> list[str]:
         return [self._answer(request) for request in requests]
 
     def close(self) -> None:
         pass
 
-    def _answer(self, request: Request) -> str:
+    def _answer(self, request: LlmRequest) -> str:
         asked = dict(re.findall(r"^(\w[\w ]*): (.*)$", request.prompt.text.split("\n\n", 1)[1], re.MULTILINE))
         keep, types = tuple(asked["Keep"].split(", ")), tuple(asked.get("Types", ", ".join(STREET_TYPES)).split(", "))
         case = Situation(self._scenes[asked["Caption"]], asked["Caption"], asked["Task"], "", keep, types, keep)

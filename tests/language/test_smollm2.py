@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import Street
+from profiles import profile_with
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.edit import STREET_TYPES
@@ -28,7 +28,6 @@ from counterfactory.engine.suite import read_metadata
 pytestmark = pytest.mark.slow  # the export alone takes half a minute
 
 TASK = "classify the vehicle in the image"
-PROFILES = Path(__file__).parents[2] / "engine" / "config" / "profiles"
 PHOTOGRAPHS = (
     "a brown horse standing in front of a red barn in the rain.",
     "two people are sitting on a wooden bench by the sea at sunset. a small dog lies beside them.",
@@ -149,17 +148,9 @@ def test_chatml_is_the_models_own_template_and_its_marks_are_tokens(folder: Path
 def test_generate_with_another_language_model(
     street: Street, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    profile = tmp_path / "smollm2.toml"
-    text = (PROFILES / "pocket.toml").read_text(encoding="utf-8")
-    for old, new in (
-        ('model = "llm" ', f"model = {json.dumps(str(folder))} "),
-        ('style = "pocket"', 'style = "chatml"'),
-        ("steps = 8", "steps = 2"),
-        ("max_words_keyword = 4", "max_words_keyword = 2"),  # fewer spans, for which grammars compile faster
-    ):
-        assert old in text
-        text = text.replace(old, new)
-    profile.write_text(text, encoding="utf-8")
+    # Fewer spans, for which grammars compile faster.
+    llm, rewrite = {"model": str(folder), "style": "chatml"}, {"max_words_keyword": 2}
+    profile = profile_with(tmp_path / "profile", llm=llm, rewrite=rewrite)
     status = main(
         [
             *("generate", str(street.root / "images"), "--task", "classification", "--profile", str(profile)),
