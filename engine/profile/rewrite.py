@@ -14,8 +14,9 @@ class RewriteSettings:
 
     `verbatim` holds the model to the caption's own words wherever no edit touches them, by grammar; without it the
     model writes the whole caption anew. With `menus` it proposes nothing in its own words: it chooses among phrases of
-    ours, which are put into the caption by rule (english/menus.py). `perplexity` has the model read edited captions, as a
-    score (stages/rewrite/text_filters.py). `edits` are the least and the most of a variant where nobody asks for others.
+    ours, which a rule puts into the caption (english/menus.py). `perplexity` has the model read edited captions, as a
+    score (stages/rewrite/text_filters.py). `edits` are the least and the most of a variant where nobody asks for
+    others.
     """
 
     types: tuple[str, ...]
