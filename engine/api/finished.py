@@ -94,11 +94,12 @@ class FinishedSuite:
             raise CounterfactoryError("--junit writes what became of limits: give --max-drop or --fail-under as well")
         judged = judge(predictions, path_or_none(options.get("classes")), self.path, self.rows, caller.warn)
         result = Result(self.path, judged, tuple(hold(judged.evaluation, limits, share)), options.get("classes"))
-        failures, junit = options.get("failures"), options.get("junit")
-        if failures is not None:
-            write_whole(Path(failures), judged.failures(), sync="nothing")
-        if junit is not None:
-            write_whole(Path(junit), junit_xml(self.path.resolve().name, result.findings), sync="nothing")
+        for path, text in (
+            (options.get("failures"), judged.failures),
+            (options.get("junit"), lambda: junit_xml(self.path.resolve().name, result.findings)),
+        ):
+            if path is not None:
+                write_whole(Path(path), text(), sync="nothing")
         return result
 
     def report(self, *, warn: Warn | None = None, **options: Unpack[ReportOptions]) -> ReportFiles:
