@@ -106,6 +106,12 @@ def test_a_verb_s_keywords_are_its_command_s_options(verb: str) -> None:
     assert options_of(verb).keys() == options.__optional_keys__ | others
 
 
+def test_an_estimate_is_of_a_number_or_of_sources() -> None:
+    for sources, options in ((0, {}), (True, {"memory": 0}), (3, {"memory": float("nan")}), (3, {"variants": 0})):
+        with pytest.raises(cf.CounterfactoryError):
+            cf.estimate(sources, **options)  # type: ignore[arg-type]
+
+
 def test_a_misspelt_keyword_is_told_its_neighbour(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"generate\(\) has no option 'variant'; did you mean 'variants'\?"):
         cf.generate(tmp_path, out=tmp_path / "suite", variant=5)  # type: ignore[call-arg]
@@ -127,6 +133,8 @@ def test_a_misspelt_keyword_is_told_its_neighbour(tmp_path: Path) -> None:
         ({"task": "segmentation", "task_file": "task.toml"}, "'segmentation' and the task file task.toml contradict"),
         ({"avoid": "two words"}, "avoid takes single words, got 'two words'"),
         ({"edits": (3, 1)}, "got 3..1"),
+        ({"edits": "1..3"}, "edits is a number or a range such as (1, 3), got '1..3'"),
+        ({"edits": 1.5}, "edits is a number or a range"),
         ({"classes": ["bus", ""]}, "names are needed"),
         ({"interventions": {"weather": ["rainy, snowy"]}}, "the value 'rainy, snowy' holds ','"),
         ({"interventions": {"wether": ["rainy"]}}, "did you mean 'weather'"),
@@ -219,8 +227,12 @@ def test_a_suite_from_python(street: Street, tmp_path: Path) -> None:
 
 def test_warnings_are_python_s_where_nobody_takes_them(street: Street, tmp_path: Path) -> None:
     (street.root / "images" / "broken.png").write_text("no picture")
-    with pytest.warns(UserWarning, match="skipped broken"), pytest.raises(cf.CounterfactoryError, match="weekdays"):
+    with (
+        pytest.warns(UserWarning, match="skipped broken") as warned,
+        pytest.raises(cf.CounterfactoryError, match="weekdays"),
+    ):
         cf.generate(street.root, out=tmp_path / "suite", interventions={"weekdays": ["monday"]})
+    assert {one.filename for one in warned} == {__file__}
 
 
 def answers_of(suite: MadeSuite) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import currentframe
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -168,7 +169,11 @@ class Caller:
 
 
 def _warn_python(text: str) -> None:
-    warn_python(text, stacklevel=2)
+    """A warning of Python's at the line that called this package."""
+    frame, level = currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("counterfactory."):
+        frame, level = frame.f_back, level + 1
+    warn_python(text, stacklevel=level)
 
 
 def require_known(verb: str, options: Mapping[str, Any], known: Any) -> None:
@@ -210,5 +215,14 @@ def words_in(value: str | Sequence[str]) -> tuple[str, ...]:
 
 def span_of(value: int | tuple[int, int]) -> tuple[int, int]:
     """The least and the most of a number, or of both."""
-    low, high = (value, value) if isinstance(value, int) else value
-    return low, high
+    ends = (value, value) if isinstance(value, int) else tuple(value) if isinstance(value, (tuple, list)) else ()
+    if len(ends) != 2 or not all(type(end) is int for end in ends):
+        raise CounterfactoryError(f"edits is a number or a range such as (1, 3), got {value!r}")
+    return ends
+
+
+def bytes_in(gigabytes: float | None) -> int | None:
+    """Bytes in so many gigabytes of 10^9."""
+    if gigabytes is not None and not 0.001 <= gigabytes <= 1e6:
+        raise CounterfactoryError(f"memory is a number of gigabytes, got {gigabytes!r}")
+    return None if gigabytes is None else round(gigabytes * 1e9)

@@ -33,6 +33,7 @@ from .options import (
     OnProgress,
     PlanOptions,
     Warn,
+    bytes_in,
     names_in,
     path_or_none,
     require_known,
@@ -142,8 +143,8 @@ def forecast(
     """As `estimate`, with the sources that cannot be used."""
     require_known("estimate", options, EstimateOptions)
     caller, profile = Caller.of(on_progress, warn), profile_of(options)
-    variants, controls, memory = options.get("variants", 5), options.get("controls", 1), options.get("memory")
-    memory_bytes = None if memory is None else round(memory * 1e9)
+    variants, controls = options.get("variants", 5), options.get("controls", 1)
+    memory_bytes = bytes_in(options.get("memory"))
     if isinstance(sources, int):
         if sources < 1:
             raise CounterfactoryError(f"estimate: a number of sources is needed, got {sources}")
