@@ -57,8 +57,6 @@ def rewrite(
 class Told:
     """Prompts that say what they are made of, so that a request is compared with all that it depends on."""
 
-    adds = False
-
     def keywords(self, *told: Any) -> Prompt:
         return Prompt("keywords", repr(told), "")
 

@@ -153,17 +153,6 @@ def alternatives_grammar(keyword: str, most: int) -> Grammar:
     return Grammar(rf'\["{other}"(?:,"{other}"){{0,{most - 1}}}\]', 2 + most * longest, schema)
 
 
-def additions_grammar(front: bool, most: int) -> Grammar:
-    """`["…",…]` with 1 to `most` phrases of up to 8 words that begin with a preposition ("in the rain"); kinds of
-    pictures ("a painting of") where they go to the `front`. Raises ValueError for a count below 1.
-    """
-    if most < 1:
-        raise ValueError(f"additions need a count, got {most}")
-    phrase = f"{_one_of(_MEDIA)} of" if front else f"(?:{'|'.join(PREPOSITIONS)}){_UP_TO}"
-    longest = _MOST_WORDS * (_MAX_LETTERS + 1) + len('"",')
-    return Grammar(rf'\["{phrase}"(?:,"{phrase}"){{0,{most - 1}}}\]', 2 + most * longest)
-
-
 def proposals_grammar(
     spans: Sequence[str], hosts: Sequence[str], removable: Sequence[str], addition: str, most: int
 ) -> Grammar:

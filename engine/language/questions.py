@@ -90,15 +90,7 @@ class TypedPrompts(Prompts, Protocol):
 
 
 class SpanPrompts(Prompts, Protocol):
-    """Asks for the words that may change, then for others for each (DILLEMA), and writes the last question.
-
-    With `adds` the model pairs types that a caption says nothing of with "none", and is asked what could be added.
-    """
-
-    @property
-    def adds(self) -> bool:
-        """Whether the model was taught to add."""
-        ...
+    """Asks for the words that may change, then for others for each (DILLEMA), and writes the last question."""
 
     def keywords(self, task: str, types: Sequence[str], keep: Sequence[str], caption: str) -> Prompt:
         """Question 1: which words of the caption may change, of the given types, without touching the words to keep."""
@@ -107,17 +99,13 @@ class SpanPrompts(Prompts, Protocol):
     def alternatives(
         self, task: str, keep: Sequence[str], caption: str, type_: str, keyword: str, values: Sequence[str] = ()
     ) -> Prompt:
-        """Question 2: what else `keyword`, a span of the caption, could be; among `values` if there are any. With
-        `NOTHING` as keyword: what a caption without words of the type could add to its first sentence.
-        """
+        """Question 2: what else `keyword`, a span of the caption, could be; among `values` if there are any."""
         ...
 
 
 @dataclass(frozen=True)
 class PlainPrompts:
-    """The questions as plain text, which the pocket models were trained on; none in the package `adds`."""
-
-    adds: bool = False
+    """The questions as plain text, which the pocket models were trained on."""
 
     def keywords(self, task: str, types: Sequence[str], keep: Sequence[str], caption: str) -> Prompt:
         """Question 1."""
@@ -157,15 +145,6 @@ def _read(answer: str) -> object:
 def read_keywords(answer: str) -> list[tuple[str, str]]:
     """(type, keyword) pairs from an answer to question 1, without those that say "none". Raises AnswerError."""
     return [pair for pair in _read_pairs(answer, "keywords", "type, keyword") if NOTHING not in pair]
-
-
-def read_silent(answer: str) -> tuple[str, ...]:
-    """The types that an answer to question 1 pairs with "none", each once: its caption says nothing of them.
-
-    Raises AnswerError.
-    """
-    pairs = _read_pairs(answer, "keywords", "type, keyword")
-    return tuple(dict.fromkeys(type_ for type_, keyword in pairs if keyword == NOTHING != type_))
 
 
 def read_proposals(answer: str) -> list[tuple[str, str]]:

@@ -6,10 +6,7 @@ For anything that answers requests it computes the share of right answers to eac
 from __future__ import annotations
 
 from counterfactory.engine.english.words import spans
-from counterfactory.engine.language.edit_types import BUILT_IN
 from counterfactory.engine.language.grammar import (
-    NOTHING,
-    additions_grammar,
     alternatives_grammar,
     edited_grammar,
     keywords_grammar,
@@ -32,9 +29,6 @@ def request_of(language: Language, kind: str, drawn: Exercise) -> LlmRequest:
         form = keywords_grammar(case.types, free, bounds.max_keywords)
     elif kind == "rewrite":
         form = edited_grammar(case.caption, [(old, new) for _, old, new in drawn.changes])
-    elif drawn.changes[0][1] == NOTHING:
-        front = BUILT_IN[drawn.changes[0][0]].place == "front"
-        form = additions_grammar(front, bounds.max_alternatives)
     elif drawn.values:
         form = values_grammar(drawn.values)
     else:

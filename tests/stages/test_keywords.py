@@ -13,7 +13,6 @@ from counterfactory.engine.content_keys import variant_key
 from counterfactory.engine.edit import STREET_TYPES, Edit
 from counterfactory.engine.english.words import spans
 from counterfactory.engine.language.grammar import (
-    additions_grammar,
     alternatives_grammar,
     edited_grammar,
     keywords_grammar,
@@ -170,43 +169,8 @@ def test_where_there_is_nothing_to_ask_nothing_is_asked() -> None:
     assert ask.asked == {}
 
 
-class Taught(Told):
-    """Prompts of a model that was taught what can be added."""
-
-    adds = True
-
-
 UNSAID = '["time","none"],["object","none"],["domain","none"],["time","none"],["none","none"]'
 ADDED_KEYWORDS = f'[["colour","red"],{UNSAID}]'
-
-
-def test_a_model_that_adds_is_asked_what_a_silent_caption_could_say() -> None:
-    caption, bounds = "a red bus by a wall", replace(SETTINGS, types=("colour", "time", "object", "domain", "subject"))
-    ask = Scripted(
-        keywords=[ADDED_KEYWORDS.replace('["none"', '["subject","none"],["none"')],  # a subject has no end to stand at
-        alternatives=[
-            '["blue"]',
-            '["at night","At night","by a wall"]',
-            '["beside a dog","with a bus"]',
-            '["a sketch of"]',
-        ],
-        rewrite=['"a blue bus by a wall"'],
-    )
-    wanted = replace(wanted_of(12, (1, 1)), avoid=("dog",))
-    (found,) = rewrite_told([source("bus/1")], [caption], bounds, wanted, ask, Taught())
-    told, keep, task = Taught(), ("bus",), TASK.sentence
-    assert ask.asked["alternatives"] == [
-        LlmRequest(told.alternatives(task, keep, caption, "colour", "red", ()), alternatives_grammar("red", 4)),
-        LlmRequest(told.alternatives(task, keep, caption, "time", "none", ()), additions_grammar(False, 4)),
-        LlmRequest(told.alternatives(task, keep, caption, "object", "none", ()), additions_grammar(False, 4)),
-        LlmRequest(told.alternatives(task, keep, caption, "domain", "none", ()), additions_grammar(True, 4)),
-    ]
-    assert found.shortfall is None
-    assert {(v.edits, v.edited_caption, v.dropped) for v in found.variants} == {
-        ((Edit("colour", "red", "blue"),), "a blue bus by a wall", None),
-        ((Edit("time", "", "at night"),), "a red bus by a wall at night", None),
-        ((Edit("domain", "", "a sketch of"),), "a sketch of a red bus by a wall", None),
-    }
 
 
 def test_a_model_that_only_replaces_is_not_asked_for_additions() -> None:
@@ -219,46 +183,3 @@ def test_a_model_that_only_replaces_is_not_asked_for_additions() -> None:
     wanted = wanted_of(1, (1, 1), interventions=Interventions((("time", ("sunset",)),)))
     rewrite([source("bus/1")], ["a bus at night"], SETTINGS, wanted, ask)
     assert [request.grammar for request in ask.asked["alternatives"]] == [values_grammar(("sunset",))]
-
-
-def test_a_caption_without_keywords_can_be_added_to() -> None:
-    ask = Scripted(keywords=['[["time","none"]]'], alternatives=['["at night"]'])
-    (found,) = rewrite_told([source("bus/1")], ["a bus"], SETTINGS, wanted_of(1, (1, 1)), ask, Taught())
-    assert [(v.edits, v.edited_caption) for v in found.variants] == [
-        ((Edit("time", "", "at night"),), "a bus at night")
-    ]
-    assert found.shortfall is None
-    cut = Scripted(keywords=['[["time","none"]]'], alternatives=['["at'])
-    (found,) = rewrite_told([source("bus/1")], ["a bus"], SETTINGS, wanted_of(1, (1, 1)), cut, Taught())
-    assert "answer is not closed JSON" in (found.shortfall or "")
-
-
-def test_a_user_s_values_are_added_where_a_model_that_adds_finds_silence() -> None:
-    values = Interventions(
-        (("domain", ("sketch",)), ("time", ("night",)), ("weather", ("rainy", "in the rain", "fog", "rain")))
-    )
-    caption = "a bus in the fog"
-    ask = Scripted(
-        keywords=['[["weather","in the fog"],["domain","none"]]'],
-        alternatives=['["in rainy weather"]'],
-        rewrite=['"a bus in rainy weather"'],
-    )
-    wanted = wanted_of(4, (1, 1), interventions=values)
-    (found,) = rewrite_told([source("bus/1")], [caption], SETTINGS, wanted, ask, Taught())
-    assert {(v.edits, v.edited_caption) for v in found.variants} == {
-        ((Edit("weather", "in the fog", "in rainy weather"),), "a bus in rainy weather"),
-        ((Edit("time", "", "at night"),), "a bus in the fog at night"),
-        ((Edit("domain", "", "a sketch of"),), "a sketch of a bus in the fog"),
-    }
-    phrased = ("in rainy weather", "in the rain")
-    assert ask.asked["alternatives"] == [
-        LlmRequest(
-            Taught().alternatives(TASK.sentence, ("bus",), caption, "weather", "in the fog", phrased),
-            values_grammar(phrased),
-        )
-    ]
-    # Words that are no phrase are replaced by the user's own.
-    ask = Scripted(keywords=['[["weather","foggy"]]'], alternatives=['["rainy"]'], rewrite=['"a rainy bus"'])
-    rain = wanted_of(1, (1, 1), interventions=Interventions((("weather", ("rainy",)),)))
-    rewrite_told([source("bus/1")], ["a foggy bus"], SETTINGS, rain, ask, Taught())
-    assert [request.grammar for request in ask.asked["alternatives"]] == [values_grammar(("rainy",))]

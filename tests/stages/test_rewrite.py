@@ -28,7 +28,6 @@ from counterfactory.engine.language.questions import (
     read_alternatives,
     read_caption,
     read_keywords,
-    read_silent,
 )
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.rewrite import RewriteSettings
@@ -311,7 +310,6 @@ def test_prompts_carry_one_line_of_plain_text() -> None:
     assert clean_text('a "red"\n\tcar\\bus \x00') == "a 'red' car/bus"
     for read, text in (
         (read_keywords, '[["a"]]'),
-        (read_silent, '[["a"]]'),
         (read_alternatives, "[1]"),
         (read_caption, "[]"),
         (read_caption, '"a'),

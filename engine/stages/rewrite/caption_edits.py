@@ -35,7 +35,7 @@ class Questions:
 
 @dataclass
 class CaptionEdits:
-    """What is known of one source on its way through the questions; its caption is `silent` of types of edits."""
+    """What is known of one source on its way through the questions."""
 
     source: Source
     caption: str
@@ -45,7 +45,6 @@ class CaptionEdits:
     choices: list[Choice]
     problem: str | None = None
     unread: str | None = None
-    silent: tuple[str, ...] = ()
 
     @property
     def keep(self) -> tuple[str, ...]:

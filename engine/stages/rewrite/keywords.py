@@ -8,19 +8,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...english.additions import is_silent, phrase_of
-from ...english.words import allowed_alternatives, allowed_proposals, allowed_values, distinct, drop_overlapping, spans
-from ...language.edit_types import BUILT_IN
+from ...english.words import allowed_alternatives, allowed_values, distinct, drop_overlapping, spans
 from ...language.grammar import (
-    NOTHING,
     Grammar,
-    additions_grammar,
     alternatives_grammar,
     keywords_grammar,
     values_grammar,
 )
 from ...language.llm_request import LlmRequest
-from ...language.phrases import phrase_class
-from ...language.questions import AnswerError, SpanPrompts, TypedPrompts, read_alternatives, read_keywords, read_silent
+from ...language.questions import AnswerError, SpanPrompts, TypedPrompts, read_alternatives, read_keywords
 from ...tasks.choose import Choice
 from ...tasks.interventions import Interventions
 from .caption_edits import CaptionEdits, Questions, why_not
@@ -54,24 +50,19 @@ def _find_keywords(drafts: Sequence[CaptionEdits], questions: Questions) -> None
             continue
         try:
             draft.keywords = drop_overlapping(draft.caption, read_keywords(answers[request]))
-            if prompts.adds:
-                draft.silent = tuple(t for t in read_silent(answers[request]) if BUILT_IN[t].place != "word")
         except AnswerError as error:
             draft.problem = str(error)
         if interventions and not draft.problem:
             draft.choices = _added_by_rule(draft, interventions)
-        if not (draft.keywords or draft.choices or draft.silent or draft.problem):
+        if not (draft.keywords or draft.choices or draft.problem):
             draft.problem = f"the language model found nothing in its caption that may change: {draft.caption!r}"
 
 
 def _added_by_rule(draft: CaptionEdits, values: Interventions) -> list[Choice]:
-    """A user's values as additions, where the caption says nothing of their type: of the weather and the time of day
-    as the rules see it, of others as the model says.
-    """
+    """A user's values as additions, where the caption says nothing of the weather or the time of day."""
     spoken = {type_ for type_, _ in draft.keywords}
-    by_rule = [type_ for type_ in _ADDED_BY_RULE if is_silent(draft.caption, type_)]
     choices = []
-    for type_ in dict.fromkeys((*by_rule, *draft.silent)):
+    for type_ in (type_ for type_ in _ADDED_BY_RULE if is_silent(draft.caption, type_)):
         allowed = allowed_values(values.values(type_), "", draft.keep)
         if allowed and type_ not in spoken:
             choices.append(Choice(type_, "", tuple(phrase_of(type_, value) for value in allowed)))
@@ -108,25 +99,16 @@ def _find_alternatives(drafts: Sequence[CaptionEdits], questions: Questions) -> 
                 values = allowed_values(wanted.interventions.values(type_), keyword, draft.keep)
                 if not values:
                     continue
-                if prompts.adds and phrase_class(keyword) == "place":  # one that was taught phrases is given some
-                    values = distinct([phrase_of(type_, value) for value in values])
                 grammar = values_grammar(values)
             else:
                 grammar = alternatives_grammar(keyword, settings.max_alternatives)
             add(draft, (type_, keyword), values, grammar)
-        for type_ in () if wanted.interventions else draft.silent:
-            grammar = additions_grammar(BUILT_IN[type_].place == "front", settings.max_alternatives)
-            add(draft, (type_, NOTHING), (), grammar)
     answers = questions.answers(ALTERNATIVES, [question.request for question in open_questions])
     for draft, type_, keyword, given, request in open_questions:
         try:
             alternatives = read_alternatives(answers[request])
         except AnswerError as error:
             draft.unread = str(error)  # a keyword without alternatives is not edited
-            continue
-        if keyword == NOTHING:
-            added = allowed_proposals([("", value) for value in alternatives], draft.caption, draft.keep, wanted.avoid)
-            draft.choices.append(Choice(type_, "", tuple(value for _, value in added)))
             continue
         usable = (
             distinct(alternatives) if given else allowed_alternatives(alternatives, keyword, draft.keep, wanted.avoid)
