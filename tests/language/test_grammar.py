@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from counterfactory.engine.language.grammar import (
     Grammar,
-    additions_grammar,
     alternatives_grammar,
     edited_grammar,
     keywords_grammar,
@@ -225,7 +224,6 @@ def test_values_come_out_as_they_went_in(values: list[str], data: st.DataObject)
         lambda: keywords_grammar(["a"], [], 1),
         lambda: proposals_grammar([], [], [], "word", 1),
         lambda: proposals_grammar(["a"], [], [], "end", 0),
-        lambda: additions_grammar(front=False, most=0),
         lambda: place_grammar([], optional=True),
         lambda: keywords_grammar(["a"], ["b"], 0),
         lambda: keywords_grammar(["a"], ['b"'], 1),
