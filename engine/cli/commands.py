@@ -42,7 +42,7 @@ def generate(args: Namespace, terminal: Terminal) -> int:
             warn=terminal.warn,
             **keywords(args, GenerateOptions),
         )
-    assert suite.summary is not None, "a suite that was suite just now"
+    assert suite.summary is not None, "a suite of a run that just ended"
     summary = suite.summary
     for line in (cost_line(summary), *time_lines(summary), count_line(summary), use_line(summary)):
         terminal.say(line)

@@ -19,7 +19,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[SuiteRequest]:
     found: list[SuiteRequest] = []
 
     def stopped(journey: Journey, *_: object) -> None:
-        found.append(journey.settings)
+        found.append(journey.request)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Journey, "run", stopped)
