@@ -33,7 +33,7 @@ DOCUMENTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 RIVALS = {"onnxruntime", "onnxruntime-gpu"}
 _PIN = re.compile(r"^(?P<name>[\w.-]+)==(?P<release>[\w.+]+)$", re.MULTILINE)
 _WHEEL = re.compile(r"^(?P<name>[\w-]+) @ https://\S+/[\w]+-(?P<release>[\d.]+)\+(?P<tags>\S+)\.whl$", re.MULTILINE)
-_CHECKOUT = re.compile(r"^\.\[(?P<extras>[\w,-]+)\]$", re.MULTILINE)
+_CHECKOUT = re.compile(r"^(?:\.|counterfactory)\[(?P<extras>[\w,-]+)\]$", re.MULTILINE)
 _PIP = re.compile(r"(?<!uv )\bpip install (?P<asked>[^#`\n&|;]+)")
 
 

@@ -46,7 +46,7 @@ NAMED: dict[str, Callable[[ContentKeys], str]] = {
     "sight": lambda r: r.referee_key("0c", "0d", "referee"),
     "scores": lambda r: r.scores_key("0c", "0d", ("a street", "a street at night"), None, []),
 }
-# What makes each result again when it changes, by the names of the recipes' parts.
+# What makes each result again when it changes, by the names of the keys' parts.
 DEPENDS = {
     "caption": {"image", "caption", "makers.caption"},
     "answer": {"sampling", "makers.rewrite"},
@@ -222,7 +222,7 @@ def rewrite_numbers() -> str:
 
 
 # If one of these moves, results on record were made by other code than today's: raise the stage's number in
-# `recipes.code_of`, then write the new digest here.
+# `content_keys.code_of`, then write the new digest here.
 @pytest.mark.parametrize(
     ("stage", "number", "numbers", "found"),
     [

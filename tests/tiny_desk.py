@@ -1,4 +1,4 @@
-"""What a stage works with, in miniature: a real suite, meter and recipes, over small networks that count calls."""
+"""What a stage works with, in miniature: a real suite, meter and content keys, over small networks that count calls."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def load_function(named: str) -> Callable[..., Any]:
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise CounterfactoryError(f"referee {named!r} is not function ({error}): correct [[referees]] run") from error
+        raise CounterfactoryError(f"referee {named!r} is not found ({error}): correct [[referees]] run") from error
     if not inspect.isfunction(function):
         raise CounterfactoryError(f"referee {named!r} is no function, found {type(function).__name__}")
     return function
