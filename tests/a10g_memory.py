@@ -64,7 +64,10 @@ from counterfactory.engine.runtime.plans import PlanKey, Shapes, write_key
 from counterfactory.engine.runtime.session import continued_cache, is_cache
 from counterfactory.engine.runtime.trt_library import library_name
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite
+from counterfactory.engine.sources.source import Source
+from counterfactory.engine.stages.rewrite import rewrite_captions
+from counterfactory.engine.stages.rewrite.rewrite_captions import ShardVariants
+from counterfactory.engine.stages.run import Run
 from counterfactory.engine.suite import Suite
 from counterfactory.export.pocket.packed import RUNTIME
 from counterfactory.export.production import blip2, clip, denoiser, graph, hed, sentence, small_words, vae
@@ -307,7 +310,7 @@ class SizedLlm:
     weight_bytes: int
     held: list[int] = field(default_factory=list)
 
-    def load(self, package: ExLlamaV2, folder: Path) -> exllama.Loaded:
+    def load(self, package: ExLlamaV2, folder: Path) -> exllama.ExllamaModel:
         """As ExLlamaV2 does: weights and cache layer by layer, a layer's cache in half precision, scratch memory."""
         settings = package.settings
         values, bits = settings.cache_tokens * _WIDTH, _CACHE_BITS[settings.cache]
@@ -322,9 +325,9 @@ class SizedLlm:
             self._take(2 * values)
         self._take(_LLM_SCRATCH_BYTES)
         vocabulary = mock.Mock(eos_token_id=2)
-        return exllama.Loaded(mock.Mock(), mock.Mock(), vocabulary, settings.cache_tokens)
+        return exllama.ExllamaModel(mock.Mock(), mock.Mock(), vocabulary, settings.cache_tokens)
 
-    def unload(self, package: ExLlamaV2, loaded: exllama.Loaded) -> None:
+    def unload(self, package: ExLlamaV2, loaded: exllama.ExllamaModel) -> None:
         """Python frees; the allocator keeps."""
         while self.held:
             self.torch.free(self.held.pop())
@@ -465,7 +468,7 @@ def run(name: str, shards: int = 2, root: Path | None = None, *, again: bool = T
             shard_sources=sources,
             models=ModelPaths(str(work / "models")),
             llm=replace(asked.llm, model="llm"),
-            check=replace(asked.check, min_image_text=-1.0, min_directional=-1.0),
+            check=asked.check.having(min_image_text=-1.0, min_directional=-1.0),
             rewrite=replace(asked.rewrite, types=("weather", "time", "colour"), verbatim=True),
         )
         _put_in(stack, driver, SizedLibrary(driver, ports, watch), llm, watch, keeps)
@@ -503,28 +506,30 @@ def _put_in(stack: ExitStack, driver: Memory, library: SizedLibrary, llm: SizedL
         count, colour = len(caption(self, *arguments)), next(colours)
         return [[f"a {colour} car on a {_SKIES[i % len(_SKIES)]} street at noon."] for i in range(count)]
 
-    rewrite_run = rewrite.run
+    rewrite = journey.rewrite_captions
 
-    def rewritten(desk: Any, *arguments: Any) -> Any:
+    def rewritten(run: Run, captions: Mapping[Source, str]) -> ShardVariants:
         """The pocket model cannot converse and points at nothing; the encoder has a batch of texts all the same."""
-        *others, grounding, thresholds, random = arguments
-        made = rewrite_run(desk, *others, None, thresholds, random)
-        with desk.meter.stage("rewrite"):
-            desk.models.sentence().encode(["a bus"] * grounding.batch)
-        return made
+        grounding = run.profile.grounding
+        assert grounding is not None, "the box's profile points at labels"
+        check = replace(run.profile.check, least={}, most={})
+        variants = rewrite(replace(run, profile=replace(run.profile, grounding=None, check=check)), captions)
+        with run.meter.stage("rewrite"):
+            run.models.sentence().encode(["a bus"] * grounding.batch)
+        return variants
 
     pocket = openvino_llm.OpenVinoLlm(RUNTIME / "llm", precision="f32", threads=0)
-    step = Journey.step
+    step = journey.step
 
-    def stepped(self: Journey, *arguments: Any) -> Any:
+    def stepped(*arguments: Any) -> Any:
         watch.next_shard()
-        return step(self, *arguments)
+        return step(*arguments)
 
     patch(ModelPool, "enter", entered)
     patch(Blip2, "caption", captioned)
-    patch(Journey, "step", stepped)
-    patch(journey, "prompts_of", lambda style: prompts_of("pocket"))
-    patch(rewrite, "run", rewritten)
+    patch(journey, "step", stepped)
+    patch(journey, "rewrite_captions", rewritten)
+    patch(rewrite_captions, "prompts_of", lambda style: prompts_of("pocket"))
     patch(cuda, "load_runtime", lambda: driver)
     patch(kernels, "load_driver", lambda: Driver(driver))
     stack.enter_context(mock.patch.dict(sys.modules, {"tensorrt": library}))

@@ -165,6 +165,6 @@ def test_generate_with_another_language_model(
     assert all(row.edited_caption != row.caption for row in rows)
 
 
-def test_100_captions_have_no_unparsable_answer(model: OpenVinoLlm) -> None:
-    answers = questions(model, [street(i) for i in range(100)], STREET_TYPES)
-    assert answers >= 1500
+def test_30_captions_have_no_unparsable_answer(model: OpenVinoLlm) -> None:
+    answers = questions(model, [street(i) for i in range(30)], STREET_TYPES)
+    assert answers >= 450
