@@ -160,9 +160,9 @@ def test_generate_with_another_language_model(
     told = capsys.readouterr().err
     assert status in (0, 1), told
     assert "answer" not in told, "an answer was not read"
-    rows = read_metadata(tmp_path / "suite")
-    assert rows
-    assert all(row.edited_caption != row.caption for row in rows)
+    variants = [row for row in read_metadata(tmp_path / "suite") if row.kind == "variant"]
+    assert variants
+    assert all(row.edited_caption != row.caption for row in variants)
 
 
 def test_30_captions_have_no_unparsable_answer(model: OpenVinoLlm) -> None:
