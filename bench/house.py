@@ -70,8 +70,11 @@ def wired_options(file: Path) -> int:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "shows":
             for argument in node.args[1:]:
-                many = isinstance(argument, ast.Starred) and isinstance(argument.value, ast.Name)
-                count += named[argument.value.id] if many else 1  # type: ignore[attr-defined]
+                match argument:
+                    case ast.Starred(value=ast.Name(id=name)):
+                        count += named[name]
+                    case _:
+                        count += 1
     return count
 
 

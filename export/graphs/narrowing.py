@@ -1,9 +1,9 @@
 """Weights of a packed network in 8 bits: half the bytes of fp16. The engine widens them again when it opens the file.
 
-Each weight becomes 8-bit integers, a conversion, and float32 scales per channel (engine/runtime/widening.py). Since it
-is widened before anything multiplies by it, channels may be a matrix's rows or its columns: those are taken that lose
-least. NNCF's `compress_weights` stores the layers that it knows likewise, by output channels and under names of its
-own, by which export/pocket/parameters.py would no longer find a parameter.
+Each weight becomes 8-bit integers, a conversion, and float32 scales per channel (engine/runtime/dequantize.py). Since
+it is widened before anything multiplies by it, channels may be a matrix's rows or its columns: those are taken that
+lose least. NNCF's `compress_weights` stores the layers that it knows likewise, by output channels and under names of
+its own, by which export/pocket/parameters.py would no longer find a parameter.
 """
 
 from __future__ import annotations

@@ -29,6 +29,20 @@ def load(folder: Path, text: str) -> Profile:
     return load_profile(written(folder, f'{start}name = "mine"\n{text}'))
 
 
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+@pytest.mark.parametrize("page", ["a10g.md", "profiles.md"])
+def test_profiles_that_the_docs_write_out_load(page: str, tmp_path: Path) -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    texts = [text for text in blocks if re.search("^extends", text, re.MULTILINE)]
+    assert texts
+    for text in texts:
+        name = re.search(r'^name = "(.*?)"', text, re.MULTILINE)
+        assert name
+        assert load_profile(written(tmp_path, text)).name == name[1]
+
+
 def test_what_a_file_does_not_state_is_its_parent_s(tmp_path: Path) -> None:
     for name in profile_names():
         if name != "pocket-full":
