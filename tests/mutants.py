@@ -37,6 +37,7 @@ WORK = ROOT / "build" / "mutants"
 MUTATED = WORK / "mutants"
 _READ = {
     "docs": "docs",
+    "requirements": "requirements",
     "engine": "engine",
     "counterfactory/engine/pocket/weights": "engine/pocket/weights",
 }
@@ -137,6 +138,8 @@ def _copy_tree(files: Sequence[str], tests: Sequence[str]) -> None:
     for package in ("engine", "export", "kernels"):
         skip = shutil.ignore_patterns("weights", "__pycache__")
         shutil.copytree(ROOT / package, WORK / "counterfactory" / package, ignore=skip)
+    for file in ("__init__.py", "py.typed"):
+        shutil.copy(ROOT / "engine" / "face" / file, WORK / "counterfactory")
     shutil.copytree(ROOT / "tests", WORK / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     for place, read in _READ.items():
         link = MUTATED / place

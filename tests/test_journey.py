@@ -29,6 +29,7 @@ from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile
 from counterfactory.engine.profile.referees import RefereeSettings
 from counterfactory.engine.request import SuiteRequest
+from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.suite import Suite, read_metadata, read_run
@@ -290,7 +291,11 @@ def test_killed_at_any_moment_the_suite_comes_out_the_same(
     """SIGKILL at random points, ten times and more, then once to the end."""
     path = tmp_path / "killed"
     command = [sys.executable, "-c", KILLED, str(streets), str(path), str(packed_models)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), *filter(None, sys.path)])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "tests"), *filter(None, sys.path)]),
+        SWITCH: str(tmp_path / "compiled"),  # what is kept there dies with the run, too
+    }
     chance = random.Random(5)
     kills = runs = 0
     for _ in range(40):

@@ -286,15 +286,14 @@ def _(house: House, command: str) -> None:
     (broken / "bus" / "a.png").write_text("no picture")
     shutil.copy(house.flat / "bus" / "0000.png", broken / "bus" / "b.png")
     looked_at = "estimate" if command == "estimate" else "plan"  # generate: below, by what it paints
-    drawn = {house.ask(looked_at, "--sample", 1, "--seed", seed, of=broken).status for seed in range(8)}
+    drawn = {house.ask(looked_at, "--sample", 1, "--seed", seed, of=broken).status for seed in (0, 7)}
     assert drawn == {0, 1}, "another is drawn in the place of a broken one, which a warning names"
     if command == "generate":
-        keys = [{row.key for row in house.ask(command, "--seed", seed, of=broken).rows} for seed in (0, 1)]
-        assert keys[0] != keys[1]
-        assert len({row.painting.seed for seed in (0, 1) for row in house.ask(command, "--seed", seed, of=broken).rows
-                    if row.painting}) == 2  # fmt: skip
+        ran = [house.ask(command, "--seed", seed, of=broken).rows for seed in (0, 1)]
+        assert {row.key for row in ran[0]} != {row.key for row in ran[1]}
+        assert len({row.painting.seed for rows in ran for row in rows if row.painting}) == 2
     if command == "plan":
-        assert len({json.dumps(house.ask(command, "--seed", seed).edits) for seed in range(4)}) > 1
+        assert len({json.dumps(house.ask(command, "--seed", seed).edits) for seed in (0, 1)}) == 2
 
 
 @shows("--allow-out-of-domain", *SETS)
@@ -688,7 +687,7 @@ def _(house: House, command: str) -> None:
 
 @shows("--seed", "edits")
 def _(house: House, command: str) -> None:
-    assert len({drawn(house, "--sample", 1, "--seed", seed) for seed in range(6)}) > 1
+    assert len({drawn(house, "--sample", 1, "--seed", seed) for seed in (0, 1)}) == 2
 
 
 @shows("--profile", "edits")
