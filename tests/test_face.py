@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -82,13 +81,6 @@ def test_every_name_is_there() -> None:
     with pytest.raises(AttributeError, match="no attribute 'generat'"):
         cf.generat  # noqa: B018
     assert (Path(str(cf.__file__)).parent / "py.typed").is_file()
-
-
-def test_the_reference_is_that_of_the_docstrings() -> None:
-    docs = Path(__file__).parents[1] / "docs"
-    make_api = runpy.run_path(str(docs / "make_api.py"))
-    page = (docs / "api.md").read_text(encoding="utf-8")
-    assert make_api["with_reference"](page, cf) == page, "run `python docs/make_api.py`"
 
 
 def options_of(command: str) -> dict[str, Any]:

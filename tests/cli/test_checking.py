@@ -7,21 +7,13 @@ import re
 from pathlib import Path
 
 import pytest
+from command_line import run
 from conftest import MadeSuite
 from picture_rows import picture_row
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.suite.metadata import write_table
 from counterfactory.engine.suite.row_spool import RowSpool
-
-
-def run(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
-    try:
-        status = main([str(arg) for arg in args])
-    except SystemExit as stop:  # argparse
-        status = stop.code if isinstance(stop.code, int) else 1
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
 
 
 def drawn(suite: Path, *options: str) -> list[tuple[str, str]]:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command_line import run
 from conftest import MadeSuite, Street, made_profile
 from PIL import Image
 from session_records import costs, session_facts
 
 from counterfactory.engine.api import finished
-from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.journey import Journey
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import load_profile
@@ -25,15 +23,6 @@ from counterfactory.engine.suite import RunRecord, Suite, read_metadata, read_ru
 from counterfactory.engine.suite.session_record import SessionRecord
 
 pytestmark = pytest.mark.usefixtures("shared_plans")
-
-
-def run(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
-    try:
-        status = main([str(arg) for arg in args])
-    except SystemExit as stop:  # argparse
-        status = stop.code if isinstance(stop.code, int) else 1
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
 
 
 @pytest.mark.parametrize(
@@ -412,19 +401,6 @@ def test_commands_on_a_folder_that_is_no_suite(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("args", [[], ["--help"], ["generate", "--help"], ["estimate", "--help"]])
-def test_help_is_quick_and_whole(args: list[str]) -> None:
-    """The runtime takes a second to load; asking for help must not."""
-    code = (
-        "import sys\nfrom counterfactory.engine.cli.arguments import main\n"
-        f"try: main({args})\nexcept SystemExit: pass\n"
-        "assert 'openvino' not in sys.modules, 'loaded the runtime'"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "counterfactory" in done.stdout + done.stderr
-
-
 def test_a_suite_without_a_variant_is_no_success(
     street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -469,22 +445,6 @@ def test_generate_reports_what_it_skips_and_goes_on(
     assert (again["painted"], again["reused"]) == (0, found["painted"])
     assert again["cache_problem"] is None, "nothing was opened"
     assert (tmp_path / "suite" / "metadata.parquet").read_bytes() == before
-
-
-@pytest.mark.parametrize("name", ["costs.jsonl", "costs.prom"])
-def test_generate_hands_the_metrics_file_on(
-    name: str, street: Street, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Path | None] = []
-
-    def stopped(journey: Journey, sources: object, suite: object, on_progress: object, metrics: Path | None) -> None:
-        seen.append(metrics)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Journey, "run", stopped)
-    run(capsys, "generate", street.root, "--out", tmp_path / "a", "--metrics", tmp_path / name)
-    run(capsys, "generate", street.root, "--out", tmp_path / "b")
-    assert seen == [tmp_path / name, None]
 
 
 @pytest.mark.slow

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import run
 from conftest import MadeSuite, Street
 from PIL import Image
 
-from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.estimate import estimate
 from counterfactory.engine.suite import Suite, caution, count_outside, read_metadata, read_run
 
@@ -19,12 +19,6 @@ MARK = (
     "unlike anything that the models were trained on: pictures painted from them, and figures about them, are "
     "meaningless"
 )
-
-
-def run(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, str, str]:
-    status = main([str(arg) for arg in args])
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
 
 
 def add_photographs(images: Path, count: int, first: int = 0) -> None:
