@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.suite import Origin, Painting, PictureRow
+from counterfactory.engine.suite import Crop, Origin, Painting, PictureRow
 
 PAINTING = Painting(seed=7, steps=20, guidance_scale=7.5, guidance_start=0.25, guidance_stop=0.75)
 
@@ -28,7 +28,8 @@ def picture_row(index: int = 0, /, **changes: Any) -> PictureRow:
         "painting": PAINTING,
         "scores": {"text": 0.25, "layout": 0.875},
         "reason": None,
-        "origin": Origin(f"bus/{index // 3:04}.jpg", "a" * 64, 640, 480, (80.0, 0.0, 480.0, 480.0)),
+        "origin": Origin(f"bus/{index // 3:04}.jpg", "a" * 64, 640, 480),
+        "crop": Crop(80.0, 0.0, 480.0, 480.0),
         "source_key": "5" * 64,
         "key": f"{index:064x}",
         "known_world": True,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from .fields import Fields
+from ..files.fill import fill_record, plain
 from .paths import checked_name
 
 
@@ -37,7 +37,7 @@ class PaintedRow:
 
     def to_json(self) -> dict[str, Any]:
         """The row as JSON holds it."""
-        row = asdict(self)
+        row = plain(self)
         if self.self_attention is None:  # rows of pictures painted anew stay what they were
             del row["self_attention"]
         return row
@@ -48,12 +48,8 @@ class PaintedRow:
 
         Raises CounterfactoryError for anything else, and for a path that leaves the suite.
         """
-        row = Fields(value, where, advice)
-        mask = row.table_or_none("mask")
-        share = row.number("self_attention") if "self_attention" in row else None
-        return cls(_stored_file(row.table("image")), None if mask is None else _stored_file(mask), share)
-
-
-def _stored_file(file: Fields) -> StoredFile:
-    path = checked_name(file.text("path"), file.label("path"))
-    return StoredFile(path, file.whole("bytes"), file.text("sha256"))
+        row = fill_record(cls, value, where, advice)
+        for name, file in (("image", row.image), ("mask", row.mask)):
+            if file is not None:
+                checked_name(file.path, f"{where}: '{name}.path'")
+        return row

@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
 from ..errors import CounterfactoryError
+from ..files.fill import fill_record, plain
 from ..files.reading import read_text
 from ..files.writing import write_whole
 from ..meter.meter import PlanUse, StageCost, device_hours_per_1k
 from ..sources.source import Problem
-from .fields import Fields
 from .paths import Folder
 from .picture_row import DroppedVariant, PictureRow
 from .session_record import Costs, SessionRecord
@@ -49,25 +49,6 @@ class Standing:
     shortfalls: tuple[Problem, ...]
     check: Mapping[str, Any]
     outside_world: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """The standing as JSON holds it."""
-        return asdict(self)
-
-    @classmethod
-    def from_fields(cls, fields: Fields) -> Standing:
-        """The standing that `to_json` gave. Raises CounterfactoryError for a missing key or a value of another type."""
-        return cls(
-            sources=fields.whole("sources"),
-            accepted=fields.whole("accepted"),
-            rejected=fields.whole("rejected"),
-            controls=fields.whole("controls"),
-            rejected_controls=fields.whole("rejected_controls"),
-            dropped=tuple(DroppedVariant.from_fields(dropped) for dropped in fields.tables("dropped")),
-            shortfalls=tuple(Problem(p.text("name"), p.text("reason")) for p in fields.tables("shortfalls")),
-            check=fields.plain("check"),
-            outside_world=fields.whole("outside_world"),
-        )
 
 
 class VerdictCounts(TypedDict):
@@ -198,27 +179,23 @@ class RunRecord:
         per_1k = costs.per_1k(standing.accepted) if standing else {}
         return {
             "format": FORMAT,
-            "totals": {**asdict(costs), "device_hours_per_1k_accepted": per_1k},
-            "standing": standing and standing.to_json(),
-            "sessions": [session.to_json() for session in self.sessions],
+            "totals": {**plain(costs), "device_hours_per_1k_accepted": per_1k},
+            "standing": standing and plain(standing),
+            "sessions": list(map(plain, self.sessions)),
         }
 
     @classmethod
     def from_json(cls, value: object, where: str) -> RunRecord:
         """The record that `to_json` gave. Raises CounterfactoryError for anything else."""
-        record = Fields(value, where, _ADVICE)
-        if isinstance(value, Mapping) and "format" not in value:
-            raise CounterfactoryError(
-                f"{where} is not a record of sessions by this Counterfactory (an older one kept its last run alone): "
-                f"{_ADVICE}"
-            )
-        if record.whole("format") != FORMAT:
-            raise CounterfactoryError(f"{where} has format {record.whole('format')}, this is for {FORMAT}: {_ADVICE}")
-        standing = record.table_or_none("standing")
-        return cls(
-            tuple(SessionRecord.from_fields(session) for session in record.tables("sessions")),
-            None if standing is None else Standing.from_fields(standing),
-        )
+        if isinstance(value, Mapping):
+            if "format" not in value:
+                raise CounterfactoryError(
+                    f"{where} is not a record of sessions by this Counterfactory (an older one kept its last run "
+                    f"alone): {_ADVICE}"
+                )
+            if value["format"] != FORMAT:
+                raise CounterfactoryError(f"{where} has format {value['format']!r}, this is for {FORMAT}: {_ADVICE}")
+        return fill_record(cls, value, where, _ADVICE)
 
 
 def read_run(suite: Path) -> RunRecord | None:

@@ -10,17 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from threading import Event, Thread
 from typing import Any
 
 from ..errors import CounterfactoryError
-from ..files.fill import fill
+from ..files.fill import fill_record, plain
 from ..meter.machine import Machine
 from ..meter.meter import PlanUse, StageCost
 from ..sources.source import Problem
-from .fields import Fields
 from .ledger import Ledger
 
 STAGE, KEY = "suite/session", "open"
@@ -72,43 +71,15 @@ class SessionRecord:
     id: str
     began: str
     finished: bool
-    facts: SessionFacts
+    facts: SessionFacts = field(metadata={"prefix": "", "names": tuple(fact.name for fact in fields(SessionFacts))})
     problems: tuple[Problem, ...]
     costs: Costs
-
-    def to_json(self) -> dict[str, Any]:
-        """The session as JSON holds it."""
-        facts = asdict(self.facts)
-        return {**{name: value for name, value in asdict(self).items() if name != "facts"}, **facts}
-
-    @classmethod
-    def from_fields(cls, fields: Fields) -> SessionRecord:
-        """The session that `to_json` gave. Raises CounterfactoryError for a missing key and a value of another type."""
-        facts = SessionFacts(
-            profile=fields.plain("profile"),
-            settings=fields.plain("settings"),
-            data=fields.plain("data"),
-            models=fields.table("models").texts(),
-            precision=fields.text("precision"),
-            versions=fields.table("versions").texts(),
-            machine=fill(Machine, fields.plain("machine"), fields.label("machine")),
-        )
-        return cls(
-            id=fields.text("id"),
-            began=fields.text("began"),
-            finished=fields.flag("finished"),
-            facts=facts,
-            problems=tuple(
-                Problem(problem.text("name"), problem.text("reason")) for problem in fields.tables("problems")
-            ),
-            costs=fill(Costs, fields.plain("costs"), fields.label("costs")),
-        )
 
 
 def load_open_session(ledger: Ledger) -> SessionRecord | None:
     """The session that began and was never booked, as it last noted itself; None where there is none."""
     row = ledger.get(STAGE, [KEY]).get(KEY)
-    return None if row is None else SessionRecord.from_fields(Fields(row, *ledger.place(STAGE, KEY)))
+    return None if row is None else fill_record(SessionRecord, row, *ledger.place(STAGE, KEY))
 
 
 def forget_open_session(ledger: Ledger) -> None:
@@ -144,7 +115,7 @@ class OpenSession:
 
     def _note(self) -> None:
         self._record = replace(self._record, costs=self._costs())
-        self._ledger.put(STAGE, {KEY: self._record.to_json()})
+        self._ledger.put(STAGE, {KEY: plain(self._record)})
 
     def _keep_noting(self) -> None:
         while not self._over.wait(self._interval_s):

@@ -161,7 +161,7 @@ def test_a_ledger_s_outcomes_stay_inside(suite_path: Path, name: str) -> None:
     sources = [Source("bus/1", "bus/1", Path("bus/1"), (8, 8), None, None, "digest", "key")]
     with Suite.open(suite_path) as suite:
         outcomes = Outcomes(suite, "x")
-        outcomes.keep(sources, Outcome(1, 0, 0, 0, {name: 3}, [], []), [picture_row(file_name=name)], finished=True)
+        outcomes.keep(sources, Outcome(1, 0, 0, 0, {name: 3}, (), ()), [picture_row(file_name=name)], finished=True)
         with pytest.raises(CounterfactoryError, match=r"ledger\.sqlite, shard .*'files' is "):
             outcomes.find(sources)
         with pytest.raises(CounterfactoryError, match=r"ledger\.sqlite, shard/rows .*, row 1: 'file_name' is "):

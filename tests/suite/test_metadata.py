@@ -74,6 +74,9 @@ CONTRACT = [
 ]
 
 
+PAINTED = CONTRACT[CONTRACT.index("seed") : CONTRACT.index("scores")]
+
+
 def encoded(rows: Iterable[PictureRow]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         return (written(Path(folder), rows) / "metadata.parquet").read_bytes()
@@ -240,8 +243,10 @@ def test_a_table_by_another_hand_is_read_when_it_is_right(tmp_path: Path) -> Non
     ("changes", "found"),
     [
         ({"caption": None}, "'caption' should be text, found None"),
-        ({"kind": "copy"}, "'kind' should be 'original' or 'control' or 'variant', found 'copy'"),
-        ({"seed": None}, "'seed' should be a whole number, found None"),
+        ({"kind": "copy"}, "'kind' cannot be 'copy'; choose from: original, control, variant"),
+        ({"seed": None}, r"key 'seed' is missing \(a whole number\)"),
+        ({"source_width": None}, "key 'source_width' is missing"),
+        (dict.fromkeys(PAINTED), "a variant needs seed and steps"),
         ({"label": "bus", "verdict": "maybe"}, "'verdict' should be 'accepted', as there is no reason"),
         ({"verdict": "rejected"}, "'verdict' should be 'accepted'.*found 'rejected'"),
         ({"reason": "too dark"}, "'verdict' should be 'rejected', as there is the reason 'too dark'"),

@@ -27,8 +27,8 @@ OUTCOME = Outcome(
     controls=2,
     rejected_controls=3,
     files={"images/a.png": 3, "masks/a.png": 2},
-    dropped=[DroppedVariant("a", 2, "ä", "as it was")],
-    shortfalls=[Problem("b", "too short")],
+    dropped=(DroppedVariant("a", 2, "ä", "as it was"),),
+    shortfalls=(Problem("b", "too short"),),
 )
 
 
