@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from picture_rows import PAINTING, control_row, original_row
+from picture_rows import PAINTING, control_row, original_row, written
 from picture_rows import picture_row as row
 
 from counterfactory.engine.edit import Edit
@@ -32,45 +32,14 @@ from counterfactory.engine.suite import (
     read_metadata,
 )
 from counterfactory.engine.suite.images import encode_picture
-from counterfactory.engine.suite.metadata import COLUMNS, write_table
-from counterfactory.engine.suite.row_spool import RowSpool
+from counterfactory.engine.suite.metadata import COLUMNS
 
 CONTRACT = [
-    "file_name",
-    "sha256",
-    "kind",
-    "source",
-    "label",
-    "mask_file_name",
-    "boxes",
-    "original_file_name",
-    "control_file_name",
-    "caption",
-    "protected",
-    "edited_caption",
-    "edits",
-    "edit_types",
-    "number",
-    "repeat",
-    "level",
-    "levels",
-    "seed",
-    "steps",
-    "guidance_scale",
-    "guidance_start",
-    "guidance_stop",
-    "self_attention",
-    "scores",
-    "verdict",
-    "reason",
-    "source_path",
-    "source_sha256",
-    "source_width",
-    "source_height",
-    "crop",
-    "known_world",
-    "source_key",
-    "key",
+    *("file_name", "sha256", "kind", "source", "label", "mask_file_name", "boxes", "original_file_name"),
+    *("control_file_name", "caption", "protected", "edited_caption", "edits", "edit_types", "number", "repeat"),
+    *("level", "levels", "seed", "steps", "guidance_scale", "guidance_start", "guidance_stop", "self_attention"),
+    *("scores", "verdict", "reason", "source_path", "source_sha256", "source_width", "source_height", "crop"),
+    *("known_world", "source_key", "key"),
 ]
 
 
@@ -80,16 +49,6 @@ PAINTED = CONTRACT[CONTRACT.index("seed") : CONTRACT.index("scores")]
 def encoded(rows: Iterable[PictureRow]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         return (written(Path(folder), rows) / "metadata.parquet").read_bytes()
-
-
-def written(folder: Path, rows: Iterable[PictureRow]) -> Path:
-    """A folder with the rows' table and no images."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with RowSpool(folder) as draft, (folder / "metadata.parquet").open("wb") as file:
-        for one in rows:
-            draft.add(one)
-        write_table(draft, draft.score_names, file)
-    return folder
 
 
 def test_has_the_columns_of_the_contract_in_order(tmp_path: Path) -> None:
@@ -159,46 +118,6 @@ def test_groups_have_one_size_whatever_the_rows_come_from(count: int, part: int,
         assert [r.key for r in read_metadata(Path(folder))] == [r.key for r in rows]
 
 
-ENCODE = """
-import json, sys
-from pathlib import Path
-from counterfactory.engine.suite import metadata
-from counterfactory.engine.suite.row_spool import RowSpool
-from counterfactory.engine.suite.metadata import write_table
-from counterfactory.engine.suite import PictureRow
-with RowSpool(Path(sys.argv[1])) as draft:
-    for row in json.load(sys.stdin):
-        draft.add(PictureRow.from_json(row, "stdin", ""))
-    write_table(draft, draft.score_names, sys.stdout.buffer)
-"""
-
-
-def test_bytes_are_the_same_in_another_process(tmp_path: Path) -> None:
-    rows = [row(i, edits=(Edit("time", "day", "night"),)) for i in range(5)]
-    other = subprocess.run(
-        [sys.executable, "-c", ENCODE, tmp_path],
-        input=json.dumps([one.to_json() for one in rows]).encode(),
-        env=os.environ | {"PYTHONHASHSEED": "5", "TZ": "Asia/Tokyo"},
-        capture_output=True,
-        check=False,
-    )
-    assert other.stdout == encoded(rows), other.stderr
-
-
-def test_rows_are_sorted_by_source_kind_and_number(tmp_path: Path) -> None:
-    rows = [row(i, source=f"s{i % 2}", number=i) for i in (11, 2, 10, 1)]
-    rows += [control_row(5, source="s1"), original_row(4, source="s1")]
-    back = read_metadata(written(tmp_path, rows))
-    assert [(r.source, r.kind, r.number) for r in back] == [
-        ("s0", "variant", 2),
-        ("s0", "variant", 10),
-        ("s1", "original", 0),
-        ("s1", "control", 0),
-        ("s1", "variant", 1),
-        ("s1", "variant", 11),
-    ]
-
-
 def test_scores_are_the_union_of_what_rows_have(tmp_path: Path) -> None:
     rows = [row(0, scores={"text": 1}), row(1, scores={"layout": 0.5}), row(2, scores={})]
     table = pq.read_table(written(tmp_path, rows) / "metadata.parquet")
@@ -208,11 +127,6 @@ def test_scores_are_the_union_of_what_rows_have(tmp_path: Path) -> None:
         None,
     ]
     assert read_metadata(tmp_path) == rows
-
-
-def test_what_was_read_writes_the_same_bytes(tmp_path: Path) -> None:
-    rows = [row(0, scores={"text": 1}), row(1, scores={"layout": 0.5}), row(2, scores={}), row(3, label=None)]
-    assert encoded(read_metadata(written(tmp_path, rows))) == encoded(rows)
 
 
 @pytest.mark.parametrize("rows", [[], [row(scores={})]])

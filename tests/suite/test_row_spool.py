@@ -1,9 +1,5 @@
 """The table's rows before they are a table: they leave sorted, and nothing of them stays."""
 
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,7 +10,7 @@ from hypothesis import strategies as st
 from picture_rows import picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.suite import PictureRow, Suite
+from counterfactory.engine.suite import PictureRow
 from counterfactory.engine.suite.row_spool import RowSpool
 from counterfactory.engine.variant import KINDS, Kind
 
@@ -80,29 +76,3 @@ def test_a_drafts_full_disk_is_a_sentence(tmp_path: Path) -> None:
         with pytest.raises(CounterfactoryError, match=r"cannot use .*draft.*full; free some space"):
             fill()
     assert list(tmp_path.iterdir()) == []
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from counterfactory.engine.suite import Suite
-from picture_rows import picture_row
-suite = Suite.open(Path(sys.argv[1]))
-def rows():
-    yield picture_row()
-    os.kill(os.getpid(), signal.SIGKILL)
-suite.write_metadata(rows())
-"""
-
-
-def test_what_a_kill_leaves_is_gone_after_the_next_opening(tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run([sys.executable, "-c", KILLED, tmp_path], env=environment, check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert list(tmp_path.glob("draft.*.tmp"))
-    others = [tmp_path / "draft.txt", tmp_path / "my draft.1.tmp"]
-    for other in others:
-        other.write_bytes(b"somebody's")
-    with Suite.open(tmp_path):
-        left = {path for path in tmp_path.iterdir() if not path.name.startswith(("ledger", "suite.lock"))}
-    assert left == set(others)

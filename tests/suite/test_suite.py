@@ -81,15 +81,6 @@ def test_a_batch_lies_where_it_should(tmp_path: Path) -> None:
     suite.close()
 
 
-def test_results_survive_closing(tmp_path: Path) -> None:
-    with Suite.open(tmp_path) as suite:
-        suite.write_images("paint", [painted(0)])
-        suite.ledger.put("caption", {"k": ["a", 1]})
-    with Suite.open(tmp_path) as suite:
-        assert list(suite.images("paint", [key(0)])) == [key(0)]
-        assert suite.ledger.get("caption", ["k"]) == {"k": ["a", 1]}
-
-
 @pytest.mark.parametrize("kind", ["image", "mask"])
 @pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])])
 def test_a_vanished_or_shortened_file_is_noticed(tmp_path: Path, kind: str, harm: Any) -> None:
@@ -230,8 +221,10 @@ def test_rows_that_fail_on_the_way_leave_the_old_table(tmp_path: Path) -> None:
 def test_peoples_own_files_stay_where_they_are(tmp_path: Path) -> None:
     with Suite.open(tmp_path) as suite:
         suite.write_images("paint", [painted(0), painted(1)])
-        mine = [tmp_path / "images/bus/0000/mine.png", tmp_path / "images/notes.tmp", tmp_path / "masks/a.png.1.tmp"]
-        for file in mine:
+        names = ("images/bus/0000/mine.png", "images/notes.tmp", "masks/a.png.1.tmp", "draft.txt", "my draft.1.tmp")
+        mine = [tmp_path / name for name in names]
+        halves = [tmp_path / f"{name}.77.tmp" for name in ("draft", "metadata.parquet", "run.json")]
+        for file in (*mine, *halves):
             file.write_bytes(b"mine")
     for ledger in tmp_path.glob("ledger*"):  # the opening without one goes through all files
         ledger.unlink()
@@ -239,6 +232,7 @@ def test_peoples_own_files_stay_where_they_are(tmp_path: Path) -> None:
         suite.write_images("paint", [painted(1)])
         write_table(suite, [1])
     assert all(file.read_bytes() == b"mine" for file in mine)
+    assert not any(file.exists() for file in halves), "a killed process left them"
 
 
 # Threads
