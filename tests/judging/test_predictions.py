@@ -40,35 +40,22 @@ def test_tables_that_are_taken(name: str, text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "told"),
     [
-        ("p.csv", b"", "is empty; its first line names the columns: image,prediction"),
         ("p.csv", b"image,label\na,b\n", "found: image, label"),
-        ("p.csv", b"image,prediction\n", "holds no predictions"),
+        ("p.csv", b"image,prediction\n", "holds no predictions; write the columns image and prediction$"),
         ("p.csv", b"image,prediction\na\n", "p.csv:2"),
         ("p.csv", b"image,prediction\na,x\na,y\n", "second, different prediction for a"),
-        ("p.csv", b"image,prediction\n\xff,x\n", "not UTF-8"),
         ("p.jsonl", b"{", "p.jsonl:1 is not valid JSON"),
-        ("p.jsonl", b"[1]", "not a JSON object"),
         ("p.jsonl", b'{"image": "a", "prediction": 3.5}', r"as text or a whole number; found \{.*3\.5\}$"),
         ("p.jsonl", b'{"image": "a", "prediction": true}', "as text or a whole number"),
         ("p.jsonl", b'{"image": 3, "prediction": "a"}', "an image, as text"),
         ("p.jsonl", b'{"image": "a", "prediction": ""}', "an image, as text"),
         ("p.jsonl", b'{"image": "", "prediction": "a"}', "an image, as text"),
-        ("p.txt", b"a,b", ".csv and .jsonl"),
-        ("p.csv", b"image,prediction\na,tench, Tinca tinca\n", "has 3 fields where the first line names 2"),
-        (None, b"", "cannot read"),
     ],
 )
-def test_tables_that_are_refused(name: str | None, data: bytes, told: str, tmp_path: Path) -> None:
-    path = tmp_path / (name or "missing.csv")
-    if name:
-        path.write_bytes(data)
+def test_tables_that_are_refused(name: str, data: bytes, told: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(data)
     with pytest.raises(CounterfactoryError, match=told):
-        load_predictions(path)
-
-
-def test_class_numbers_are_answers(tmp_path: Path) -> None:
-    (tmp_path / "p.jsonl").write_text('{"image": "a", "prediction": 281}\n{"image": "b", "prediction": "cat"}')
-    assert load_predictions(tmp_path / "p.jsonl").answers == {"a": Prediction("281"), "b": Prediction("cat")}
+        load_predictions(tmp_path / name)
 
 
 def match(answers: dict[str, str], rows: list[PictureRow]) -> tuple[tuple[str | None, ...], tuple[str, ...]]:
@@ -89,7 +76,7 @@ def test_originals_are_named_by_file_or_by_source_with_or_without_suffix_and_fol
     assert match(answers, ROWS) == (("car", None, "bus", None), ("unknown.png",))
 
 
-@pytest.mark.parametrize("before", ["/home/me/suite/", "suite/", "./", "../suite/", "D:\\suite\\"])
+@pytest.mark.parametrize("before", ["", "/home/me/suite/", "suite/", "./", "../suite/", "D:\\suite\\"])
 def test_folders_may_stand_before_a_file_of_the_suite(before: str) -> None:
     answers = {before + row.file_name: str(i) for i, row in enumerate(ROWS)}
     assert match(answers, ROWS) == (("0", "1", "2", "3"), ())
@@ -130,11 +117,6 @@ def test_any_text_may_be_a_stranger(name: str) -> None:
     assert match({"images/bus/1/a.png": "bus", name: "y"}, ROWS)[0] == (None, None, "bus", None)
 
 
-def test_every_kind_of_picture_gets_its_own_answer() -> None:
-    answers = {row.file_name: str(i) for i, row in enumerate(ROWS)}
-    assert match(answers, ROWS) == (("0", "1", "2", "3"), ())
-
-
 @pytest.mark.parametrize("kind", ["original", "control"])
 def test_some_answers_of_a_kind_are_no_answers(kind: str) -> None:
     make = {"original": original_row, "control": control_row}[kind]
@@ -146,11 +128,9 @@ def test_some_answers_of_a_kind_are_no_answers(kind: str) -> None:
 
 
 def test_a_variant_without_answer_is_refused() -> None:
-    with pytest.raises(CounterfactoryError, match=r"1 of 1 variants have no prediction, .* images/bus/1/a\.png"):
+    told = r"1 of 1 variants have no .* images/bus/1/a\.png; name pictures as in metadata\.parquet's file_name$"
+    with pytest.raises(CounterfactoryError, match=told):
         match({"images/bus/1/b.png": "bus"}, ROWS)
-
-
-def test_pictures_without_answer_are_shown_beside_answers_without_picture() -> None:
     with pytest.raises(CounterfactoryError, match=r"1 of 1 variants .* images/.*, where the table has 1\.png; name"):
         match({"1.png": "bus", "2.png": "bus"}, ROWS)
 
@@ -158,11 +138,3 @@ def test_pictures_without_answer_are_shown_beside_answers_without_picture() -> N
 def test_a_source_s_own_name_may_look_like_a_suffix() -> None:
     rows = [original_row(source="bus/1.5", label="bus")]
     assert match({"bus/1.5": "car"}, rows) == (("car",), ())
-
-
-def test_errors_say_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(CounterfactoryError, match=r"a\.png; name pictures as in metadata\.parquet's file_name$"):
-        match({}, ROWS)
-    (tmp_path / "p.csv").write_text("image,prediction\n")
-    with pytest.raises(CounterfactoryError, match=r"holds no predictions; write the columns image and prediction$"):
-        load_predictions(tmp_path / "p.csv")

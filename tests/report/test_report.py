@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import replace
@@ -221,31 +222,25 @@ def test_any_file_name_is_a_link_to_that_file(name: str, tmp_path: Path) -> None
 
 
 def test_words_from_outside_are_escaped(picture: Path, tmp_path: Path) -> None:
-    hostile = frame(
-        picture,
-        edits=(Edit(HOSTILE, HOSTILE, HOSTILE),),
-        caption=HOSTILE,
-        accepted=False,
-        reason=HOSTILE,
-        answer=Answer(HOSTILE, False),
-    )
+    words: dict[str, Any] = dict.fromkeys(("name", "caption", "reason"), HOSTILE)
+    edits, wrong = (Edit(HOSTILE, HOSTILE, HOSTILE),), Answer(HOSTILE, False)
+    hostile = frame(picture, **words, edits=edits, accepted=False, answer=wrong, scores={HOSTILE: 0.5})
+    control = frame(picture, answer=wrong)
     album = [
-        strip(
-            hostile,
-            control=frame(picture, answer=Answer(HOSTILE, False)),
-            name=HOSTILE,
-            label=HOSTILE,
-            caption=HOSTILE,
-            answer=Answer(HOSTILE, True),
-        )
+        strip(hostile, control=control, name=HOSTILE, label=HOSTILE, caption=HOSTILE, answer=Answer(HOSTILE, True))
     ]
     table = Table(HOSTILE, (HOSTILE,), ((HOSTILE,),))
     path = tmp_path / "page.html"
-    words = ReportText(HOSTILE, HOSTILE, ((HOSTILE, HOSTILE),), (table,), HOSTILE, (HOSTILE,), (HOSTILE,))
-    write_page(album, path, words)
+    write_page(
+        album, path, ReportText(HOSTILE, HOSTILE, ((HOSTILE, HOSTILE),), (table,), HOSTILE, (HOSTILE,), (HOSTILE,))
+    )
     page = Reader(path.read_text(encoding="utf-8"))
     assert len(page.all("script")) == 1
-    assert page.all("figure")[0]["title"] == HOSTILE
+    _, figure = page.all("figure")
+    assert {figure[key] for key in ("title", "data-name", "data-said", "data-reason")} == {HOSTILE}
+    assert json.loads(str(figure["data-scores"])) == {HOSTILE: 0.5}
+    assert json.loads(str(figure["data-values"])) == [f"{HOSTILE}: {HOSTILE}"]
+    assert f"score:{HOSTILE}" in [option["value"] for option in page.all("option")]
     assert page.text.count(HOSTILE) >= 14
     image = next(image for image in page.all("img") if image["alt"] == HOSTILE)
     assert (tmp_path / unquote(str(image["src"]))).samefile(picture)
