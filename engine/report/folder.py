@@ -18,12 +18,10 @@ from ..suite.paths import Folder
 from ..tasks.spread import spread_of
 from .album import Answer, Strip, drawn_path, group_by_source, pick_evenly
 from .coloured_masks import draw_mask
-from .edit_table import edit_table, skew_notes
-from .notes import suite_notes
 from .outlines import EdgeDetector
 from .page import ReportText, write_page
-from .reason_table import reason_table
 from .sheet import write_sheet
+from .suite_text import edit_table, reason_table, skew_notes, suite_notes
 from .table import Table
 
 SHEET_ROWS = 8

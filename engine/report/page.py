@@ -92,7 +92,7 @@ def _pills(album: Sequence[Strip]) -> list[_Filter]:
     present = {kind for frame in frames for kind in frame.types}
     named = [kind for kind in EDIT_TYPES if kind in present]
     filters = [_Filter("Edit", "type", _same([*named, *sorted(present.difference(named))]))]
-    if {frame.accepted for frame in frames} == {True, False}:
+    if {frame.row.accepted for frame in frames} == {True, False}:
         filters.append(_Filter("Verdict", "verdict", _same(("accepted", "rejected"))))
     if any(frame.answer for frame in frames):
         filters.append(_Filter("Model's answer", "answer", _same(("right", "wrong"))))
@@ -115,7 +115,7 @@ def _lists(album: Sequence[Strip]) -> list[_Filter]:
         filters.append(_Filter("Rejected, as", "failed", meant))
     orders = [("wrong", "wrong first")] if any(frame.answer for frame in frames) else []
     orders += [("source", "by source")]
-    names = sorted({name for frame in frames for name in frame.scores})
+    names = sorted({name for frame in frames for name in frame.row.scores})
     orders += [(f"score:{name}", f"lowest {name.replace('_', '-')} first") for name in names]
     return [*filters, _Filter("Order", "sort", tuple(orders), "as in the suite")]
 

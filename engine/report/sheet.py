@@ -82,14 +82,14 @@ def _draw_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, strip: Strip, top:
         left += CELL + GAP
         _paste_picture(sheet, strip.control.image, left, top)
         pen.text((left, below), "control: same caption", _GREY, _font(22))
-        if not strip.control.accepted:
+        if not strip.control.row.accepted:
             _frame_rejected(pen, left, top)
         if strip.control.answer and not strip.control.answer.right:
             _draw_note(pen, (left, below + _LINE), f"model says: {strip.control.answer.text}", None, _RED)
     for frame in strip.frames:
         left += CELL + GAP
         _paste_picture(sheet, frame.image, left, top)
-        if not frame.accepted:
+        if not frame.row.accepted:
             _frame_rejected(pen, left, top)
         for i, (text, target, colour) in enumerate(_notes(frame)[:_MAX_LINES]):
             _draw_note(pen, (left, below + i * _LINE), text, target, colour)
@@ -102,9 +102,9 @@ def _frame_rejected(pen: ImageDraw.ImageDraw, left: int, top: int) -> None:
 def _notes(frame: Frame) -> list[tuple[str, str | None, Colour]]:
     """Lines below a variant: (text, text after an arrow, colour)."""
     notes: list[tuple[str, str | None, Colour]] = []
-    if not frame.accepted:
-        notes.append((f"rejected: {frame.reason}", None, _RED))
-    notes += [_change(edit) for edit in frame.edits]
+    if not frame.row.accepted:
+        notes.append((f"rejected: {frame.row.reason}", None, _RED))
+    notes += [_change(edit) for edit in frame.row.edits]
     notes += [(text, None, _GREY) for text in frame.circumstances]
     if frame.answer and not frame.answer.right:
         notes.append((f"model says: {frame.answer.text}", None, _RED))

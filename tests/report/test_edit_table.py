@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from counterfactory.engine.report.edit_table import edit_table, skew_notes, spread_data
+from counterfactory.engine.report.suite_text import edit_table, skew_notes, spread_data
 from counterfactory.engine.tasks.spread import TypeSpread
 
 COLOURS = TypeSpread("colour", 1_500, 0.75, (("red", 1_200), ("a very very long value of colour", 200), ("blue", 100)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from picture_rows import control_row, original_row, picture_row
 
-from counterfactory.engine.report.notes import suite_notes
+from counterfactory.engine.report.suite_text import suite_notes
 
 SOURCES = [row for g in range(3) for row in (original_row(g), picture_row(3 * g))]
 

@@ -59,9 +59,9 @@ def report_on(suite: MadeSuite, rows: list[PictureRow], folder: Path, **options:
 def test_a_figure_says_all_that_it_is_found_by(picture: Path, tmp_path: Path) -> None:
     scores = {"image_text": 0.25, "edit_weather": -1.0}
     one = frame(
-        picture, edits=(NIGHT, RED, NIGHT), name="images/bus/1/a.png", scores=scores, answer=Answer("car", False)
+        picture, edits=(NIGHT, RED, NIGHT), file_name="images/bus/1/a.png", scores=scores, answer=Answer("car", False)
     )
-    two = frame(picture, accepted=False, reason="too dark", name="images/bus/1/b.png", answer=Answer("bus", True))
+    two = frame(picture, reason="too dark", file_name="images/bus/1/b.png", answer=Answer("bus", True))
     page = page_of(tmp_path, strip(one, two, frame(picture), name="bus/1", label="bus", control=frame(picture)))
     control, first, second, third = page.all("figure")
     assert "data-name" not in control
@@ -112,7 +112,7 @@ def test_words_that_came_or_went_are_shown_as_such(picture: Path, tmp_path: Path
 def test_the_script_finds_what_it_asks_for(picture: Path, tmp_path: Path) -> None:
     """Every id, class and name in the script is on the page, so that neither is renamed alone."""
     answered = frame(picture, answer=Answer("car", False), scores={"x": 0.5})
-    failed = [frame(picture, accepted=False, reason=f"{name} 0.1 is below 0.2") for name in ("edit", "layout")]
+    failed = [frame(picture, reason=f"{name} 0.1 is below 0.2") for name in ("edit", "layout")]
     album = strip(answered, *failed, mask=picture, control=frame(picture), edges=picture)
     album = replace(album, answer=Answer("bus", True))
     page = page_of(tmp_path, album, strip(frame(picture, edits=(NIGHT,)), label="car"))
@@ -149,13 +149,13 @@ def test_lists_offer_what_differs_and_every_score_for_the_order(picture: Path, t
 
 
 def test_rejected_variants_can_be_chosen_by_what_failed(picture: Path, tmp_path: Path) -> None:
-    low = [frame(picture, accepted=False, reason=f"so: {name} 0.1 is below 0.2") for name in ("layout", "edit", "edit")]
+    low = [frame(picture, reason=f"so: {name} 0.1 is below 0.2") for name in ("layout", "edit", "edit")]
     page = page_of(tmp_path, strip(*low, frame(picture, scores={"edit": 0.5, "layout": 0.1})))
     assert options(page)["failed"] == ["edit", "layout"]
     assert "an edit does not show" in page.text
     assert [figure["data-failed"] for figure in page.all("figure")] == ["layout", "edit", "edit", ""]
     assert "failed" not in options(page_of(tmp_path, strip(*low[1:]))), "one check is no choice"
-    marked = page_of(tmp_path, strip(replace(low[0], scores={"edit": 0.5, "layout": 0.1})))
+    marked = page_of(tmp_path, strip(replace(low[0], row=replace(low[0].row, scores={"edit": 0.5, "layout": 0.1}))))
     assert [span.get("class") for span in marked.all("span") if "class" in span][-1:] == ["bad"]
 
 

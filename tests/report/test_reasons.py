@@ -7,7 +7,7 @@ from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.report.curves import Curve
-from counterfactory.engine.report.reason_table import reason_table
+from counterfactory.engine.report.suite_text import reason_table
 
 
 def test_rejected_variants_are_counted_by_what_failed() -> None:

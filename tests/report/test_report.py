@@ -17,6 +17,7 @@ import pytest
 from conftest import MadeSuite
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from picture_rows import picture_row
 from PIL import Image
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
@@ -52,16 +53,9 @@ class Reader(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-def frame(image: Path, **changes: Any) -> Frame:
-    values: dict[str, Any] = {
-        "image": image,
-        "name": "images/bus/1/0.png",
-        "edits": (Edit("weather", "clear", "foggy"),),
-        "caption": "a foggy street.",
-        "accepted": True,
-        "reason": "",
-    }
-    return Frame(**(values | changes))
+def frame(image: Path, answer: Answer | None = None, **changes: Any) -> Frame:
+    values: dict[str, Any] = {"edits": (Edit("weather", "clear", "foggy"),), "edited_caption": "a foggy street."}
+    return Frame(picture_row(**{**values, "scores": {}, **changes}), image, answer)
 
 
 def strip(*frames: Frame, **changes: Any) -> Strip:
@@ -222,9 +216,9 @@ def test_any_file_name_is_a_link_to_that_file(name: str, tmp_path: Path) -> None
 
 
 def test_words_from_outside_are_escaped(picture: Path, tmp_path: Path) -> None:
-    words: dict[str, Any] = dict.fromkeys(("name", "caption", "reason"), HOSTILE)
+    words: dict[str, Any] = dict.fromkeys(("file_name", "edited_caption", "reason"), HOSTILE)
     edits, wrong = (Edit(HOSTILE, HOSTILE, HOSTILE),), Answer(HOSTILE, False)
-    hostile = frame(picture, **words, edits=edits, accepted=False, answer=wrong, scores={HOSTILE: 0.5})
+    hostile = frame(picture, **words, edits=edits, answer=wrong, scores={HOSTILE: 0.5})
     control = frame(picture, answer=wrong)
     album = [
         strip(hostile, control=control, name=HOSTILE, label=HOSTILE, caption=HOSTILE, answer=Answer(HOSTILE, True))
@@ -255,7 +249,7 @@ def test_filters_offer_what_differs(picture: Path, tmp_path: Path) -> None:
     night = frame(picture, edits=(Edit("time", "day", "night"),))
     assert choices(frame(picture), night) == {("type", "weather"), ("type", "time")}
     assert choices(frame(picture, edits=(Edit("the sky", "blue", "red"),))) == {("type", "the sky")}
-    assert ("verdict", "rejected") in choices(frame(picture), frame(picture, accepted=False))
+    assert ("verdict", "rejected") in choices(frame(picture), frame(picture, reason="too dark"))
     assert ("answer", "wrong") in choices(frame(picture, answer=Answer("car", False)))
 
 
@@ -276,9 +270,9 @@ def test_sheet_marks_rejected_and_wrong(picture: Path) -> None:
     assert red(frame(picture)) == 0
     assert red(frame(picture, answer=Answer("bus", True))) == 0
     assert red(frame(picture, answer=Answer("car", False))) > 50
-    assert red(frame(picture, accepted=False, reason="unlike its caption")) > 4 * CELL
+    assert red(frame(picture, reason="unlike its caption")) > 4 * CELL
     assert red(frame(picture), frame(picture)) == 0
-    assert red(frame(picture), frame(picture, accepted=False, reason="unlike its caption")) > 4 * CELL
+    assert red(frame(picture), frame(picture, reason="unlike its caption")) > 4 * CELL
 
 
 @pytest.mark.parametrize("size", [(1, 1), (300, 20), (20, 300)])
@@ -323,10 +317,10 @@ def test_strips_keep_the_suite_s_order(made_suite: MadeSuite, tmp_path: Path) ->
         assert [f.image.parent.name for f in made.frames] == [made.name.split("/")[1]] * 2
     frames = {f.image: f for s in album for f in s.frames}
     shown = {row.file_name: row for row in rows}
-    assert all((f.scores, f.edit_scores) == (shown[f.name].scores, shown[f.name].edit_scores) for f in frames.values())
+    assert all(f.row == shown[f.row.file_name] for f in frames.values())
     assert frames[made_suite.path / rows[1].file_name].answer == Answer("car", False)
     assert next(strip for strip in album if strip.name == rows[0].source).answer == Answer("bus", True)
-    assert sum(not f.accepted for f in frames.values()) == 1
+    assert sum(not f.row.accepted for f in frames.values()) == 1
 
 
 def test_a_table_s_rows_fit_its_columns() -> None:
