@@ -11,11 +11,10 @@ from .. import packages
 from ..errors import CounterfactoryError
 from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.profile import load_profile
-from ..report import outlines
 from ..report.album import Answer, mark_answers
 from ..report.curves import Curve, curve_of
 from ..report.effects_text import evaluation_tables, headline, note_lines
-from ..report.folder import ReportFiles, describe_suite, write_report
+from ..report.folder import EdgeDetector, ReportFiles, describe_suite, edge_detector, write_report
 from ..suite import PictureRow
 from ..suite.recorded import recorded_check, recorded_profile
 from ..suite.verdicts import read_verdicts
@@ -65,14 +64,14 @@ def make_report(
     )
 
 
-def _edges(suite: Path, options: PageOptions, warn: Warn) -> outlines.EdgeDetector | None:
+def _edges(suite: Path, options: PageOptions, warn: Warn) -> EdgeDetector | None:
     if options.get("no_edges", False):
         return None
     if not packages.installed("cv2"):
         warn("no edges are shown: they take OpenCV (pip install 'counterfactory[generate]')")
         return None
     profile = options.get("profile")
-    return outlines.edge_detector(recorded_profile(suite) if profile is None else load_profile(fspath(profile)))
+    return edge_detector(recorded_profile(suite) if profile is None else load_profile(fspath(profile)))
 
 
 def _curves(suite: Path, judgements: Path | None) -> tuple[Curve, ...]:

@@ -27,8 +27,7 @@ from ..pocket.worlds import EMBEDDED
 from ..profile.profile import load_profile
 from ..report.album import Answer, add_scores, mark_answers
 from ..report.effects_text import effects_table, headline, note_lines, sides_table
-from ..report.folder import write_report
-from ..report.outlines import edge_detector
+from ..report.folder import edge_detector, write_report
 from ..report.page import ReportText
 from ..report.suite_text import reason_table, suite_notes
 from ..report.table import Table

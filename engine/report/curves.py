@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from ..judging.threshold_curve import ThresholdCurve
@@ -24,21 +24,15 @@ class Curve:
     limits: tuple[float, ...]
     lines: tuple[tuple[str, tuple[float | None, ...]], ...]
     current: float | None = None
+    # Of the drawing in pixels, and left, top, width and height of the plot in it.
+    width: ClassVar[int] = _WIDTH + _LEFT + 8
+    height: ClassVar[int] = _HEIGHT + _TOP + 18
+    frame: ClassVar[tuple[int, int, int, int]] = (_LEFT, _TOP, _WIDTH, _HEIGHT)
 
     def __post_init__(self) -> None:
         for name, shares in self.lines:
             if len(shares) != len(self.limits):
                 raise ValueError(f"curve {self.name!r} has {len(self.limits)} limits, got {len(shares)} of {name!r}")
-
-    @property
-    def width(self) -> int:
-        """Of the drawing in pixels."""
-        return _WIDTH + _LEFT + 8
-
-    @property
-    def height(self) -> int:
-        """Of the drawing in pixels."""
-        return _HEIGHT + _TOP + 18
 
     @property
     def paths(self) -> tuple[tuple[str, str], ...]:
@@ -49,11 +43,6 @@ class Curve:
     def mark(self) -> float | None:
         """Where the current limit lies across the drawing."""
         return None if self.current is None else self._x(self.current)
-
-    @property
-    def frame(self) -> tuple[int, int, int, int]:
-        """Left, top, width and height of the plot in the drawing."""
-        return _LEFT, _TOP, _WIDTH, _HEIGHT
 
     def _points(self, shares: Sequence[float | None]) -> str:
         pairs = zip(self.limits, shares, strict=True)

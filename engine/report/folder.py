@@ -5,26 +5,32 @@ The suite itself is only read. Made again without edges, a report keeps those th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from ..errors import CounterfactoryError
+from ..profile.profile import Profile
+from ..stages.maps.edges import edge_maps
 from ..suite import PictureRow
 from ..suite.paths import Folder
 from ..tasks.spread import spread_of
 from .album import Answer, Strip, drawn_path, group_by_source, pick_evenly
 from .coloured_masks import draw_mask
-from .outlines import EdgeDetector
 from .page import ReportText, write_page
 from .sheet import write_sheet
 from .suite_text import edit_table, reason_table, skew_notes, suite_notes
 from .table import Table
 
 SHEET_ROWS = 8
+Images = NDArray[np.uint8]
+# Takes uint8 RGB [B, H, W, 3] to uint8 [B, H, W].
+EdgeDetector = Callable[[Images], Images]
 _AGAIN = "run the `counterfactory generate` that made it again"
 
 
@@ -126,3 +132,25 @@ def _write_edges(edges: EdgeDetector, strip: Strip, path: Path) -> None:
         raise CounterfactoryError(f"{strip.image} is no picture of ours: delete it, and {_AGAIN}") from error
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(edges(pixels[None])[0]).save(path)
+
+
+def edge_detector(profile: Profile) -> EdgeDetector:
+    """The detector of `profile`. Raises CounterfactoryError, when it is used, where its network is missing."""
+    if profile.edges.hed is None:
+        return partial(edge_maps, settings=profile.edges)
+    from ..meter.meter import Meter
+    from ..models.model_pool import ModelPool
+    from ..models.networks import library_of
+
+    models = ModelPool(library_of(profile), Meter(lambda _: None))
+
+    def detect(images: Images) -> Images:
+        try:
+            return edge_maps(images, profile.edges, models.hed(*images.shape[1:3]))
+        except CounterfactoryError as error:
+            raise CounterfactoryError(
+                f"the edges of {profile.name} are found by the network hed: {error}; report on the box that has it, or "
+                "with --no-edges"
+            ) from error
+
+    return detect

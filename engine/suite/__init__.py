@@ -2,9 +2,7 @@
 
 from .images import NewPicture
 from .metadata import accepted_edits, read_metadata, require_finished
-from .outside import caution, count_outside
-from .painted_row import PaintedRow
-from .picture_row import Crop, Origin, Painting, PictureRow, Verdict
+from .picture_row import Crop, Origin, PaintedRow, Painting, PictureRow, Verdict, caution, count_outside
 from .run_record import RunRecord, read_run
 from .suite import Suite, image_path, mask_path
 

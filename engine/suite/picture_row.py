@@ -1,8 +1,10 @@
-"""A row of metadata.parquet: a picture of the suite and how it was made; and a variant that has no picture."""
+"""Rows of pictures: of metadata.parquet, how a picture of the suite was made; of the ledger, which files hold it; and a
+variant that has no picture.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -232,3 +234,67 @@ class DroppedVariant:
     variant: int
     edited_caption: str
     reason: str
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of the suite: its `path` seen from there, its size in `bytes`, and the `sha256` of what it holds."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class PaintedRow:
+    """The files of a painted picture: the `image`, and the `mask` that was carried over, where there is one.
+
+    `self_attention` is the share of the steps on which an edited source's self-attention was taken over, of the shares
+    that were tried the one whose picture was kept; None where nothing was tried.
+    """
+
+    image: StoredFile
+    mask: StoredFile | None
+    self_attention: float | None = None
+
+    @property
+    def files(self) -> tuple[StoredFile, ...]:
+        """The picture, and its mask where it has one."""
+        return (self.image,) if self.mask is None else (self.image, self.mask)
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as JSON holds it."""
+        row = plain(self)
+        if self.self_attention is None:  # rows of pictures painted anew stay what they were
+            del row["self_attention"]
+        return row
+
+    @classmethod
+    def from_json(cls, value: object, where: str, advice: str) -> PaintedRow:
+        """The row that `to_json` gave. `where` is what to call its place in errors, `advice` what to do about one.
+
+        Raises CounterfactoryError for anything else, and for a path that leaves the suite.
+        """
+        row = fill_record(cls, value, where, advice)
+        for name, file in (("image", row.image), ("mask", row.mask)):
+            if file is not None:
+                checked_name(file.path, f"{where}: '{name}.path'")
+        return row
+
+
+def count_outside(rows: Iterable[PictureRow]) -> tuple[int, int]:
+    """How many of the rows' sources are outside of what the models know, and how many sources there are."""
+    in_domain = {row.source: row.known_world for row in rows}
+    return list(in_domain.values()).count(False), len(in_domain)
+
+
+def caution(outside: int, sources: int) -> str | None:
+    """The sentence for so many of the sources; None where the models know all of them."""
+    if not outside:
+        return None
+    which = "the source is" if sources == 1 else f"{outside} of {sources} sources are"
+    of_it = "it" if sources == 1 else "them"
+    return (
+        f"{which} unlike anything that the models were trained on: pictures painted from {of_it}, and figures about "
+        f"{of_it}, are meaningless"
+    )

@@ -36,9 +36,8 @@ from .images import NewPicture, Top, encode_mask, encode_picture, read_png
 from .ledger import Ledger
 from .lock import Lock
 from .metadata import FILE, write_table
-from .painted_row import PaintedRow, StoredFile
 from .paths import TOPS, Folder
-from .picture_row import PictureRow
+from .picture_row import PaintedRow, PictureRow, StoredFile
 from .picture_store import BATCH_DONE, PictureStore
 from .row_spool import RowSpool
 from .run_record import FILE as RUN_FILE
