@@ -45,16 +45,18 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise CounterfactoryError(f"{path} is not valid TOML: {error}") from error
 
 
-def fill(cls: type[T], table: Mapping[str, Any], where: str) -> T:
+def fill(cls: type[T], table: Mapping[str, Any], where: str, advice: str = "") -> T:
     """Build the dataclass `cls` from `table`, field by field.
 
     Fields may be str, int, float (which takes whole numbers too), bool, Any, Literal, tuple[X, ...], tuple[X, Y],
     another dataclass or Mapping[str, X] (a table), and any of these with `| None`. Every field must be given, whatever
     its default, but for `| None`, which TOML cannot write: there, leaving it out says None. A mapping or a dataclass
     whose metadata names a `prefix` and `names` is gathered from keys of the table itself. `where` names the file in
-    errors. Raises CounterfactoryError for an unknown key, a missing one, and a value of another type.
+    errors, which end in `advice`.
+
+    Raises CounterfactoryError for an unknown key, a missing one, and a value of another type.
     """
-    return _Filling(where)._fill(cls, table, "")
+    return _Filling(where, advice)._fill(cls, table, "")
 
 
 def fill_record(cls: type[T], value: object, where: str, advice: str) -> T:
@@ -64,7 +66,7 @@ def fill_record(cls: type[T], value: object, where: str, advice: str) -> T:
     """
     if not isinstance(value, Mapping):
         raise CounterfactoryError(f"{where}: it should be a table of keys and values, found {_shown(value)}; {advice}")
-    return _Filling(where, f"; {advice}", others=True)._fill(cls, value, "")
+    return _Filling(where, advice, others=True)._fill(cls, value, "")
 
 
 def plain(settings: Any) -> dict[str, Any]:
@@ -186,7 +188,7 @@ class _Filling:
         return self._error(f"{key!r} should be {_described(hint)}, found {_shown(value)}")
 
     def _error(self, text: str) -> CounterfactoryError:
-        return CounterfactoryError(f"{self.where}: {text}{self.advice}")
+        return CounterfactoryError(f"{self.where}: {text}{'; ' if self.advice else ''}{self.advice}")
 
 
 def _shown(value: object) -> str:

@@ -66,7 +66,4 @@ def _fill_recorded(cls: type[T], table: object, suite: Path) -> T:
     where = str(suite / FILE)
     if not isinstance(table, Mapping) or not table:
         raise CounterfactoryError(f"{where} does not say how the suite was made; {_ADVICE}")
-    try:
-        return fill(cls, table, where)
-    except CounterfactoryError as error:
-        raise CounterfactoryError(f"{error}; {_ADVICE}") from error
+    return fill(cls, table, where, _ADVICE)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -124,17 +124,8 @@ class SuiteCosts:
 
 
 def _total(stages: Sequence[StageCost]) -> StageTotal:
-    return StageTotal(
-        stage=stages[0].stage,
-        made=sum(stage.made for stage in stages),
-        wall_s=sum(stage.wall_s for stage in stages),
-        load_s=sum(stage.load_s for stage in stages),
-        busy_s=sum(stage.busy_s for stage in stages),
-        idle_s=sum(stage.idle_s for stage in stages),
-        rows=sum(stage.rows for stage in stages),
-        prompt_tokens=sum(stage.prompt_tokens for stage in stages),
-        generated_tokens=sum(stage.generated_tokens for stage in stages),
-    )
+    sums = [sum(getattr(stage, field.name) for stage in stages) for field in fields(StageTotal)[1:]]
+    return StageTotal(stages[0].stage, *sums)
 
 
 @dataclass(frozen=True)
@@ -263,28 +254,17 @@ class RunSummary:
         if standing is None:
             raise ValueError("a report is of a finished session, and none finished")
         costs, variants = session.costs, standing.accepted + standing.rejected
+        stands = ("sources", "accepted", "rejected", "controls", "rejected_controls", "shortfalls", "outside_world")
+        spent = ("painted", "stages", "plans", "wall_s", "devices", "device", "peak_memory_bytes", "energy_j")
         return cls(
-            sources=standing.sources,
+            **{name: getattr(standing, name) for name in stands},
+            **{name: getattr(costs, name) for name in spent},
             variants=variants,
-            accepted=standing.accepted,
-            rejected=standing.rejected,
-            controls=standing.controls,
-            rejected_controls=standing.rejected_controls,
             dropped=len(standing.dropped),
-            painted=costs.painted,
             reused=variants + standing.controls + standing.rejected_controls - costs.painted,
             problems=session.problems,
-            shortfalls=standing.shortfalls,
-            stages=costs.stages,
-            plans=costs.plans,
-            wall_s=costs.wall_s,
-            devices=costs.devices,
-            device=costs.device,
-            peak_memory_bytes=costs.peak_memory_bytes,
-            energy_j=costs.energy_j,
             suite=record.costs,
             metrics_problem=metrics_problem,
-            outside_world=standing.outside_world,
             cache_problem=cache_problem,
         )
 

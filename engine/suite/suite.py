@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..files.writing import make_folder, open_whole
-from ..sources.source import Problem
 from .folder_names import safe_name
 from .images import NewPicture, Top, encode_mask, encode_picture, read_png
 from .ledger import Ledger
@@ -122,7 +121,8 @@ class Suite:
             ledger = Ledger(path / _LEDGER)
             try:
                 suite = cls(path, lock, ledger, PictureStore(path, ledger))
-                suite._book_killed_session()
+                if (killed := load_open_session(ledger)) is not None:
+                    suite.book(killed, None)  # it counts with what it last noted
                 return suite
             except BaseException:
                 ledger.close()
@@ -222,17 +222,14 @@ class Suite:
             for row in rows:
                 spool.add(row)
             with self._filing:
-                self._bring_back(spool.files())
+                missing = [name for name in spool.files() if self._store.size(name) is None]
+                self._store.restore(missing)
+                for name in missing:
+                    if self._store.size(name) is None:
+                        raise CounterfactoryError(f"{self.path / name} has vanished: run the same command again for it")
                 with open_whole(self.path / FILE) as file:
                     write_table(spool, spool.score_names, file)
                 self._store.supersede_all_but(spool.listed)
-
-    def _bring_back(self, names: Iterable[str]) -> None:
-        missing = [name for name in names if self._store.size(name) is None]
-        self._store.restore(missing)
-        for name in missing:
-            if self._store.size(name) is None:
-                raise CounterfactoryError(f"{self.path / name} has vanished: run the same command again for it")
 
     def read_run(self) -> RunRecord:
         """The record of all sessions so far; an empty one for a suite without. Raises as `run_record.read_run`."""
@@ -245,14 +242,14 @@ class Suite:
     @contextmanager
     def session(
         self, facts: SessionFacts, costs: Callable[[], Costs], interval_s: float = NOTE_S
-    ) -> Iterator[SuiteSession]:
+    ) -> Iterator[OpenSession]:
         """A session, whose time and `costs` (called from any thread) are the suite's from now on, however it ends.
 
         They are noted in the ledger every `interval_s`, so that a kill loses no more, and go to run.json at the end.
         Raises CounterfactoryError for a run.json that cannot be added to, before anything is spent.
         """
         self.read_run()
-        session = SuiteSession(self, OpenSession(self.ledger, facts, costs, interval_s))
+        session = OpenSession(self.ledger, facts, costs, self.book, interval_s)
         try:
             yield session
         except BaseException as error:
@@ -263,12 +260,6 @@ class Suite:
             raise
         session.end()
 
-    def _book_killed_session(self) -> None:
-        """A session that never ended counts with what it last noted."""
-        session = load_open_session(self.ledger)
-        if session is not None:
-            self.book(session, None)
-
     def book(self, session: SessionRecord, standing: Standing | None) -> RunRecord:
         """Puts a session on record: first into run.json, then out of the ledger, so that it is there once at least, and
         by its name once at most.
@@ -277,30 +268,6 @@ class Suite:
         write_run(self.path, record)
         forget_open_session(self.ledger)
         return record
-
-
-class SuiteSession:
-    """The session of an open suite: see `Suite.session`."""
-
-    def __init__(self, suite: Suite, under_way: OpenSession) -> None:
-        self._suite = suite
-        self._under_way: OpenSession | None = under_way
-
-    def finish(self, standing: Standing, problems: Sequence[Problem]) -> RunRecord:
-        """The session came to its end, and the suite to `standing`; `problems` are what it skipped. Its time stops.
-
-        Returns the suite's record, this session the last. Raises CounterfactoryError when it cannot be written.
-        """
-        if self._under_way is None:
-            raise RuntimeError("a session ends once")
-        ended, self._under_way = self._under_way.end(finished=True, problems=tuple(problems)), None
-        return self._suite.book(ended, standing)
-
-    def end(self) -> None:
-        """Puts a session that was cut short on record; one that finished is there."""
-        if self._under_way is not None:
-            ended, self._under_way = self._under_way.end(finished=False), None
-            self._suite.book(ended, None)
 
 
 def _refuse_foreign(path: Path) -> None:
