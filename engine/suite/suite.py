@@ -35,21 +35,14 @@ from .images import NewPicture, Top, encode_mask, encode_picture, read_png
 from .ledger import Ledger
 from .lock import Lock
 from .metadata import FILE, write_table
+from .open_session import NOTE_S, OpenSession, forget_open_session, load_open_session
 from .paths import TOPS, Folder
 from .picture_row import PaintedRow, PictureRow, StoredFile
 from .picture_store import BATCH_DONE, PictureStore
 from .row_spool import RowSpool
 from .run_record import FILE as RUN_FILE
 from .run_record import RunRecord, Standing, read_run, write_run
-from .session_record import (
-    NOTE_S,
-    Costs,
-    OpenSession,
-    SessionFacts,
-    SessionRecord,
-    forget_open_session,
-    load_open_session,
-)
+from .session_record import Costs, SessionFacts, SessionRecord
 
 _LEDGER, _LOCK = "ledger.sqlite", "suite.lock"
 # Files and folders that are opened before any name is read from them.
