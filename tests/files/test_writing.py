@@ -23,9 +23,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     ("number", "advice"),
     [
         (errno.ENOSPC, "free some space and run the same command again; nothing is lost"),
-        (errno.EDQUOT, "free some space and run the same command again; nothing is lost"),
+        (errno.EDQUOT, "free some space"),
         (errno.EROFS, "allow writing there or name another folder, and run the same command again; nothing is lost"),
-        (errno.EACCES, "allow writing there or name another folder, and run the same command again; nothing is lost"),
+        (errno.EACCES, "allow writing there"),
         (errno.EIO, "run the same command again; nothing is lost"),
     ],
 )

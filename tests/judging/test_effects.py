@@ -100,20 +100,6 @@ def test_the_spread_is_that_of_leaving_out_each_source(at_once: int, monkeypatch
         assert effect.sources == 12
 
 
-def test_the_damage_of_an_edit_beside_it_is_not_an_edits_own() -> None:
-    """Colour changes nothing, fog everything; a third of the colours stand beside fog."""
-    answers = []
-    for g in range(30):
-        answers += [control(f"s{g}", 1), variant(f"s{g}", 0, "fog"), variant(f"s{g}", 1, "colour")]
-        if g % 2:
-            answers.append(variant(f"s{g}", 0, "fog", "colour"))
-    found = by_name(find_effects(answers, "control"))
-    assert found["fog"].value == pytest.approx(-1)
-    assert found["colour"].value == pytest.approx(0)
-    assert found["fog"].clear
-    assert not found["colour"].clear
-
-
 def test_the_painters_own_damage_is_in_no_effect_against_controls() -> None:
     """Painting turns every second answer, whatever the edit."""
     answers = []
@@ -122,13 +108,6 @@ def test_the_painters_own_damage_is_in_no_effect_against_controls() -> None:
         answers += [original(f"s{g}", 1), control(f"s{g}", painted), variant(f"s{g}", painted, "fog")]
     assert value_of(find_effects(answers, "control"), "fog") == 0
     assert value_of(find_effects(answers, "original"), "fog") == -0.5
-
-
-def test_several_controls_of_a_source_count_as_their_mean() -> None:
-    answers = [control("s", 1), control("s", 0), variant("s", 0, "fog"), control("t", 1), variant("t", 1, "fog")]
-    twice = [*answers, control("t", 1)]
-    # Means of the differences, weighted by the share of a source's pictures that vary: 2/3 each where two are controls.
-    assert value_of(find_effects(twice, "control"), "fog") == pytest.approx(-0.25)
 
 
 def test_sources_that_all_react_alike_leave_doubt() -> None:
