@@ -27,21 +27,18 @@ def suite_notes(rows: Sequence[PictureRow]) -> tuple[str, ...]:
     variants = [row for row in rows if row.kind == "variant"]
     if variants and not any(row.accepted for row in variants):
         return (*first, "no variant was accepted: there is nothing to compare")
-    return (*first, *_control_notes(rows))
-
-
-def _control_notes(rows: Sequence[PictureRow]) -> list[str]:
-    varied = {row.source for row in rows if row.kind == "variant" and row.accepted}
+    varied = {row.source for row in variants if row.accepted}
     painted = {row.source for row in rows if row.kind == "control"}
-    controlled = {row.source for row in rows if row.kind == "control" and row.accepted}
-    if not painted or not varied - controlled:
-        return []
-    if not varied & controlled:
-        return ["no control was accepted: what painting does by itself cannot be told from what edits do"]
-    return [
-        f"{len(varied - controlled)} of {len(varied)} sources have no accepted control: their variants are compared "
-        "with one another only"
-    ]
+    bare = varied - {row.source for row in rows if row.kind == "control" and row.accepted}
+    if not painted or not bare:
+        return first
+    if bare == varied:
+        return (*first, "no control was accepted: what painting does by itself cannot be told from what edits do")
+    return (
+        *first,
+        f"{len(bare)} of {len(varied)} sources have no accepted control: their variants are compared with one another "
+        "only",
+    )
 
 
 def reason_table(rows: Sequence[PictureRow]) -> Table | None:
@@ -85,16 +82,13 @@ def edit_table(spreads: Sequence[TypeSpread]) -> Table:
 def _most_frequent(spread: TypeSpread) -> str:
     shown = ""
     for value, count in spread.values:
-        named = f"{_short(value)} {100 * count / spread.edits:.0f} %"
+        short = value if len(value) <= _LONGEST else f"{value[: _LONGEST - 1].rstrip()}…"
+        named = f"{short} {100 * count / spread.edits:.0f} %"
         longer = f"{shown}, {named}" if shown else named
         if len(longer) > _WIDTH:
             break
         shown = longer
     return shown
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 1].rstrip()}…"
 
 
 def spread_data(spreads: Iterable[TypeSpread]) -> list[dict[str, Any]]:
