@@ -32,6 +32,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "ledger.sqlite"
 
 
+@pytest.fixture
+def ledger(path: Path) -> Iterator[Ledger]:
+    opened = Ledger(path)
+    yield opened
+    opened.close()
+
+
 def filled(path: Path, rows: int = 400) -> Path:
     ledger = Ledger(path)
     ledger.put("caption", {f"{i:064x}": {"text": "a red car drives on a wet road " * 5, "i": i} for i in range(rows)})
@@ -63,21 +70,18 @@ def test_returns_what_was_put_last(puts: list[tuple[str, dict[str, object]]], re
         ledger.close()
 
 
-def test_get_takes_any_number_of_keys_and_keeps_their_order(path: Path) -> None:
-    ledger = Ledger(path)
+def test_get_takes_any_number_of_keys_and_keeps_their_order(ledger: Ledger) -> None:
     keys = [f"{i * 7919 % 40_009:08x}" for i in range(40_000)]
     ledger.put("paint", {key: i for i, key in enumerate(keys) if i % 20 == 0})
     assert list(ledger.get("paint", keys).items()) == [(key, i) for i, key in enumerate(keys) if i % 20 == 0]
     assert ledger.get("paint", []) == {}
     assert ledger.get("paint", [keys[20], keys[20]]) == {keys[20]: 20}
-    ledger.close()
 
 
 def test_walk_goes_through_all_of_a_stage_and_lets_rows_be_put_meanwhile(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_module, "_PAGE", 3)
-    ledger = Ledger(path)
     ledger.put("other", {"zz": 0})
     ledger.put("files", {f"{i:02}": i for i in range(10)})
     pages = []
@@ -88,22 +92,18 @@ def test_walk_goes_through_all_of_a_stage_and_lets_rows_be_put_meanwhile(
     assert [value for page in pages for value in page.values()] == list(range(10))
     assert set(ledger.get("files", [f"{i:02}" for i in range(10)]).values()) == {"seen"}
     assert list(ledger.walk("never")) == []
-    ledger.close()
 
 
-def test_a_put_that_fails_leaves_nothing(path: Path) -> None:
-    ledger = Ledger(path)
+def test_a_put_that_fails_leaves_nothing(ledger: Ledger) -> None:
     ledger.put("paint", {"a": 1})
     with pytest.raises(ValueError, match="JSON"):
         ledger.put("paint", {"a": 2, "b": float("nan")})
     with pytest.raises(TypeError):
         ledger.put("paint", {"a": 2, "b": object()})
     assert ledger.get("paint", ["a", "b"]) == {"a": 1}
-    ledger.close()
 
 
-def test_a_full_disk_is_a_sentence_and_loses_nothing(path: Path) -> None:
-    ledger = Ledger(path)
+def test_a_full_disk_is_a_sentence_and_loses_nothing(ledger: Ledger) -> None:
     ledger.put("paint", {"a": 1})
     ledger._db.execute("PRAGMA max_page_count = 8")  # SQLite's own full disk
     with pytest.raises(CounterfactoryError, match="full; free some space and run the same command again"):
@@ -111,15 +111,12 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(path: Path) -> None:
     ledger._db.execute("PRAGMA max_page_count = 1000000")
     ledger.put("paint", {"b": 2})
     assert ledger.get("paint", ["a", "b", f"{0:064x}"]) == {"a": 1, "b": 2}
-    ledger.close()
 
 
-def test_a_read_only_file_is_a_sentence(path: Path) -> None:
-    ledger = Ledger(path)
+def test_a_read_only_file_is_a_sentence(ledger: Ledger, path: Path) -> None:
     ledger._db.execute("PRAGMA query_only = ON")  # chmod does not bind root
     with pytest.raises(CounterfactoryError, match=r"ledger\.sqlite.*readonly.*allow writing there"):
         ledger.put("paint", {"a": 1})
-    ledger.close()
     with pytest.raises(CounterfactoryError, match="unable to open"):
         Ledger(path.parent)
 
@@ -184,8 +181,7 @@ def test_a_newer_format_and_another_programs_database_are_refused_unchanged(path
     assert path.read_bytes() == before
 
 
-def test_transactions_of_two_threads_do_not_mix(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Ledger(path)
+def test_transactions_of_two_threads_do_not_mix(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     real, begun, go_on = ledger._transaction, threading.Event(), threading.Event()
 
     @contextmanager
@@ -205,4 +201,3 @@ def test_transactions_of_two_threads_do_not_mix(path: Path, monkeypatch: pytest.
     for thread in threads:
         thread.join()
     assert ledger.get("paint", ["a", "b"]) == {"a": 1, "b": 1}
-    ledger.close()
