@@ -12,7 +12,7 @@ from ..errors import CounterfactoryError
 from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.profile import load_profile
 from ..report.album import Answer, mark_answers
-from ..report.curves import Curve, curve_of
+from ..report.curves import Curve
 from ..report.effects_text import evaluation_tables, headline, note_lines
 from ..report.folder import EdgeDetector, ReportFiles, describe_suite, edge_detector, write_report
 from ..suite import PictureRow
@@ -86,7 +86,7 @@ def _curves(suite: Path, judgements: Path | None) -> tuple[Curve, ...]:
     valid = load_valid(judgements, scored) if judgements is not None else None
     there = {score for row in scored for score in row.scores}
     names = [name for name in settings.strict if name.partition("_")[2] in there]
-    return tuple(curve_of(threshold_curve(scored, settings, name, valid)) for name in names)
+    return tuple(Curve(threshold_curve(scored, settings, name, valid)) for name in names)
 
 
 def _legend(suite: Path, rows: Sequence[PictureRow], classes: AnyPath | None, warn: Warn) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from ..edit import Edit
 from ..files.writing import open_whole
@@ -148,12 +148,8 @@ def _drop_shared_end(text: str, target: str) -> str:
 
 def _paste_picture(sheet: Image.Image, path: Path | None, left: int, top: int) -> None:
     """Paste a picture, enlarged to fit a cell and centred; an empty cell where there is none."""
-    cell = Image.new("RGB", (CELL, CELL), _BLANK)
-    if path is not None and (picture := _open_png(path)) is not None:
-        scale = CELL / max(picture.size)
-        size = (round(picture.width * scale), round(picture.height * scale))
-        picture = picture.resize(size, Image.Resampling.BICUBIC)
-        cell.paste(picture, ((CELL - size[0]) // 2, (CELL - size[1]) // 2))
+    picture = None if path is None else _open_png(path)
+    cell = ImageOps.pad(picture or Image.new("RGB", (1, 1), _BLANK), (CELL, CELL), color=_BLANK)
     corners = Image.new("L", (CELL * 2, CELL * 2), 0)
     ImageDraw.Draw(corners).rounded_rectangle((0, 0, CELL * 2 - 1, CELL * 2 - 1), 18, fill=255)
     sheet.paste(cell, (left, top), corners.resize((CELL, CELL), Image.Resampling.BOX))

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from threading import Lock as OneThread
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -134,9 +133,7 @@ class Suite:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def write_images(self, stage: str, batch: Sequence[NewPicture]) -> dict[str, PaintedRow]:

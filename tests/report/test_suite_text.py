@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
+
 from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.judging.threshold_curve import Point, ThresholdCurve
 from counterfactory.engine.report.curves import Curve
 from counterfactory.engine.report.suite_text import edit_table, reason_table, skew_notes, spread_data, suite_notes
 from counterfactory.engine.tasks.spread import TypeSpread
@@ -119,15 +121,17 @@ def test_what_all_checks_come_to_is_counted_by_what_was_doubted_most() -> None:
 
 
 def test_a_curve_is_drawn_across_its_limits() -> None:
-    curve = Curve("min_edit", (0.0, 0.5, 1.0), (("accepted", (1.0, 0.5, 0.0)), ("valid", (0.5, 1.0, None))), 0.25)
+    points = (Point(0.0, 4, 4, 2, 0.5), Point(0.5, 2, 2, 2, 1.0), Point(1.0, 0, 0, 0, None))
+    sweep = ThresholdCurve("min_edit", 0.25, variants=4, judged=4, valid=2, points=points)
+    curve = Curve(sweep)
     left, top, width, height = curve.frame
-    accepted, valid = curve.paths
-    middle = f"{left + width / 2},{top + height / 2}"
-    assert accepted == ("accepted", f"{left}.0,{top}.0 {middle} {left + width}.0,{top + height}.0")
-    assert valid == ("valid", f"{left}.0,{top + height / 2} {left + width / 2},{top}.0"), "nothing has no share"
+    middle, right = f"{left + width / 2}", f"{left + width}.0"
+    assert curve.paths == (
+        ("accepted", f"{left}.0,{top}.0 {middle},{top + height / 2} {right},{top + height}.0"),
+        ("valid of them", f"{left}.0,{top + height / 2} {middle},{top}.0"),  # nothing has no share
+        ("of all valid", f"{left}.0,{top + height / 2} {middle},{top}.0"),
+    )
     assert curve.mark == left + width / 4
     assert (curve.width > left + width, curve.height > top + height) == (True, True)
-    assert Curve("x", (0.5,), (("accepted", (1.0,)),)).mark is None
-    assert Curve("x", (0.5,), (("accepted", (1.0,)),)).paths == (("accepted", f"{left}.0,{top}.0"),)
-    with pytest.raises(ValueError, match="curve 'x' has 2 limits, got 1 of 'accepted'"):
-        Curve("x", (0.0, 1.0), (("accepted", (1.0,)),))
+    alone = Curve(replace(sweep, current=None, judged=0, points=points[:1]))
+    assert (alone.mark, alone.paths) == (None, (("accepted", f"{left}.0,{top}.0"),))
