@@ -218,16 +218,15 @@ def successes(labelled: Sequence[EditJudgement]) -> dict[str, Success]:
     by_type: dict[str, list[EditJudgement]] = defaultdict(list)
     for edit in labelled:
         by_type[edit.type].append(edit)
-    return {type_: _count(edits) for type_, edits in (*by_type.items(), ("all", labelled))}
-
-
-def _count(edits: Sequence[EditJudgement]) -> Success:
-    return Success(
-        edits=len(edits),
-        right_type=sum(edit.right_type for edit in edits),
-        right_label=sum(edit.right_label for edit in edits),
-        coherent=sum(edit.coherent for edit in edits),
-        succeed=sum(edit.succeeds for edit in edits),
-        kept=sum(not edit.dropped for edit in edits),
-        kept_succeed=sum(edit.succeeds and not edit.dropped for edit in edits),
-    )
+    return {
+        type_: Success(
+            edits=len(edits),
+            right_type=sum(edit.right_type for edit in edits),
+            right_label=sum(edit.right_label for edit in edits),
+            coherent=sum(edit.coherent for edit in edits),
+            succeed=sum(edit.succeeds for edit in edits),
+            kept=sum(not edit.dropped for edit in edits),
+            kept_succeed=sum(edit.succeeds and not edit.dropped for edit in edits),
+        )
+        for type_, edits in (*by_type.items(), ("all", labelled))
+    }

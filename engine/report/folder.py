@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from ..errors import CounterfactoryError
+from ..files.writing import open_whole
 from ..profile.profile import Profile
 from ..stages.maps.edges import edge_maps
 from ..suite import PictureRow
@@ -23,7 +24,7 @@ from ..tasks.spread import spread_of
 from .album import Answer, Strip, drawn_path, group_by_source, pick_evenly
 from .coloured_masks import draw_mask
 from .page import ReportText, write_page
-from .sheet import write_sheet
+from .sheet import draw_sheet
 from .suite_text import edit_table, reason_table, skew_notes, suite_notes
 from .table import Table
 
@@ -98,7 +99,10 @@ def write_report(
         if mask is not None:
             draw_mask(suite / mask, drawn_path("masks", strip.name, folder))
     album = pick_evenly(group_by_source(rows, suite, folder, answers), limit)
-    write_sheet(pick_evenly(album, SHEET_ROWS), files.sheet, text.title, text.subtitle, text.notes)
+    sheet = draw_sheet(pick_evenly(album, SHEET_ROWS), text.title, text.subtitle, text.notes)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open_whole(files.sheet, sync="nothing") as file:
+        sheet.save(file, "PNG")
     left_out = _left_out(rows, len(whole), len(album), bool(answers or text.tables))
     edits = spread_of(edit for row in rows if row.kind == "variant" and row.accepted for edit in row.edits)
     rejected = reason_table(rows)

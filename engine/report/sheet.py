@@ -15,7 +15,6 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from ..edit import Edit
-from ..files.writing import open_whole
 from .album import Frame, Strip
 
 CELL, GAP, MARGIN = 256, 20, 40
@@ -196,11 +195,3 @@ def _shorten(text: str, size: int, width: int) -> str:
     while text and font.getlength(text + "...") > width:
         text = text[:-1]
     return text.rstrip() + "..."
-
-
-def write_sheet(album: Sequence[Strip], path: Path, title: str, subtitle: str, notes: Sequence[str] = ()) -> None:
-    """Draw the sheet and write it as a PNG, whole or not at all; `notes` are lines that a reader must not miss."""
-    sheet = draw_sheet(album, title, subtitle, notes)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open_whole(path, sync="nothing") as file:
-        sheet.save(file, "PNG")

@@ -7,11 +7,9 @@ Variants and controls lie in images/, the sources as the painter saw them in ori
 batches, metadata at the end; both are whole on the disk or absent. Which variants there should be is decided by the
 journey.
 
-`datasets.load_dataset("imagefolder", data_dir=suite)` (5.2) takes the pictures from metadata.parquet alone; superseded/
-and a contact sheet beside them are listed and left aside. One thing breaks it: a file or folder whose
-name holds a word for a split (train, test, val, dev, eval, evaluation …) set off by "-._ " or digits makes it read
-only such files. Names of sources are escaped for that (see folder_names.py); do not put an `evaluation.json` in the
-suite.
+`datasets.load_dataset("imagefolder", data_dir=suite)` (5.2) takes the pictures from metadata.parquet alone, unless a
+name holds a word for a split (train, test, eval …) set off by "-._ " or digits: then it reads only such files. Names
+of sources are escaped for that (see folder_names.py); do not put an `evaluation.json` in the suite.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from threading import Lock as OneThread
 from typing import Self
@@ -36,7 +34,7 @@ from .lock import Lock
 from .metadata import FILE, write_table
 from .open_session import NOTE_S, OpenSession, forget_open_session, load_open_session
 from .paths import TOPS, Folder
-from .picture_row import PaintedRow, PictureRow, StoredFile
+from .picture_row import PaintedRow, PictureRow
 from .picture_store import BATCH_DONE, PictureStore
 from .row_spool import RowSpool
 from .run_record import FILE as RUN_FILE
@@ -86,11 +84,11 @@ class _RecentPixels:
 class Suite:
     """An open suite, this process's alone; its threads may share it. Use `Suite.open` as a context manager."""
 
-    def __init__(self, path: Path, lock: Lock, ledger: Ledger, store: PictureStore) -> None:
+    def __init__(self, path: Path, ledger: Ledger, store: PictureStore) -> None:
         self.path = path
         self.ledger = ledger
         self._recent = _RecentPixels(_RECENT_BYTES)
-        self._lock = lock
+        self._opened = ExitStack()
         self._store = store
         self._folder = Folder(path)
         # The store knows one open batch, and removes folders that it finds empty: one thread at a time moves files.
@@ -108,27 +106,20 @@ class Suite:
         _refuse_foreign(path)
         Folder(path).refuse_outward_links(_OWN)
         make_folder(path)
-        lock = Lock(path / _LOCK)
-        try:
+        with ExitStack() as opened:
+            lock = Lock(path / _LOCK)
+            opened.callback(lock.release)
             ledger = Ledger(path / _LEDGER)
-            try:
-                suite = cls(path, lock, ledger, PictureStore(path, ledger))
-                if (killed := load_open_session(ledger)) is not None:
-                    suite.book(killed, None)  # it counts with what it last noted
-                return suite
-            except BaseException:
-                ledger.close()
-                raise
-        except BaseException:
-            lock.release()
-            raise
+            opened.callback(ledger.close)
+            suite = cls(path, ledger, PictureStore(path, ledger))
+            if (killed := load_open_session(ledger)) is not None:
+                suite.book(killed, None)  # it counts with what it last noted
+            suite._opened = opened.pop_all()
+            return suite
 
     def close(self) -> None:
         """Closes the ledger and lets go of the folder; a second call does nothing."""
-        try:
-            self.ledger.close()
-        finally:
-            self._lock.release()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -170,8 +161,8 @@ class Suite:
         if not missing:
             return rows
         with self._filing:
-            files = (file for row in missing.values() for file in row.files)
-            self._store.restore([file.path for file in files if not self._is_there(file)])
+            files = [file for row in missing.values() for file in row.files]
+            self._store.restore([file.path for file in files if not self.holds({file.path: file.bytes})])
         return {key: row for key, row in rows.items() if key not in missing or self._is_whole(row)}
 
     def holds(self, files: Mapping[str, int]) -> bool:
@@ -179,10 +170,7 @@ class Suite:
         return all(self._store.size(path) == size for path, size in files.items())
 
     def _is_whole(self, row: PaintedRow) -> bool:
-        return all(map(self._is_there, row.files))
-
-    def _is_there(self, file: StoredFile) -> bool:
-        return self._store.size(file.path) == file.bytes
+        return self.holds({file.path: file.bytes for file in row.files})
 
     def load_image(self, row: PaintedRow) -> NDArray[np.uint8]:
         """Pixels uint8 [H, W, 3] of a row from `images`. Raises CounterfactoryError when the file was changed since."""

@@ -206,7 +206,7 @@ def population(seed: int, sources: int = 2000) -> list[PictureOutcome]:
 
 
 def test_intervals_cover_the_effect_of_a_large_population() -> None:
-    """Of 200 suites of 100 sources, at least 92 in 100 hold what 2,000 sources show, for every type."""
+    """Of 100 suites of 100 sources, at least 92 in 100 hold what 2,000 sources show, for every type."""
     answers = population(seed=2)
     truth = by_name(find_effects(answers, "control"))
     of_source: dict[str, list[PictureOutcome]] = {}
@@ -214,7 +214,7 @@ def test_intervals_cover_the_effect_of_a_large_population() -> None:
         of_source.setdefault(answer.source, []).append(answer)
     rng = np.random.default_rng(3)
     held = dict.fromkeys(TYPES, 0)
-    for _ in range(200):
+    for _ in range(100):
         chosen = rng.choice(len(of_source), 100, replace=False)
         for effect in find_effects([a for g in chosen for a in of_source[f"s{g}"]], "control"):
             value = truth[effect.name].value
@@ -222,7 +222,7 @@ def test_intervals_cover_the_effect_of_a_large_population() -> None:
             assert effect.low is not None
             assert effect.high is not None
             held[effect.name] += effect.low <= value <= effect.high
-    assert min(held.values()) >= 184, held
+    assert min(held.values()) >= 92, held
     assert (truth["fog"].value or 0) < -0.2
 
 

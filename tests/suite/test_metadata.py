@@ -105,7 +105,7 @@ def test_bytes_depend_on_the_rows_alone(order: list[int]) -> None:
     assert encoded(shuffled) == encoded([row(i) for i in range(7)])
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(count=st.integers(0, 30), part=st.integers(1, 6), parts=st.integers(1, 4))
 def test_groups_have_one_size_whatever_the_rows_come_from(count: int, part: int, parts: int) -> None:
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:

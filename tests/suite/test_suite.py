@@ -239,27 +239,27 @@ def test_peoples_own_files_stay_where_they_are(tmp_path: Path) -> None:
 
 
 def test_a_writers_thread_beside_the_callers_changes_nothing(tmp_path: Path) -> None:
-    batches = [[painted(2 * i), painted(2 * i + 1)] for i in range(12)]
+    batches = [[painted(2 * i), painted(2 * i + 1)] for i in range(6)]
     with Suite.open(tmp_path / "alone") as suite:
         for batch in batches:
             suite.write_images("paint", batch)
-        write_table(suite, list(range(24)))
+        write_table(suite, list(range(12)))
     seen: set[str] = set()
     with Suite.open(tmp_path / "together") as suite:
         with BackgroundWriter[list[NewPicture]](lambda batch: suite.write_images("paint", batch), depth=2) as writer:
             for turn, batch in enumerate(batches):
                 writer.put(batch)
                 suite.ledger.put("caption", {key(turn): f"caption {turn}"})
-                assert list(suite.ledger.get("caption", [key(i) for i in range(12)])) == [
+                assert list(suite.ledger.get("caption", [key(i) for i in range(6)])) == [
                     key(i) for i in range(turn + 1)
                 ]
-                for name, row in suite.images("paint", [key(number) for number in range(24)]).items():
+                for name, row in suite.images("paint", [key(number) for number in range(12)]).items():
                     assert row.image.path.endswith(f"{name[:16]}.png")
                     suite.load_image(row)  # whole, with the bytes on record, as soon as it is known
                     seen.add(name)
-                write_table(suite, [number for number in range(24) if key(number) in seen])  # moves files meanwhile
-        assert len(suite.images("paint", [key(number) for number in range(24)])) == 24
-        write_table(suite, list(range(24)))
+                write_table(suite, [number for number in range(12) if key(number) in seen])  # moves files meanwhile
+        assert len(suite.images("paint", [key(number) for number in range(12)])) == 12
+        write_table(suite, list(range(12)))
     assert contents(tmp_path / "together") == contents(tmp_path / "alone")
     assert not any((tmp_path / "together").rglob("*.tmp"))
 
