@@ -104,7 +104,9 @@ def _fields(cls: type[Any]) -> dict[str, _Field]:
     hints = typing.get_type_hints(cls)
     known = [(field.name, hints[field.name], field.metadata) for field in dataclasses.fields(cls) if field.init]
     return {
-        name: _Field(_without_none(hint), _optional(hint), more.get("prefix"), tuple(more.get("names", ())))
+        name: _Field(
+            _without_none(hint), type(None) in typing.get_args(hint), more.get("prefix"), tuple(more.get("names", ()))
+        )
         for name, hint, more in known
     }
 
@@ -227,10 +229,6 @@ def _described(hint: Any) -> str:
     if origin is Mapping:
         return "a table"
     return "a table" if dataclasses.is_dataclass(hint) else _KINDS.get(hint, str(hint))
-
-
-def _optional(hint: Any) -> bool:
-    return typing.get_origin(hint) in (Union, types.UnionType) and type(None) in typing.get_args(hint)
 
 
 def _without_none(hint: Any) -> Any:

@@ -62,12 +62,13 @@ def read_predictions(rows: Iterable[tuple[str, Mapping[str, Any] | str]], name: 
         if isinstance(row, str):
             raise CounterfactoryError(f"{where} {row}")
         ignored |= dict.fromkeys(column for column in row if column not in _READ)
-        image, prediction = row.get("image"), _prediction(row, where)
-        if not isinstance(image, str) or not image or prediction is None:
+        image, label = row.get("image"), _label(row.get("prediction"))
+        if not isinstance(image, str) or not image or label is None:
             raise CounterfactoryError(
                 f"{where}: every row needs an image, as text, and a prediction, as text or a whole number; "
                 f"found {_shorten(str(row))}"
             )
+        prediction = Prediction(label, _confidence(row, where), _likeliest(label, row, where))
         first = first or prediction
         _require_alike(first, prediction, where)
         if answers.setdefault(image, prediction) != prediction:
@@ -75,11 +76,6 @@ def read_predictions(rows: Iterable[tuple[str, Mapping[str, Any] | str]], name: 
     if not answers:
         raise CounterfactoryError(f"{name} holds no predictions; write the columns {' and '.join(COLUMNS)}")
     return Predictions(answers, tuple(ignored))
-
-
-def _prediction(row: Mapping[str, Any], where: str) -> Prediction | None:
-    label = _label(row.get("prediction"))
-    return None if label is None else Prediction(label, _confidence(row, where), _likeliest(label, row, where))
 
 
 def _label(value: object) -> str | None:

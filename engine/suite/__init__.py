@@ -2,7 +2,7 @@
 
 from .images import NewPicture
 from .metadata import accepted_edits, read_metadata, require_finished
-from .picture_row import Crop, Origin, PaintedRow, Painting, PictureRow, Verdict, caution, count_outside
+from .picture_row import Crop, Origin, PaintedRow, Painting, PictureRow, caution, count_outside
 from .run_record import RunRecord, read_run
 from .suite import Suite, image_path, mask_path
 
@@ -15,7 +15,6 @@ __all__ = [
     "PictureRow",
     "RunRecord",
     "Suite",
-    "Verdict",
     "accepted_edits",
     "caution",
     "count_outside",

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -64,11 +63,7 @@ AFTER_SCORES = (
 COLUMNS = tuple(name for name, _ in (*BEFORE_SCORES, ("scores", None), *AFTER_SCORES))
 
 
-class Verdict(StrEnum):
-    """Whether the checks accepted a picture."""
-
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
+Verdict = Literal["accepted", "rejected"]
 
 
 @dataclass(frozen=True)
@@ -173,7 +168,7 @@ class PictureRow:
     @property
     def verdict(self) -> Verdict:
         """Accepted, or rejected for a reason."""
-        return Verdict.ACCEPTED if self.reason is None else Verdict.REJECTED
+        return "accepted" if self.reason is None else "rejected"
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -194,7 +189,7 @@ class PictureRow:
             "edits": [{**edit, "score": score} for edit, score in zip(table["edits"], scores, strict=True)],
             "edit_types": list(self.edit_types),
             "scores": dict(self.scores) or None,  # a table's struct of no fields is null
-            "verdict": str(self.verdict),
+            "verdict": self.verdict,
         }
         return {name: table[name] for name in COLUMNS}
 
@@ -218,7 +213,7 @@ class PictureRow:
         wrong = ""
         if table.get("verdict") != row.verdict:
             why = "no reason to reject it" if row.reason is None else f"the reason {row.reason!r}"
-            wrong = f"'verdict' should be {row.verdict.value!r}, as there is {why}, found {table.get('verdict')!r}"
+            wrong = f"'verdict' should be {row.verdict!r}, as there is {why}, found {table.get('verdict')!r}"
         elif row.painting is None and row.kind != "original":
             wrong = f"a {row.kind} needs seed and steps"
         if wrong:
