@@ -46,7 +46,7 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.meter.energy import peak_memory_bytes
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.suite import Origin, Painting, PictureRow, Suite, image_path, mask_path
+from counterfactory.engine.suite import Crop, Origin, Painting, PictureRow, Suite, image_path, mask_path
 from counterfactory.engine.suite.outcome import Outcome, Outcomes
 
 VARIANTS_PER_SOURCE = 5
@@ -126,7 +126,8 @@ class Made:
             painting=Painting(0, 12, 2.0, 0.0, 0.5),
             scores=self.scores(variant),
             reason=None if variant % 20 else "unlike its caption: image_text 0.120 is below 0.150",
-            origin=Origin(f"{self.name(source)}.jpg", self.key("digest", source), 128, 128, (0.0, 0.0, 128.0, 128.0)),
+            origin=Origin(f"{self.name(source)}.jpg", self.key("digest", source), 128, 128),
+            crop=Crop(0.0, 0.0, 128.0, 128.0),
             source_key=self.key("source", source),
             key=self.key("variant", variant),
         )
@@ -153,7 +154,7 @@ class Made:
         rows = [self.row(i) for i in variants]
         accepted = sum(row.accepted for row in rows)
         files = {path: len(path) for i in variants for path in self.files(i).values() if path}
-        return Outcome(accepted, len(rows) - accepted, 0, 0, files, [], []), rows
+        return Outcome(accepted, len(rows) - accepted, 0, 0, files, (), ()), rows
 
     def shards(self, size: int) -> Iterator[tuple[range, range]]:
         """Numbers of each shard's sources and variants."""

@@ -249,8 +249,10 @@ def _settle(
     outcome = Outcome(
         **count_verdicts(table),
         files=_files(results, table),
-        dropped=[DroppedVariant(v.source.name, v.index, v.edited_caption, v.dropped or "") for v in rewritten.dropped],
-        shortfalls=rewritten.shortfalls,
+        dropped=tuple(
+            DroppedVariant(v.source.name, v.index, v.edited_caption, v.dropped or "") for v in rewritten.dropped
+        ),
+        shortfalls=tuple(rewritten.shortfalls),
     )
     # A picture that could not be read may be there the next time.
     outcomes.keep(shard.sources, outcome, table, finished=not shard.pictures.problems)

@@ -26,6 +26,7 @@ from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.runtime.opening import plan_file
 from counterfactory.engine.runtime.session import Session
 from counterfactory.engine.suite import (
+    Crop,
     NewPicture,
     Origin,
     PaintedRow,
@@ -171,7 +172,8 @@ def made_suite(street: Street, tmp_path: Path) -> MadeSuite:
                 "original": original.image.path,
                 "control": None,
                 "caption": "a clear street.",
-                "origin": Origin(f"{name}.png", "0" * 64, 128, 128, (0.0, 0.0, 128.0, 128.0)),
+                "origin": Origin(f"{name}.png", "0" * 64, 128, 128),
+                "crop": Crop(0.0, 0.0, 128.0, 128.0),
                 "source_key": "0" * 64,
             }
             rows.append(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.suite import Origin, Painting, PictureRow
+from counterfactory.engine.suite import Crop, Origin, Painting, PictureRow
+from counterfactory.engine.suite.metadata import write_table
+from counterfactory.engine.suite.row_spool import RowSpool
 
 PAINTING = Painting(seed=7, steps=20, guidance_scale=7.5, guidance_start=0.25, guidance_stop=0.75)
 
@@ -28,7 +32,8 @@ def picture_row(index: int = 0, /, **changes: Any) -> PictureRow:
         "painting": PAINTING,
         "scores": {"text": 0.25, "layout": 0.875},
         "reason": None,
-        "origin": Origin(f"bus/{index // 3:04}.jpg", "a" * 64, 640, 480, (80.0, 0.0, 480.0, 480.0)),
+        "origin": Origin(f"bus/{index // 3:04}.jpg", "a" * 64, 640, 480),
+        "crop": Crop(80.0, 0.0, 480.0, 480.0),
         "source_key": "5" * 64,
         "key": f"{index:064x}",
         "known_world": True,
@@ -65,3 +70,13 @@ def control_row(index: int = 0, /, **changes: Any) -> PictureRow:
         "number": 0,
     }
     return picture_row(3 * index, **values | changes)
+
+
+def written(folder: Path, rows: Iterable[PictureRow]) -> Path:
+    """A folder with the rows' table and no images."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with RowSpool(folder) as spool, (folder / "metadata.parquet").open("wb") as file:
+        for row in rows:
+            spool.add(row)
+        write_table(spool, spool.score_names, file)
+    return folder

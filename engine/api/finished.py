@@ -18,7 +18,7 @@ from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
 from ..report.effects_text import note_lines
 from ..report.folder import ReportFiles
-from ..report.notes import suite_notes
+from ..report.suite_text import suite_notes
 from ..sources.source import Problem
 from ..suite import PictureRow, RunRecord, accepted_edits, read_metadata, read_run, require_finished
 from ..suite.metadata import open_table

@@ -11,11 +11,10 @@ from .. import packages
 from ..errors import CounterfactoryError
 from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.profile import load_profile
-from ..report import outlines
 from ..report.album import Answer, mark_answers
-from ..report.curves import Curve, curve_of
+from ..report.curves import Curve
 from ..report.effects_text import evaluation_tables, headline, note_lines
-from ..report.folder import ReportFiles, describe_suite, write_report
+from ..report.folder import EdgeDetector, ReportFiles, describe_suite, edge_detector, write_report
 from ..suite import PictureRow
 from ..suite.recorded import recorded_check, recorded_profile
 from ..suite.verdicts import read_verdicts
@@ -65,14 +64,14 @@ def make_report(
     )
 
 
-def _edges(suite: Path, options: PageOptions, warn: Warn) -> outlines.EdgeDetector | None:
+def _edges(suite: Path, options: PageOptions, warn: Warn) -> EdgeDetector | None:
     if options.get("no_edges", False):
         return None
     if not packages.installed("cv2"):
         warn("no edges are shown: they take OpenCV (pip install 'counterfactory[generate]')")
         return None
     profile = options.get("profile")
-    return outlines.edge_detector(recorded_profile(suite) if profile is None else load_profile(fspath(profile)))
+    return edge_detector(recorded_profile(suite) if profile is None else load_profile(fspath(profile)))
 
 
 def _curves(suite: Path, judgements: Path | None) -> tuple[Curve, ...]:
@@ -87,7 +86,7 @@ def _curves(suite: Path, judgements: Path | None) -> tuple[Curve, ...]:
     valid = load_valid(judgements, scored) if judgements is not None else None
     there = {score for row in scored for score in row.scores}
     names = [name for name in settings.strict if name.partition("_")[2] in there]
-    return tuple(curve_of(threshold_curve(scored, settings, name, valid)) for name in names)
+    return tuple(Curve(threshold_curve(scored, settings, name, valid)) for name in names)
 
 
 def _legend(suite: Path, rows: Sequence[PictureRow], classes: AnyPath | None, warn: Warn) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..estimate.estimate import Estimate
 from ..journey import Plan
-from ..report.edit_table import describe
+from ..report.suite_text import describe
 from ..sources.source import Problem
 from ..tasks.spread import TypeSpread, spread_of
 from ..variant import Variant

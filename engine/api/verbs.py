@@ -19,7 +19,7 @@ from ..inputs import lost_lines, usable_inputs
 from ..journey import Journey
 from ..judging.edit_labels import planned_edits, require_new, write_edits
 from ..profile.paint import protect_classes
-from ..report.edit_table import skew_notes
+from ..report.suite_text import skew_notes
 from ..sources.data_set import refuse_suite_among_sources
 from ..suite import Suite, caution
 from ..tasks.interventions import Interventions

@@ -17,8 +17,8 @@ from ..judging.recheck import threshold_named
 from ..judging.threshold_curve import load_valid, threshold_curve
 from ..profile.check import CheckSettings
 from ..profile.profile import load_profile
-from ..report.edit_table import spread_data
 from ..report.effects_text import evaluation_tables, finding_line
+from ..report.suite_text import spread_data
 from ..report.table import Table
 from ..suite import count_outside
 from ..suite.verdicts import read_verdicts

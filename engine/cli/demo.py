@@ -27,11 +27,9 @@ from ..pocket.worlds import EMBEDDED
 from ..profile.profile import load_profile
 from ..report.album import Answer, add_scores, mark_answers
 from ..report.effects_text import effects_table, headline, note_lines, sides_table
-from ..report.folder import write_report
-from ..report.notes import suite_notes
-from ..report.outlines import edge_detector
+from ..report.folder import edge_detector, write_report
 from ..report.page import ReportText
-from ..report.reason_table import reason_table
+from ..report.suite_text import reason_table, suite_notes
 from ..report.table import Table
 from ..request import SuiteRequest
 from ..runtime.blob_cache import find_blob_cache

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from ..report.edit_table import describe, edit_table
+from ..report.suite_text import describe, edit_table
 from ..tasks.spread import TypeSpread
 from .terminal import Terminal
 

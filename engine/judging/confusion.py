@@ -39,9 +39,13 @@ def confusion_matrix(truth: NDArray[Any], predicted: NDArray[Any], classes: int)
 
 def row_normalised(counts: Counts) -> NDArray[np.float64]:
     """Each row divided by its sum, float64 [C, C]; the rows of classes that never occur are NaN."""
-    sums = counts.sum(1, keepdims=True)
-    shares = np.full(counts.shape, np.nan)
-    np.divide(counts, sums, out=shares, where=sums > 0)
+    return _shares(counts, counts.sum(1, keepdims=True))
+
+
+def _shares(parts: Counts, wholes: Counts) -> NDArray[np.float64]:
+    """NaN where there is nothing to share."""
+    shares = np.full(parts.shape, np.nan)
+    np.divide(parts, wholes, out=shares, where=wholes > 0)
     return shares
 
 
@@ -59,10 +63,7 @@ def recall(counts: Counts) -> NDArray[np.float64]:
 def iou(counts: Counts) -> NDArray[np.float64]:
     """Intersection over union of each class, float64 [C]; NaN for classes in neither truth nor prediction."""
     both = np.diagonal(counts)
-    union = counts.sum(0) + counts.sum(1) - both
-    shares = np.full(len(counts), np.nan)
-    np.divide(both, union, out=shares, where=union > 0)
-    return shares
+    return _shares(both, counts.sum(0) + counts.sum(1) - both)
 
 
 def mean_iou(counts: Counts) -> float | None:

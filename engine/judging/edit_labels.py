@@ -94,12 +94,7 @@ class Success:
 
 def suite_edits(rows: Sequence[PictureRow], thresholds: CheckSettings) -> list[EditRow]:
     """The edits of a suite's variants, those of repeats once."""
-    return [
-        _row(i, row.key, row.source, row.label, row, row.scores, thresholds)
-        for row in rows
-        if row.kind == "variant" and not row.repeat and row.level == 1
-        for i in range(len(row.edits))
-    ]
+    return [edit for row in rows for edit in _edits(row, row.source, row.label, row.scores, thresholds)]
 
 
 def planned_edits(
@@ -109,32 +104,28 @@ def planned_edits(
     edits = list[EditRow]()
     for variant in variants:
         own, source = scores.get(variant, {}), variant.source
-        broken = variant.dropped is not None and thresholds.text_failure(own) is None
-        if variant.kind == "variant" and not variant.repeat and variant.level == 1 and not broken:
-            edits += [
-                _row(i, variant.key, source.name, source.label, variant, own, thresholds)
-                for i in range(len(variant.edits))
-            ]
+        if variant.dropped is None or thresholds.text_failure(own) is not None:
+            edits += _edits(variant, source.name, source.label, own, thresholds)
     return edits
 
 
-def _row(
-    place: int,
-    key: str,
+def _edits(
+    of: PictureRow | Variant,
     source: str,
     label: str | None,
-    of: PictureRow | Variant,
     scores: Mapping[str, float],
     thresholds: CheckSettings,
-) -> EditRow:
-    text_scores, failure = (
-        {name: scores[name] for name in TEXT_SCORES if name in scores},
-        thresholds.text_failure(scores),
-    )
-    texts = (of.edits[place], of.protected, of.caption, of.edited_caption)
-    return EditRow(
-        f"{key[:16]}-{place}", source, label, *texts, text_scores, None if failure is None else failure.reason
-    )
+) -> list[EditRow]:
+    if of.kind != "variant" or of.repeat or of.level > 1:
+        return []
+    failure = thresholds.text_failure(scores)
+    dropped = None if failure is None else failure.reason
+    text_scores = {name: scores[name] for name in TEXT_SCORES if name in scores}
+    texts = (of.protected, of.caption, of.edited_caption)
+    return [
+        EditRow(f"{of.key[:16]}-{place}", source, label, edit, *texts, text_scores, dropped)
+        for place, edit in enumerate(of.edits)
+    ]
 
 
 def draw(rows: Sequence[EditRow], count: int, seed: int) -> list[EditRow]:
@@ -227,16 +218,15 @@ def successes(labelled: Sequence[EditJudgement]) -> dict[str, Success]:
     by_type: dict[str, list[EditJudgement]] = defaultdict(list)
     for edit in labelled:
         by_type[edit.type].append(edit)
-    return {type_: _count(edits) for type_, edits in (*by_type.items(), ("all", labelled))}
-
-
-def _count(edits: Sequence[EditJudgement]) -> Success:
-    return Success(
-        edits=len(edits),
-        right_type=sum(edit.right_type for edit in edits),
-        right_label=sum(edit.right_label for edit in edits),
-        coherent=sum(edit.coherent for edit in edits),
-        succeed=sum(edit.succeeds for edit in edits),
-        kept=sum(not edit.dropped for edit in edits),
-        kept_succeed=sum(edit.succeeds and not edit.dropped for edit in edits),
-    )
+    return {
+        type_: Success(
+            edits=len(edits),
+            right_type=sum(edit.right_type for edit in edits),
+            right_label=sum(edit.right_label for edit in edits),
+            coherent=sum(edit.coherent for edit in edits),
+            succeed=sum(edit.succeeds for edit in edits),
+            kept=sum(not edit.dropped for edit in edits),
+            kept_succeed=sum(edit.succeeds and not edit.dropped for edit in edits),
+        )
+        for type_, edits in (*by_type.items(), ("all", labelled))
+    }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
+from ..files.fill import plain
 from ..variant import Kind
 from .effects import Effect, Flips
 
@@ -105,25 +106,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """The evaluation, without single pictures, in JSON's own types: dicts, lists, strings, finite numbers, None."""
-        return {
-            "measure": self.measure,
-            "classes": list(self.classes),
-            "originals": _side_json(self.originals),
-            "controls": _side_json(self.controls),
-            "variants": _side_json(self.variants),
-            "effects": asdict(self.effects),
-            "sources": self.sources,
-            "all_fail": self.all_fail,
-            "none_fail": self.none_fail,
-            "excluded": self.excluded,
-            "excluded_controls": self.excluded_controls,
-            "beside": [asdict(measure) for measure in self.measures],
-        }
-
-
-def _side_json(side: Side) -> dict[str, Any]:
-    return {
-        "score": vars(side.score).copy(),
-        "by_class": dict(side.by_class),
-        "confusion": [list(row) for row in side.confusion],
-    }
+        evaluation = plain(self)
+        del evaluation["outcomes"]
+        evaluation["beside"] = evaluation.pop("measures")
+        return evaluation

@@ -13,7 +13,6 @@ from typing import Literal
 
 from ..errors import CounterfactoryError
 from ..files.fill import nearest
-from .effects import Effect
 from .evaluation import Effects, Evaluation
 
 Outcome = Literal["kept", "broken", "undecided"]
@@ -53,7 +52,15 @@ def check_limits(evaluation: Evaluation, drops: Sequence[Drop], least: float | N
 
 
 def _check_drop(effects: Effects, drop: Drop) -> LimitResult:
-    effect = _effect_named(effects, drop.name)
+    groups = (effects.by_class, effects.by_value, effects.by_type)  # of one name, the type counts
+    by_name = {effect.name: effect for group in groups for effect in group}
+    if (effect := by_name.get(drop.name)) is None:
+        raise CounterfactoryError(
+            f"--max-drop {drop.name}: this suite has no such type, value or class; {nearest(drop.name, by_name)}"
+            if by_name
+            else f"--max-drop {drop.name}: effects need answers to the controls, or to the originals, beside the "
+            "variants'"
+        )
     limit = f"{drop.name} costs at most {drop.points:g} points"
     if effect.value is None or effect.low is None or effect.high is None:
         return LimitResult(limit, "undecided", f"{effect.sources} sources say nothing of it by itself")
@@ -61,21 +68,6 @@ def _check_drop(effects: Effects, drop: Drop) -> LimitResult:
     worst, mildest = -100 * effect.low, -100 * effect.high
     outcome: Outcome = "broken" if mildest > drop.points else "kept" if worst <= drop.points else "undecided"
     return LimitResult(limit, outcome, f"{figures}, {effect.sources} sources")
-
-
-def _effect_named(effects: Effects, name: str) -> Effect:
-    by_name = {effect.name: effect for group in _groups(effects) for effect in group}
-    if name not in by_name:
-        raise CounterfactoryError(
-            f"--max-drop {name}: this suite has no such type, value or class; {nearest(name, list(by_name))}"
-            if by_name
-            else f"--max-drop {name}: effects need answers to the controls, or to the originals, beside the variants'"
-        )
-    return by_name[name]
-
-
-def _groups(effects: Effects) -> tuple[tuple[Effect, ...], ...]:
-    return effects.by_class, effects.by_value, effects.by_type  # of one name, the type counts
 
 
 def junit_xml(suite: str, findings: Sequence[LimitResult]) -> str:

@@ -17,8 +17,8 @@ from ..errors import CounterfactoryError
 from ..sources.pixels import UnreadableError, read_mask
 from ..suite import PictureRow
 from ..suite.paths import Folder
-from ..variant import KINDS
 from .confusion import Counts, confusion_matrix
+from .predictions import require_answers
 
 # Pixels that no data set counts.
 VOID = 255
@@ -42,7 +42,9 @@ def compare_masks(
         raise CounterfactoryError(
             f"{suite} has no masks: judge labels by a table of predictions, or make the suite with --masks"
         )
-    _require_masks(folder, rows)
+    masked = [row for row in rows if row.mask is not None]
+    answered = [(folder / row.file_name).is_file() for row in masked]
+    require_answers(masked, answered, f"mask in {folder}", "; name masks as metadata.parquet names pictures")
     size = len(names) if names is not None else _class_count(_pairs(folder, suite, rows))
     confusions = (
         None
@@ -68,18 +70,6 @@ def _pairs(folder: Path, suite: Path, rows: Sequence[PictureRow]) -> Iterator[Pa
                 "write masks at the pictures' size"
             )
         yield truth, answer
-
-
-def _require_masks(folder: Path, rows: Sequence[PictureRow]) -> None:
-    """All accepted variants have a mask, and of originals and controls all or none."""
-    for kind in KINDS:
-        counted = [row for row in rows if row.kind == kind and row.accepted and row.mask is not None]
-        missing = [row for row in counted if not (folder / row.file_name).is_file()]
-        if missing and (kind == "variant" or len(missing) < len(counted)):
-            raise CounterfactoryError(
-                f"{len(missing)} of {len(counted)} {kind}s have no mask in {folder}, the first is "
-                f"{missing[0].file_name}; name masks as metadata.parquet names pictures"
-            )
 
 
 def _read(file: Path) -> NDArray[Any]:

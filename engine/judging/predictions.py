@@ -62,12 +62,13 @@ def read_predictions(rows: Iterable[tuple[str, Mapping[str, Any] | str]], name: 
         if isinstance(row, str):
             raise CounterfactoryError(f"{where} {row}")
         ignored |= dict.fromkeys(column for column in row if column not in _READ)
-        image, prediction = row.get("image"), _prediction(row, where)
-        if not isinstance(image, str) or not image or prediction is None:
+        image, label = row.get("image"), _label(row.get("prediction"))
+        if not isinstance(image, str) or not image or label is None:
             raise CounterfactoryError(
                 f"{where}: every row needs an image, as text, and a prediction, as text or a whole number; "
                 f"found {_shorten(str(row))}"
             )
+        prediction = Prediction(label, _confidence(row, where), _likeliest(label, row, where))
         first = first or prediction
         _require_alike(first, prediction, where)
         if answers.setdefault(image, prediction) != prediction:
@@ -75,11 +76,6 @@ def read_predictions(rows: Iterable[tuple[str, Mapping[str, Any] | str]], name: 
     if not answers:
         raise CounterfactoryError(f"{name} holds no predictions; write the columns {' and '.join(COLUMNS)}")
     return Predictions(answers, tuple(ignored))
-
-
-def _prediction(row: Mapping[str, Any], where: str) -> Prediction | None:
-    label = _label(row.get("prediction"))
-    return None if label is None else Prediction(label, _confidence(row, where), _likeliest(label, row, where))
 
 
 def _label(value: object) -> str | None:
@@ -191,15 +187,23 @@ def match_predictions(answers: Mapping[str, Prediction], rows: Sequence[PictureR
     by_row = tuple(answers[image_of[i]] if i in image_of else None for i in range(len(rows)))
     unmatched = tuple(image for image in answers if image not in numbers)
     unknown = f", where the table has {_shorten(unmatched[0])}" if unmatched else ""
-    for kind in KINDS:
-        counted = [(row, answer) for row, answer in zip(rows, by_row, strict=True) if row.kind == kind and row.accepted]
-        unanswered = [row for row, answer in counted if answer is None]
-        if unanswered and (kind == "variant" or len(unanswered) < len(counted)):
-            raise CounterfactoryError(
-                f"{len(unanswered)} of {len(counted)} {kind}s have no prediction, the first is "
-                f"{unanswered[0].file_name}{unknown}; name pictures as in metadata.parquet's file_name"
-            )
+    answered = [answer is not None for answer in by_row]
+    require_answers(rows, answered, "prediction", f"{unknown}; name pictures as in metadata.parquet's file_name")
     return RowPredictions(by_row, unmatched)
+
+
+def require_answers(rows: Sequence[PictureRow], answered: Sequence[bool], what: str, advice: str) -> None:
+    """Raises CounterfactoryError, with the `advice`, where an accepted variant has no answer, called `what`, and where
+    some accepted originals or controls have one and others do not.
+    """
+    for kind in KINDS:
+        pairs = zip(rows, answered, strict=True)
+        counted = [(row, known) for row, known in pairs if row.kind == kind and row.accepted]
+        missing = [row for row, known in counted if not known]
+        if missing and (kind == "variant" or len(missing) < len(counted)):
+            raise CounterfactoryError(
+                f"{len(missing)} of {len(counted)} {kind}s have no {what}, the first is {missing[0].file_name}{advice}"
+            )
 
 
 def _find_rows(images: Iterable[str], rows: Sequence[PictureRow]) -> dict[str, int]:
@@ -224,12 +228,13 @@ def _find_rows(images: Iterable[str], rows: Sequence[PictureRow]) -> dict[str, i
                 number_of[image] = files[name]
                 break
             number = sources.get(name, sources.get(_without_suffix(name)))
-            if number is not None and not before:
-                number_of[image], bare = number, True
-                break
-            if number is not None:
+            if number is None:
+                continue
+            if before:
                 below.setdefault(before, {})[image] = number
-                break
+            else:
+                number_of[image], bare = number, True
+            break
     if not bare and len(below) == 1:
         (inside,) = below.values()
         number_of |= inside

@@ -10,10 +10,11 @@ from pathlib import Path
 from ..errors import CounterfactoryError
 from ..files.fill import nearest, plain
 from ..profile.check import CheckSettings, threshold_names
-from ..stages.check.verdict import failed_check, verdict, with_valid
+from ..stages.check.verdict import failed_check, with_valid
 from ..suite import Suite
 from ..suite.run_record import count_verdicts
 from ..suite.verdicts import ScoredRow, read_verdicts
+from .threshold_curve import rejection
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def recheck(suite: Path, settings: CheckSettings) -> Recheck:
     with Suite.open(suite) as opened:
         table = read_verdicts(suite)  # under the lock: a run may have ended just before
         scored = [replace(row, scores=with_valid(row.kind, row.scores, settings)) for row in table.rows]
-        judged = [replace(row, reason=_rejection(row, settings)) for row in scored]
+        judged = [replace(row, reason=rejection(row, settings)) for row in scored]
         record = opened.read_run()  # before anything is changed: one that is broken stops here
         table.write(suite, judged)
         if record.sessions:
@@ -119,13 +120,3 @@ def _count_checks(before: Sequence[ScoredRow], now: Sequence[ScoredRow]) -> tupl
         for name in names
     ]
     return tuple(sorted(counts, key=lambda counts: -(counts.newly_rejected + counts.newly_accepted)))
-
-
-def _rejection(row: ScoredRow, settings: CheckSettings) -> str | None:
-    """Why the row is rejected; None where it is accepted."""
-    try:
-        return verdict(row, settings)
-    except KeyError as error:
-        raise CounterfactoryError(
-            f"{row.file_name} was not scored for {error}, which its verdict needs; run `counterfactory generate` again"
-        ) from error

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import CounterfactoryError
 from ..files.tables import read_table
 from ..profile.check import CheckSettings
-from ..stages.check.verdict import failing, with_valid
+from ..stages.check.verdict import verdict, with_valid
 from ..suite import PictureRow
 from ..suite.verdicts import ScoredRow
 
@@ -73,7 +73,7 @@ def threshold_curve(
     labels = [(valid or {}).get(row.file_name) for row in variants]
     # Another threshold of this check decides only what passes all others.
     rest, current = settings.having(**{threshold: None}), settings.thresholds.get(threshold)
-    passed = np.array([_passes(row, rest) for row in variants])
+    passed = np.array([rejection(row, rest) is None for row in variants])
     own = np.array([row.scores.get(score, np.nan) for row in variants])  # no limit rejects NaN
     judged = np.array([label is not None for label in labels])
     true = np.array([label is True for label in labels])
@@ -86,9 +86,10 @@ def threshold_curve(
     return ThresholdCurve(threshold, current, len(variants), int(judged.sum()), int(true.sum()), tuple(points))
 
 
-def _passes(row: ScoredRow, settings: CheckSettings) -> bool:
+def rejection(row: ScoredRow, settings: CheckSettings) -> str | None:
+    """Why a row is rejected; None where it is accepted. Raises CounterfactoryError where it lacks a score for that."""
     try:
-        return failing(row.scores, settings, row.kind) is None
+        return verdict(row, settings)
     except KeyError as error:
         raise CounterfactoryError(
             f"{row.file_name} was not scored for {error}, which its verdict needs; run `counterfactory generate` again"

@@ -8,7 +8,7 @@ be added; nothing is judged here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -30,42 +30,40 @@ class Answer:
 
 @dataclass(frozen=True)
 class Frame:
-    """One variant, or a control, as shown: its picture, called `name` in the suite, its edits, its scores by name and
-    those of each edit (`edit_scores`), its verdict, and the `circumstances` of its painting that differ from picture to
-    picture.
-    """
+    """One variant, or a control, as shown: its `row` of the suite's table, its picture, and the model's answer."""
 
+    row: PictureRow
     image: Path
-    name: str
-    edits: tuple[Edit, ...]
-    caption: str
-    accepted: bool
-    reason: str
-    scores: Mapping[str, float] = field(default_factory=dict)
     answer: Answer | None = None
-    edit_scores: tuple[float, ...] = ()
-    circumstances: tuple[str, ...] = ()
 
     @property
     def changes(self) -> tuple[tuple[Edit, float | None], ...]:
         """Its edits, each with its score, None where there is none."""
-        scores = self.edit_scores or (None,) * len(self.edits)
-        return tuple(zip(self.edits, scores, strict=True))
+        scores = self.row.edit_scores or (None,) * len(self.row.edits)
+        return tuple(zip(self.row.edits, scores, strict=True))
 
     @property
     def failed(self) -> str:
         """The name of the check that it was rejected for, "" where it was accepted."""
-        return failed_check(self.reason) if self.reason else ""
+        return failed_check(self.row.reason) if self.row.reason else ""
 
     @property
     def types(self) -> tuple[str, ...]:
         """The types of its edits, each once, in order."""
-        return tuple(dict.fromkeys(edit.type for edit in self.edits))
+        return tuple(dict.fromkeys(self.row.edit_types))
 
     @property
     def values(self) -> tuple[str, ...]:
         """What each edit came to (`Edit.value`), each once, in order."""
-        return tuple(dict.fromkeys(edit.value for edit in self.edits))
+        return tuple(dict.fromkeys(edit.value for edit in self.row.edits))
+
+    @property
+    def circumstances(self) -> Iterator[str]:
+        """How it was painted, where that differs from picture to picture."""
+        if self.row.levels > 1:
+            yield f"level {self.row.level} of {self.row.levels}"
+        if self.row.painting is not None and self.row.painting.self_attention is not None:
+            yield f"source held {100 * self.row.painting.self_attention:.0f} % of steps"
 
 
 @dataclass(frozen=True)
@@ -122,11 +120,15 @@ def group_by_source(
     `rows` are the suite's metadata, `suite` its folder, `report` that of what was drawn (see `drawn_path`). `answers`
     maps a picture's `file_name` to the model's answer.
     """
-    answers = answers or {}
+    given = answers or {}
     grouped: dict[str, list[PictureRow]] = {}
     for row in rows:
         grouped.setdefault(row.source, []).append(row)
     album = []
+
+    def frame(row: PictureRow) -> Frame:
+        return Frame(row, suite / row.file_name, given.get(row.file_name))
+
     for name, group in grouped.items():
         variants = sorted((row for row in group if row.kind == "variant"), key=lambda row: row.number)
         controls = [row for row in group if row.kind == "control" and row.number == 0]
@@ -140,36 +142,13 @@ def group_by_source(
                 caption=group[0].caption,
                 image=suite / group[0].original,
                 edges=outline if outline.is_file() else None,
-                control=_frame(controls[0], suite, answers) if controls else None,
-                frames=tuple(_frame(row, suite, answers) for row in variants),
-                answer=answers.get(group[0].original),
+                control=frame(controls[0]) if controls else None,
+                frames=tuple(map(frame, variants)),
+                answer=given.get(group[0].original),
                 mask=mask if group[0].mask is not None and mask.is_file() else None,
             )
         )
     return album
-
-
-def _frame(row: PictureRow, suite: Path, answers: Mapping[str, Answer]) -> Frame:
-    return Frame(
-        image=suite / row.file_name,
-        name=row.file_name,
-        edits=row.edits,
-        caption=row.edited_caption,
-        accepted=row.accepted,
-        reason=row.reason or "",
-        scores=row.scores,
-        edit_scores=row.edit_scores,
-        answer=answers.get(row.file_name),
-        circumstances=tuple(_circumstances(row)),
-    )
-
-
-def _circumstances(row: PictureRow) -> Iterator[str]:
-    """How a picture was made, where that differs from picture to picture."""
-    if row.levels > 1:
-        yield f"level {row.level} of {row.levels}"
-    if row.painting is not None and row.painting.self_attention is not None:
-        yield f"source held {100 * row.painting.self_attention:.0f} % of steps"
 
 
 def pick_evenly(album: Sequence[Strip], count: int) -> list[Strip]:

@@ -118,7 +118,8 @@ def effects_table(measures: Mapping[str, Effects]) -> Table:
     for name, effect in named[0].items():
         if effect is None:
             continue
-        cells = [cell for by_name in named for cell in _effect_cells(by_name.get(name))]
+        known = [by_name.get(name) for by_name in named]
+        cells = [cell for e in known for cell in (("-", "-") if e is None else (points(e.value), interval(e)))]
         if alone and flips:
             cells.append(percent(flips[name]) if name in flips else "-")
         if alone:
@@ -129,10 +130,6 @@ def effects_table(measures: Mapping[str, Effects]) -> Table:
         columns += ["turned wrong", "sources"] if flips else ["sources"]
     title = f"What edits do to {' and '.join(measures)}, in points against the {_BASELINES[str(first.against)]}"
     return Table(title, ("edit", *columns), tuple(rows))
-
-
-def _effect_cells(effect: Effect | None) -> tuple[str, str]:
-    return ("-", "-") if effect is None else (points(effect.value), interval(effect))
 
 
 def _worst_table(title: str, effects: Sequence[Effect], most: int) -> Table:

@@ -5,28 +5,33 @@ The suite itself is only read. Made again without edges, a report keeps those th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from ..errors import CounterfactoryError
+from ..files.writing import open_whole
+from ..profile.profile import Profile
+from ..stages.maps.edges import edge_maps
 from ..suite import PictureRow
 from ..suite.paths import Folder
 from ..tasks.spread import spread_of
 from .album import Answer, Strip, drawn_path, group_by_source, pick_evenly
 from .coloured_masks import draw_mask
-from .edit_table import edit_table, skew_notes
-from .notes import suite_notes
-from .outlines import EdgeDetector
 from .page import ReportText, write_page
-from .reason_table import reason_table
-from .sheet import write_sheet
+from .sheet import draw_sheet
+from .suite_text import edit_table, reason_table, skew_notes, suite_notes
 from .table import Table
 
 SHEET_ROWS = 8
+Images = NDArray[np.uint8]
+# Takes uint8 RGB [B, H, W, 3] to uint8 [B, H, W].
+EdgeDetector = Callable[[Images], Images]
 _AGAIN = "run the `counterfactory generate` that made it again"
 
 
@@ -94,7 +99,10 @@ def write_report(
         if mask is not None:
             draw_mask(suite / mask, drawn_path("masks", strip.name, folder))
     album = pick_evenly(group_by_source(rows, suite, folder, answers), limit)
-    write_sheet(pick_evenly(album, SHEET_ROWS), files.sheet, text.title, text.subtitle, text.notes)
+    sheet = draw_sheet(pick_evenly(album, SHEET_ROWS), text.title, text.subtitle, text.notes)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open_whole(files.sheet, sync="nothing") as file:
+        sheet.save(file, "PNG")
     left_out = _left_out(rows, len(whole), len(album), bool(answers or text.tables))
     edits = spread_of(edit for row in rows if row.kind == "variant" and row.accepted for edit in row.edits)
     rejected = reason_table(rows)
@@ -128,3 +136,25 @@ def _write_edges(edges: EdgeDetector, strip: Strip, path: Path) -> None:
         raise CounterfactoryError(f"{strip.image} is no picture of ours: delete it, and {_AGAIN}") from error
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(edges(pixels[None])[0]).save(path)
+
+
+def edge_detector(profile: Profile) -> EdgeDetector:
+    """The detector of `profile`. Raises CounterfactoryError, when it is used, where its network is missing."""
+    if profile.edges.hed is None:
+        return partial(edge_maps, settings=profile.edges)
+    from ..meter.meter import Meter
+    from ..models.model_pool import ModelPool
+    from ..models.networks import library_of
+
+    models = ModelPool(library_of(profile), Meter(lambda _: None))
+
+    def detect(images: Images) -> Images:
+        try:
+            return edge_maps(images, profile.edges, models.hed(*images.shape[1:3]))
+        except CounterfactoryError as error:
+            raise CounterfactoryError(
+                f"the edges of {profile.name} are found by the network hed: {error}; report on the box that has it, or "
+                "with --no-edges"
+            ) from error
+
+    return detect

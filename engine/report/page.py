@@ -92,7 +92,7 @@ def _pills(album: Sequence[Strip]) -> list[_Filter]:
     present = {kind for frame in frames for kind in frame.types}
     named = [kind for kind in EDIT_TYPES if kind in present]
     filters = [_Filter("Edit", "type", _same([*named, *sorted(present.difference(named))]))]
-    if {frame.accepted for frame in frames} == {True, False}:
+    if {frame.row.accepted for frame in frames} == {True, False}:
         filters.append(_Filter("Verdict", "verdict", _same(("accepted", "rejected"))))
     if any(frame.answer for frame in frames):
         filters.append(_Filter("Model's answer", "answer", _same(("right", "wrong"))))
@@ -105,19 +105,16 @@ def _lists(album: Sequence[Strip]) -> list[_Filter]:
     classes = sorted({strip.label for strip in album if strip.label is not None})
     values = sorted({value for frame in frames for value in frame.values})
     checks = sorted({check for frame in frames if (check := frame.failed)})
-    filters = []
-    if len(classes) > 1:
-        filters.append(_Filter("Class", "class", _same(classes)))
-    if len(values) > 1:
-        filters.append(_Filter("Edit value", "value", _same(values)))
-    if len(checks) > 1:
-        meant = tuple((check, check_meaning(check) or check) for check in checks)
-        filters.append(_Filter("Rejected, as", "failed", meant))
+    lists = [
+        _Filter("Class", "class", _same(classes)),
+        _Filter("Edit value", "value", _same(values)),
+        _Filter("Rejected, as", "failed", tuple((check, check_meaning(check) or check) for check in checks)),
+    ]
     orders = [("wrong", "wrong first")] if any(frame.answer for frame in frames) else []
     orders += [("source", "by source")]
-    names = sorted({name for frame in frames for name in frame.scores})
+    names = sorted({name for frame in frames for name in frame.row.scores})
     orders += [(f"score:{name}", f"lowest {name.replace('_', '-')} first") for name in names]
-    return [*filters, _Filter("Order", "sort", tuple(orders), "as in the suite")]
+    return [*(one for one in lists if len(one.values) > 1), _Filter("Order", "sort", tuple(orders), "as in the suite")]
 
 
 def _same(values: Iterable[str]) -> tuple[tuple[str, str], ...]:

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFont, ImageOps
 
 from ..edit import Edit
-from ..files.writing import open_whole
 from .album import Frame, Strip
 
 CELL, GAP, MARGIN = 256, 20, 40
@@ -82,14 +81,14 @@ def _draw_strip(sheet: Image.Image, pen: ImageDraw.ImageDraw, strip: Strip, top:
         left += CELL + GAP
         _paste_picture(sheet, strip.control.image, left, top)
         pen.text((left, below), "control: same caption", _GREY, _font(22))
-        if not strip.control.accepted:
+        if not strip.control.row.accepted:
             _frame_rejected(pen, left, top)
         if strip.control.answer and not strip.control.answer.right:
             _draw_note(pen, (left, below + _LINE), f"model says: {strip.control.answer.text}", None, _RED)
     for frame in strip.frames:
         left += CELL + GAP
         _paste_picture(sheet, frame.image, left, top)
-        if not frame.accepted:
+        if not frame.row.accepted:
             _frame_rejected(pen, left, top)
         for i, (text, target, colour) in enumerate(_notes(frame)[:_MAX_LINES]):
             _draw_note(pen, (left, below + i * _LINE), text, target, colour)
@@ -102,9 +101,9 @@ def _frame_rejected(pen: ImageDraw.ImageDraw, left: int, top: int) -> None:
 def _notes(frame: Frame) -> list[tuple[str, str | None, Colour]]:
     """Lines below a variant: (text, text after an arrow, colour)."""
     notes: list[tuple[str, str | None, Colour]] = []
-    if not frame.accepted:
-        notes.append((f"rejected: {frame.reason}", None, _RED))
-    notes += [_change(edit) for edit in frame.edits]
+    if not frame.row.accepted:
+        notes.append((f"rejected: {frame.row.reason}", None, _RED))
+    notes += [_change(edit) for edit in frame.row.edits]
     notes += [(text, None, _GREY) for text in frame.circumstances]
     if frame.answer and not frame.answer.right:
         notes.append((f"model says: {frame.answer.text}", None, _RED))
@@ -148,12 +147,8 @@ def _drop_shared_end(text: str, target: str) -> str:
 
 def _paste_picture(sheet: Image.Image, path: Path | None, left: int, top: int) -> None:
     """Paste a picture, enlarged to fit a cell and centred; an empty cell where there is none."""
-    cell = Image.new("RGB", (CELL, CELL), _BLANK)
-    if path is not None and (picture := _open_png(path)) is not None:
-        scale = CELL / max(picture.size)
-        size = (round(picture.width * scale), round(picture.height * scale))
-        picture = picture.resize(size, Image.Resampling.BICUBIC)
-        cell.paste(picture, ((CELL - size[0]) // 2, (CELL - size[1]) // 2))
+    picture = None if path is None else _open_png(path)
+    cell = ImageOps.pad(picture or Image.new("RGB", (1, 1), _BLANK), (CELL, CELL), color=_BLANK)
     corners = Image.new("L", (CELL * 2, CELL * 2), 0)
     ImageDraw.Draw(corners).rounded_rectangle((0, 0, CELL * 2 - 1, CELL * 2 - 1), 18, fill=255)
     sheet.paste(cell, (left, top), corners.resize((CELL, CELL), Image.Resampling.BOX))
@@ -200,11 +195,3 @@ def _shorten(text: str, size: int, width: int) -> str:
     while text and font.getlength(text + "...") > width:
         text = text[:-1]
     return text.rstrip() + "..."
-
-
-def write_sheet(album: Sequence[Strip], path: Path, title: str, subtitle: str, notes: Sequence[str] = ()) -> None:
-    """Draw the sheet and write it as a PNG, whole or not at all; `notes` are lines that a reader must not miss."""
-    sheet = draw_sheet(album, title, subtitle, notes)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open_whole(path, sync="nothing") as file:
-        sheet.save(file, "PNG")

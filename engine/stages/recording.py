@@ -16,7 +16,7 @@ from ..profile.profile import Profile
 from ..runtime.opening import arithmetic
 from ..sources.boxes import fit_boxes
 from ..sources.source import Source
-from ..suite import Origin, PaintedRow, Painting, PictureRow
+from ..suite import Crop, Origin, PaintedRow, Painting, PictureRow
 from ..suite.session_record import Costs, SessionFacts
 from ..variant import Variant
 from .check.score_pictures import PictureScores
@@ -153,7 +153,8 @@ def _common(
         "original": original.image.path,
         "control": control,
         "boxes": boxes,
-        "origin": Origin(source.file, source.digest, width, height, (left, top, right - left, bottom - top)),
+        "origin": Origin(source.file, source.digest, width, height),
+        "crop": Crop(left, top, right - left, bottom - top),
         "known_world": source.known_world is not False,
         "source_key": source.key,
     }

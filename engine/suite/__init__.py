@@ -2,13 +2,12 @@
 
 from .images import NewPicture
 from .metadata import accepted_edits, read_metadata, require_finished
-from .outside import caution, count_outside
-from .painted_row import PaintedRow
-from .picture_row import Origin, Painting, PictureRow, Verdict
+from .picture_row import Crop, Origin, PaintedRow, Painting, PictureRow, caution, count_outside
 from .run_record import RunRecord, read_run
 from .suite import Suite, image_path, mask_path
 
 __all__ = [
+    "Crop",
     "NewPicture",
     "Origin",
     "PaintedRow",
@@ -16,7 +15,6 @@ __all__ = [
     "PictureRow",
     "RunRecord",
     "Suite",
-    "Verdict",
     "accepted_edits",
     "caution",
     "count_outside",

@@ -32,14 +32,10 @@ def safe_name(name: str) -> PurePosixPath:
     A part that a file system or a tool could stumble over keeps its harmless characters and ends in "=" and 16 hex
     digits of its SHA-256. Since "=" itself counts as harmful, no other name can look like that on purpose.
     """
-    parts = [_safe_part(part) for part in name.split("/")]
+    parts = [_hide_split_words(part) if _is_harmless(part) else _digest_name(part) for part in name.split("/")]
     if sum(len(part.encode()) + 1 for part in parts) > _MAX_NAME_BYTES:
         parts = [_digest_name(name)]
     return PurePosixPath(*parts)
-
-
-def _safe_part(part: str) -> str:
-    return _hide_split_words(part) if _is_harmless(part) else _digest_name(part)
 
 
 def _is_harmless(part: str) -> bool:

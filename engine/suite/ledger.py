@@ -42,20 +42,16 @@ class Ledger:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=10)
         try:
             with self._explain_errors():
-                self._check()
-                self._prepare()
+                self._set_up()
         except BaseException:
             self.close()
             raise
 
-    def _is_ours(self) -> bool:
+    def _set_up(self) -> None:
         (application,) = self._db.execute("PRAGMA application_id").fetchone()
-        return bool(application == _APPLICATION)
-
-    def _check(self) -> None:
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if tables and not self._is_ours():
+        if tables and application != _APPLICATION:
             raise CounterfactoryError(f"{self._path} is not a ledger of Counterfactory: name another folder")
         if version > FORMAT:
             raise CounterfactoryError(
@@ -65,13 +61,11 @@ class Ledger:
         (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise self._damaged(str(verdict).splitlines()[-1])
-
-    def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         # Holds the inner pages of a ledger of millions of rows: keys are hashes, every lookup starts at the root.
         self._db.execute("PRAGMA cache_size = -16384")  # KiB
-        if self._is_ours():
+        if application == _APPLICATION:
             return
         with self._transaction():
             self._db.execute(f"PRAGMA application_id = {_APPLICATION}")

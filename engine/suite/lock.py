@@ -30,8 +30,10 @@ class Lock:
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError as error:
+                    text = os.pread(handle, 32, 0).decode(errors="replace").strip()
+                    holder = f"process {text}" if text.isdigit() else "another process"
                     raise CounterfactoryError(
-                        f"{path.parent} is in use by {_holder(handle)}: wait until it ends, or name another folder"
+                        f"{path.parent} is in use by {holder}: wait until it ends, or name another folder"
                     ) from error
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
@@ -51,8 +53,3 @@ class Lock:
         with suppress(OSError):  # the text is for people, and only while the lock is held
             os.ftruncate(handle, 0)
         os.close(handle)
-
-
-def _holder(handle: int) -> str:
-    text = os.pread(handle, 32, 0).decode(errors="replace").strip()
-    return f"process {text}" if text.isdigit() else "another process"

@@ -19,55 +19,10 @@ import pyarrow.parquet as pq
 from ..edit import Edit
 from ..errors import CounterfactoryError
 from .paths import Folder
-from .picture_row import PictureRow
+from .picture_row import AFTER_SCORES, BEFORE_SCORES, COLUMNS, PAINTING, PictureRow
 
 FILE = "metadata.parquet"
-_EDIT = pa.struct([*((name, pa.string()) for name in ("type", "keyword", "alternative")), ("score", pa.float64())])
-_CROP = pa.struct([(name, pa.float64()) for name in ("left", "top", "width", "height")])
-_KEYPOINT = pa.struct([("x", pa.float64()), ("y", pa.float64()), ("visibility", pa.int64())])
-_SIDES = [(name, pa.float64()) for name in ("x0", "y0", "x1", "y1")]
-_BOX = pa.struct([*_SIDES, ("label", pa.string()), ("keypoints", pa.list_(_KEYPOINT))])
-_BEFORE_SCORES = (
-    ("file_name", pa.string()),
-    ("sha256", pa.string()),
-    ("kind", pa.string()),
-    ("source", pa.string()),
-    ("label", pa.string()),
-    ("mask_file_name", pa.string()),
-    ("boxes", pa.list_(_BOX)),
-    ("original_file_name", pa.string()),
-    ("control_file_name", pa.string()),
-    ("caption", pa.string()),
-    ("protected", pa.list_(pa.string())),
-    ("edited_caption", pa.string()),
-    ("edits", pa.list_(_EDIT)),
-    ("edit_types", pa.list_(pa.string())),
-    ("number", pa.int64()),
-    ("repeat", pa.int64()),
-    ("level", pa.int64()),
-    ("levels", pa.int64()),
-    ("seed", pa.int64()),
-    ("steps", pa.int64()),
-    ("guidance_scale", pa.float64()),
-    ("guidance_start", pa.float64()),
-    ("guidance_stop", pa.float64()),
-    ("self_attention", pa.float64()),
-)
-_AFTER_SCORES = (
-    ("verdict", pa.string()),
-    ("reason", pa.string()),
-    ("source_path", pa.string()),
-    ("source_sha256", pa.string()),
-    ("source_width", pa.int64()),
-    ("source_height", pa.int64()),
-    ("crop", _CROP),
-    ("known_world", pa.bool_()),
-    ("source_key", pa.string()),
-    ("key", pa.string()),
-)
-COLUMNS = tuple(name for name, _ in (*_BEFORE_SCORES, ("scores", None), *_AFTER_SCORES))
-_PAINTING = ("seed", "steps", "guidance_scale", "guidance_start", "guidance_stop", "self_attention")
-_NULLABLE = ("label", "mask_file_name", "control_file_name", *_PAINTING, "scores", "reason")
+_NULLABLE = ("label", "mask_file_name", "control_file_name", *PAINTING, "scores", "reason")
 # Readers take a group at a time, `datasets` one batch of it. A group is 10,000 rows.
 _ROWS_PER_PART = 1_000
 _PARTS_PER_GROUP = 10
@@ -78,7 +33,7 @@ def schema(score_names: Sequence[str]) -> pa.Schema:
     """The table's schema; `scores` is a struct of the named floats, or null where no row was scored."""
     # Parquet cannot hold a struct without fields.
     scores = pa.struct([(name, pa.float64()) for name in score_names]) if score_names else pa.null()
-    fields = (*_BEFORE_SCORES, ("scores", scores), *_AFTER_SCORES)
+    fields = (*BEFORE_SCORES, ("scores", scores), *AFTER_SCORES)
     return pa.schema([pa.field(name, kind, nullable=name in _NULLABLE) for name, kind in fields])
 
 

@@ -10,11 +10,11 @@ wait here for the end of the run: memory holds those of one shard.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from ..content_keys import shard_key
+from ..files.fill import fill_record, plain
 from ..sources.source import Problem, Source
-from .fields import Fields
 from .paths import checked_name
 from .picture_row import DroppedVariant, PictureRow
 from .suite import Suite
@@ -33,8 +33,8 @@ class Outcome:
     controls: int
     rejected_controls: int
     files: Mapping[str, int]
-    dropped: Sequence[DroppedVariant]
-    shortfalls: Sequence[Problem]
+    dropped: tuple[DroppedVariant, ...]
+    shortfalls: tuple[Problem, ...]
 
     @property
     def painted(self) -> int:
@@ -61,27 +61,17 @@ class Outcomes:
         stored = self._suite.ledger.get(_STAGE, [key]).get(key)
         if stored is None:
             return None
-        row = Fields(stored, *self._suite.ledger.place(_STAGE, key))
-        if row.text_or_none("made_by") != self._maker:
+        if isinstance(stored, Mapping) and stored.get("made_by") != self._maker:
             return None
-        files = row.table("files").wholes()
-        for name in files:
-            checked_name(name, row.label("files"))
-        if not self._suite.holds(files):
-            return None
-        return Outcome(
-            row.whole("accepted"),
-            row.whole("rejected"),
-            row.whole("controls"),
-            row.whole("rejected_controls"),
-            files,
-            [DroppedVariant.from_fields(dropped) for dropped in row.tables("dropped")],
-            [Problem(problem.text("name"), problem.text("reason")) for problem in row.tables("shortfalls")],
-        )
+        place, advice = self._suite.ledger.place(_STAGE, key)
+        outcome = fill_record(Outcome, stored, place, advice)
+        for name in outcome.files:
+            checked_name(name, f"{place}: 'files'")
+        return outcome if self._suite.holds(outcome.files) else None
 
     def keep(self, sources: Sequence[Source], outcome: Outcome, rows: Sequence[PictureRow], *, finished: bool) -> None:
         """Keeps what these sources came to, in place of what was kept before; not to be found unless `finished`."""
-        value = {"made_by": self._maker if finished else None, **asdict(outcome)}
+        value = {"made_by": self._maker if finished else None, **plain(outcome)}
         key = shard_key([source.key for source in sources])
         self._suite.ledger.put_stages({_STAGE: {key: value}, _ROWS: {key: [row.to_json() for row in rows]}})
 

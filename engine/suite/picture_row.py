@@ -1,24 +1,69 @@
-"""A row of metadata.parquet: a picture of the suite and how it was made; and a variant that has no picture."""
+"""Rows of pictures: of metadata.parquet, how a picture of the suite was made; of the ledger, which files hold it; and a
+variant that has no picture.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from enum import StrEnum
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+import pyarrow as pa
 
 from ..edit import Edit
-from ..sources.boxes import Box, Keypoint
-from ..variant import KINDS, Kind
-from .fields import Fields
+from ..errors import CounterfactoryError
+from ..files.fill import fill_record, plain
+from ..sources.boxes import Box
+from ..variant import Kind
 from .paths import checked_name
 
+_EDIT = pa.struct([*((name, pa.string()) for name in ("type", "keyword", "alternative")), ("score", pa.float64())])
+_CROP = pa.struct([(name, pa.float64()) for name in ("left", "top", "width", "height")])
+_KEYPOINT = pa.struct([("x", pa.float64()), ("y", pa.float64()), ("visibility", pa.int64())])
+_SIDES = [(name, pa.float64()) for name in ("x0", "y0", "x1", "y1")]
+_BOX = pa.struct([*_SIDES, ("label", pa.string()), ("keypoints", pa.list_(_KEYPOINT))])
+BEFORE_SCORES = (
+    ("file_name", pa.string()),
+    ("sha256", pa.string()),
+    ("kind", pa.string()),
+    ("source", pa.string()),
+    ("label", pa.string()),
+    ("mask_file_name", pa.string()),
+    ("boxes", pa.list_(_BOX)),
+    ("original_file_name", pa.string()),
+    ("control_file_name", pa.string()),
+    ("caption", pa.string()),
+    ("protected", pa.list_(pa.string())),
+    ("edited_caption", pa.string()),
+    ("edits", pa.list_(_EDIT)),
+    ("edit_types", pa.list_(pa.string())),
+    ("number", pa.int64()),
+    ("repeat", pa.int64()),
+    ("level", pa.int64()),
+    ("levels", pa.int64()),
+    ("seed", pa.int64()),
+    ("steps", pa.int64()),
+    ("guidance_scale", pa.float64()),
+    ("guidance_start", pa.float64()),
+    ("guidance_stop", pa.float64()),
+    ("self_attention", pa.float64()),
+)
+AFTER_SCORES = (
+    ("verdict", pa.string()),
+    ("reason", pa.string()),
+    ("source_path", pa.string()),
+    ("source_sha256", pa.string()),
+    ("source_width", pa.int64()),
+    ("source_height", pa.int64()),
+    ("crop", _CROP),
+    ("known_world", pa.bool_()),
+    ("source_key", pa.string()),
+    ("key", pa.string()),
+)
+COLUMNS = tuple(name for name, _ in (*BEFORE_SCORES, ("scores", None), *AFTER_SCORES))
 
-class Verdict(StrEnum):
-    """Whether the checks accepted a picture."""
 
-    ACCEPTED = "accepted"
-    REJECTED = "rejected"
+Verdict = Literal["accepted", "rejected"]
 
 
 @dataclass(frozen=True)
@@ -38,15 +83,39 @@ class Painting:
 
 @dataclass(frozen=True)
 class Origin:
-    """The file that a picture goes back to: its `path` as the set of sources names it, its SHA-256, its size in pixels,
-    and the box of it that was scaled to the picture: `left`, `top`, `width` and `height` in its pixels.
-    """
+    """The file that a picture goes back to: its `path` as the set of sources names it, its SHA-256, and its pixels."""
 
     path: str
     sha256: str
     width: int
     height: int
-    crop: tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Crop:
+    """The box of a source's file that was scaled to the picture, in the file's pixels."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True)
+class _EditScores:
+    """The scores in a row's edits."""
+
+    @dataclass(frozen=True)
+    class Item:
+        score: float | None
+
+    edits: tuple[Item, ...]
+
+
+PAINTING = tuple(field.name for field in fields(Painting))
+_SOURCE = tuple(field.name for field in fields(Origin))
+# The fields that hold a file's name, by their columns.
+_FILES = {"file_name": "file_name"} | {name: f"{name}_file_name" for name in ("mask", "original", "control")}
 
 
 @dataclass(frozen=True)
@@ -76,10 +145,11 @@ class PictureRow:
     edited_caption: str
     edits: tuple[Edit, ...]
     number: int
-    painting: Painting | None
+    painting: Painting | None = field(metadata={"prefix": "", "names": PAINTING})
     scores: Mapping[str, float]
     reason: str | None
-    origin: Origin
+    origin: Origin = field(metadata={"prefix": "source_", "names": _SOURCE})
+    crop: Crop
     source_key: str
     key: str
     protected: tuple[str, ...] = ()
@@ -98,7 +168,7 @@ class PictureRow:
     @property
     def verdict(self) -> Verdict:
         """Accepted, or rejected for a reason."""
-        return Verdict.ACCEPTED if self.reason is None else Verdict.REJECTED
+        return "accepted" if self.reason is None else "rejected"
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -113,41 +183,15 @@ class PictureRow:
 
     def to_json(self) -> dict[str, Any]:
         """The row as the table holds it, verdict and types of edits included, which follow from the rest."""
-        scores = self.edit_scores or [None] * len(self.edits)
-        painting = dict.fromkeys(_PAINTING) if self.painting is None else asdict(self.painting)
-        left, top, width, height = self.origin.crop
-        return {
-            "file_name": self.file_name,
-            "sha256": self.sha256,
-            "kind": self.kind,
-            "source": self.source,
-            "label": self.label,
-            "mask_file_name": self.mask,
-            "boxes": [asdict(box) for box in self.boxes],
-            "original_file_name": self.original,
-            "control_file_name": self.control,
-            "caption": self.caption,
-            "protected": list(self.protected),
-            "edited_caption": self.edited_caption,
-            "edits": [{**asdict(edit), "score": score} for edit, score in zip(self.edits, scores, strict=True)],
+        table, scores = plain(self), self.edit_scores or [None] * len(self.edits)
+        table |= {column: table[name] for name, column in _FILES.items()}
+        table |= {
+            "edits": [{**edit, "score": score} for edit, score in zip(table["edits"], scores, strict=True)],
             "edit_types": list(self.edit_types),
-            "number": self.number,
-            "repeat": self.repeat,
-            "level": self.level,
-            "levels": self.levels,
-            **painting,
             "scores": dict(self.scores) or None,  # a table's struct of no fields is null
-            "verdict": str(self.verdict),
-            "reason": self.reason,
-            "source_path": self.origin.path,
-            "source_sha256": self.origin.sha256,
-            "source_width": self.origin.width,
-            "source_height": self.origin.height,
-            "crop": {"left": left, "top": top, "width": width, "height": height},
-            "known_world": self.known_world,
-            "source_key": self.source_key,
-            "key": self.key,
+            "verdict": self.verdict,
         }
+        return {name: table[name] for name in COLUMNS}
 
     @classmethod
     def from_json(cls, value: object, where: str, advice: str) -> PictureRow:
@@ -156,44 +200,25 @@ class PictureRow:
         `where` is what to call its place in errors, `advice` what to do about one. Raises CounterfactoryError for a
         missing key, a value of another type, a file name that leaves the suite, and a verdict that its reason denies.
         """
-        row = Fields(value, where, advice)
-        scores, crop, edits = row.table_or_none("scores"), row.table("crop"), row.tables("edits")
-        picture = cls(
-            file_name=checked_name(row.text("file_name"), row.label("file_name")),
-            sha256=row.text("sha256"),
-            kind=_kind(row),
-            source=row.text("source"),
-            label=row.text_or_none("label"),
-            mask=_name_or_none(row, "mask_file_name"),
-            original=checked_name(row.text("original_file_name"), row.label("original_file_name")),
-            control=_name_or_none(row, "control_file_name"),
-            caption=row.text("caption"),
-            edited_caption=row.text("edited_caption"),
-            edits=tuple(Edit(edit.text("type"), edit.text("keyword"), edit.text("alternative")) for edit in edits),
-            number=row.whole("number"),
-            repeat=row.whole("repeat"),
-            level=row.whole("level"),
-            levels=row.whole("levels"),
-            painting=_painting(row),
-            scores={} if scores is None else scores.numbers(),
-            reason=row.text_or_none("reason"),
-            origin=Origin(
-                row.text("source_path"),
-                row.text("source_sha256"),
-                row.whole("source_width"),
-                row.whole("source_height"),
-                (crop.number("left"), crop.number("top"), crop.number("width"), crop.number("height")),
-            ),
-            source_key=row.text("source_key"),
-            key=row.text("key"),
-            protected=row.text_list("protected"),
-            boxes=tuple(map(_box, row.tables("boxes"))),
-            known_world=row.flag("known_world"),
-            edit_scores=_edit_scores(edits),
-        )
-        if row.text("verdict") != picture.verdict:
-            raise row.refuse("verdict", f"{picture.verdict.value!r}, as there is {_reason(picture)}")
-        return picture
+        edit_scores = [edit.score for edit in fill_record(_EditScores, value, where, advice).edits]
+        table = dict(value) if isinstance(value, Mapping) else {}
+        for name, column in _FILES.items():
+            table[name] = table.get(column)
+            if table[name] is not None or name in ("file_name", "original"):
+                checked_name(table[name], f"{where}: {column!r}")
+        if isinstance(scores := table.get("scores") or {}, Mapping):
+            table["scores"] = {name: score for name, score in scores.items() if score is not None}
+        table["edit_scores"] = edit_scores if any(score is not None for score in edit_scores) else []
+        row = fill_record(cls, table, where, advice)
+        wrong = ""
+        if table.get("verdict") != row.verdict:
+            why = "no reason to reject it" if row.reason is None else f"the reason {row.reason!r}"
+            wrong = f"'verdict' should be {row.verdict!r}, as there is {why}, found {table.get('verdict')!r}"
+        elif row.painting is None and row.kind != "original":
+            wrong = f"a {row.kind} needs seed and steps"
+        if wrong:
+            raise CounterfactoryError(f"{where}: {wrong}; {advice}")
+        return row
 
 
 @dataclass(frozen=True)
@@ -205,50 +230,66 @@ class DroppedVariant:
     edited_caption: str
     reason: str
 
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file of the suite: its `path` seen from there, its size in `bytes`, and the `sha256` of what it holds."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class PaintedRow:
+    """The files of a painted picture: the `image`, and the `mask` that was carried over, where there is one.
+
+    `self_attention` is the share of the steps on which an edited source's self-attention was taken over, of the shares
+    that were tried the one whose picture was kept; None where nothing was tried.
+    """
+
+    image: StoredFile
+    mask: StoredFile | None
+    self_attention: float | None = None
+
+    @property
+    def files(self) -> tuple[StoredFile, ...]:
+        """The picture, and its mask where it has one."""
+        return (self.image,) if self.mask is None else (self.image, self.mask)
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as JSON holds it."""
+        row = plain(self)
+        if self.self_attention is None:  # rows of pictures painted anew stay what they were
+            del row["self_attention"]
+        return row
+
     @classmethod
-    def from_fields(cls, row: Fields) -> DroppedVariant:
-        """The variant that `asdict` gave. Raises CounterfactoryError for anything else."""
-        return cls(row.text("source"), row.whole("variant"), row.text("edited_caption"), row.text("reason"))
+    def from_json(cls, value: object, where: str, advice: str) -> PaintedRow:
+        """The row that `to_json` gave. `where` is what to call its place in errors, `advice` what to do about one.
+
+        Raises CounterfactoryError for anything else, and for a path that leaves the suite.
+        """
+        row = fill_record(cls, value, where, advice)
+        for name, file in (("image", row.image), ("mask", row.mask)):
+            if file is not None:
+                checked_name(file.path, f"{where}: '{name}.path'")
+        return row
 
 
-_PAINTING = tuple(field.name for field in fields(Painting))
+def count_outside(rows: Iterable[PictureRow]) -> tuple[int, int]:
+    """How many of the rows' sources are outside of what the models know, and how many sources there are."""
+    in_domain = {row.source: row.known_world for row in rows}
+    return list(in_domain.values()).count(False), len(in_domain)
 
 
-def _kind(row: Fields) -> Kind:
-    for kind in KINDS:
-        if row.text("kind") == kind:
-            return kind
-    raise row.refuse("kind", " or ".join(map(repr, KINDS)))
-
-
-def _box(box: Fields) -> Box:
-    points = tuple(Keypoint(p.number("x"), p.number("y"), p.whole("visibility")) for p in box.tables("keypoints"))
-    return Box(box.number("x0"), box.number("y0"), box.number("x1"), box.number("y1"), box.text("label"), points)
-
-
-def _painting(row: Fields) -> Painting | None:
-    if row.text("kind") == "original":
+def caution(outside: int, sources: int) -> str | None:
+    """The sentence for so many of the sources; None where the models know all of them."""
+    if not outside:
         return None
-    return Painting(
-        row.whole("seed"),
-        row.whole("steps"),
-        row.number("guidance_scale"),
-        row.number("guidance_start"),
-        row.number("guidance_stop"),
-        row.number_or_none("self_attention"),
+    which = "the source is" if sources == 1 else f"{outside} of {sources} sources are"
+    of_it = "it" if sources == 1 else "them"
+    return (
+        f"{which} unlike anything that the models were trained on: pictures painted from {of_it}, and figures about "
+        f"{of_it}, are meaningless"
     )
-
-
-def _name_or_none(row: Fields, key: str) -> str | None:
-    name = row.text_or_none(key)
-    return None if name is None else checked_name(name, row.label(key))
-
-
-def _edit_scores(edits: Sequence[Fields]) -> tuple[float, ...]:
-    """All of them or none."""
-    scored = edits and edits[0].number_or_none("score") is not None
-    return tuple(edit.number("score") for edit in edits) if scored else ()
-
-
-def _reason(row: PictureRow) -> str:
-    return "no reason to reject it" if row.reason is None else f"the reason {row.reason!r}"

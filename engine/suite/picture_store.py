@@ -16,8 +16,8 @@ from pathlib import Path
 
 from ..files.writing import TEMPORARY_SUFFIX, explain_os_errors, make_folder, move_file, sync_folder, write_whole
 from .ledger import Ledger
-from .painted_row import StoredFile
 from .paths import TOPS, Folder, is_name
+from .picture_row import StoredFile
 
 _FILES = "suite/files"  # path: true while the file lies (or is about to lie) in place
 _OPEN = "suite/open"

@@ -14,7 +14,6 @@ from ..files.fill import fill
 from ..profile.check import CheckSettings
 from ..profile.profile import Profile
 from . import read_run
-from .fields import Fields
 from .run_record import FILE
 
 _ADVICE = "name the profile that the suite was made with by --profile"
@@ -44,8 +43,12 @@ def recorded_classes(suite: Path) -> list[str] | None:
     classes = record.sessions[-1].facts.data.get("classes") if record is not None and record.sessions else None
     if not isinstance(classes, Mapping) or not classes:
         return None
-    where = Fields(classes, f"{suite / FILE}: 'classes'", "name the classes by --classes")
-    names = {int(number): name for number, name in where.texts().items() if number.isascii() and number.isdigit()}
+    for number, name in classes.items():
+        if not isinstance(name, str):
+            raise CounterfactoryError(
+                f"{suite / FILE}: 'classes': {number!r} should be text, found {name!r}; name the classes by --classes"
+            )
+    names = {int(number): name for number, name in classes.items() if number.isascii() and number.isdigit()}
     return [names.get(number, str(number)) for number in range(max(names, default=-1) + 1)] or None
 
 
@@ -63,7 +66,4 @@ def _fill_recorded(cls: type[T], table: object, suite: Path) -> T:
     where = str(suite / FILE)
     if not isinstance(table, Mapping) or not table:
         raise CounterfactoryError(f"{where} does not say how the suite was made; {_ADVICE}")
-    try:
-        return fill(cls, table, where)
-    except CounterfactoryError as error:
-        raise CounterfactoryError(f"{error}; {_ADVICE}") from error
+    return fill(cls, table, where, _ADVICE)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, TypedDict
 
 from ..errors import CounterfactoryError
+from ..files.fill import fill_record, plain
 from ..files.reading import read_text
 from ..files.writing import write_whole
 from ..meter.meter import PlanUse, StageCost, device_hours_per_1k
 from ..sources.source import Problem
-from .fields import Fields
 from .paths import Folder
 from .picture_row import DroppedVariant, PictureRow
 from .session_record import Costs, SessionRecord
@@ -49,25 +49,6 @@ class Standing:
     shortfalls: tuple[Problem, ...]
     check: Mapping[str, Any]
     outside_world: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """The standing as JSON holds it."""
-        return asdict(self)
-
-    @classmethod
-    def from_fields(cls, fields: Fields) -> Standing:
-        """The standing that `to_json` gave. Raises CounterfactoryError for a missing key or a value of another type."""
-        return cls(
-            sources=fields.whole("sources"),
-            accepted=fields.whole("accepted"),
-            rejected=fields.whole("rejected"),
-            controls=fields.whole("controls"),
-            rejected_controls=fields.whole("rejected_controls"),
-            dropped=tuple(DroppedVariant.from_fields(dropped) for dropped in fields.tables("dropped")),
-            shortfalls=tuple(Problem(p.text("name"), p.text("reason")) for p in fields.tables("shortfalls")),
-            check=fields.plain("check"),
-            outside_world=fields.whole("outside_world"),
-        )
 
 
 class VerdictCounts(TypedDict):
@@ -143,17 +124,8 @@ class SuiteCosts:
 
 
 def _total(stages: Sequence[StageCost]) -> StageTotal:
-    return StageTotal(
-        stage=stages[0].stage,
-        made=sum(stage.made for stage in stages),
-        wall_s=sum(stage.wall_s for stage in stages),
-        load_s=sum(stage.load_s for stage in stages),
-        busy_s=sum(stage.busy_s for stage in stages),
-        idle_s=sum(stage.idle_s for stage in stages),
-        rows=sum(stage.rows for stage in stages),
-        prompt_tokens=sum(stage.prompt_tokens for stage in stages),
-        generated_tokens=sum(stage.generated_tokens for stage in stages),
-    )
+    sums = [sum(getattr(stage, field.name) for stage in stages) for field in fields(StageTotal)[1:]]
+    return StageTotal(stages[0].stage, *sums)
 
 
 @dataclass(frozen=True)
@@ -198,27 +170,23 @@ class RunRecord:
         per_1k = costs.per_1k(standing.accepted) if standing else {}
         return {
             "format": FORMAT,
-            "totals": {**asdict(costs), "device_hours_per_1k_accepted": per_1k},
-            "standing": standing and standing.to_json(),
-            "sessions": [session.to_json() for session in self.sessions],
+            "totals": {**plain(costs), "device_hours_per_1k_accepted": per_1k},
+            "standing": standing and plain(standing),
+            "sessions": list(map(plain, self.sessions)),
         }
 
     @classmethod
     def from_json(cls, value: object, where: str) -> RunRecord:
         """The record that `to_json` gave. Raises CounterfactoryError for anything else."""
-        record = Fields(value, where, _ADVICE)
-        if isinstance(value, Mapping) and "format" not in value:
-            raise CounterfactoryError(
-                f"{where} is not a record of sessions by this Counterfactory (an older one kept its last run alone): "
-                f"{_ADVICE}"
-            )
-        if record.whole("format") != FORMAT:
-            raise CounterfactoryError(f"{where} has format {record.whole('format')}, this is for {FORMAT}: {_ADVICE}")
-        standing = record.table_or_none("standing")
-        return cls(
-            tuple(SessionRecord.from_fields(session) for session in record.tables("sessions")),
-            None if standing is None else Standing.from_fields(standing),
-        )
+        if isinstance(value, Mapping):
+            if "format" not in value:
+                raise CounterfactoryError(
+                    f"{where} is not a record of sessions by this Counterfactory (an older one kept its last run "
+                    f"alone): {_ADVICE}"
+                )
+            if value["format"] != FORMAT:
+                raise CounterfactoryError(f"{where} has format {value['format']!r}, this is for {FORMAT}: {_ADVICE}")
+        return fill_record(cls, value, where, _ADVICE)
 
 
 def read_run(suite: Path) -> RunRecord | None:
@@ -286,28 +254,17 @@ class RunSummary:
         if standing is None:
             raise ValueError("a report is of a finished session, and none finished")
         costs, variants = session.costs, standing.accepted + standing.rejected
+        stands = ("sources", "accepted", "rejected", "controls", "rejected_controls", "shortfalls", "outside_world")
+        spent = ("painted", "stages", "plans", "wall_s", "devices", "device", "peak_memory_bytes", "energy_j")
         return cls(
-            sources=standing.sources,
+            **{name: getattr(standing, name) for name in stands},
+            **{name: getattr(costs, name) for name in spent},
             variants=variants,
-            accepted=standing.accepted,
-            rejected=standing.rejected,
-            controls=standing.controls,
-            rejected_controls=standing.rejected_controls,
             dropped=len(standing.dropped),
-            painted=costs.painted,
             reused=variants + standing.controls + standing.rejected_controls - costs.painted,
             problems=session.problems,
-            shortfalls=standing.shortfalls,
-            stages=costs.stages,
-            plans=costs.plans,
-            wall_s=costs.wall_s,
-            devices=costs.devices,
-            device=costs.device,
-            peak_memory_bytes=costs.peak_memory_bytes,
-            energy_j=costs.energy_j,
             suite=record.costs,
             metrics_problem=metrics_problem,
-            outside_world=standing.outside_world,
             cache_problem=cache_problem,
         )
 

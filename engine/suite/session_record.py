@@ -1,30 +1,17 @@
-"""A session: one run over a suite, from its start to its end or its death, and what it cost.
+"""A session on record: one run over a suite, from its start to its end or its death, and what it cost.
 
-Its costs are in the ledger from the start on, a few seconds old at most; a session that is killed is booked when the
-suite is next opened. Its end moves them to run.json (see `run_record`). What a profile or a setting means is not known
-here.
+What a profile or a setting means is not known here.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
-from threading import Event, Thread
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ..errors import CounterfactoryError
-from ..files.fill import fill
 from ..meter.machine import Machine
 from ..meter.meter import PlanUse, StageCost
 from ..sources.source import Problem
-from .fields import Fields
-from .ledger import Ledger
-
-STAGE, KEY = "suite/session", "open"
-NOTE_S = 2.0  # a kill loses so much of a session's time at most; a note takes some milliseconds
 
 
 @dataclass(frozen=True)
@@ -72,81 +59,6 @@ class SessionRecord:
     id: str
     began: str
     finished: bool
-    facts: SessionFacts
+    facts: SessionFacts = field(metadata={"prefix": "", "names": tuple(fact.name for fact in fields(SessionFacts))})
     problems: tuple[Problem, ...]
     costs: Costs
-
-    def to_json(self) -> dict[str, Any]:
-        """The session as JSON holds it."""
-        facts = asdict(self.facts)
-        return {**{name: value for name, value in asdict(self).items() if name != "facts"}, **facts}
-
-    @classmethod
-    def from_fields(cls, fields: Fields) -> SessionRecord:
-        """The session that `to_json` gave. Raises CounterfactoryError for a missing key and a value of another type."""
-        facts = SessionFacts(
-            profile=fields.plain("profile"),
-            settings=fields.plain("settings"),
-            data=fields.plain("data"),
-            models=fields.table("models").texts(),
-            precision=fields.text("precision"),
-            versions=fields.table("versions").texts(),
-            machine=fill(Machine, fields.plain("machine"), fields.label("machine")),
-        )
-        return cls(
-            id=fields.text("id"),
-            began=fields.text("began"),
-            finished=fields.flag("finished"),
-            facts=facts,
-            problems=tuple(
-                Problem(problem.text("name"), problem.text("reason")) for problem in fields.tables("problems")
-            ),
-            costs=fill(Costs, fields.plain("costs"), fields.label("costs")),
-        )
-
-
-def load_open_session(ledger: Ledger) -> SessionRecord | None:
-    """The session that began and was never booked, as it last noted itself; None where there is none."""
-    row = ledger.get(STAGE, [KEY]).get(KEY)
-    return None if row is None else SessionRecord.from_fields(Fields(row, *ledger.place(STAGE, KEY)))
-
-
-def forget_open_session(ledger: Ledger) -> None:
-    """To be called when the session is booked: no later opening of the suite is to book it again."""
-    ledger.put(STAGE, {KEY: None})
-
-
-class OpenSession:
-    """The session that is under way; `costs` tells what it took so far, from any thread.
-
-    It notes itself in the ledger every `interval_s` until `end`.
-    """
-
-    def __init__(
-        self, ledger: Ledger, facts: SessionFacts, costs: Callable[[], Costs], interval_s: float = NOTE_S
-    ) -> None:
-        now = datetime.now(UTC)
-        name = f"{now:%Y%m%dT%H%M%S.%fZ}-{os.getpid()}"
-        self._record = SessionRecord(name, now.isoformat(timespec="seconds"), False, facts, (), costs())
-        self._ledger, self._costs, self._interval_s = ledger, costs, interval_s
-        self._over = Event()
-        self._note()
-        self._thread = Thread(target=self._keep_noting, name="session", daemon=True)
-        self._thread.start()
-
-    def end(self, *, finished: bool, problems: tuple[Problem, ...] = ()) -> SessionRecord:
-        """The session as it ends now; it notes itself one last time."""
-        self._over.set()
-        self._thread.join()
-        self._record = replace(self._record, finished=finished, problems=problems)
-        self._note()
-        return self._record
-
-    def _note(self) -> None:
-        self._record = replace(self._record, costs=self._costs())
-        self._ledger.put(STAGE, {KEY: self._record.to_json()})
-
-    def _keep_noting(self) -> None:
-        while not self._over.wait(self._interval_s):
-            with suppress(CounterfactoryError):  # a full disk, say: the stages meet it too, and say so
-                self._note()

@@ -7,11 +7,9 @@ Variants and controls lie in images/, the sources as the painter saw them in ori
 batches, metadata at the end; both are whole on the disk or absent. Which variants there should be is decided by the
 journey.
 
-`datasets.load_dataset("imagefolder", data_dir=suite)` (5.2) takes the pictures from metadata.parquet alone; superseded/
-and a contact sheet beside them are listed and left aside. One thing breaks it: a file or folder whose
-name holds a word for a split (train, test, val, dev, eval, evaluation …) set off by "-._ " or digits makes it read
-only such files. Names of sources are escaped for that (see folder_names.py); do not put an `evaluation.json` in the
-suite.
+`datasets.load_dataset("imagefolder", data_dir=suite)` (5.2) takes the pictures from metadata.parquet alone, unless a
+name holds a word for a split (train, test, eval …) set off by "-._ " or digits: then it reads only such files. Names
+of sources are escaped for that (see folder_names.py); do not put an `evaluation.json` in the suite.
 """
 
 from __future__ import annotations
@@ -19,10 +17,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from threading import Lock as OneThread
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -30,28 +27,19 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..files.writing import make_folder, open_whole
-from ..sources.source import Problem
 from .folder_names import safe_name
 from .images import NewPicture, Top, encode_mask, encode_picture, read_png
 from .ledger import Ledger
 from .lock import Lock
 from .metadata import FILE, write_table
-from .painted_row import PaintedRow, StoredFile
+from .open_session import NOTE_S, OpenSession, forget_open_session, load_open_session
 from .paths import TOPS, Folder
-from .picture_row import PictureRow
+from .picture_row import PaintedRow, PictureRow
 from .picture_store import BATCH_DONE, PictureStore
 from .row_spool import RowSpool
 from .run_record import FILE as RUN_FILE
 from .run_record import RunRecord, Standing, read_run, write_run
-from .session_record import (
-    NOTE_S,
-    Costs,
-    OpenSession,
-    SessionFacts,
-    SessionRecord,
-    forget_open_session,
-    load_open_session,
-)
+from .session_record import Costs, SessionFacts, SessionRecord
 
 _LEDGER, _LOCK = "ledger.sqlite", "suite.lock"
 # Files and folders that are opened before any name is read from them.
@@ -96,11 +84,11 @@ class _RecentPixels:
 class Suite:
     """An open suite, this process's alone; its threads may share it. Use `Suite.open` as a context manager."""
 
-    def __init__(self, path: Path, lock: Lock, ledger: Ledger, store: PictureStore) -> None:
+    def __init__(self, path: Path, ledger: Ledger, store: PictureStore) -> None:
         self.path = path
         self.ledger = ledger
         self._recent = _RecentPixels(_RECENT_BYTES)
-        self._lock = lock
+        self._opened = ExitStack()
         self._store = store
         self._folder = Folder(path)
         # The store knows one open batch, and removes folders that it finds empty: one thread at a time moves files.
@@ -118,33 +106,25 @@ class Suite:
         _refuse_foreign(path)
         Folder(path).refuse_outward_links(_OWN)
         make_folder(path)
-        lock = Lock(path / _LOCK)
-        try:
+        with ExitStack() as opened:
+            lock = Lock(path / _LOCK)
+            opened.callback(lock.release)
             ledger = Ledger(path / _LEDGER)
-            try:
-                suite = cls(path, lock, ledger, PictureStore(path, ledger))
-                suite._book_killed_session()
-                return suite
-            except BaseException:
-                ledger.close()
-                raise
-        except BaseException:
-            lock.release()
-            raise
+            opened.callback(ledger.close)
+            suite = cls(path, ledger, PictureStore(path, ledger))
+            if (killed := load_open_session(ledger)) is not None:
+                suite.book(killed, None)  # it counts with what it last noted
+            suite._opened = opened.pop_all()
+            return suite
 
     def close(self) -> None:
         """Closes the ledger and lets go of the folder; a second call does nothing."""
-        try:
-            self.ledger.close()
-        finally:
-            self._lock.release()
+        self._opened.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def write_images(self, stage: str, batch: Sequence[NewPicture]) -> dict[str, PaintedRow]:
@@ -181,8 +161,8 @@ class Suite:
         if not missing:
             return rows
         with self._filing:
-            files = (file for row in missing.values() for file in row.files)
-            self._store.restore([file.path for file in files if not self._is_there(file)])
+            files = [file for row in missing.values() for file in row.files]
+            self._store.restore([file.path for file in files if not self.holds({file.path: file.bytes})])
         return {key: row for key, row in rows.items() if key not in missing or self._is_whole(row)}
 
     def holds(self, files: Mapping[str, int]) -> bool:
@@ -190,10 +170,7 @@ class Suite:
         return all(self._store.size(path) == size for path, size in files.items())
 
     def _is_whole(self, row: PaintedRow) -> bool:
-        return all(map(self._is_there, row.files))
-
-    def _is_there(self, file: StoredFile) -> bool:
-        return self._store.size(file.path) == file.bytes
+        return self.holds({file.path: file.bytes for file in row.files})
 
     def load_image(self, row: PaintedRow) -> NDArray[np.uint8]:
         """Pixels uint8 [H, W, 3] of a row from `images`. Raises CounterfactoryError when the file was changed since."""
@@ -223,17 +200,14 @@ class Suite:
             for row in rows:
                 spool.add(row)
             with self._filing:
-                self._bring_back(spool.files())
+                missing = [name for name in spool.files() if self._store.size(name) is None]
+                self._store.restore(missing)
+                for name in missing:
+                    if self._store.size(name) is None:
+                        raise CounterfactoryError(f"{self.path / name} has vanished: run the same command again for it")
                 with open_whole(self.path / FILE) as file:
                     write_table(spool, spool.score_names, file)
                 self._store.supersede_all_but(spool.listed)
-
-    def _bring_back(self, names: Iterable[str]) -> None:
-        missing = [name for name in names if self._store.size(name) is None]
-        self._store.restore(missing)
-        for name in missing:
-            if self._store.size(name) is None:
-                raise CounterfactoryError(f"{self.path / name} has vanished: run the same command again for it")
 
     def read_run(self) -> RunRecord:
         """The record of all sessions so far; an empty one for a suite without. Raises as `run_record.read_run`."""
@@ -246,14 +220,14 @@ class Suite:
     @contextmanager
     def session(
         self, facts: SessionFacts, costs: Callable[[], Costs], interval_s: float = NOTE_S
-    ) -> Iterator[SuiteSession]:
+    ) -> Iterator[OpenSession]:
         """A session, whose time and `costs` (called from any thread) are the suite's from now on, however it ends.
 
         They are noted in the ledger every `interval_s`, so that a kill loses no more, and go to run.json at the end.
         Raises CounterfactoryError for a run.json that cannot be added to, before anything is spent.
         """
         self.read_run()
-        session = SuiteSession(self, OpenSession(self.ledger, facts, costs, interval_s))
+        session = OpenSession(self.ledger, facts, costs, self.book, interval_s)
         try:
             yield session
         except BaseException as error:
@@ -264,12 +238,6 @@ class Suite:
             raise
         session.end()
 
-    def _book_killed_session(self) -> None:
-        """A session that never ended counts with what it last noted."""
-        session = load_open_session(self.ledger)
-        if session is not None:
-            self.book(session, None)
-
     def book(self, session: SessionRecord, standing: Standing | None) -> RunRecord:
         """Puts a session on record: first into run.json, then out of the ledger, so that it is there once at least, and
         by its name once at most.
@@ -278,30 +246,6 @@ class Suite:
         write_run(self.path, record)
         forget_open_session(self.ledger)
         return record
-
-
-class SuiteSession:
-    """The session of an open suite: see `Suite.session`."""
-
-    def __init__(self, suite: Suite, under_way: OpenSession) -> None:
-        self._suite = suite
-        self._under_way: OpenSession | None = under_way
-
-    def finish(self, standing: Standing, problems: Sequence[Problem]) -> RunRecord:
-        """The session came to its end, and the suite to `standing`; `problems` are what it skipped. Its time stops.
-
-        Returns the suite's record, this session the last. Raises CounterfactoryError when it cannot be written.
-        """
-        if self._under_way is None:
-            raise RuntimeError("a session ends once")
-        ended, self._under_way = self._under_way.end(finished=True, problems=tuple(problems)), None
-        return self._suite.book(ended, standing)
-
-    def end(self) -> None:
-        """Puts a session that was cut short on record; one that finished is there."""
-        if self._under_way is not None:
-            ended, self._under_way = self._under_way.end(finished=False), None
-            self._suite.book(ended, None)
 
 
 def _refuse_foreign(path: Path) -> None:

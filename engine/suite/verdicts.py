@@ -19,7 +19,6 @@ from ..files.writing import open_whole
 from ..variant import KINDS, Kind
 from .metadata import FILE, open_table, schema, write_parts
 from .paths import checked_name
-from .picture_row import Verdict
 
 _READ = ("file_name", "kind", "label", "edits", "scores", "verdict", "reason")
 _FILES = ("file_name", "mask_file_name", "original_file_name", "control_file_name")
@@ -57,7 +56,7 @@ class VerdictTable:
         The bytes are those of a table of such rows. The caller holds the suite's lock. Raises CounterfactoryError.
         """
         if [row.reason for row in self.rows] != [row.reason for row in rows]:
-            verdicts = [str(Verdict.ACCEPTED if row.accepted else Verdict.REJECTED) for row in rows]
+            verdicts = ["accepted" if row.accepted else "rejected" for row in rows]
             columns = {"verdict": pa.array(verdicts, pa.string())}
             columns["reason"] = pa.array([row.reason for row in rows], pa.string())
         else:
@@ -100,7 +99,7 @@ def _row(line: Mapping[str, Any], where: str) -> ScoredRow:
     edits, scores = line["edits"], line["scores"] or {}
     edit_scores = [edit["score"] for edit in edits if edit["score"] is not None]
     rejected = line["reason"] is not None
-    sound = line["kind"] in KINDS and line["verdict"] == (Verdict.REJECTED if rejected else Verdict.ACCEPTED)
+    sound = line["kind"] in KINDS and line["verdict"] == ("rejected" if rejected else "accepted")
     if not sound or len(edit_scores) not in (0, len(edits)):
         raise CounterfactoryError(
             f"{where} is of kind {line['kind']!r} and {line['verdict']!r} for the reason {line['reason']!r}, with "

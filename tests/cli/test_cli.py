@@ -214,7 +214,7 @@ def test_the_report_shows_edges_as_the_suite_s_painter_had_them(
     def detector(profile: Any) -> None:
         asked.append(profile.name)
 
-    monkeypatch.setattr("counterfactory.engine.report.outlines.edge_detector", detector)
+    monkeypatch.setattr("counterfactory.engine.api.pages.edge_detector", detector)
     for options in ([], ["--profile", "pocket"], ["--no-edges"]):
         assert run(capsys, "report", made_suite.path, *options)[0] == 0
     assert asked == [made_profile().name, "pocket"]

@@ -16,7 +16,7 @@ from counterfactory.engine.cli.statuses import EXIT_ERROR
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.journey import Plan
-from counterfactory.engine.report.edit_table import describe
+from counterfactory.engine.report.suite_text import describe
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.sources.source import Problem, Source
 from counterfactory.engine.stages.rewrite.rewrite_captions import ShardVariants

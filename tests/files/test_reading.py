@@ -49,19 +49,6 @@ def test_predictions(end: str, mark: str, last: str, tmp_path: Path) -> None:
 
 
 @as_written
-def test_labels(end: str, mark: str, last: str, tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / "photos").mkdir(exist_ok=True)
-        Image.new("RGB", (16, 16)).save(tmp_path / "photos" / f"{name}.png")
-    table = write(tmp_path / "l.csv", ["image,label", "a.png,bus", "b.png, fire truck"], end, mark, last)
-    labels = {source.name: source.label for source in find_sources(tmp_path / "photos", labels=table)[0]}
-    assert labels == {"a": "bus", "b": "fire truck"}
-    rows = [json.dumps({"image": f"{name}.png", "label": label}) for name, label in labels.items()]
-    table = write(tmp_path / "l.jsonl", rows, end, mark, last)
-    assert {source.name: source.label for source in find_sources(tmp_path / "photos", labels=table)[0]} == labels
-
-
-@as_written
 def test_tasks_and_interventions(end: str, mark: str, last: str, tmp_path: Path) -> None:
     lines = ['name = "mine"', 'sentence = "find the dog"', 'protect = ["dog"]', "protect_label = false"]
     assert load_task(write(tmp_path / "t.toml", lines, end, mark, last)).task.protect == ("dog",)
@@ -82,10 +69,8 @@ def test_a_line_separator_inside_text_ends_no_line(character: str, tmp_path: Pat
     Image.new("RGB", (16, 16)).save(tmp_path / "a.png")
     lines = ["", json.dumps({"image": "a.png", "label": label}, ensure_ascii=False)]
     sources, problems = find_sources(write(tmp_path / "l.jsonl", lines, "\n", "", ""))
-    if character == "\u0085":  # a control character: a terminal would obey it, so no label may hold it
-        assert [(problem.name, problem.reason[:24]) for problem in problems] == [
-            ("l.jsonl:2", "holds control characters")
-        ]
+    if character == "\u0085":  # a terminal would obey it, so no label may hold it
+        assert [(one.name, one.reason[:24]) for one in problems] == [("l.jsonl:2", "holds control characters")]
     else:
         assert [source.label for source in sources] == [label]
 

@@ -77,27 +77,29 @@ def test_confusion_and_its_measures_agree_with_loops(case: tuple[int, tuple[tupl
     said = np.array([p for _, p in pixels], np.uint8)
     counts = confusion_matrix(truth, said, classes)
     assert counts.dtype == np.int64
+    with np.errstate(all="raise"):  # what never occurs is divided by nothing
+        shares_of, recalls, ious_of = row_normalised(counts), recall(counts), iou(counts)
     seen = [(t, p) for t, p in pixels if t < classes]
     ious = []
     for i in range(classes):
         for j in range(classes):
             assert counts[i, j] == sum(1 for t, p in seen if t == i and p == j)
         of_class = [p for t, p in seen if t == i]
-        shares = row_normalised(counts)[i]
+        shares = shares_of[i]
         if of_class:
             assert shares.sum() == pytest.approx(1)
             assert shares == pytest.approx([of_class.count(j) / len(of_class) for j in range(classes)])
-            assert recall(counts)[i] == pytest.approx(of_class.count(i) / len(of_class))
+            assert recalls[i] == pytest.approx(of_class.count(i) / len(of_class))
         else:
             assert np.isnan(shares).all()
-            assert math.isnan(recall(counts)[i])
+            assert math.isnan(recalls[i])
         inter = sum(1 for t, p in seen if t == i and p == i)
         union = sum(1 for t, p in seen if t == i or p == i)
         if union:
             ious.append(inter / union)
-            assert iou(counts)[i] == pytest.approx(inter / union)
+            assert ious_of[i] == pytest.approx(inter / union)
         else:
-            assert math.isnan(iou(counts)[i])
+            assert math.isnan(ious_of[i])
     assert mean_iou(counts) == (pytest.approx(sum(ious) / len(ious)) if ious else None)
     assert accuracy(counts) == (pytest.approx(sum(t == p for t, p in seen) / len(seen)) if seen else None)
 
@@ -120,6 +122,9 @@ def test_label_evaluation_agrees_with_loops(rows: list[PictureRow], data: st.Dat
     def share(answers: list[bool]) -> float | None:
         return pytest.approx(answers.count(True) / len(answers)) if answers else None
 
+    assert result.classes == tuple(
+        sorted({r.label for kind in used.values() for r, _ in kind} | {s for kind in used.values() for _, s in kind})
+    )
     assert result.excluded == sum(r.kind == "variant" and not r.accepted for r in rows)
     assert result.excluded_controls == sum(r.kind == "control" and not r.accepted for r in rows)
     for kind, side in (("original", result.originals), ("control", result.controls), ("variant", result.variants)):
@@ -157,8 +162,11 @@ def test_mask_evaluation_sums_confusions(rows: list[PictureRow], random: Any) ->
         return pytest.approx(sum(ious) / len(ious))
 
     for kind, side in (("original", result.originals), ("control", result.controls), ("variant", result.variants)):
-        assert side.score.value == slow([p for _, p in used[kind]])
-    assert (result.all_fail, result.none_fail) == (None, None)
+        assert side.score == MeanScore(len(used[kind]), slow([p for _, p in used[kind]]))
+    assert result.sources == len({r.source for r, _ in used["variant"]})
+    assert result.excluded == sum(r.kind == "variant" and not r.accepted for r in rows)
+    assert result.excluded_controls == sum(r.kind == "control" and not r.accepted for r in rows)
+    assert (result.measure, result.all_fail, result.none_fail) == ("miou", None, None)
     json.dumps(result.to_json(), allow_nan=False)
 
 
@@ -250,32 +258,9 @@ def test_labels_that_no_prediction_knows_are_refused_with_both_sets() -> None:
         evaluate_labels(many[:5], ["x"] * 5)
 
 
-def test_no_variants_leave_no_scores_but_the_originals() -> None:
-    rows = [row("a", "car", kind="original"), row("b", "bus", kind="original")]
-    result = evaluate_labels(rows, ["car", "car"])
-    assert result.originals.score.value == 0.5
-    assert (result.variants.score.count, result.variants.score.value) == (0, None)
-    assert (result.all_fail, result.none_fail, result.effects.by_type) == (None, None, ())
-    assert result.variants.confusion == ((None, None), (None, None))
-
-
 def test_nothing_at_all() -> None:
     assert evaluate_labels([], []).classes == ()
     assert evaluate_masks([], [], ("sky",)).variants.by_class == {"sky": None}
-
-
-def test_one_class() -> None:
-    result = evaluate_labels([row("a", "car"), row("a", "car")], ["car", "car"])
-    assert result.classes == ("car",)
-    assert result.variants.confusion == ((1.0,),)
-    assert (result.all_fail, result.none_fail) == (0.0, 1.0)
-
-
-def test_an_answer_outside_the_labels_is_wrong_and_gets_a_column() -> None:
-    result = evaluate_labels([row("a", "car", ("time", "night")), row("b", "car")], ["zebra", "car"])
-    assert result.classes == ("car", "zebra")
-    assert result.variants.confusion == ((0.5, 0.5), (None, None))
-    assert (result.all_fail, result.none_fail) == (0.5, 0.5)
 
 
 def test_two_edits_of_one_type_count_a_variant_once() -> None:
@@ -301,108 +286,36 @@ def test_what_does_not_fit_is_refused() -> None:
         evaluate_labels([row("a", "car")], ["car", "car"])
     with pytest.raises(CounterfactoryError, match="1 pictures need as many answers of the model, got 0"):
         evaluate_masks([row("a", None)], [], ("sky",))
-    with pytest.raises(CounterfactoryError, match="source 'a' has none"):
+    told = r"source 'a' has none; give labels to the sources \(class folders or --labels\) or "
+    with pytest.raises(CounterfactoryError, match=told):
         evaluate_labels([row("a", None)], ["car"])
     with pytest.raises(CounterfactoryError, match="2 classes need confusion matrices of 2 x 2, got 3 x 3"):
         evaluate_masks([row("a", None)], [np.zeros((3, 3), np.int64)], ("sky", "road"))
     with pytest.raises(CounterfactoryError, match=r"shape \(2, 2\)"):
         confusion_matrix(np.zeros((2, 2), np.uint8), np.zeros((2, 3), np.uint8), 2)
-    with pytest.raises(CounterfactoryError, match="answered class 7; there are 2"):
-        confusion_matrix(np.zeros(3, np.uint8), np.full(3, 7, np.uint8), 2)
-
-
-def test_counts_of_masks() -> None:
-    rows = [row("a", None, kind="original"), row("a", None), row("a", None), row("b", None)]
-    rows += [row("c", None, verdict="rejected"), row("c", None, verdict="rejected", kind="control")]
-    counts: list[Counts | None] = [np.array([[3, 1], [0, 4]], np.int64)] * 6
-    result = evaluate_masks(rows, counts, ("sky", "road"))
-    assert (result.measure, result.sources, result.excluded, result.excluded_controls) == ("miou", 2, 1, 1)
-    assert result.variants.score == MeanScore(3, pytest.approx((3 / 4 + 4 / 5) / 2))
-    assert result.originals.score.count == 1
-    assert evaluate_masks(rows, [None, *counts[1:]], ("sky", "road")).originals.score.count == 0
-
-
-def test_measures_of_classes_that_never_occur_divide_by_nothing() -> None:
-    counts = np.array([[2, 1, 0], [0, 0, 0], [0, 0, 0]], np.int64)
-    with np.errstate(all="raise"):
-        assert np.isnan(row_normalised(counts)[1:]).all()
-        assert np.isnan(iou(counts)[2])
-        assert iou(counts)[:2].tolist() == [2 / 3, 0.0]
+    for answers, named in (([0, 2], 2), ([-1, 3], 3), ([-1, 1], -1)):
+        told = f"^the model answered class {named}; there are 2 classes, 0 to 1$"
+        with pytest.raises(CounterfactoryError, match=told):
+            confusion_matrix(np.zeros(2, np.int64), np.array(answers), 2)
 
 
 def test_an_evaluation_as_json() -> None:
     side = Side(MeanScore(2, 0.5), {"car": 0.5}, ((0.5, None),))
     as_json = {"score": {"count": 2, "value": 0.5}, "by_class": {"car": 0.5}, "confusion": [[0.5, None]]}
-    fog = Effect("fog", -0.25, -0.5, 0.0, 0.04, 0.08, 9, 11)
-    flips = Flips("fog", 8, 2, 0.25, 0.0, 0.5, 0.1)
+    fog, flips = Effect("fog", -0.25, -0.5, 0.0, 0.04, 0.08, 9, 11), Flips("fog", 8, 2, 0.25, 0.0, 0.5, 0.1)
+    effects = Effects("control", None, (fog,), (), (), (), (flips,))
     found = Evaluation(
-        measure="accuracy",
-        classes=("car", "bus"),
-        originals=side,
-        controls=side,
-        variants=side,
-        effects=Effects("control", None, (fog,), (), (), (), (flips,)),
-        sources=3,
-        all_fail=0.25,
-        none_fail=0.75,
-        excluded=4,
-        excluded_controls=1,
-        outcomes={"a.png": 1.0},
-        measures=(Measure("confidence", *[MeanScore(2, 0.75)] * 3, Effects(None, None, (), (), (), (), ())),),
+        *("accuracy", ("car", "bus"), side, side, side, effects, 3, 0.25, 0.75, 4, 1, {"a.png": 1.0}),
+        measures=(Measure("confidence", *[MeanScore(2, 0.75)] * 3, effects),),
     ).to_json()
-    assert found == {
-        "measure": "accuracy",
-        "classes": ["car", "bus"],
-        "originals": as_json,
-        "controls": as_json,
-        "variants": as_json,
-        "effects": {
-            "against": "control",
-            "painter": None,
-            "by_type": (vars(fog),),
-            "by_value": (),
-            "by_class": (),
-            "by_type_with_painter": (),
-            "flips": (vars(flips),),
-        },
-        "sources": 3,
-        "all_fail": 0.25,
-        "none_fail": 0.75,
-        "excluded": 4,
-        "excluded_controls": 1,
-        "beside": [
-            {
-                "name": "confidence",
-                **{key: {"count": 2, "value": 0.75} for key in ("originals", "controls", "variants")},
-                "effects": {
-                    "against": None,
-                    "painter": None,
-                    **dict.fromkeys(("by_type", "by_value", "by_class", "by_type_with_painter", "flips"), ()),
-                },
-            }
-        ],
-    }
-    assert evaluate_labels([], []).measure == "accuracy"
-
-
-@pytest.mark.parametrize(
-    ("answers", "message"),
-    [
-        ([0, 2], "the model answered class 2; there are 2 classes, 0 to 1"),
-        ([-1, 3], "the model answered class 3; there are 2 classes, 0 to 1"),
-        ([-1, 1], "the model answered class -1; there are 2 classes, 0 to 1"),
-    ],
-)
-def test_answers_of_no_class_are_named(answers: list[int], message: str) -> None:
-    with pytest.raises(CounterfactoryError, match=f"^{message}$"):
-        confusion_matrix(np.zeros(2, np.int64), np.array(answers), 2)
-
-
-def test_the_error_for_a_missing_label_says_what_to_do() -> None:
-    with pytest.raises(
-        CounterfactoryError, match=r"has none; give labels to the sources \(class folders or --labels\) or "
-    ):
-        evaluate_labels([row("a", None)], ["car"])
+    effects_json = {"against": "control", "painter": None, "by_type": [vars(fog)], "flips": [vars(flips)]}
+    effects_json |= {"by_value": [], "by_class": [], "by_type_with_painter": []}
+    kinds = ("originals", "controls", "variants")
+    means = {key: {"count": 2, "value": 0.75} for key in kinds}
+    counts = {"sources": 3, "all_fail": 0.25, "none_fail": 0.75, "excluded": 4, "excluded_controls": 1}
+    words = {"measure": "accuracy", "classes": ["car", "bus"], "effects": effects_json}
+    beside = {"name": "confidence", **means, "effects": effects_json}
+    assert json.loads(json.dumps(found)) == words | counts | dict.fromkeys(kinds, as_json) | {"beside": [beside]}
 
 
 def test_confusions_are_held_one_at_a_time() -> None:

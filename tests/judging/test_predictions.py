@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from picture_rows import control_row, original_row, picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.judging.predictions import Prediction, load_predictions, match_predictions
+from counterfactory.engine.judging.predictions import Prediction, RowPredictions, load_predictions, match_predictions
 from counterfactory.engine.suite import PictureRow
 
 ROWS = [
@@ -40,35 +42,22 @@ def test_tables_that_are_taken(name: str, text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "told"),
     [
-        ("p.csv", b"", "is empty; its first line names the columns: image,prediction"),
         ("p.csv", b"image,label\na,b\n", "found: image, label"),
-        ("p.csv", b"image,prediction\n", "holds no predictions"),
+        ("p.csv", b"image,prediction\n", "holds no predictions; write the columns image and prediction$"),
         ("p.csv", b"image,prediction\na\n", "p.csv:2"),
         ("p.csv", b"image,prediction\na,x\na,y\n", "second, different prediction for a"),
-        ("p.csv", b"image,prediction\n\xff,x\n", "not UTF-8"),
         ("p.jsonl", b"{", "p.jsonl:1 is not valid JSON"),
-        ("p.jsonl", b"[1]", "not a JSON object"),
         ("p.jsonl", b'{"image": "a", "prediction": 3.5}', r"as text or a whole number; found \{.*3\.5\}$"),
         ("p.jsonl", b'{"image": "a", "prediction": true}', "as text or a whole number"),
         ("p.jsonl", b'{"image": 3, "prediction": "a"}', "an image, as text"),
         ("p.jsonl", b'{"image": "a", "prediction": ""}', "an image, as text"),
         ("p.jsonl", b'{"image": "", "prediction": "a"}', "an image, as text"),
-        ("p.txt", b"a,b", ".csv and .jsonl"),
-        ("p.csv", b"image,prediction\na,tench, Tinca tinca\n", "has 3 fields where the first line names 2"),
-        (None, b"", "cannot read"),
     ],
 )
-def test_tables_that_are_refused(name: str | None, data: bytes, told: str, tmp_path: Path) -> None:
-    path = tmp_path / (name or "missing.csv")
-    if name:
-        path.write_bytes(data)
+def test_tables_that_are_refused(name: str, data: bytes, told: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(data)
     with pytest.raises(CounterfactoryError, match=told):
-        load_predictions(path)
-
-
-def test_class_numbers_are_answers(tmp_path: Path) -> None:
-    (tmp_path / "p.jsonl").write_text('{"image": "a", "prediction": 281}\n{"image": "b", "prediction": "cat"}')
-    assert load_predictions(tmp_path / "p.jsonl").answers == {"a": Prediction("281"), "b": Prediction("cat")}
+        load_predictions(tmp_path / name)
 
 
 def match(answers: dict[str, str], rows: list[PictureRow]) -> tuple[tuple[str | None, ...], tuple[str, ...]]:
@@ -89,7 +78,7 @@ def test_originals_are_named_by_file_or_by_source_with_or_without_suffix_and_fol
     assert match(answers, ROWS) == (("car", None, "bus", None), ("unknown.png",))
 
 
-@pytest.mark.parametrize("before", ["/home/me/suite/", "suite/", "./", "../suite/", "D:\\suite\\"])
+@pytest.mark.parametrize("before", ["", "/home/me/suite/", "suite/", "./", "../suite/", "D:\\suite\\"])
 def test_folders_may_stand_before_a_file_of_the_suite(before: str) -> None:
     answers = {before + row.file_name: str(i) for i, row in enumerate(ROWS)}
     assert match(answers, ROWS) == (("0", "1", "2", "3"), ())
@@ -130,11 +119,6 @@ def test_any_text_may_be_a_stranger(name: str) -> None:
     assert match({"images/bus/1/a.png": "bus", name: "y"}, ROWS)[0] == (None, None, "bus", None)
 
 
-def test_every_kind_of_picture_gets_its_own_answer() -> None:
-    answers = {row.file_name: str(i) for i, row in enumerate(ROWS)}
-    assert match(answers, ROWS) == (("0", "1", "2", "3"), ())
-
-
 @pytest.mark.parametrize("kind", ["original", "control"])
 def test_some_answers_of_a_kind_are_no_answers(kind: str) -> None:
     make = {"original": original_row, "control": control_row}[kind]
@@ -146,11 +130,9 @@ def test_some_answers_of_a_kind_are_no_answers(kind: str) -> None:
 
 
 def test_a_variant_without_answer_is_refused() -> None:
-    with pytest.raises(CounterfactoryError, match=r"1 of 1 variants have no prediction, .* images/bus/1/a\.png"):
+    told = r"1 of 1 variants have no .* images/bus/1/a\.png; name pictures as in metadata\.parquet's file_name$"
+    with pytest.raises(CounterfactoryError, match=told):
         match({"images/bus/1/b.png": "bus"}, ROWS)
-
-
-def test_pictures_without_answer_are_shown_beside_answers_without_picture() -> None:
     with pytest.raises(CounterfactoryError, match=r"1 of 1 variants .* images/.*, where the table has 1\.png; name"):
         match({"1.png": "bus", "2.png": "bus"}, ROWS)
 
@@ -160,9 +142,92 @@ def test_a_source_s_own_name_may_look_like_a_suffix() -> None:
     assert match({"bus/1.5": "car"}, rows) == (("car",), ())
 
 
-def test_errors_say_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(CounterfactoryError, match=r"a\.png; name pictures as in metadata\.parquet's file_name$"):
-        match({}, ROWS)
-    (tmp_path / "p.csv").write_text("image,prediction\n")
-    with pytest.raises(CounterfactoryError, match=r"holds no predictions; write the columns image and prediction$"):
+@pytest.mark.parametrize(
+    ("name", "text", "read", "ignored"),
+    [
+        ("p.csv", "image,prediction,split,id\na,b,test,1\n", Prediction("b"), ("split", "id")),
+        ("p.csv", "image,prediction,confidence\na,b,0.25\n", Prediction("b", 0.25), ()),
+        ("p.csv", "image,prediction,probability\na,b,1\n", Prediction("b", 1.0), ()),
+        ("p.csv", "image,prediction,confidence\na,b,\n", Prediction("b"), ()),
+        ("p.csv", "image,prediction,prediction_2,prediction_3\na,b,c,d\n", Prediction("b", None, ("b", "c", "d")), ()),
+        ("p.csv", "image,prediction,prediction_2,prediction_5\na,b,c,\n", Prediction("b", None, ("b", "c")), ()),
+        ("p.csv", "image,prediction,prediction_6\na,b,c\n", Prediction("b"), ("prediction_6",)),
+        ("p.csv", "image,prediction,top5\na,b,c | b|d\n", Prediction("b", None, ("c", "b", "d")), ()),
+        (
+            "p.jsonl",
+            '{"image": "a", "prediction": 3, "top5": [3, 2, 1, 5, 4], "confidence": 0, "id": 7}',
+            Prediction("3", 0.0, ("3", "2", "1", "5", "4")),
+            ("id",),
+        ),
+        ("p.jsonl", '{"image": "a", "prediction": "b", "top5": [], "confidence": null}', Prediction("b"), ()),
+        (
+            "p.jsonl",
+            '{"image": "a", "prediction": "b", "id": 7}\n{"image": "a", "prediction": "b", "split": "test"}',
+            Prediction("b"),
+            ("id", "split"),
+        ),
+    ],
+)
+def test_what_a_table_says_beside_its_answers(
+    name: str, text: str, read: Prediction, ignored: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    found = load_predictions(tmp_path / name)
+    assert found.answers == {"a": read}
+    assert found.ignored == ignored
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"confidence": 93}, r"p\.jsonl:1: confidence is what the model gives its prediction, from 0 to 1; found 93$"),
+        ({"confidence": -0.1}, "found -0.1"),
+        ({"confidence": 1.5}, "from 0 to 1; found 1.5"),
+        ({"probability": "high"}, "probability is what .* found 'high'"),
+        ({"confidence": True}, "found True"),
+        ({"confidence": 10**400}, r"found 1000.*\.\.\.$"),
+        ({"confidence": [0.5]}, r"found \[0.5\]"),
+        ({"confidence": 0.5, "probability": 0.5}, "has confidence and probability: give one"),
+        ({"top5": ["c", "d"]}, r"p\.jsonl:1: a prediction .* the prediction 'b' among them .* found .'c', 'd'.$"),
+        ({"top5": list("abcdef")}, "are up to 5 labels"),
+        ({"top5": ["b", 0.5]}, "are up to 5 labels"),
+        ({"top5": "b;c"}, "with . between them.; found 'b;c'"),
+        ({"top5": {"b": 1}}, "are up to 5 labels"),
+        ({"top5": ["b"], "prediction_2": "c"}, "has top5 and prediction_2: give one"),
+        ({"prediction_3": 1.5}, r"are up to 5 labels.* found \['b', 1\.5\]$"),
+    ],
+)
+def test_what_makes_no_sense_beside_an_answer_is_refused(row: dict[str, Any], told: str, tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text(json.dumps({"image": "a", "prediction": "b", **row}))
+    with pytest.raises(CounterfactoryError, match=told):
+        load_predictions(tmp_path / "p.jsonl")
+
+
+@pytest.mark.parametrize(("length", "shown"), [(158, 158), (159, 156)])
+def test_what_is_found_is_shown_up_to_a_length(length: int, shown: int, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text(f"image,prediction,confidence\na,b,{'x' * length}\n")
+    end = "'" if shown == length else r"\.\.\."
+    with pytest.raises(CounterfactoryError, match=f"; found 'x{{{shown}}}{end}$"):
         load_predictions(tmp_path / "p.csv")
+
+
+@pytest.mark.parametrize(("column", "called"), [("confidence", "confidence"), ("top5", "likeliest labels")])
+def test_what_is_beside_some_answers_has_to_be_beside_all(column: str, called: str, tmp_path: Path) -> None:
+    for above, below, told in (
+        ("1", "", f"p.csv:3 lacks {called}, which rows above have: give all rows, or none$"),
+        ("", "1", f"p.csv:3 has {called}, which rows above lack"),
+    ):
+        (tmp_path / "p.csv").write_text(f"image,prediction,{column}\na,1,{above}\nb,1,{below}\n")
+        with pytest.raises(CounterfactoryError, match=told):
+            load_predictions(tmp_path / "p.csv")
+
+
+def test_answers_are_measured_by_what_stands_beside_them() -> None:
+    rows = [picture_row(i, label="bus") for i in range(3)]
+    answers = (Prediction("car", 0.75, ("car", "bus")), None, Prediction("x", 0.5, ("x", "y", "z")))
+    assert RowPredictions(answers, ()).measures(rows) == {
+        "top-3 accuracy": [1.0, None, 0.0],
+        "confidence": [0.75, None, 0.5],
+    }
+    assert RowPredictions((Prediction("car"), None), ()).measures(rows[:2]) == {}
+    assert RowPredictions((None,), ()).measures(rows[:1]) == {}

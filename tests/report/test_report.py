@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import replace
@@ -16,6 +17,7 @@ import pytest
 from conftest import MadeSuite
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from picture_rows import picture_row
 from PIL import Image
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
@@ -51,16 +53,9 @@ class Reader(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-def frame(image: Path, **changes: Any) -> Frame:
-    values: dict[str, Any] = {
-        "image": image,
-        "name": "images/bus/1/0.png",
-        "edits": (Edit("weather", "clear", "foggy"),),
-        "caption": "a foggy street.",
-        "accepted": True,
-        "reason": "",
-    }
-    return Frame(**(values | changes))
+def frame(image: Path, answer: Answer | None = None, **changes: Any) -> Frame:
+    values: dict[str, Any] = {"edits": (Edit("weather", "clear", "foggy"),), "edited_caption": "a foggy street."}
+    return Frame(picture_row(**{**values, "scores": {}, **changes}), image, answer)
 
 
 def strip(*frames: Frame, **changes: Any) -> Strip:
@@ -92,7 +87,9 @@ def test_report_of_a_suite_links_files_that_exist(made_suite: MadeSuite, tmp_pat
     text = ReportText(title="Title", subtitle="Subtitle", figures=(("cost", "1.5"),))
     folder = tmp_path / "elsewhere" / "report"
     files = write_report(folder, rows, made_suite.path, text, edges=OUTLINES)
-    page = Reader(files.page.read_text(encoding="utf-8"))
+    text_of_page = files.page.read_text(encoding="utf-8")
+    assert not re.search("http:|https:|@import", text_of_page), "it asks nothing of the network"
+    page = Reader(text_of_page)
     links = [str(image["src"]) for image in page.all("img")]
     assert len(links) == len(variants_of(rows)) + 2 * len(made_suite.street.names)
     for link in links:
@@ -171,15 +168,6 @@ def test_a_sheet_opens_nothing_but_pngs(picture: Path, tmp_path: Path) -> None:
         assert not (sheet == (10, 200, 30)).all(axis=-1).any()
 
 
-def test_page_asks_nothing_of_the_network(made_suite: MadeSuite, tmp_path: Path) -> None:
-    rows = read_metadata(made_suite.path)
-    write_report(tmp_path / "report", rows, made_suite.path, ReportText("t", "s"))
-    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
-    assert "http:" not in page
-    assert "https:" not in page
-    assert "@import" not in page
-
-
 def test_a_report_without_edges_keeps_those_that_it_has(made_suite: MadeSuite, tmp_path: Path) -> None:
     rows = read_metadata(made_suite.path)
     pages = []
@@ -221,31 +209,25 @@ def test_any_file_name_is_a_link_to_that_file(name: str, tmp_path: Path) -> None
 
 
 def test_words_from_outside_are_escaped(picture: Path, tmp_path: Path) -> None:
-    hostile = frame(
-        picture,
-        edits=(Edit(HOSTILE, HOSTILE, HOSTILE),),
-        caption=HOSTILE,
-        accepted=False,
-        reason=HOSTILE,
-        answer=Answer(HOSTILE, False),
-    )
+    words: dict[str, Any] = dict.fromkeys(("file_name", "edited_caption", "reason"), HOSTILE)
+    edits, wrong = (Edit(HOSTILE, HOSTILE, HOSTILE),), Answer(HOSTILE, False)
+    hostile = frame(picture, **words, edits=edits, answer=wrong, scores={HOSTILE: 0.5})
+    control = frame(picture, answer=wrong)
     album = [
-        strip(
-            hostile,
-            control=frame(picture, answer=Answer(HOSTILE, False)),
-            name=HOSTILE,
-            label=HOSTILE,
-            caption=HOSTILE,
-            answer=Answer(HOSTILE, True),
-        )
+        strip(hostile, control=control, name=HOSTILE, label=HOSTILE, caption=HOSTILE, answer=Answer(HOSTILE, True))
     ]
     table = Table(HOSTILE, (HOSTILE,), ((HOSTILE,),))
     path = tmp_path / "page.html"
-    words = ReportText(HOSTILE, HOSTILE, ((HOSTILE, HOSTILE),), (table,), HOSTILE, (HOSTILE,), (HOSTILE,))
-    write_page(album, path, words)
+    write_page(
+        album, path, ReportText(HOSTILE, HOSTILE, ((HOSTILE, HOSTILE),), (table,), HOSTILE, (HOSTILE,), (HOSTILE,))
+    )
     page = Reader(path.read_text(encoding="utf-8"))
     assert len(page.all("script")) == 1
-    assert page.all("figure")[0]["title"] == HOSTILE
+    _, figure = page.all("figure")
+    assert {figure[key] for key in ("title", "data-name", "data-said", "data-reason")} == {HOSTILE}
+    assert json.loads(str(figure["data-scores"])) == {HOSTILE: 0.5}
+    assert json.loads(str(figure["data-values"])) == [f"{HOSTILE}: {HOSTILE}"]
+    assert f"score:{HOSTILE}" in [option["value"] for option in page.all("option")]
     assert page.text.count(HOSTILE) >= 14
     image = next(image for image in page.all("img") if image["alt"] == HOSTILE)
     assert (tmp_path / unquote(str(image["src"]))).samefile(picture)
@@ -260,7 +242,7 @@ def test_filters_offer_what_differs(picture: Path, tmp_path: Path) -> None:
     night = frame(picture, edits=(Edit("time", "day", "night"),))
     assert choices(frame(picture), night) == {("type", "weather"), ("type", "time")}
     assert choices(frame(picture, edits=(Edit("the sky", "blue", "red"),))) == {("type", "the sky")}
-    assert ("verdict", "rejected") in choices(frame(picture), frame(picture, accepted=False))
+    assert ("verdict", "rejected") in choices(frame(picture), frame(picture, reason="too dark"))
     assert ("answer", "wrong") in choices(frame(picture, answer=Answer("car", False)))
 
 
@@ -281,9 +263,9 @@ def test_sheet_marks_rejected_and_wrong(picture: Path) -> None:
     assert red(frame(picture)) == 0
     assert red(frame(picture, answer=Answer("bus", True))) == 0
     assert red(frame(picture, answer=Answer("car", False))) > 50
-    assert red(frame(picture, accepted=False, reason="unlike its caption")) > 4 * CELL
+    assert red(frame(picture, reason="unlike its caption")) > 4 * CELL
     assert red(frame(picture), frame(picture)) == 0
-    assert red(frame(picture), frame(picture, accepted=False, reason="unlike its caption")) > 4 * CELL
+    assert red(frame(picture), frame(picture, reason="unlike its caption")) > 4 * CELL
 
 
 @pytest.mark.parametrize("size", [(1, 1), (300, 20), (20, 300)])
@@ -328,10 +310,10 @@ def test_strips_keep_the_suite_s_order(made_suite: MadeSuite, tmp_path: Path) ->
         assert [f.image.parent.name for f in made.frames] == [made.name.split("/")[1]] * 2
     frames = {f.image: f for s in album for f in s.frames}
     shown = {row.file_name: row for row in rows}
-    assert all((f.scores, f.edit_scores) == (shown[f.name].scores, shown[f.name].edit_scores) for f in frames.values())
+    assert all(f.row == shown[f.row.file_name] for f in frames.values())
     assert frames[made_suite.path / rows[1].file_name].answer == Answer("car", False)
     assert next(strip for strip in album if strip.name == rows[0].source).answer == Answer("bus", True)
-    assert sum(not f.accepted for f in frames.values()) == 1
+    assert sum(not f.row.accepted for f in frames.values()) == 1
 
 
 def test_a_table_s_rows_fit_its_columns() -> None:

@@ -78,10 +78,7 @@ def test_what_an_escaped_name_looks_like_cannot_be_claimed(name: str) -> None:
 @pytest.mark.parametrize("name", ["bus/0003", "IMG_0001", "a photo (2)", "straße/Ünal 7", "latest/contest", "x.y"])
 def test_ordinary_names_stay(name: str) -> None:
     assert str(safe_name(name)) == name
-
-
-def test_split_words_stay_readable() -> None:
-    assert str(safe_name("test/my_val_1")) == "=test=/my_=val=_1"
+    assert str(safe_name("test/my_val_1")) == "=test=/my_=val=_1", "words for splits stay readable"
 
 
 def test_an_images_path_wants_a_key() -> None:
@@ -109,10 +106,7 @@ def test_masks_keep_every_value(tmp_path: Path, kind: Any) -> None:
     (tmp_path / "a.png").write_bytes(encode_mask(mask))
     np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "a.png")), mask)
     assert read_png(encode_mask(mask)).dtype == kind
-
-
-def test_coloured_masks_keep_every_value() -> None:
-    np.testing.assert_array_equal(read_png(encode_mask(pixels(3))), pixels(3))
+    np.testing.assert_array_equal(read_png(encode_mask(pixels(3))), pixels(3), "coloured ones too")
 
 
 @pytest.mark.parametrize("bad", [np.zeros((4, 4)), np.zeros((4, 4, 4), np.uint8), np.zeros((4, 4, 3), np.int32)])

@@ -27,8 +27,8 @@ OUTCOME = Outcome(
     controls=2,
     rejected_controls=3,
     files={"images/a.png": 3, "masks/a.png": 2},
-    dropped=[DroppedVariant("a", 2, "ä", "as it was")],
-    shortfalls=[Problem("b", "too short")],
+    dropped=(DroppedVariant("a", 2, "ä", "as it was"),),
+    shortfalls=(Problem("b", "too short"),),
 )
 
 
@@ -89,6 +89,7 @@ def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return stages
 
 
+@pytest.mark.usefixtures("shared_plans")
 def test_a_finished_shard_goes_through_no_stage_and_gives_the_same_suite(
     streets: Path,  # noqa: F811
     quick: Profile,  # noqa: F811
@@ -116,6 +117,7 @@ def test_a_finished_shard_goes_through_no_stage_and_gives_the_same_suite(
     assert contents(path) == made
 
 
+@pytest.mark.usefixtures("shared_plans")
 def test_a_shard_with_a_problem_is_tried_again(streets: Path, quick: Profile, tmp_path: Path) -> None:  # noqa: F811
     found = find_sources(streets)[0][:2]
     moved = tmp_path / "moved.png"

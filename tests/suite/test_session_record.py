@@ -139,11 +139,11 @@ def test_killed_sessions_count_to_within_a_note(tmp_path: Path) -> None:
         )
         assert process.stdout is not None
         assert process.stdout.readline() == "began\n"
-        time.sleep(1.0)
+        time.sleep(0.4)
         process.send_signal(signal.SIGKILL)
         assert process.wait() == -signal.SIGKILL
         process.stdout.close()
-        least += 0.5
+        least += 0.2
     assert len(on_record(tmp_path).sessions) == 1, "the first is booked when the second opens the suite"
     Suite.open(tmp_path).close()
     record = on_record(tmp_path)
@@ -208,21 +208,6 @@ def test_a_killed_session_outlives_a_damaged_record(tmp_path: Path) -> None:
     (tmp_path / "run.json").unlink()
     Suite.open(tmp_path).close()
     assert on_record(tmp_path).costs.wall_s == 50.0
-
-
-def test_costs_are_noted_while_a_session_lasts(tmp_path: Path) -> None:
-    asked = [0]
-
-    def spent() -> Costs:
-        asked[0] += 1
-        return costs(wall_s=float(asked[0]))
-
-    with Suite.open(tmp_path) as suite, suite.session(session_facts(), spent, interval_s=0.01):
-        until = time.monotonic() + 20
-        while asked[0] < 5 and time.monotonic() < until:
-            time.sleep(0.01)
-        noted = suite.ledger.get("suite/session", ["open"])["open"]["costs"]["wall_s"]
-    assert noted >= 4.0
 
 
 def test_nothing_costs_nothing() -> None:

@@ -10,13 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from picture_rows import control_row, original_row, picture_row
+from picture_rows import control_row, original_row, picture_row, written
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.suite import PictureRow, metadata
-from counterfactory.engine.suite.metadata import write_table
-from counterfactory.engine.suite.row_spool import RowSpool
 from counterfactory.engine.suite.verdicts import read_verdicts
 
 NAMES = ("file_name", "kind", "label", "edits", "scores", "edit_scores", "reason", "accepted")
@@ -24,12 +22,7 @@ REASON = "edit 0.100 is below 0.500"
 
 
 def write(folder: Path, rows: Sequence[PictureRow]) -> bytes:
-    folder.mkdir(exist_ok=True)
-    with RowSpool(folder) as draft, (folder / "metadata.parquet").open("wb") as file:
-        for row in rows:
-            draft.add(row)
-        write_table(draft, draft.score_names, file)
-    return (folder / "metadata.parquet").read_bytes()
+    return (written(folder, rows) / "metadata.parquet").read_bytes()
 
 
 def some_rows(count: int) -> list[PictureRow]:

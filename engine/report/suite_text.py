@@ -1,0 +1,120 @@
+"""A suite in words: what readers have to know of it, why variants were rejected, and the spread of its edits.
+
+Sentences are the first lines of the page, of the sheet and of `evaluate`; tables are for the terminal and the page.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..edit import Edit
+from ..stages.check.verdict import check_meaning, failed_check
+from ..suite import PictureRow, caution, count_outside
+from ..tasks.spread import TypeSpread, skewed
+from .table import Table
+
+# Characters of the values that a row names, so that the table fits 80 columns; and of one of them.
+_WIDTH, _LONGEST = 42, 24
+_NAMED = 10
+
+
+def suite_notes(rows: Sequence[PictureRow]) -> tuple[str, ...]:
+    """What a suite's rows say about all that is read off them; empty where all is as it should be."""
+    warning = caution(*count_outside(rows))
+    first = () if warning is None else (warning,)
+    variants = [row for row in rows if row.kind == "variant"]
+    if variants and not any(row.accepted for row in variants):
+        return (*first, "no variant was accepted: there is nothing to compare")
+    varied = {row.source for row in variants if row.accepted}
+    painted = {row.source for row in rows if row.kind == "control"}
+    bare = varied - {row.source for row in rows if row.kind == "control" and row.accepted}
+    if not painted or not bare:
+        return first
+    if bare == varied:
+        return (*first, "no control was accepted: what painting does by itself cannot be told from what edits do")
+    return (
+        *first,
+        f"{len(bare)} of {len(varied)} sources have no accepted control: their variants are compared with one another "
+        "only",
+    )
+
+
+def reason_table(rows: Sequence[PictureRow]) -> Table | None:
+    """The rejected variants by the check that each failed first, most often first; None where none was rejected."""
+    variants = [row for row in rows if row.kind == "variant"]
+    counts = Counter((_why(row, row.reason), failed_check(row.reason)) for row in variants if row.reason is not None)
+    if not counts:
+        return None
+    lines = [
+        (why, name, f"{count:,}", f"{100 * count / len(variants):.1f} %")
+        for (why, name), count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ]
+    return Table("Rejected variants", ("why", "check", "variants", "of all"), tuple(lines))
+
+
+def _why(row: PictureRow, reason: str) -> str:
+    """What it means that a check failed; of "valid", to which all checks come, what was doubted most."""
+    name = failed_check(reason)
+    doubted = reason.rpartition(f": {name} ")[0] if name == "valid" else ""
+    shown = [edit.type for edit in row.edits if doubted.startswith(repr(edit.alternative or edit.keyword))]
+    if shown:
+        return f"an edit of {shown[0]} does not show"
+    return doubted or check_meaning(name) or name
+
+
+def edit_table(spreads: Sequence[TypeSpread]) -> Table:
+    """Each type with its edits, their share of all, how many values they have and the most frequent ones' shares."""
+    rows = [
+        (
+            spread.type,
+            f"{spread.edits:,}",
+            f"{100 * spread.share:.0f} %",
+            f"{len(spread.values):,}",
+            _most_frequent(spread),
+        )
+        for spread in spreads
+    ]
+    return Table("Edits", ("type", "edits", "share", "values", "most often"), tuple(rows))
+
+
+def _most_frequent(spread: TypeSpread) -> str:
+    shown = ""
+    for value, count in spread.values:
+        short = value if len(value) <= _LONGEST else f"{value[: _LONGEST - 1].rstrip()}…"
+        named = f"{short} {100 * count / spread.edits:.0f} %"
+        longer = f"{shown}, {named}" if shown else named
+        if len(longer) > _WIDTH:
+            break
+        shown = longer
+    return shown
+
+
+def spread_data(spreads: Iterable[TypeSpread]) -> list[dict[str, Any]]:
+    """The spread as plain data, with the most frequent values."""
+    return [
+        {
+            "type": s.type,
+            "edits": s.edits,
+            "share": s.share,
+            "values": len(s.values),
+            "most_often": dict(s.values[:_NAMED]),
+        }
+        for s in spreads
+    ]
+
+
+def skew_notes(spreads: Iterable[TypeSpread], single: Sequence[str] = ()) -> list[str]:
+    """A sentence for each type whose edits nearly always bring the same value; `single` as in `skewed`."""
+    return [
+        f"{100 * spread.most:.0f} % of the {spread.edits:,} edits of type {spread.type} bring {spread.values[0][0]!r}: "
+        "the type's effect on a model is that of one value"
+        for spread in skewed(spreads, single)
+    ]
+
+
+def describe(edit: Edit) -> str:
+    """An edit in a few words: "weather: sunny -> rainy", "weather: + in the rain", "object: - with a ball"."""
+    shown = {"replace": f"{edit.keyword} -> {edit.alternative}", "add": f"+ {edit.alternative}"}
+    return f"{edit.type}: {shown.get(edit.kind, f'- {edit.keyword}')}"
