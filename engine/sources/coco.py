@@ -7,7 +7,6 @@ box.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -15,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
-from ..files.reading import read_text
+from .blobs import printable, unprintable
 from .boxes import Box, Keypoint
-from .class_map import BACKGROUND, VOID, ClassMap, named_classes
-from .listing import Entry, Listing, Problem, finish, printable
-from .rows import unprintable
+from .class_map import BACKGROUND, VOID, named_classes, read_json
+from .listing import Entry, Listing, finish
 from .shapes import DrawnMask, Shape, decode_runs, outline, pack_runs
 
 _PATTERNS = (
@@ -55,11 +53,7 @@ class _Annotations:
     """The content of a file of annotations."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            content = json.loads(read_text(path))
-        except (ValueError, RecursionError) as error:
-            raise CounterfactoryError(f"{path} is not valid JSON: {error}") from error
+        self._path, content = path, read_json(path)
         lists = [content.get(key) if isinstance(content, dict) else None for key in ("images", "categories")]
         if not all(isinstance(values, list) and all(isinstance(item, dict) for item in values) for values in lists):
             raise CounterfactoryError(
@@ -75,8 +69,9 @@ class _Annotations:
         for annotation in annotations:
             image = annotation.get("image_id") if isinstance(annotation, dict) else None
             self._of_image.setdefault(image if isinstance(image, int | str) else None, []).append(annotation)
-        self._names = self._categories(content["categories"])
-        self._class_map, self._degenerate = _class_map(str(path), self._names), 0
+        self._names, self._degenerate = self._categories(content["categories"]), 0
+        named = {_number(number, self._names): name for number, name in self._names.items()}
+        self._class_map = named_classes(str(path), named)
         self._background = next(n for n, name in self._class_map.names.items() if name == BACKGROUND)
 
     def _categories(self, categories: Sequence[Mapping[str, Any]]) -> dict[int, str]:
@@ -87,29 +82,29 @@ class _Annotations:
                 raise CounterfactoryError(f"{self._path}: a category needs a number and a name, found {category!r:.80}")
             if names.setdefault(number, name.strip()) != name.strip():
                 raise CounterfactoryError(f"{self._path}: category {number} is both {names[number]!r} and {name!r}")
+        if not names:
+            raise CounterfactoryError(f"{self._path} has no categories")
         return names
 
     def listing(self) -> Listing:
         """The images as entries."""
         folder = self._folder()
         class_names = tuple(name for name in self._class_map.names.values() if name != BACKGROUND)
-        listing = Listing("coco", [], [], self._class_map, class_names)
-        seen: dict[str, Any] = {}
-        numbers: set[Any] = set()
+        listing = Listing("coco", class_map=self._class_map, class_names=class_names)
+        names, numbers = set[str](), set[Any]()
         for image in self._images:
             name, number = image.get("file_name"), image.get("id")
             if not isinstance(name, str) or not isinstance(number, int | str) or not _inside(name):
                 reason = f"an image needs an id and a file_name below its folder, found {image!r:.80}"
-                listing.problems.append(Problem(self._path.name, reason))
-            elif name in seen or number in numbers:
-                reason = f"is listed twice, or shares its id {number} with another image; keep one"
-                listing.problems.append(Problem(printable(name), reason))
+                listing.skip(self._path.name, reason)
+            elif name in names or number in numbers:
+                listing.skip(name, f"is listed twice, or shares its id {number} with another image; keep one")
             else:
                 try:
                     listing.entries.append(self._entry(folder, name, number, image))
                 except ValueError as error:
-                    listing.problems.append(Problem(printable(name), str(error)))
-            seen[str(name)] = number
+                    listing.skip(name, str(error))
+            names.add(str(name))
             numbers.add(number)
         if strangers := sum(len(group) for image, group in self._of_image.items() if image not in numbers):
             listing.notes.append(f"{self._path.name}: {strangers} annotations are of images that it does not list")
@@ -163,12 +158,6 @@ class _Annotations:
         triples = zip(points[::3], points[1::3], points[2::3], strict=True)
         keypoints = tuple(Keypoint(px, py, int(visibility)) for px, py, visibility in triples)
         return Box(x, y, x + width, y + height, self._names[number], keypoints), shape
-
-
-def _class_map(where: str, names: Mapping[int, str]) -> ClassMap:
-    if not names:
-        raise CounterfactoryError(f"{where} has no categories")
-    return named_classes(where, {_number(number, names): name for number, name in names.items()})
 
 
 def _number(category: int, names: Mapping[int, str]) -> int:

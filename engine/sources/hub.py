@@ -78,7 +78,7 @@ def _listing(library: Any, data_set: Any, where: str, advice: str) -> Listing:
     labels = next((name for name in _LABELS if name in features and name not in pictures), None)
     of_row = [None] * len(data_set) if labels is None else _texts(library, data_set[labels], features[labels])
     things = _things(library, data_set, features) if "objects" in features else [()] * len(data_set)
-    listing = Listing("datasets", [], [], class_names=tuple(sorted({box.label for of_it in things for box in of_it})))
+    listing = Listing("datasets", class_names=tuple(sorted({box.label for of_it in things for box in of_it})))
     image, *mask = pictures[:2]
     for row, (label, boxes) in enumerate(zip(of_row, things, strict=True)):
         name = f"{row:0{_NUMBERED}d}"

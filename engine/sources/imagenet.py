@@ -17,8 +17,9 @@ import numpy as np
 from ..errors import CounterfactoryError
 from ..files.reading import read_text
 from ..files.tables import read_table
+from .blobs import printable
 from .boxes import Box
-from .listing import Listing, Problem, entry_of, finish, image_files, printable
+from .listing import Listing, entry_of, finish, image_files
 
 GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 SOLUTION = "LOC_val_solution.csv"
@@ -44,14 +45,14 @@ def list_flat(root: Path, labels: Path | None = None) -> Listing:
     if truth_list is None:
         raise CounterfactoryError(f"{root} has none of {', '.join(LISTS)}, nor its parent; name a list with --labels")
     files, problems = image_files(root)
-    listing = Listing("imagenet-val", [], problems)
+    listing = Listing("imagenet-val", problems)
     truths = _read_truths(truth_list, listing)
     unused = dict(truths)
     for path in files:
         name = path.rpartition("/")[2]
         key = next((key for key in (path, name, name.rpartition(".")[0]) if key in truths), None)
         if key is None:
-            problems.append(Problem(printable(path), f"{truth_list.name} says nothing about this image"))
+            listing.skip(path, f"{truth_list.name} says nothing about this image")
             continue
         unused.pop(key, None)
         label, boxes = truths[key]
@@ -78,10 +79,10 @@ def _read_truths(path: Path, listing: Listing) -> dict[str, _Truth]:
     wrong: set[str] = set()
     for where, name, truth in lines:
         if isinstance(truth, str):
-            listing.problems.append(Problem(where, truth))
+            listing.skip(where, truth)
         elif name in truths and truths[name] != truth:
             reason = f"has two labels, {truths[name][0]!r} and {truth[0]!r} ({where}); keep the right one"
-            listing.problems.append(Problem(printable(name), reason))
+            listing.skip(name, reason)
             wrong.add(name)
         else:
             truths[name] = truth

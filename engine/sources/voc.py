@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 
 from ..errors import CounterfactoryError
 from ..files.reading import read_text
+from .blobs import printable, unprintable
 from .boxes import Box
 from .class_map import BACKGROUND, load_class_map
-from .listing import Entry, Listing, Problem, entry_of, finish, image_files, printable
-from .rows import unprintable
+from .listing import Entry, Listing, entry_of, finish, image_files
 
 _IMAGES, _BOXES, _MASKS, _SETS = "JPEGImages", "Annotations", "SegmentationClass", "ImageSets"
 # Lists that an error names.
@@ -37,11 +37,9 @@ def list_voc(root: Path, split: str | None = None) -> Listing:
     if wanted is not None:
         files = [name for name in files if name.rpartition(".")[0] in wanted]
     masked = (root / _MASKS).is_dir()
-    listing = Listing("voc", [], problems, load_class_map("voc") if masked else None)
-    if wanted is not None and (missing := sorted(wanted - {name.rpartition(".")[0] for name in files})):
-        listing.notes.append(
-            f"{len(missing)} of the images in {split} are not in {_IMAGES}/, the first is {missing[0]}"
-        )
+    listing = Listing("voc", problems, load_class_map("voc") if masked else None)
+    missing = (wanted or set()) - {name.rpartition(".")[0] for name in files}
+    listing.note_first(sorted(missing), f"of the images in {split} are not in {_IMAGES}/")
     names: dict[str, None] = {}
     for relative in files:
         stem = relative.rpartition(".")[0]
@@ -49,14 +47,14 @@ def list_voc(root: Path, split: str | None = None) -> Listing:
         entry = entry_of(root / _IMAGES, relative, mask=str(mask) if mask.is_file() else None)
         if not xml.is_file():
             if entry.mask is None:
-                problems.append(Problem(entry.file, f"has neither {_BOXES}/{stem}.xml nor {_MASKS}/{stem}.png"))
+                listing.skip(relative, f"has neither {_BOXES}/{stem}.xml nor {_MASKS}/{stem}.png")
             else:
                 listing.entries.append(entry)
             continue
         try:
             listing.entries.append(_add_boxes(entry, xml))
         except (ValueError, OSError, ElementTree.ParseError) as error:
-            problems.append(Problem(entry.file, f"{xml.name}: {error}"))
+            listing.skip(relative, f"{xml.name}: {error}")
         else:
             names |= dict.fromkeys(box.label for box in listing.entries[-1].boxes)
     published = () if listing.class_map is None else tuple(listing.class_map.names.values())

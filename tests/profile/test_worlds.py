@@ -16,7 +16,7 @@ from counterfactory.engine.profile.profile import Profile, load_profile, profile
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.domain import drop_out_of_domain, examiner, world_of
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.sources.traits import TRAITS, Domain, Trait
+from counterfactory.engine.sources.domain import TRAITS, Domain, Trait
 
 DARK, LIGHT = 10, 250
 

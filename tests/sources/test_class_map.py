@@ -11,7 +11,7 @@ import pytest
 from small_sets import read, save, save_mask, write
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.sources.class_map import builtin_class_maps, load_class_map, named_classes
+from counterfactory.engine.sources.class_map import load_class_map, named_classes, published
 from counterfactory.engine.sources.pixels import UnreadableError
 from counterfactory.engine.sources.source import load_mask
 
@@ -103,8 +103,8 @@ def test_json_means_the_same(tmp_path: Path) -> None:
 
 
 def test_published_maps() -> None:
-    assert builtin_class_maps() == ("camvid", "camvid11", "cityscapes", "shift", "voc")
-    counts = {name: len(load_class_map(name).names) for name in builtin_class_maps()}
+    assert tuple(published("class_maps")) == ("camvid", "camvid11", "cityscapes", "shift", "voc")
+    counts = {name: len(load_class_map(name).names) for name in tuple(published("class_maps"))}
     assert counts == {"camvid": 31, "camvid11": 11, "cityscapes": 19, "shift": 14, "voc": 21}
     assert len(load_class_map("cityscapes").numbers) == 19 + 16
     with pytest.raises(CounterfactoryError, match="no class map 'kitti': name a"):

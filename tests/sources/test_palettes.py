@@ -9,8 +9,8 @@ import pytest
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.worlds import STREETS
-from counterfactory.engine.sources.class_map import builtin_class_maps, load_class_map
-from counterfactory.engine.sources.palette import Palette, builtin_palettes, load_palette
+from counterfactory.engine.sources.class_map import load_class_map, published
+from counterfactory.engine.sources.palette import Palette, load_palette
 from counterfactory.engine.sources.pixels import UnreadableError
 
 STREET = Palette("the palette street", {"road": (1, 2, 3), "sky": (4, 5, 6), "7": (7, 8, 9)}, ("sky", "road"))
@@ -54,8 +54,8 @@ def test_all_that_a_palette_makes_of_masks_is_in_its_key() -> None:
 
 
 def test_published_palettes_have_the_classes_of_published_sets() -> None:
-    assert builtin_palettes() == ("ade20k", "cityscapes", "streets")
-    ade, cityscapes, streets = (load_palette(name) for name in builtin_palettes())
+    assert tuple(published("palettes")) == ("ade20k", "cityscapes", "streets")
+    ade, cityscapes, streets = (load_palette(name) for name in tuple(published("palettes")))
     assert streets.order == STREETS.classes
     assert streets.colours.keys() == set(STREETS.classes)
     assert (ade.where, len(cityscapes.colours)) == ("the palette ade20k", 19 + 5)
@@ -65,7 +65,7 @@ def test_published_palettes_have_the_classes_of_published_sets() -> None:
         (92, 0, 255),
     )
     assert ade.colours["pedestrian"] == ade.colours["person"] == (150, 5, 61)
-    for name in builtin_class_maps():
+    for name in tuple(published("class_maps")):
         names = {found.strip().lower() for found in load_class_map(name).names.values()} - {"background"}
         lacking = names - ade.colours.keys()
         known = {"traffic cone", "other moving thing", "cart, luggage or pram"}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.sources.traits import TRAITS, Domain, Trait, traits_of
+from counterfactory.engine.sources.domain import TRAITS, Domain, Trait, traits_of
 
 
 def obvious_traits(picture: NDArray[np.uint8]) -> list[float]:
