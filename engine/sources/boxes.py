@@ -6,7 +6,7 @@ A box knows neither its picture nor its file: `fit_boxes` takes the sizes, and m
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..profile.image import crop_box
 
@@ -62,24 +62,16 @@ def fit_boxes(
     left, top, right, bottom = crop_box(height, width, size)
     across, down = size[1] / (right - left), size[0] / (bottom - top)
 
-    def move(x: float, y: float) -> tuple[float, float]:
-        return (x - left) * across, (y - top) * down
-
     def move_keypoint(point: Keypoint) -> Keypoint:
         inside = left <= point.x < right and top <= point.y < bottom
-        return Keypoint(*move(point.x, point.y), point.visibility) if inside else Keypoint(0.0, 0.0, 0)
+        x, y = (point.x - left) * across, (point.y - top) * down
+        return Keypoint(x, y, point.visibility) if inside else Keypoint(0.0, 0.0, 0)
 
     visible, dropped = [], []
     for box in boxes:
-        (x0, y0), (x1, y1) = move(box.x0, box.y0), move(box.x1, box.y1)
-        clipped = replace(
-            box,
-            x0=min(max(x0, 0.0), float(size[1])),
-            y0=min(max(y0, 0.0), float(size[0])),
-            x1=min(max(x1, 0.0), float(size[1])),
-            y1=min(max(y1, 0.0), float(size[0])),
-            keypoints=tuple(map(move_keypoint, box.keypoints)),
-        )
+        x0, x1 = (min(max((x - left) * across, 0.0), float(size[1])) for x in (box.x0, box.x1))
+        y0, y1 = (min(max((y - top) * down, 0.0), float(size[0])) for y in (box.y0, box.y1))
+        clipped = Box(x0, y0, x1, y1, box.label, tuple(map(move_keypoint, box.keypoints)))
         if clipped.area < MIN_VISIBLE * box.area * across * down:
             dropped.append(box)
         else:
