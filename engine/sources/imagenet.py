@@ -1,8 +1,8 @@
 """ImageNet's validation images in one folder, with the list that says what they show.
 
-Four lists go around: the development kit's ground truth (a number a line, the kit's own numbers, which its meta.mat
-explains), Kaggle's LOC_val_solution.csv (synsets and boxes), and `NAME LABEL` lines with synsets or with numbers. The
-training images lie in class folders, synset by synset, which any reader of folders takes.
+Four lists go around: the development kit's ground truth (the kit's own numbers, which its meta.mat explains), Kaggle's
+LOC_val_solution.csv (synsets and boxes), and `NAME LABEL` lines with synsets or with numbers. The training images lie
+in class folders by synset.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from .blobs import printable
 from .boxes import Box
 from .listing import Listing, entry_of, finish, image_files
 
-GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
-SOLUTION = "LOC_val_solution.csv"
-LISTS = (GROUND_TRUTH, SOLUTION)
+_GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
+_LISTS = (_GROUND_TRUTH, "LOC_val_solution.csv")
 _VAL = re.compile(r"ILSVRC2012_val_(\d{8})\.JPEG")
 
 _Truth = tuple[str, tuple[Box, ...]]
@@ -31,9 +30,7 @@ _Truth = tuple[str, tuple[Box, ...]]
 
 def is_flat(root: Path) -> bool:
     """Whether validation images lie in the folder itself, and a list of their labels there or beside it."""
-    if not root.is_dir() or _list_of(root) is None:
-        return False
-    return any(_VAL.fullmatch(path.name) for path in root.iterdir())
+    return root.is_dir() and _list_of(root) is not None and any(_VAL.fullmatch(path.name) for path in root.iterdir())
 
 
 def list_flat(root: Path, labels: Path | None = None) -> Listing:
@@ -43,54 +40,51 @@ def list_flat(root: Path, labels: Path | None = None) -> Listing:
     """
     truth_list = labels or _list_of(root)
     if truth_list is None:
-        raise CounterfactoryError(f"{root} has none of {', '.join(LISTS)}, nor its parent; name a list with --labels")
+        raise CounterfactoryError(f"{root} has none of {', '.join(_LISTS)}, nor its parent; name a list with --labels")
     files, problems = image_files(root)
     listing = Listing("imagenet-val", problems)
     truths = _read_truths(truth_list, listing)
-    unused = dict(truths)
+    used: set[str] = set()
     for path in files:
         name = path.rpartition("/")[2]
         key = next((key for key in (path, name, name.rpartition(".")[0]) if key in truths), None)
         if key is None:
             listing.skip(path, f"{truth_list.name} says nothing about this image")
-            continue
-        unused.pop(key, None)
-        label, boxes = truths[key]
-        listing.entries.append(replace(entry_of(root, path, label), boxes=boxes))
-    if unused:
-        first = printable(next(iter(unused)))
-        listing.notes.append(f"{truth_list.name} has {len(unused)} images that are not in {root}, the first is {first}")
+        else:
+            used.add(key)
+            listing.entries.append(replace(entry_of(root, path, truths[key][0]), boxes=truths[key][1]))
+    listing.note_first([name for name in truths if name not in used], f"images of {truth_list.name} are not in {root}")
     return finish(listing)
 
 
 def _list_of(root: Path) -> Path | None:
-    return next((path for folder in (root, root.parent) for name in LISTS if (path := folder / name).is_file()), None)
+    return next((path for folder in (root, root.parent) for name in _LISTS if (path := folder / name).is_file()), None)
 
 
 def _read_truths(path: Path, listing: Listing) -> dict[str, _Truth]:
     """Label and boxes by a file's name, with or without its suffix; unusable and contradictory lines are problems."""
     if path.suffix.lower() == ".csv":
         lines = _solution(path)
-    elif path.name == GROUND_TRUTH or all(line.strip().isdigit() for line in _lines(path)[:10]):
+    elif path.name == _GROUND_TRUTH or all(line.isdigit() for line in _lines(path)[:10]):
         lines = _ground_truth(path)
     else:
         lines = _labelled_lines(path)
     truths: dict[str, _Truth] = {}
-    wrong: set[str] = set()
+    contradicted: set[str] = set()
     for where, name, truth in lines:
         if isinstance(truth, str):
             listing.skip(where, truth)
         elif name in truths and truths[name] != truth:
             reason = f"has two labels, {truths[name][0]!r} and {truth[0]!r} ({where}); keep the right one"
             listing.skip(name, reason)
-            wrong.add(name)
+            contradicted.add(name)
         else:
             truths[name] = truth
-    return {name: truth for name, truth in truths.items() if name not in wrong}
+    return {name: truth for name, truth in truths.items() if name not in contradicted}
 
 
 def _lines(path: Path) -> list[str]:
-    return [line for line in read_text(path).splitlines() if line.strip()]
+    return [line.strip() for line in read_text(path).splitlines() if line.strip()]
 
 
 def _solution(path: Path) -> Iterator[tuple[str, str, _Truth | str]]:
@@ -115,8 +109,8 @@ def _solution(path: Path) -> Iterator[tuple[str, str, _Truth | str]]:
 def _ground_truth(path: Path) -> Iterator[tuple[str, str, _Truth | str]]:
     """A line for each image, in order: the development kit's number of its synset."""
     synsets = _kit_synsets(path)
-    for number, line in enumerate(_lines(path), start=1):
-        where, text = f"{path.name}:{number}", line.strip()
+    for number, text in enumerate(_lines(path), start=1):
+        where = f"{path.name}:{number}"
         synset = synsets.get(int(text)) if text.isdigit() and len(text) < 6 else None
         if synset is None:
             yield where, "", f"{text[:40]!r} is no number of the development kit's synsets"
@@ -145,8 +139,6 @@ def _kit_synsets(path: Path) -> dict[int, str]:
 def _labelled_lines(path: Path) -> Iterator[tuple[str, str, _Truth | str]]:
     """NAME LABEL, or NAME,LABEL; the label may have spaces."""
     for number, line in enumerate(_lines(path), start=1):
-        name, _, label = line.strip().replace("\t", " ").replace(",", " ", 1).partition(" ")
-        if label.strip():
-            yield f"{path.name}:{number}", name, (label.strip(), ())
-        else:
-            yield f"{path.name}:{number}", "", f"{printable(line.strip()[:40])!r} is not a name and a label"
+        name, _, label = line.replace("\t", " ").replace(",", " ", 1).partition(" ")
+        wrong = f"{printable(line[:40])!r} is not a name and a label"
+        yield f"{path.name}:{number}", name, (label.strip(), ()) if label.strip() else wrong

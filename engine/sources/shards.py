@@ -16,7 +16,6 @@ from .blobs import Stretch, printable, read_blob, unprintable
 from .listing import SUFFIXES, Entry, Listing, finish
 
 _MASKS = ("seg.png", "mask.png", "semseg.png")
-_LABELS = ("cls", "cls.txt")
 _LABEL_KEYS = ("label", "class", "cls")
 _MOST_LABEL_BYTES = 1 << 20
 
@@ -72,40 +71,37 @@ def _add(listing: Listing, seen: set[str], shard: Path, key: str, members: _Memb
     file = f"{shard.name}/{name}"
     if image is None:
         listing.skip(file, f"has no picture among {', '.join(map(printable, members))}")
-    elif name in seen or ".." in name.split("/") or not name:
+        return
+    if name in seen or ".." in name.split("/") or not name:
         listing.skip(file, "another sample has this name, or it leads out of its folder; rename it")
-    else:
-        seen.add(name)
-        try:
-            label = _label(members)
-        except ValueError as error:
-            listing.skip(file, str(error))
-            return
-        mask = next((members[ending] for ending in _MASKS if ending in members), None)
-        listing.entries.append(Entry(f"{name}.{image}", printable(f"{file}.{image}"), members[image], label, mask))
+        return
+    seen.add(name)
+    try:
+        label = _label(members)
+    except ValueError as error:
+        listing.skip(file, str(error))
+        return
+    mask = next((members[ending] for ending in _MASKS if ending in members), None)
+    listing.entries.append(Entry(f"{name}.{image}", printable(f"{file}.{image}"), members[image], label, mask))
 
 
 def _label(members: _Members) -> str | None:
     """Raises ValueError for a label that cannot be used."""
-    for ending in (*_LABELS, "json"):
+    for ending in ("cls", "cls.txt", "json"):
         if ending not in members:
             continue
-        part = members[ending]
-        if part.size > _MOST_LABEL_BYTES:
-            raise ValueError(f"its .{ending} has {part.size} bytes")
-        data = read_blob(part)
+        if members[ending].size > _MOST_LABEL_BYTES:
+            raise ValueError(f"its .{ending} has {members[ending].size} bytes")
         try:
-            text = _label_in_json(data) if ending == "json" else data.decode().strip()
+            data = read_blob(members[ending])
+            content = json.loads(data) if ending == "json" else {"cls": data.decode()}
         except (ValueError, RecursionError) as error:
             raise ValueError(f"its .{ending} cannot be read: {error}") from error
-        if text is not None and (unprintable(text) or not text):
-            raise ValueError(f"its .{ending} holds no label that can be printed")
-        if text is not None:
+        keys = _LABEL_KEYS if isinstance(content, dict) else ()
+        label = next((content[key] for key in keys if content.get(key) is not None), None)
+        if label is not None:
+            text = str(label).strip()
+            if unprintable(text) or not text:
+                raise ValueError(f"its .{ending} holds no label that can be printed")
             return text
     return None
-
-
-def _label_in_json(data: bytes) -> str | None:
-    content = json.loads(data)
-    label = next((content[key] for key in _LABEL_KEYS if key in content), None) if isinstance(content, dict) else None
-    return None if label is None else str(label).strip()

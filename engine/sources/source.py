@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,10 +32,14 @@ from .listing import Entry, Problem
 from .pixels import UnreadableError, fit, fit_mask, read_mask, read_picture
 from .shapes import DrawnMask
 
-__all__ = ["Examine", "ImageSettings", "Mask", "Problem", "Reader", "Source", "load_depth", "load_mask", "load_pixels"]
+__all__ = [
+    *("Examine", "Image", "ImageSettings", "Mask", "Pictures", "Problem", "Reader", "Source"),
+    *("load_depth", "load_mask", "load_pixels"),
+]
 
+Image = NDArray[np.uint8]
 # Whether a picture, uint8 RGB [H, W, 3] as it is in its file, is within what the models know.
-Examine = Callable[[NDArray[np.uint8]], bool]
+Examine = Callable[[Image], bool]
 
 
 _CHANGED = "the file has changed since the run began; run again to use the new one"
@@ -243,3 +249,31 @@ def _inside(box: Box, size: tuple[int, int]) -> Box:
 
 def _by(size: tuple[int, ...]) -> str:
     return f"{size[1]} x {size[0]}"
+
+
+class Pictures:
+    """The pictures of a shard's sources, at the size to paint: read when first needed, several at a time, and cached.
+
+    A picture that cannot be read is reported once, in `problems`, and left out; it costs no other source anything.
+    """
+
+    def __init__(self, settings: ImageSettings, read: Mapping[str, Image] = MappingProxyType({})) -> None:
+        """`read` are pictures by source key that need not be read."""
+        self.problems: list[Problem] = []
+        self._settings = settings
+        self._read: dict[str, Image | None] = dict(read)
+
+    def of(self, sources: Iterable[Source]) -> dict[str, Image]:
+        """Pictures, uint8 RGB [H, W, 3], by source key; those that cannot be read are missing."""
+        wanted = {source.key: source for source in sources}
+        missing = [source for key, source in wanted.items() if key not in self._read]
+        load = partial(load_pixels, settings=self._settings)
+        for source, pixels in prefetch(missing, load, depth=2 * _READERS, workers=_READERS):
+            if isinstance(pixels, CounterfactoryError):
+                self.problems.append(Problem(source.name, str(pixels)))
+                self._read[source.key] = None
+            elif isinstance(pixels, Exception):
+                raise pixels
+            else:
+                self._read[source.key] = pixels
+        return {key: image for key in wanted if (image := self._read[key]) is not None}

@@ -72,7 +72,7 @@ def test_imagenet_s_validation_images_with_the_kit_s_numbers(tmp_path: Path) -> 
         VAL.format(4): f"{kit.name} says nothing about this image",
     }
     first = "the first is ILSVRC2012_val_00000003"
-    assert found.notes == [f"{kit.name} has 1 images that are not in {tmp_path / 'val'}, {first}"]
+    assert found.notes == [f"1 images of {kit.name} are not in {tmp_path / 'val'}, {first}"]
     (tmp_path / "meta.mat").write_bytes(b"MATLAB 5.0 not")
     with pytest.raises(CounterfactoryError, match=r"is not the development kit's meta\.mat"):
         read(tmp_path / "val")
@@ -423,7 +423,7 @@ def test_webdataset_s_shards(tmp_path: Path) -> None:
     shards = tmp_path / "shards"
     shards.mkdir()
     members = {
-        "n01/0001.jpg": picture, "n01/0001.cls": b"0", "n01/0001.seg.png": mask,
+        "n01/0001.jpg": picture, "n01/0001.cls": b"0\n", "n01/0001.seg.png": mask,
         "0002.jpg": picture, "0002.json": b'{"label": "1", "url": "x"}',
         "0003.txt": b"no picture", "0004.jpg": picture, "0004.cls": b"\xff",
     }  # fmt: skip
