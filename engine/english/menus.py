@@ -18,7 +18,7 @@ from ..keys import generator
 from .additions import medium_of
 from .difference import words_of
 from .label_names import named_alike, names_of
-from .mentions import forms, normalise
+from .mentions import forms, longest_phrases, normalise
 
 _FILE = Path(__file__).with_name("phrases.toml")
 # Pairs of a type that are offered: a choice, but of so few that a phrase which a model always likes best stays under a
@@ -82,22 +82,15 @@ def has_menu(type_: str) -> bool:
 def kept_phrases(caption: str, keep: Sequence[str]) -> list[str]:
     """The words of `keep` as the caption says them, each once, the longest of overlapping ones, in its order."""
     wanted = {form for word in keep for form in forms(normalise(word)) if form}
-    phrases: dict[str, None] = {}
     # "horse's" and "horse-drawn" are words of their own.
     whole = r"(?<![^\W_]['\u2019-])[^\W_]+(?!['\u2019-][^\W_])"
-    words = [(m.start(), m.end(), m.group().casefold()) for m in re.finditer(whole, caption)]
-    longest = max((form.count(" ") + 1 for form in wanted), default=0)
-    at = 0
-    while at < len(words):
-        for length in range(min(longest, len(words) - at), 0, -1):
-            part = words[at : at + length]
-            if normalise(caption[part[0][0] : part[-1][1]]) in wanted:
-                phrases[caption[part[0][0] : part[-1][1]]] = None
-                at += length
-                break
-        else:
-            at += 1
-    return list(phrases)
+    longest = max((form.count(" ") + 1 for form in wanted), default=1)
+
+    def join(words: Sequence[re.Match[str]]) -> str:
+        return caption[words[0].start() : words[-1].end()]
+
+    words = list(re.finditer(whole, caption))
+    return list(dict.fromkeys(longest_phrases(words, longest, join, lambda phrase: normalise(phrase) in wanted)))
 
 
 def _in_place(type_: str, caption: str, keep: Sequence[str]) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..english.label_names import class_words, label_words, names_of, short_name
-from ..english.mentions import normalise
+from ..english.mentions import distinct, normalise
 from ..english.nouns import load_nouns
 from ..errors import CounterfactoryError
 from ..files.fill import nearest
@@ -45,17 +45,8 @@ class Task:
 
     def protected(self, label: str | None) -> tuple[str, ...]:
         """The words and phrases that no edit of a source with this label may touch, without repetition."""
-        return distinct_words(
-            (*self.protect, *(label_words(label) if self.protect_label and label is not None else ()))
-        )
-
-
-def distinct_words(words: Sequence[str]) -> tuple[str, ...]:
-    """`words` in order, without repetitions; case and marks are ignored."""
-    first: dict[str, str] = {}
-    for word in words:
-        first.setdefault(normalise(word), word)
-    return tuple(first.values())
+        own = label_words(label) if self.protect_label and label is not None else ()
+        return distinct((*self.protect, *own), normalise)
 
 
 def builtin_task(name: str, classes: Sequence[str] = ()) -> Task:
@@ -67,15 +58,15 @@ def builtin_task(name: str, classes: Sequence[str] = ()) -> Task:
         raise CounterfactoryError(f"no task {name!r}; {nearest(name, TASKS)}; or bring your own in a task file")
     if name == "classification":
         return Task(name, _classify(classes), (), True)
-    words = distinct_words([word for class_ in classes for word in names_of(class_).own])
-    listed = ", ".join(distinct_words([word for class_ in classes for word in class_words(class_)[:1]]))
+    words = distinct((word for class_ in classes for word in names_of(class_).own), normalise)
+    listed = ", ".join(distinct((word for class_ in classes for word in class_words(class_)[:1]), normalise))
     if name == "segmentation":
         return Task(name, f"segment the image into {listed or 'its classes'}", words, False)
     return Task(name, f"find and box every {listed or 'object of its classes'}", words, False)
 
 
 def _classify(labels: Sequence[str]) -> str:
-    names = distinct_words([short_name(label) for label in labels])
+    names = distinct(map(short_name, labels), normalise)
     if not names:
         return "tell what the image shows"
     if len(names) <= _LISTED:

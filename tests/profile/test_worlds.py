@@ -14,9 +14,8 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile, profile_names
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.sources.domain import drop_out_of_domain, examiner, world_of
+from counterfactory.engine.sources.domain import TRAITS, Domain, Trait, drop_out_of_domain, examiner, world_of
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.sources.domain import TRAITS, Domain, Trait
 
 DARK, LIGHT = 10, 250
 

@@ -18,8 +18,8 @@ from rewriting import rewrite as rewrite_told
 
 from counterfactory.engine.content_keys import variant_key
 from counterfactory.engine.edit import STREET_TYPES, Edit
+from counterfactory.engine.english.edit_scope import check_edited_caption
 from counterfactory.engine.english.mentions import changed_protected_word
-from counterfactory.engine.english.words import check_edited_caption
 from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.questions import (
     AnswerError,

@@ -14,7 +14,7 @@ from counterfactory.engine.english.additions import (
     speaking,
     undo_by_rule,
 )
-from counterfactory.engine.english.words import check_edited_caption
+from counterfactory.engine.english.edit_scope import check_edited_caption
 
 ADDED = [
     ("a dog on grass", "in the rain", "a dog on grass in the rain"),

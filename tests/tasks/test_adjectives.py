@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.english.adjectives import in_order
+from counterfactory.engine.english.edit_scope import check_edited_caption
 from counterfactory.engine.english.replacing import write_by_rule
-from counterfactory.engine.english.words import check_edited_caption
+from counterfactory.engine.english.words import in_order
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.english.edit_scope import misplaced, plain_words, set_back, written_by_rule
-from counterfactory.engine.english.words import check_edited_caption
+from counterfactory.engine.english.edit_scope import check_edited_caption, plain_words, set_back, written_by_rule
 
 RED, BENCH = Edit("colour", "red", "blue"), "two men on a red bench"
 TWICE = "a brown dog. the brown dog and a brown cat"
@@ -35,27 +34,50 @@ def edit(keyword: str, alternative: str) -> Edit:
     ],
 )
 def test_captions_that_changed_nothing_else_say_the_same(caption: str, edits: list[Edit], edited: str) -> None:
-    assert misplaced(caption, edited, edits) is None
     assert set_back(caption, edited, edits) == plain_words(caption)
     assert check_edited_caption(caption, edited, edits, ()) is None
 
 
 @pytest.mark.parametrize(
-    ("caption", "edits", "edited", "word", "beside"),
+    ("caption", "edits", "edited", "problem", "beside"),
     [
         # Words of an edit elsewhere: instead of its place, beside it, behind a kept word, at the end.
-        ("a red car by a bus", [RED], "a car by a Blue bus", "Blue", "a red car by a blue bus"),
-        ("a red car by a bus", [RED], "a blue car by a blue bus", "blue", "a red car by a blue bus"),
-        ("a red car by a bus", [RED], "a blue car by a bus, blue", "blue", "a red car by a bus blue"),
-        ("a dog on the grass", [edit("the grass", "sand")], "sand, a dog on", "sand", "sand a dog on the grass"),
+        ("a red car by a bus", [RED], "a car by a Blue bus", "Blue' where no edit puts it", "a red car by a blue bus"),
+        (
+            "a red car by a bus",
+            [RED],
+            "a blue car by a blue bus",
+            "blue' where no edit puts it",
+            "a red car by a blue bus",
+        ),
+        (
+            "a red car by a bus",
+            [RED],
+            "a blue car by a bus, blue",
+            "blue' where no edit puts it",
+            "a red car by a bus blue",
+        ),
+        (
+            "a dog on the grass",
+            [edit("the grass", "sand")],
+            "sand, a dog on",
+            "sand' where no edit puts it",
+            "sand a dog on the grass",
+        ),
         (
             "red cars by grass",
             [RED, edit("grass", "tall walls")],
             "blue tall cars by walls",
-            "tall",
+            "tall' where no edit puts it",
             "red tall cars by grass",
         ),
-        ("a dog sits", [edit("dog", "dog in snow")], "a dog sits in snow", "snow", "a dog sits in snow"),
+        (
+            "a dog sits",
+            [edit("dog", "dog in snow")],
+            "a dog sits in snow",
+            "still says 'dog' of the edit",
+            "a dog sits in snow",
+        ),
         # Small words may change anywhere; they stay in what is said beside the edits.
         (BENCH, [RED], "two men by the blue bench", None, "two men by a red bench"),
         ("two men are on a red bench", [RED], "two men on a blue bench", None, "two men on a red bench"),
@@ -66,22 +88,19 @@ def test_captions_that_changed_nothing_else_say_the_same(caption: str, edits: li
         ("red on walls", [edit("red", "x")], "in x at walls", None, "red at walls"),
     ],
 )
-def test_what_else_changed_is_seen(caption: str, edits: list[Edit], edited: str, word: str | None, beside: str) -> None:
-    assert misplaced(caption, edited, edits) == word
+def test_what_else_changed_is_seen(
+    caption: str, edits: list[Edit], edited: str, problem: str | None, beside: str
+) -> None:
+    found = check_edited_caption(caption, edited, edits, ())
+    assert (found is None) if problem is None else (problem in (found or "")), found
     assert set_back(caption, edited, edits) == beside
 
 
 def test_what_is_added_or_removed_by_rule_may_stand_anywhere() -> None:
     rain, ball = Edit("weather", "", "in the rain"), Edit("object", "with a ball", "")
     caption, edited = "a red dog with a ball. a man sits", "a blue dog in the rain. a man sits"
-    assert misplaced(caption, edited, [RED, rain, ball]) is None
-    assert misplaced(caption, edited, [RED, ball]) == "rain"
-    assert misplaced(caption, "a blue dog. a rain man sits", [RED, rain, ball]) is None
-
-
-def test_a_caption_with_words_of_an_edit_elsewhere_is_dropped() -> None:
-    found = check_edited_caption("a red car by a bus", "a car by a blue bus", [RED], ())
-    assert found == "the edited caption says 'blue' where no edit puts it"
+    assert check_edited_caption(caption, edited, [RED, rain, ball], ()) is None
+    assert check_edited_caption(caption, "a blue dog. a in the rain man sits", [RED, rain, ball], ()) is None
 
 
 def test_words_are_compared_without_marks_and_capitals() -> None:

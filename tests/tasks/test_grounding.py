@@ -7,9 +7,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.english.edit_scope import check_edited_caption
 from counterfactory.engine.english.label_names import ground, names_of
 from counterfactory.engine.english.mentions import changed_protected_word
-from counterfactory.engine.english.words import check_edited_caption, spans
+from counterfactory.engine.english.words import spans
 from counterfactory.engine.tasks.grounding import Protection, protect
 from counterfactory.engine.tasks.task import Task, builtin_task
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from counterfactory.engine.english.blanks import blank, random_alternatives, random_words
+from counterfactory.engine.english.words import blank, random_alternatives, random_words
 
 CAPTION = "Two brown dogs sit on the wet grass, by it a man-made pond."
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from counterfactory.engine.english.text_limit import cut_edit, fit_caption
+from counterfactory.engine.english.edit_scope import cut_edit, fit_caption
 from counterfactory.engine.models.clip import read_chars
 
 POCKET = Path(__file__).parents[2] / "engine" / "pocket" / "weights" / "clip_tokenizer.json"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.english.undo import undo_edits
+from counterfactory.engine.english.replacing import undo_edits
 
 CAPTION = "a red car on a foggy street during the day. brick walls stand there."
 NIGHT, ORANGE, RAIN = (

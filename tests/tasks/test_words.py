@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from counterfactory.engine.edit import Edit
+from counterfactory.engine.english.edit_scope import check_edited_caption
+from counterfactory.engine.english.mentions import distinct
 from counterfactory.engine.english.words import (
     allowed_alternatives,
     allowed_proposals,
     allowed_values,
-    check_edited_caption,
-    distinct,
     drop_overlapping,
     kept_words,
     phrases,

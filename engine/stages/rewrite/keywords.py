@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...english.additions import is_silent, phrase_of
-from ...english.words import allowed_alternatives, allowed_values, distinct, drop_overlapping, spans
+from ...english.mentions import distinct
+from ...english.words import allowed_alternatives, allowed_values, drop_overlapping, spans
 from ...language.grammar import (
     Grammar,
     alternatives_grammar,

@@ -13,11 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ...english.additions import has_known_words, medium_of, phrase_of, speaking
-from ...english.adjectives import in_order
 from ...english.difference import words_of
 from ...english.label_names import named_alike, names_of
 from ...english.menus import has_menu, kept_phrases, menu, offer
-from ...english.words import allowed_proposals, allowed_values, phrases, removable, says_again
+from ...english.words import allowed_proposals, allowed_values, in_order, phrases, removable, says_again
 from ...keys import content_key
 from ...language.edit_types import EditType, edit_types
 from ...language.grammar import choices_grammar, place_grammar, proposals_grammar
