@@ -32,10 +32,8 @@ from .listing import Entry, Problem
 from .pixels import UnreadableError, fit, fit_mask, read_mask, read_picture
 from .shapes import DrawnMask
 
-__all__ = [
-    *("Examine", "Image", "ImageSettings", "Mask", "Pictures", "Problem", "Reader", "Source"),
-    *("load_depth", "load_mask", "load_pixels"),
-]
+__all__ = ["Examine", "Image", "ImageSettings", "Mask", "Pictures", "Problem", "Reader", "Source"]
+__all__ += ["load_depth", "load_mask", "load_pixels"]
 
 Image = NDArray[np.uint8]
 # Whether a picture, uint8 RGB [H, W, 3] as it is in its file, is within what the models know.

@@ -19,8 +19,7 @@ from ..models.blip2 import Blip2
 from ..profile.caption import LABEL, LABEL_BYTES, CaptionSettings
 from ..schedule.overlap import in_chunks
 from ..sources.source import Pictures, Source
-from ..tasks.grounding import protect
-from ..tasks.task import Task
+from ..tasks.task import Task, protect
 from .run import Run
 
 

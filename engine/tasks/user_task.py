@@ -1,14 +1,23 @@
-"""A user's own task from a TOML file, with the types of edits and the interventions that go with it."""
+"""A user's own task from a TOML file, with the types of edits and the interventions that go with it; and a file of
+types alone: what each changes, and one worked example.
+
+[[types]]
+name = "lens"
+instruction = "how the picture was taken: blur, grain, lens"
+place = "end"
+caption = "a photo of a dog on grass"
+examples = [["", "in soft focus"], ["on grass", "on grass through a fisheye lens"]]
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..files.fill import fill, read_toml
 from ..language.edit_types import EditType
 from .interventions import Interventions, parse_interventions
-from .own_types import require_types
 from .task import Task
 
 
@@ -22,6 +31,21 @@ class UserTask:
 
 
 @dataclass(frozen=True)
+class _TypesFile:
+    types: tuple[EditType, ...]
+
+    def __post_init__(self) -> None:
+        if not self.types:
+            raise ValueError("it has no [[types]]")
+        names = [type_.name for type_ in self.types]
+        for name in names:
+            if not re.fullmatch("[a-z][a-z0-9 _-]*", name):
+                raise ValueError(f"a type's name is in small letters, found {name!r}")
+            if names.count(name) > 1:
+                raise ValueError(f"the type {name!r} is there twice")
+
+
+@dataclass(frozen=True)
 class _TaskFile(Task):
     types: tuple[EditType, ...] | None
     interventions: str | None
@@ -29,7 +53,15 @@ class _TaskFile(Task):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.types is not None:
-            require_types(self.types)
+            _TypesFile(self.types)
+
+
+def load_types(path: Path) -> tuple[EditType, ...]:
+    """The types in a file, at least one; a type with a built-in name replaces the built-in one.
+
+    Raises CounterfactoryError, naming the file, for one that does not parse and for a type that shows nothing.
+    """
+    return fill(_TypesFile, read_toml(path), str(path)).types
 
 
 def load_task(path: Path) -> UserTask:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from counterfactory.engine.pocket.tasks import street_task
-from counterfactory.engine.tasks.label_warnings import label_warnings
-from counterfactory.engine.tasks.task import Task, builtin_task
+from counterfactory.engine.tasks.task import Task, builtin_task, label_warnings
 
 TASK = builtin_task("classification")
 NO_WORD = "no word of a caption would hold it true, so these sources get no variants; give names with --labels"

@@ -11,8 +11,7 @@ from counterfactory.engine.english.edit_scope import check_edited_caption
 from counterfactory.engine.english.label_names import ground, names_of
 from counterfactory.engine.english.mentions import changed_protected_word
 from counterfactory.engine.english.words import spans
-from counterfactory.engine.tasks.grounding import Protection, protect
-from counterfactory.engine.tasks.task import Task, builtin_task
+from counterfactory.engine.tasks.task import Protection, Task, builtin_task, protect
 
 CLASSIFY = builtin_task("classification", ["n02099601", "n02124075"])
 CITY = ("bus", "car", "person", "sky", "void")

@@ -10,7 +10,7 @@ from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.edit_types import EditType
 from counterfactory.engine.tasks.interventions import parse_interventions
-from counterfactory.engine.tasks.own_types import load_types
+from counterfactory.engine.tasks.user_task import load_types
 
 LENS = """[[types]]
 name = "lens"
