@@ -87,12 +87,10 @@ def phrase_of(type_: str, value: str) -> str:
     if type_ == "domain":
         article = "an" if value[:1].casefold() in tuple("aeiou") else "a"
         return f"{value} of" if phrase_class(value) == "article" else f"{article} {value} of"
-    if type_ == "time":
-        head = next((head for head, words in _TIMES.items() if value.casefold() in words), "at")
-        return f"{head} {value}"
-    if type_ == "weather":
-        head = next((head for head, words in _WEATHERS.items() if value.casefold() in words), "")
-        return f"{head} {value}" if head else f"in {value} weather"
+    if type_ in ("time", "weather"):
+        heads = _TIMES if type_ == "time" else _WEATHERS
+        head = next((head for head, words in heads.items() if value.casefold() in words), "")
+        return f"{head} {value}" if head else f"at {value}" if type_ == "time" else f"in {value} weather"
     if type_ == "light":
         return f"in {value}" if value.casefold().endswith("light") else f"in {value} light"
     forms = {"background": "with {} in the background", "object": "with {}", "camera": "seen from {}"}
@@ -105,7 +103,10 @@ def apply_by_rule(caption: str, edits: Sequence[Edit]) -> str:
         if edit.kind == "add":
             caption = _add(caption, edit.alternative)
         elif edit.kind == "remove":
-            caption = _remove(caption, edit.keyword)
+            for mention in reversed(find_mentions(caption, [edit.keyword])[0]):
+                start = mention.end - len(edit.keyword)
+                caption = f"{caption[:start].rstrip()}{caption[mention.end :]}"
+            caption = caption.lstrip(" ,")
     return caption
 
 
@@ -121,7 +122,11 @@ def undo_by_rule(edited: str, edit: Edit) -> str:
 
 def _add(caption: str, phrase: str) -> str:
     if phrase.endswith(" of"):
-        caption = _thing(caption)
+        # What the caption speaks of, as a phrase: "a dog lying on grass", "a toad that sits on stones".
+        caption = _COPULA.sub(r"\1 ", caption)
+        match = next((match for pattern in _SENTENCES if (match := pattern.match(caption))), None)
+        if match and match[1].split()[-1].casefold() not in _NO_SUBJECT:
+            caption = f"{match[1]} that{caption[match.end(1) :]}"
         if not caption[:1].isupper() or caption.split()[0].casefold() not in _SMALL_BEGINNINGS:
             return f"{phrase} {caption}"
         return f"{phrase[:1].upper()}{phrase[1:]} {caption[:1].lower()}{caption[1:]}"
@@ -129,21 +134,3 @@ def _add(caption: str, phrase: str) -> str:
     assert end is not None  # the end of the text, if nothing else
     link = " " if phrase_class(phrase) == "place" else ", "
     return f"{caption[: end.start()]}{link}{phrase}{caption[end.start() :]}"
-
-
-def _thing(sentence: str) -> str:
-    """What a sentence speaks of, as a phrase: "a dog lying on grass", "a toad that sits on stones"."""
-    sentence = _COPULA.sub(r"\1 ", sentence)
-    for pattern in _SENTENCES:
-        match = pattern.match(sentence)
-        if match and match[1].split()[-1].casefold() not in _NO_SUBJECT:
-            return f"{match[1]} that{sentence[match.end(1) :]}"
-    return sentence
-
-
-def _remove(caption: str, keyword: str) -> str:
-    """Without the keyword wherever it is said, and without the space before it."""
-    for mention in reversed(find_mentions(caption, [keyword])[0]):
-        start = mention.end - len(keyword)
-        caption = f"{caption[:start].rstrip()}{caption[mention.end :]}"
-    return caption.lstrip(" ,")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
-from ..errors import CounterfactoryError
+from ..errors import CounterfactoryError, list_some
 from ..files.reading import read_text
 from .blobs import printable, unprintable
 from .boxes import Box
@@ -15,8 +15,6 @@ from .class_map import BACKGROUND, load_class_map
 from .listing import Entry, Listing, entry_of, finish, image_files
 
 _IMAGES, _BOXES, _MASKS, _SETS = "JPEGImages", "Annotations", "SegmentationClass", "ImageSets"
-# Lists that an error names.
-_SHOWN = 6
 
 
 def is_voc(root: Path) -> bool:
@@ -69,10 +67,8 @@ def _split_names(root: Path, split: str) -> set[str]:
     if len(matches) > 1:
         raise CounterfactoryError(f"--split {split} is in several folders of {_SETS}/: say {' or '.join(matches)}")
     if not matches:
-        examples = ", ".join(sorted(lists)[:_SHOWN]) + (" and more" if len(lists) > _SHOWN else "")
-        raise CounterfactoryError(
-            f"{root / _SETS} has no list {split}; " + (f"there are {examples}" if lists else "it has none")
-        )
+        advice = f"there are {list_some(sorted(lists), 6)}" if lists else "it has none"
+        raise CounterfactoryError(f"{root / _SETS} has no list {split}; {advice}")
     # Each line is a stem, in a class's list 1, 0 (hard to see) or -1 (not there) behind it.
     lines = [line.split() for line in read_text(lists[matches[0]]).splitlines()]
     return {words[0] for words in lines if words and words[1:2] != ["-1"]}

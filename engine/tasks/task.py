@@ -134,21 +134,20 @@ def protect(
 
 
 def label_warnings(task: Task, labels: Sequence[str | None]) -> list[str]:
-    """Warnings in sentences, before anything is painted, about labels that protect nothing or say nothing; none for a task that does not protect labels.
-
-    `labels` are the sources', None where a source has none.
+    """Sentences about sources' labels that protect nothing or say nothing, before anything is painted; none for a task
+    that does not protect labels. A label is None where a source has none.
     """
     if not task.protect_label:
         return []
     named = list(dict.fromkeys(label for label in labels if label is not None))
     wordless = [label for label in named if not label_words(label)]
     sentences = []
-    for some, fault in (
+    for group, fault in (
         ([label for label in wordless if synset_of(label)], "no noun of WordNet 3.0 that can be seen"),
         ([label for label in wordless if not synset_of(label)], "not words"),
     ):
-        if some:
-            subject = f"labels {list_some(some, 3)} are" if len(some) > 1 else f"label {some[0]} is"
+        if group:
+            subject = f"labels {list_some(group, 3)} are" if len(group) > 1 else f"label {group[0]} is"
             sentences.append(
                 f"{subject} {fault}: no word of a caption would hold it true, so these sources get no variants; give "
                 "names with --labels"
