@@ -88,9 +88,9 @@ def phrase_of(type_: str, value: str) -> str:
         article = "an" if value[:1].casefold() in tuple("aeiou") else "a"
         return f"{value} of" if phrase_class(value) == "article" else f"{article} {value} of"
     if type_ in ("time", "weather"):
-        heads = _TIMES if type_ == "time" else _WEATHERS
+        heads, other = (_TIMES, f"at {value}") if type_ == "time" else (_WEATHERS, f"in {value} weather")
         head = next((head for head, words in heads.items() if value.casefold() in words), "")
-        return f"{head} {value}" if head else f"at {value}" if type_ == "time" else f"in {value} weather"
+        return f"{head} {value}" if head else other
     if type_ == "light":
         return f"in {value}" if value.casefold().endswith("light") else f"in {value} light"
     forms = {"background": "with {} in the background", "object": "with {}", "camera": "seen from {}"}

@@ -63,10 +63,9 @@ def menu(type_: str, caption: str, keep: Sequence[str], label: str | None) -> li
     if not pairs and "ends" in phrases:
         pairs = [("", phrase) for phrase in phrases["ends"]]
     elif not pairs:  # words stand before the labelled thing, which loses the capital of a sentence
-        hosts = [
-            (old, f"{old[:1].lower()}{old[1:]}" if old[1:2].islower() else old) for old in kept_phrases(caption, keep)
-        ]
-        pairs = [(old, f"{word} {host}") for old, host in hosts for word in phrases["words"]]
+        for old in kept_phrases(caption, keep):
+            host = old[:1].lower() + old[1:] if old[1:2].islower() else old
+            pairs += [(old, f"{word} {host}") for word in phrases["words"]]
     present = {word.same for word in words_of(caption)}
     named = None if label is None else names_of(label)
     return [
