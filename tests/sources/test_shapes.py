@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -40,14 +39,6 @@ def test_an_outline_holds_the_pixels_whose_centres_it_holds(points: list[tuple[f
             if (y0 <= y + 0.5) != (y1 <= y + 0.5):
                 crossings += x0 + (y + 0.5 - y0) / (y1 - y0) * (x1 - x0) <= x + 0.5
         assert made[y, x] == (crossings % 2 == 1)
-
-
-def test_an_outline_is_what_opencv_fills_but_for_its_rim() -> None:
-    points = np.array([[3, 2], [30, 5], [20, 25], [5, 20]])
-    filled = cv2.fillPoly(np.zeros((30, 40), np.uint8), [points], 1).astype(bool)
-    made = cover(Shape(1, (outline(points.ravel().tolist()),)), 30, 40)
-    assert not (made & ~filled).any()
-    assert (cv2.erode(filled.astype(np.uint8), np.ones((3, 3), np.uint8)).astype(bool) <= made).all()
 
 
 def test_smaller_things_lie_on_larger_ones_and_several_outlines_are_one_thing() -> None:
