@@ -35,11 +35,7 @@ def test_classes_get_their_colours_by_name() -> None:
 @pytest.mark.parametrize(
     ("mask", "names", "reason"),
     [
-        (
-            [[0, 5, 6]],
-            {0: "sky", 5: "river", 6: "Boat"},
-            "shows river, Boat, for which the palette street has no colour",
-        ),
+        ([[0, 5, 6]], {0: "sky", 5: "river", 6: "Boat"}, "shows river, Boat, for which the palette street has no"),
         ([[0, 5, 6]], None, "shows 5, 6, .*; add it to its classes, or name the numbers by --class-map"),
         ([range(10, 16)], None, "shows 10, 11, 12, 13, 14 and more, for which"),
         ([[[0, 0, 0]]], None, "is coloured: say by --class-map which class each colour stands for"),
