@@ -1,0 +1,288 @@
+"""Which edited captions are taken, as tables: what they say of their edits, beside them, and what the encoder reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.english.edit_scope import (
+    check_edited_caption,
+    cut_edit,
+    fit_caption,
+    plain_words,
+    set_back,
+    written_by_rule,
+)
+from counterfactory.engine.models.clip import read_chars
+
+RED, BENCH = Edit("colour", "red", "blue"), "two men on a red bench"
+BUS = "a red bus at night"
+TWICE = "a brown dog. the brown dog and a brown cat"
+SITS = "a brown dog and a brown cat. the brown dog sits, a dog is a dog."
+GRASS = "grass, dry grass. grass is grass"
+
+
+def edit(keyword: str, alternative: str) -> Edit:
+    return Edit("other", keyword, alternative)
+
+
+NOON = [edit("red", "Sky blue"), edit("at night", "at bright noon")]
+CARS = [edit("red car", "blue car"), RED]
+RAIN = [edit("", "in the rain"), edit("grass", "sand")]
+
+
+@pytest.mark.parametrize(
+    ("caption", "edits", "edited", "problem"),
+    [
+        (BUS, [RED], "a blue bus at night", None),
+        (BUS, [RED], "A BLUE bus, at night.", None),
+        (BUS, [RED], "the blue bus in night", None),
+        (BUS, [RED], "a red bus at night", "says what the caption says"),
+        (BUS, [RED], "A red BUS... at night", "says what the caption says"),
+        (BUS, [RED], "a green bus at night", "lacks 'blue' of the edit 'red' -> 'blue'"),
+        (BUS, [RED], "a bluish bus at night", "lacks 'blue' of the edit 'red' -> 'blue'"),
+        (BUS, [RED], "a blue bus at bright night", "adds 'bright', which no edit says"),
+        (BUS, [RED], "a blue bus at", "lacks 'night', which no edit changes"),
+        (BUS, [RED], "night at a blue bus", "adds 'night', which no edit says"),
+        (BUS, [RED], "a red blue bus at night", "still says 'red' of the edit 'red' -> 'blue'"),
+        (BUS, [RED], "red, a blue bus at night", "still says 'red' of the edit 'red' -> 'blue'"),
+        # Every word of every edit is looked for.
+        (BUS, NOON, "a sky blue bus at bright noon", None),
+        (BUS, NOON, "a sky blue bus at noon", "lacks 'bright' of the edit 'at night' -> 'at bright noon'"),
+        (BUS, NOON, "a blue bus at noon", "lacks 'Sky' of the edit 'red' -> 'Sky blue'"),
+        # What is said of the same thing changes wherever it is said; of another thing it may.
+        (SITS, [edit("brown", "black")], SITS.replace("brown dog", "black dog"), None),
+        (SITS, [edit("brown", "black")], SITS.replace("brown", "black"), None),
+        (SITS, [edit("brown", "black")], SITS.replace("brown", "black", 1), "still says 'brown'"),
+        (SITS, [edit("brown", "black")], SITS.replace("brown d", "black d").replace("sits", "lies"), "adds 'lies'"),
+        (GRASS, [edit("grass", "sand")], "sand, dry sand. sand is sand", None),
+        (GRASS, [edit("grass", "sand")], "sand, dry sand. sand is grass", "still says 'grass'"),
+        (GRASS, [edit("grass", "sand")], "sand, dry grass. sand is sand", "still says 'grass'"),
+        # An alternative that has its keyword's words is seen by the words beside them.
+        ("a dog on grass", [edit("grass", "snowy grass")], "a dog on snowy grass", None),
+        ("a dog on grass. grass", [edit("grass", "snowy grass")], "a dog on snowy grass. grass", "still says 'grass'"),
+        ("a dog on grass. a dog", [edit("dog", "dog in the snow")], "a dog in the snow on grass. a dog", None),
+        ("a dog on grass. a dog", [edit("dog", "dog in snow")], "a dog on in snow grass. a dog", "still says 'dog'"),
+        ("a dog on grass. a dog", [edit("grass", "snowy grass")], "a snowy dog on grass. a dog", "still says 'grass'"),
+        ("a big dog on grass", [edit("big dog", "dog, big")], "a dog, big on grass", None),
+        ("a dog on grass", [edit("dog", "old dog")], "an old dog on grass", None),
+        ("a dog. a dog", [edit("dog", "old dog")], "an old dog. the dog", "still says 'dog'"),
+        ("grass grows", [edit("grass", "the grass")], "the grass grows", None),
+        # The words of a keyword, not the small ones before it.
+        ("an old dog", [edit("old", "old old")], "a old old dog", None),
+        ("in the park", [edit("park", "big city")], "at the park, a big city", "still says 'park'"),
+        ("a half-lit room, a lit hall", [edit("lit", "dark")], "a half-lit room, a dark hall", None),
+        ("it's lit", [edit("lit", "dark")], "it\u2019s dark", None),
+        # Several edits are each looked for where they are; so are additions, and what is removed is gone.
+        ("a red car by red walls", CARS, "a blue car by blue walls", None),
+        (
+            "a red car by red walls",
+            CARS,
+            "a blue car by red blue walls",
+            "still says 'red' of the edit 'red' -> 'blue'",
+        ),
+        ("a dog on grass", RAIN, "a dog on sand in the rain", None),
+        ("a dog on grass", RAIN, "a painting of a dog on sand in the rain", "adds 'painting', which no edit says"),
+        ("a dog on grass", RAIN, "a dog on sand in the", "lacks 'rain' of the edit '' -> 'in the rain'"),
+        ("a dog on grass", RAIN, "a dog on grass in the rain", "lacks 'sand' of the edit 'grass' -> 'sand'"),
+        ("a dog with a ball", [edit("with a ball", "")], "a dog", None),
+        ("a dog with a ball", [edit("with a ball", "")], "a", "lacks 'dog'"),
+    ],
+)
+def test_edited_captions_that_are_taken_and_refused(
+    caption: str, edits: list[Edit], edited: str, problem: str | None
+) -> None:
+    found = check_edited_caption(caption, edited, edits, ())
+    assert (found is None) if problem is None else (problem in (found or "")), found
+
+
+def test_a_word_to_keep_is_looked_for_first() -> None:
+    problem = "the edited caption changes 'bus', which may not change"
+    assert check_edited_caption(BUS, "a blue truck at night", [RED], ("at", "bus")) == problem
+
+
+@pytest.mark.parametrize(
+    ("caption", "edits", "edited", "problem", "beside"),
+    [
+        # Nothing else changed: with the edits set back it is the caption.
+        (BENCH, [RED], "Two men, on a blue bench.", None, None),
+        (
+            "a red car at noon.",
+            [edit("red car", "orange"), edit("noon", "night")],
+            "An orange car at night",
+            None,
+            None,
+        ),
+        ("a street during the day", [edit("day", "night")], "a street at night", None, None),
+        ("a dog on grass", [edit("dog", "dog in the snow")], "a dog in the snow on grass", None, None),
+        ("a dog on grass", [edit("dog", "small dog")], "a small dog on grass", None, None),
+        ("a dog on grass", [edit("grass", "grass, wet")], "a dog on grass, wet", None, None),
+        ("a small brown dog on grass", [edit("small brown dog", "dog")], "a dog on grass", None, None),
+        ("a dog on the grass", [edit("on the grass", "on the beach")], "a dog on the beach", None, None),
+        (TWICE, [edit("brown", "black")], "a black dog. the black dog and a brown cat", None, None),
+        (TWICE, [edit("brown", "black")], "a black dog. the black dog and a black cat", None, None),
+        ("grass", [edit("grass", "tall snow")], "tall snow", None, None),
+        ("red cars stand", [edit("red cars", "shiny red cars")], "shiny red cars stand", None, None),
+        ("dogs run", [edit("dogs", "wet dogs")], "the wet dogs run", None, None),
+        # Words of an edit elsewhere: instead of its place, beside it, behind a kept word, at the end.
+        ("a red car by a bus", [RED], "a car by a Blue bus", "Blue' where no edit puts it", "a red car by a blue bus"),
+        (
+            "a red car by a bus",
+            [RED],
+            "a blue car by a blue bus",
+            "blue' where no edit puts it",
+            "a red car by a blue bus",
+        ),
+        (
+            "a red car by a bus",
+            [RED],
+            "a blue car by a bus, blue",
+            "blue' where no edit puts it",
+            "a red car by a bus blue",
+        ),
+        (
+            "a dog on the grass",
+            [edit("the grass", "sand")],
+            "sand, a dog on",
+            "sand' where no edit puts it",
+            "sand a dog on the grass",
+        ),
+        (
+            "red cars by grass",
+            [RED, edit("grass", "tall walls")],
+            "blue tall cars by walls",
+            "tall' where no edit puts it",
+            "red tall cars by grass",
+        ),
+        (
+            "a dog sits",
+            [edit("dog", "dog in snow")],
+            "a dog sits in snow",
+            "still says 'dog' of the edit",
+            "a dog sits in snow",
+        ),
+        # Small words may change anywhere; they stay in what is said beside the edits.
+        (BENCH, [RED], "two men by the blue bench", None, "two men by a red bench"),
+        ("two men are on a red bench", [RED], "two men on a blue bench", None, "two men on a red bench"),
+        ("the men on a red bench", [RED], "men were on a blue bench", None, "men were on a red bench"),
+        ("the car on grass", [edit("car", "bus")], "the bus by grass", None, "the car by grass"),
+        ("wet is red", [RED], "wet the blue", None, "wet the red"),
+        ("cars is red", [RED], "cars blue", None, "cars red"),
+        ("red on walls", [edit("red", "x")], "in x at walls", None, "red at walls"),
+    ],
+)
+def test_what_is_said_beside_the_edits(
+    caption: str, edits: list[Edit], edited: str, problem: str | None, beside: str | None
+) -> None:
+    found = check_edited_caption(caption, edited, edits, ())
+    assert (found is None) if problem is None else (problem in (found or "")), found
+    assert set_back(caption, edited, edits) == (plain_words(caption) if beside is None else beside)
+
+
+def test_what_is_added_or_removed_by_rule_may_stand_anywhere() -> None:
+    rain, ball = Edit("weather", "", "in the rain"), Edit("object", "with a ball", "")
+    caption, edited = "a red dog with a ball. a man sits", "a blue dog in the rain. a man sits"
+    assert check_edited_caption(caption, edited, [RED, rain, ball], ()) is None
+    assert check_edited_caption(caption, "a blue dog. a in the rain man sits", [RED, rain, ball], ()) is None
+
+
+def test_words_are_compared_without_marks_and_capitals() -> None:
+    assert plain_words("A dog\u2019s (old) Ball-game, 2.") == "a dog's old ball-game 2"
+    with pytest.raises(ValueError, match="does not stand in"):
+        set_back("a dog", "a cat", [RED])
+
+
+COAST = "a photo of a blue van on a street that runs straight after dark by the sea. a man in red is on the sidewalk."
+STRAIGHT = edit("that runs straight", "that bends to the right")
+
+
+@pytest.mark.parametrize(
+    ("edits", "edited"),
+    [
+        # Neighbours and edits share small words: "by", "the", "a".
+        ([edit("after dark", "by day")], COAST.replace("after dark", "by day")),
+        ([edit("by the sea", "in the dark wood")], COAST.replace("by the sea", "in the dark wood")),
+        (
+            [STRAIGHT, edit("by the sea", "in a forest")],
+            COAST.replace("runs straight", "bends to the right").replace("by the sea", "in a forest"),
+        ),
+        # The noun or the small word of a keyword stays beside its alternative.
+        ([edit("blue van", "dark blue")], COAST.replace("blue", "dark blue")),
+        (
+            [edit("in red", "white"), STRAIGHT],
+            COAST.replace("in red", "in white").replace("runs straight", "bends to the right"),
+        ),
+        (
+            [edit("a photo", "etching"), edit("after dark", "by day")],
+            COAST.replace("a photo", "an etching").replace("after dark", "by day"),
+        ),
+        # What is added and removed goes where rules put it, capitals and marks aside.
+        (
+            [edit("after dark", "by day"), edit("", "a sketch of")],
+            "A sketch of " + COAST.replace("after dark", "by day"),
+        ),
+        ([edit("after dark", "by day"), edit("by the sea", "")], COAST.replace("after dark by the sea", "by day")),
+    ],
+)
+def test_what_rules_write_is_in_order_whatever_words_are_shared(edits: list[Edit], edited: str) -> None:
+    assert written_by_rule(COAST, edited, edits)
+    assert check_edited_caption(COAST, edited, edits, ("van", "street")) is None
+    for wrong in (f"{edited} quite", edited.replace("sidewalk", "bench"), edited.replace("van", "car")):
+        assert not written_by_rule(COAST, wrong, edits)
+        assert check_edited_caption(COAST, wrong, edits, ()) is not None
+
+
+def test_rules_bring_no_other_words_than_a_keyword_s_own() -> None:
+    day = edit("after dark", "by day")
+    assert not written_by_rule(COAST, COAST.replace("after dark", "by day dark"), [day])
+    assert not written_by_rule("a red car", "a blue red car", [edit("red car", "blue")])
+    assert not written_by_rule("a red car", "a blue car car", [edit("red car", "blue car")])
+    assert not written_by_rule("a car in red", "a car the white", [edit("in red", "white")])
+    assert not written_by_rule("a red car", "a blue car", [edit("grey", "blue")]), "no such words"
+
+
+POCKET = Path(__file__).parents[2] / "engine" / "pocket" / "weights" / "clip_tokenizer.json"
+CAPTION = "a sky. a dog on a lawn. grass is green."
+
+
+def first(count: int, text: str) -> int:
+    return min(count, len(text))
+
+
+@pytest.mark.parametrize(
+    ("room", "fitted"),
+    [
+        (39, CAPTION),
+        (38, CAPTION),  # a full stop is no loss
+        (37, "a sky. a dog on a lawn."),
+        (22, "a sky. a dog on a lawn."),
+        (21, "a dog on a lawn."),
+        (3, "a dog on a lawn."),
+    ],
+)
+def test_the_least_useful_sentence_goes_first(room: int, fitted: str) -> None:
+    assert fit_caption(CAPTION, ("dog",), lambda text: first(room, text)) == fitted
+
+
+def test_sentences_with_more_words_to_keep_stay() -> None:
+    assert fit_caption("up. a dog! a dog and a cat", ("dog", "cat"), lambda text: first(20, text)) == "a dog and a cat"
+
+
+def test_an_edit_that_is_not_read_is_a_reason() -> None:
+    edited = "a dog on sand in the rain"
+    assert cut_edit("a dog on grass", edited, lambda text: first(25, text)) is None
+    assert cut_edit("a dog on grass", edited, lambda text: first(24, text)) == (
+        "the text encoder reads the first 24 of its 25 characters, and 'rain' is behind"
+    )
+    assert cut_edit("a dog on grass in the rain", edited, lambda text: first(13, text)) is None
+
+
+def test_the_encoder_s_own_tokenizer_says_what_is_read() -> None:
+    tokenizer = Tokenizer.from_str(POCKET.read_text(encoding="utf-8"))
+    assert read_chars(tokenizer, "a red bus") == 9
+    long = " ".join(["bus"] * 100)
+    # 64 tokens, of which one begins the text and one ends it.
+    assert read_chars(tokenizer, long) == len(" ".join(["bus"] * 62))
