@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +16,6 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.tasks.task import Task, builtin_task
-from counterfactory.engine.tasks.user_task import load_task
-
-FILE = 'name = "birds"\nsentence = "name the bird"\nprotect = ["bird", "wing tips"]\nprotect_label = true\n'
 
 
 def test_classification_protects_the_label_and_names_the_set_s_classes() -> None:
@@ -76,36 +72,6 @@ def test_another_name_is_refused_with_the_nearest() -> None:
         builtin_task("segmentaton")
     with pytest.raises(CounterfactoryError, match="classification, segmentation, detection"):
         builtin_task("xyz")
-
-
-def test_a_task_of_the_users_own(tmp_path: Path) -> None:
-    path = tmp_path / "task.toml"
-    path.write_text(FILE)
-    task = load_task(path).task
-    assert task == Task("birds", "name the bird", ("bird", "wing tips"), True)
-    assert task.protected("Bird") == ("bird", "wing tips")
-    assert task.protected("001.Black_footed_Albatross") == ("bird", "wing tips", "Black footed Albatross")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("protect_label = true\n", "", "key 'protect_label' is missing"),
-        ("protect =", "protects =", "unknown key 'protects'; did you mean 'protect'"),
-        ("protect_label = true", "protect_label = 1", "'protect_label' should be true or false, found 1"),
-        ('["bird", "wing tips"]', '"bird"', "'protect' should be a list, each item text, found 'bird'"),
-        ('"wing tips"', "3", r"'protect\[1\]' should be text, found 3"),
-        ('"wing tips"', '" - "', "no letters or digits"),
-        ('"name the bird"', '" "', "sentence is empty"),
-        ('"birds"', '"birds', "not valid TOML"),
-    ],
-)
-def test_a_wrong_task_file_is_named_with_its_key(tmp_path: Path, old: str, new: str, message: str) -> None:
-    path = tmp_path / "task.toml"
-    path.write_text(FILE.replace(old, new))
-    with pytest.raises(CounterfactoryError, match=message) as caught:
-        load_task(path)
-    assert str(path) in str(caught.value)
 
 
 @pytest.mark.parametrize(
