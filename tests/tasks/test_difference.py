@@ -41,12 +41,8 @@ def test_changes(caption: str, edited: str, changes: list[tuple[int, str, int, s
 
 
 def test_words_know_their_places() -> None:
-    assert words_of("It's a half-lit, \u00c9t\u00e9") == (
-        Word("It's", 0, 0, 4),
-        Word("a", 1, 5, 6),
-        Word("half-lit", 2, 7, 15),
-        Word("\u00c9t\u00e9", 3, 17, 20),
-    )
+    places = [("It's", 0, 0, 4), ("a", 1, 5, 6), ("half-lit", 2, 7, 15), ("\u00c9t\u00e9", 3, 17, 20)]
+    assert words_of("It's a half-lit, \u00c9t\u00e9") == tuple(Word(*place) for place in places)
     a, dog, cat = Word("a", 0, 0, 1), Word("dog", 1, 2, 5), Word("cat", 1, 2, 5)
     assert compare("a dog", "a cat") == Difference(((a, a),), (Change(1, (dog,), 1, (cat,)),))
 
@@ -61,12 +57,8 @@ def test_as_many_words_are_kept_as_can_be(old: list[str], new: list[str]) -> Non
 
     assert len(found.pairs) == max(size for size in range(7) if size == 0 or common(size))
     # Kept and removed words make the old caption, kept and added ones the new; both stay in order.
-    assert [w.at for w in sorted((*(p for p, _ in found.pairs), *found.removed), key=lambda w: w.at)] == [
-        *range(len(old))
-    ]
-    assert [w.at for w in sorted((*(q for _, q in found.pairs), *found.added), key=lambda w: w.at)] == [
-        *range(len(new))
-    ]
+    assert sorted(w.at for w in (*(p for p, _ in found.pairs), *found.removed)) == [*range(len(old))]
+    assert sorted(w.at for w in (*(q for _, q in found.pairs), *found.added)) == [*range(len(new))]
     assert all(p.text == q.text for p, q in found.pairs)
     for change in found.changes:
         assert change.removed or change.added
