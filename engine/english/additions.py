@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ..edit import Edit
 from ..language.phrases import find_mentions, phrase_class
 from .difference import words_of
+from .mentions import word_set
 
 _TIMES = {
     "in the": ("morning", "afternoon", "evening"),
@@ -26,11 +27,9 @@ _WEATHERS = {
 _SAYS = {
     "time": frozenset(word for words in _TIMES.values() for word in words),
     "weather": frozenset(word for words in _WEATHERS.values() for word in words),
-    "light": frozenset(("light", "lit", "dark", "bright", "sunlight", "shadow", "shadows", "backlit", "lamp")),
-    "camera": frozenset(("above", "below", "aerial", "angle", "view", "close", "close-up", "closeup", "distance")),
-    "colour": frozenset(
-        ("red", "green", "blue", "yellow", "orange", "purple", "pink", "brown", "black", "white", "grey", "gray")
-    ),
+    "light": word_set("light lit dark bright sunlight shadow shadows backlit lamp"),
+    "camera": word_set("above below aerial angle view close close-up closeup distance"),
+    "colour": word_set("red green blue yellow orange purple pink brown black white grey gray"),
 }
 # What a caption may call its picture; then it is this that an edit of the domain replaces.
 _MEDIUM = re.compile(
@@ -39,9 +38,7 @@ _MEDIUM = re.compile(
     re.I,
 )
 # A caption's first words that have a capital for no other reason: behind "a painting of" they have none.
-_SMALL_BEGINNINGS = frozenset(
-    re.findall("[a-z]+", "a an the this that some one two three four five six several many his her its their close")
-)
+_SMALL_BEGINNINGS = word_set("a an the this that some one two three four five six several many his her its their close")
 # "a painting of a dog is lying on grass" says that the painting lies there: without the verb it does not.
 _COPULA = re.compile(
     r"^((?:(?!\b(?:that|which|who|and|but|while|as|is|are)\b)[^.,;:!?])+?) (?:is|are) (?=[a-z]+(?:ing|ed)\b)", re.I

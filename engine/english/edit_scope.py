@@ -17,11 +17,11 @@ from ..edit import Edit
 from ..language.phrases import Mention, find_mentions, goes_on, phrase_class
 from .additions import apply_by_rule
 from .difference import Change, Difference, Word, compare, words_of
-from .mentions import changed_protected_word, mentioned
+from .mentions import changed_protected_word, mentioned, word_set
 from .replacing import agree, write_by_rule
 
 # Small words that follow from their neighbours.
-AGREEING = frozenset(re.findall("[a-z]+", "a an the at in on by during is are was were"))
+AGREEING = word_set("a an the at in on by during is are was were")
 # Each edit that has a keyword, and where the caption says that.
 _Places = Sequence[tuple[Edit, Sequence[Mention]]]
 # How many of a caption's characters are read.

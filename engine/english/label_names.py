@@ -98,7 +98,8 @@ def ground(caption: str, names: Names) -> tuple[str, ...]:
 
     def names_it(phrase: str) -> bool:
         key = nouns.common_sense(phrase)
-        return phrase.replace(" ", "") in joined or (key is not None and nouns.is_kind(key, names.nouns))
+        narrower = key is not None and not names.nouns.isdisjoint((key, *nouns.above([key])))
+        return narrower or phrase.replace(" ", "") in joined
 
     def is_known(phrase: str) -> bool:
         return names_it(phrase) or (" " in phrase and any(form in nouns.meanings for form in forms(phrase)))

@@ -15,6 +15,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a list that is written as a text, with spaces between them."""
+    return frozenset(text.split())
+
+
 # Endings of plurals that take no s; a compound has its last word's ("firemen", "grandchildren").
 _IRREGULAR = (
     *(("person", "people"), ("child", "children"), ("man", "men"), ("mouse", "mice"), ("louse", "lice")),
@@ -33,12 +39,9 @@ _QUANTITIES = {
 }
 _MARKS = ".,;:!?()"
 # What ends the way back from a noun to its number: another noun phrase begins here.
-_BETWEEN = frozenset(
-    re.findall(
-        r"\w+",
-        "a an the this that these those his her its their one and or but with in on at by from to near behind beside "
-        "under over is are was were",
-    )
+_BETWEEN = word_set(
+    "a an the this that these those his her its their one and or but with in on at by from to near behind beside "
+    "under over is are was were"
 ) | frozenset(_MARKS)
 _REACH = 7  # tokens before a noun: "two large old mud-covered red cars"
 

@@ -12,30 +12,25 @@ from collections.abc import Sequence
 from ..language.phrases import find_mentions, phrase_class
 from ..language.questions import clean_text
 from .difference import WORD, words_of
-from .mentions import changed_protected_word, distinct, forms, normalise, quantities
+from .mentions import changed_protected_word, distinct, forms, normalise, quantities, word_set
 from .nouns import load_nouns
 
 # What no phrase ends with, and what none begins with.
-_OPEN_END = frozenset(
-    re.findall(
-        "[a-z]+", "a an the some its his her their of and or but in at on by with during under near is are was were to"
-    )
+_OPEN_END = word_set(
+    "a an the some its his her their of and or but in at on by with during under near is are was were to"
 )
-_NO_BEGINNING = frozenset(re.findall("[a-z]+", "of and or but is are was were to that which"))
+_NO_BEGINNING = word_set("of and or but is are was were to that which")
 _MAX_SPAN_CHARS = 60
 # Words that say how others belong together, or how many there are: replacing one edits nothing that is pictured.
-_STOP = frozenset(
-    re.findall(
-        "[a-z]+",
-        "a an the this that these those some any each every no not all both few more most other another such same own "
-        "i me my we us our you your he him his she her it its they them their who whom whose which what where when why "
-        "how is am are was were be been being has have had having do does did doing can could may might must shall "
-        "should will would and but or nor if then than so as because while until about above across after against "
-        "along among around at before behind below beneath beside between beyond by down during for from in inside "
-        "into near next of off on onto out outside over past through to toward towards under up upon with within "
-        "without there here also just only very too again once one two three four five six seven eight nine ten many "
-        "much several lot lots",
-    )
+_STOP = word_set(
+    "a an the this that these those some any each every no not all both few more most other another such same own "
+    "i me my we us our you your he him his she her it its they them their who whom whose which what where when why "
+    "how is am are was were be been being has have had having do does did doing can could may might must shall "
+    "should will would and but or nor if then than so as because while until about above across after against "
+    "along among around at before behind below beneath beside between beyond by down during for from in inside "
+    "into near next of off on onto out outside over past through to toward towards under up upon with within "
+    "without there here also just only very too again once one two three four five six seven eight nine ten many "
+    "much several lot lots"
 )
 _FEWEST_LETTERS = 3
 # English says of a thing its size first, then its state, its pattern, its colour and its stuff.

@@ -34,29 +34,24 @@ def list_voc(root: Path, split: str | None = None) -> Listing:
     wanted = None if split is None else _split_names(root, split)
     if wanted is not None:
         files = [name for name in files if name.rpartition(".")[0] in wanted]
-    masked = (root / _MASKS).is_dir()
-    listing = Listing("voc", problems, load_class_map("voc") if masked else None)
+    listing = Listing("voc", problems, load_class_map("voc") if (root / _MASKS).is_dir() else None)
     missing = (wanted or set()) - {name.rpartition(".")[0] for name in files}
     listing.note_first(sorted(missing), f"of the images in {split} are not in {_IMAGES}/")
-    names: dict[str, None] = {}
     for relative in files:
         stem = relative.rpartition(".")[0]
         xml, mask = root / _BOXES / f"{stem}.xml", root / _MASKS / f"{stem}.png"
         entry = entry_of(root / _IMAGES, relative, mask=str(mask) if mask.is_file() else None)
-        if not xml.is_file():
-            if entry.mask is None:
-                listing.skip(relative, f"has neither {_BOXES}/{stem}.xml nor {_MASKS}/{stem}.png")
-            else:
-                listing.entries.append(entry)
+        if entry.mask is None and not xml.is_file():
+            listing.skip(relative, f"has neither {_BOXES}/{stem}.xml nor {_MASKS}/{stem}.png")
             continue
         try:
-            listing.entries.append(_add_boxes(entry, xml))
+            listing.entries.append(_add_boxes(entry, xml) if xml.is_file() else entry)
         except (ValueError, OSError, ElementTree.ParseError) as error:
             listing.skip(relative, f"{xml.name}: {error}")
-        else:
-            names |= dict.fromkeys(box.label for box in listing.entries[-1].boxes)
-    published = () if listing.class_map is None else tuple(listing.class_map.names.values())
-    listing.class_names = tuple(dict.fromkeys([*names, *(name for name in published if name != BACKGROUND)]))
+    names = [box.label for entry in listing.entries for box in entry.boxes]
+    if listing.class_map is not None:
+        names += [name for name in listing.class_map.names.values() if name != BACKGROUND]
+    listing.class_names = tuple(dict.fromkeys(names))
     return finish(listing)
 
 
