@@ -42,9 +42,9 @@ def save_mask(path: Path, values: Any) -> Path:
     return path
 
 
-def read(root: Path | str, **options: Any) -> DataSet:
+def read(root: Path | str, examine: Any = None, on_progress: Any = None, **options: Any) -> DataSet:
     """The data set, by options."""
-    return read_set(str(root), SetOptions(**options))
+    return read_set(str(root), SetOptions(**options), on_progress, examine)
 
 
 def write(path: Path, text: str) -> Path:

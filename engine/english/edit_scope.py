@@ -124,10 +124,8 @@ def _forms(edit: Edit) -> tuple[str, ...]:
 
 
 def set_back(caption: str, edited: str, edits: Sequence[Edit]) -> str:
-    """`edited` with the edits undone, each of which replaces words: the plain words (`plain_words`) of the caption if
-    nothing else changed.
-
-    Raises ValueError if a keyword has no place in the caption which the others leave free.
+    """`edited` with the edits undone, each of which replaces words: the plain words of the caption if nothing else
+    changed. Raises ValueError if a keyword has no place in the caption which the others leave free.
     """
     old, places = words_of(caption), _places(caption, edits)
     difference = compare(caption, edited)

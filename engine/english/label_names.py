@@ -56,9 +56,8 @@ def short_name(label: str) -> str:
 
 @lru_cache(maxsize=1 << 15)
 def names_of(label: str) -> Names:
-    """The names of the thing that a label or a class means.
-
-    A label whose words are not in WordNet is a kind of its last word: an "Acme rocket sled" is a sled.
+    """The names of the thing that a label means. A label whose words are not in WordNet is a kind of its last word: an
+    "Acme rocket sled" is a sled.
     """
     words, nouns, table = class_words(label), load_nouns(), _synonyms()
     synset = synset_of(label)

@@ -48,8 +48,7 @@ _ALIKE = (frozenset(("small", "little", "tiny")), frozenset(("large", "big", "hu
 
 def menu(type_: str, caption: str, keep: Sequence[str], label: str | None) -> list[tuple[str, str]]:
     """All (words of the caption, words in their place) pairs of a type; the first are empty where the others are added.
-
-    No pair adds a name of the label: no other dog next to a dog, nor a bicycle next to a mountain bike.
+    None adds a name of the label: no other dog next to a dog, nor a bicycle next to a mountain bike.
     """
     phrases = _phrases()[type_]
     if type_ == "domain":

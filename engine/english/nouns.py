@@ -92,10 +92,8 @@ class Nouns:
         return tuple(parents)
 
     def kinds(self, ids: Iterable[str]) -> tuple[str, ...]:
-        """Words for all that the nouns are kinds of, the nearest first.
-
-        A word stands for its most frequent meaning ("toy" is no dog), or for a phrase that ends in it ("instrument" is
-        a musical instrument); phrases mean one thing.
+        """Words for all that the nouns are kinds of, the nearest first. A word stands for its most frequent meaning
+        ("toy" is no dog), or for a phrase that ends in it ("instrument" is a musical instrument).
         """
         nouns = (self[key] for key in self.above(ids))
         return tuple(dict.fromkeys(lemma for noun in nouns for lemma in noun.lemmas if noun.is_called(lemma)))

@@ -203,10 +203,7 @@ def random_words(caption: str, keep: Sequence[str]) -> list[str]:
 
 
 def blank(caption: str, word: str) -> tuple[str, str]:
-    """What stands before a word of a caption and after it, where it stands first.
-
-    Raises ValueError for a word that the caption does not have.
-    """
+    """What stands before a word of a caption and after it, where it stands first. Raises ValueError without it."""
     for candidate in words_of(caption):
         if candidate.text == word:
             return caption[: candidate.start], caption[candidate.end :]

@@ -1,12 +1,10 @@
 """Class maps: the meaning of the numbers or colours in a set's masks, and which of them count for nothing; and names
 for labels that are numbers (class folders 0 to 999, a table's numbers, the outputs of a model).
 
-A map comes from a TOML or JSON file, from one of the published ones in `class_maps/`, or from a set that names its own
-classes. The suite's masks hold the map's numbers, one channel, and `VOID` where a pixel counts for nothing.
-
-A file of names is a class map, a text file with a name on each line, numbered from 0, or JSON: a list, {"0": "tench"},
-or {"0": ["n01440764", "tench"]} as torchvision's and Keras's users have it. Where a synset stands before the name it is
-the label, since names of ImageNet's classes occur twice ("crane", "maillot").
+A map comes from a TOML or JSON file, from `class_maps/`, or from a set that names its own classes. The suite's masks
+hold the map's numbers, one channel, and `VOID` where a pixel counts for nothing. A file of names may also be a text
+file with a name on each line, numbered from 0, or JSON: a list, {"0": "tench"}, or {"0": ["n01440764", "tench"]}. Where
+a synset stands before the name it is the label, since names of ImageNet's classes occur twice ("crane", "maillot").
 """
 
 from __future__ import annotations
@@ -126,9 +124,8 @@ def published(folder: str) -> dict[str, Path]:
 
 
 def load_class_map(named: str) -> ClassMap:
-    """The map in a .toml or .json file, of the names in a .txt file, or a published one by its name.
-
-    Raises CounterfactoryError for a file that is none, a name or a number given twice, and numbers mixed with colours.
+    """The map in a .toml or .json file, of the names in a .txt file, or a published one by its name. Raises
+    CounterfactoryError for a file that is none, a name or a number given twice, and numbers mixed with colours.
     """
     path, maps = Path(named), published("class_maps")
     if path.suffix.lower() not in (".toml", ".json", ".txt"):
@@ -143,9 +140,8 @@ def load_class_map(named: str) -> ClassMap:
 
 
 def label_names(named: str) -> tuple[Mapping[int, str], str]:
-    """The names of labels that are numbers, by a file of names or a class map by numbers, and what to call it.
-
-    Raises CounterfactoryError as `load_class_map` does, and for a map by colours.
+    """The names of labels that are numbers, by a file of names or a class map by numbers, and what to call it. Raises
+    CounterfactoryError as `load_class_map` does, and for a map by colours.
     """
     if (names := _plain_names(Path(named))) is not None:
         return names, named
@@ -175,9 +171,8 @@ def parse_colour(text: str) -> Colour | None:
 
 
 def _plain_names(path: Path) -> dict[int, str] | None:
-    """The names by number of a file that is no class map: a .txt file, or a .json file without a table `classes`.
-
-    None for a class map. Raises CounterfactoryError for a file that has no names, or none for a number.
+    """The names by number of a .txt file, or of a .json file without a table `classes`; None for another file. Raises
+    CounterfactoryError for a file that has no names, or none for a number.
     """
     if path.suffix.lower() not in (".txt", ".json"):
         return None

@@ -1,8 +1,5 @@
 """COCO: one JSON file with images, annotations and categories (cocodataset.org/#format-data), as Roboflow, CVAT and
-Label Studio write it too.
-
-Boxes, keypoints, and a mask of category numbers drawn from polygons or run lengths. A crowd is in the mask and has no
-box.
+Label Studio write it too: boxes, keypoints, and a mask drawn from polygons or run lengths. A crowd has no box.
 """
 
 from __future__ import annotations
@@ -38,9 +35,8 @@ def _candidates(root: Path) -> list[Path]:
 
 
 def list_coco(root: Path) -> Listing:
-    """The images of an annotation file, or of the only one in a folder.
-
-    Raises CounterfactoryError for several files or none, one that is not COCO's, and images that are nowhere.
+    """The images of an annotation file, or of the only one in a folder. Raises CounterfactoryError for several files or
+    none, one that is not COCO's, and images that are nowhere.
     """
     files = _candidates(root) if root.is_dir() else [root]
     if len(files) != 1:

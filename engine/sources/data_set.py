@@ -1,7 +1,5 @@
-"""A data set as it lies on the disk, read to its usable sources and the problems of the others.
-
-`read_set` recognises the layout, draws the images of the selection, and reads each of their files once. Notes in
-sentences name what is left out or looks wrong.
+"""A data set as it lies on the disk, read to its usable sources and the problems of the others, with notes in sentences
+on what is left out or looks wrong.
 """
 
 from __future__ import annotations
@@ -49,16 +47,9 @@ class DataSet:
         return {"layout": self.layout, "selection": asdict(self.selection), "classes": names}
 
 
-def find_sources(
-    root: Path,
-    *,
-    labels: Path | None = None,
-    masks: Path | None = None,
-    examine: Examine | None = None,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> tuple[list[Source], list[Problem]]:
+def find_sources(root: Path, labels: Path | None = None) -> tuple[list[Source], list[Problem]]:
     """The sources and the problems of a data set; see `read_set`."""
-    data_set = read_set(str(root), SetOptions(labels=labels, masks=masks), on_progress, examine)
+    data_set = read_set(str(root), SetOptions(labels=labels))
     return data_set.sources, data_set.problems
 
 
@@ -109,9 +100,8 @@ def read_set(
 
 
 def _name_labels(listing: Listing, named: str) -> dict[int, str]:
-    """Gives a set whose labels are numbers the names that a file has for them, and returns those.
-
-    Raises CounterfactoryError for a label that has none.
+    """Gives a set whose labels are numbers the names in a file, and returns those. Raises CounterfactoryError for a
+    label that has none.
     """
     names, where = label_names(named)
     listing.class_map = None

@@ -39,10 +39,8 @@ class Depth:
 
 
 def with_depth(entries: Sequence[Entry], folder: Path) -> list[Entry]:
-    """The entries with their depth maps below `folder`: the file of the same name but for the suffix, in the same
-    sub-folder or else at the top. Where there is none, a path that does not exist, which the reader reports.
-
-    Raises CounterfactoryError where there is no such folder, or two files are called as one picture.
+    """The entries with their depth maps below `folder`, by `match_stem`. Raises CounterfactoryError where there is no
+    such folder, or two files are called as one picture.
     """
     if not folder.is_dir():
         raise CounterfactoryError(f"no folder of depth maps at {folder}; --depth takes a folder with one map per image")
@@ -64,7 +62,6 @@ def open_depth(blob: Blob, values: DepthValues) -> tuple[NDArray[Any], Depth]:
 
 def read_depth(data: bytes) -> NDArray[Any]:
     """The numbers of a depth map, [H, W]: those of a NumPy file, or the grey levels of a picture of 8 or 16 bits.
-
     Raises UnreadableError for bytes that are neither, and for an array that is not two-dimensional.
     """
     if not data.startswith(b"\x93NUMPY"):

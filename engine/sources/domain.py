@@ -1,14 +1,10 @@
-"""The domain of a profile's models: whether a picture looks like those that they were trained on, by traits of its
-pixels, and the sources outside of it.
+"""The domain of a profile's models: whether a picture looks like those that they were trained on.
 
-Models that were trained on rendered scenes paint such scenes from anything, and every score of theirs agrees with
-them. So before anything is painted each source is measured: fifteen traits of its pixels at the size to paint, of
-flatness, edges and colours, and of its upper and lower edge. A domain is a range of each trait and a weighted sum of
-all of them, fitted by `python -m counterfactory.export world` to pictures of the domain and to photographs, drawings
-and noise. No network is needed.
-
-A profile names its models' world: "photographs", where nothing is refused, or a domain whose traits stand in the file
-world_NAME.json in the folder of the networks.
+Models that were trained on rendered scenes paint such scenes from anything, and every score of theirs agrees with them.
+So before anything is painted fifteen traits of each source's pixels are measured, at the size to paint: of flatness,
+edges and colours, and of its upper and lower edge. A domain is a range of each trait and a weighted sum of all, fitted
+by `python -m counterfactory.export world`. A profile names its models' world: "photographs", where nothing is refused,
+or a domain whose traits stand in world_NAME.json in the folder of the networks.
 """
 
 from __future__ import annotations
@@ -64,9 +60,8 @@ class Trait:
 
 @dataclass(frozen=True)
 class Domain:
-    """A kind of picture. `about` is its name in a sentence, `fitted_to` what the numbers come from.
-
-    Raises ValueError unless `traits` are those of `TRAITS` in their order.
+    """A kind of picture. `about` is its name in a sentence, `fitted_to` what the numbers come from. Raises ValueError
+    unless `traits` are those of `TRAITS` in their order.
     """
 
     about: str
@@ -150,9 +145,8 @@ def world_file(folder: Path, name: str) -> Path:
 
 
 def world_of(profile: Profile) -> Domain | None:
-    """The domain of a profile's models; None for models of photographs, which know any picture.
-
-    Raises CounterfactoryError for a name without a file, and a file that describes no world.
+    """The domain of a profile's models; None for models of photographs, which know any picture. Raises
+    CounterfactoryError for a name without a file, and a file that describes no world.
     """
     name, folder = profile.models.world, profile.models.path
     if name == PHOTOGRAPHS:
@@ -168,9 +162,8 @@ def world_of(profile: Profile) -> Domain | None:
 
 
 def examiner(profile: Profile) -> Examine | None:
-    """A test of a picture, uint8 RGB [H, W, 3] of any size: whether it is of the domain that the models know.
-
-    None where they know any picture.
+    """A test of a picture, uint8 RGB [H, W, 3] of any size: whether it is of the domain that the models know. None
+    where they know any picture.
     """
     world, sizes = world_of(profile), profile.image
     return None if world is None else lambda picture: world.holds(fit(picture, sizes.size_for(*picture.shape[:2])))
@@ -180,9 +173,7 @@ def drop_out_of_domain(
     profile: Profile, sources: Sequence[Source], *, allow: bool
 ) -> tuple[list[Source], list[Problem]]:
     """The sources to make a suite of, each examined, and a problem for each one that is left out because the models do
-    not know such pictures; with `allow` none is left out.
-
-    Raises CounterfactoryError where at least half would be left out.
+    not know such pictures; with `allow` none is. Raises CounterfactoryError where at least half would be left out.
     """
     world = world_of(profile)
     if world is None:

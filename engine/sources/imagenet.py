@@ -34,9 +34,8 @@ def is_flat(root: Path) -> bool:
 
 
 def list_flat(root: Path, labels: Path | None = None) -> Listing:
-    """The images below `root` with the labels, and boxes, that the list gives them.
-
-    Raises CounterfactoryError where there is no list, or it cannot be understood.
+    """The images below `root` with the labels, and boxes, that the list gives them. Raises CounterfactoryError where
+    there is no list, or it cannot be understood.
     """
     truth_list = labels or _list_of(root)
     if truth_list is None:

@@ -64,9 +64,8 @@ class SetOptions:
 
 
 def list_set(root: str, options: SetOptions) -> Listing:
-    """What the data set at `root` lists.
-
-    Raises CounterfactoryError where nothing is there, a layout is not what was found, or options contradict each other.
+    """What the data set at `root` lists. Raises CounterfactoryError where nothing is there, a layout is not what was
+    found, or options contradict each other.
     """
     if root.startswith(hub.PREFIX):
         options.refuse("a data set of the hub", "labels", "masks", "layout", "pairs")

@@ -1,8 +1,5 @@
-"""Lists the images of a data set, a folder or a table, without opening a single one.
-
-In a folder every image file is an entry, and the first folder under the root is its label; in a CSV or JSONL file
-every row is one. Whether the files are images at all is checked by `source`. A set may have millions of images, so an
-entry is small: paths are plain text.
+"""Lists the images of a data set, a folder or a table, without opening a single one; whether the files are images at
+all is checked by `source`. A set may have millions of images, so an entry is small: paths are plain text.
 """
 
 from __future__ import annotations
@@ -200,9 +197,8 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _apply_labels(listing: Listing, root: Path, table: Path) -> list[Entry]:
-    """The entries with the table's labels and masks; an image that is not in the table becomes a problem.
-
-    The table's paths may be relative to the images' folder or to the table itself.
+    """The entries with the table's labels and masks; an image that is not in the table becomes a problem. The table's
+    paths may be relative to the images' folder or to the table itself.
     """
     by_path = {_absolute(str(entry.blob)): entry for entry in listing.entries}
     labelled: dict[str, Entry] = {}

@@ -1,7 +1,5 @@
-"""Palettes: in which colours a map of classes is given to a painter that was trained to follow one.
-
-A palette comes from a TOML file or is one of the published ones in `palettes/`. Colours go by the names of classes,
-which a data set's class map has for the numbers in its masks.
+"""Palettes: in which colours a map of classes is given to a painter that was trained to follow one. Colours go by the
+names of classes, which a data set's class map has for the numbers in its masks.
 """
 
 from __future__ import annotations

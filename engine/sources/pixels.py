@@ -1,7 +1,5 @@
-"""Decodes image files and masks to arrays, and fits both to one size.
-
-It takes the bytes of a file and returns 8-bit RGB, or a mask with its numbers unchanged. It knows nothing of paths, and
-ignores colour profiles: values are taken as sRGB.
+"""Decodes the bytes of image files and masks, and fits both to one size. Colour profiles are ignored: values are taken
+as sRGB.
 """
 
 from __future__ import annotations
@@ -94,7 +92,6 @@ def read_mask(data: bytes, colours: bool = False, greyscale: bool = False) -> ND
 
 def fit(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     """Crop and scale uint8 [H, W, 3] to uint8 [height, width, 3]: the largest centred crop of that aspect, undistorted.
-
     Shrinking averages over areas, enlarging is cubic.
     """
     height, width = size

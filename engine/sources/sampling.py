@@ -53,9 +53,8 @@ def require_known(classes: Iterable[str], class_names: Iterable[str]) -> None:
 
 
 def groups(entries: Sequence[Entry], selection: Selection) -> list[tuple[list[Entry], int]]:
-    """The images that may be used, in the order of the draw, with how many of each group are wanted.
-
-    Raises CounterfactoryError for a class that no label has, and for `per_class` where there are no labels.
+    """The images that may be used, in the order of the draw, with how many of each group are wanted. Raises
+    CounterfactoryError for a class that no label has, and for `per_class` where there are no labels.
     """
     labelled = any(entry.label is not None for entry in entries)
     if selection.classes is not None and labelled:

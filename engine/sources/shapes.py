@@ -61,9 +61,8 @@ def outline(points: Sequence[float]) -> bytes:
 
 
 def cover(shape: Shape, height: int, width: int, scale: tuple[float, float] = (1.0, 1.0)) -> NDArray[np.bool_]:
-    """The pixels [height, width] that a shape covers, its outlines' x and y times `scale`.
-
-    Raises ValueError where runs are for another size.
+    """The pixels [height, width] that a shape covers, its outlines' x and y times `scale`. Raises ValueError where runs
+    are for another size.
     """
     covered = np.zeros((height, width), bool)
     for line in shape.outlines:

@@ -99,9 +99,8 @@ class Source:
 
 
 def load_pixels(source: Source, settings: ImageSettings) -> NDArray[np.uint8]:
-    """The source's picture at the size to paint: uint8 [H, W, 3] RGB, of `settings.size_for` its size.
-
-    Raises CounterfactoryError if the file has changed since `read_set` read it.
+    """The source's picture at the size to paint: uint8 [H, W, 3] RGB, of `settings.size_for` its size. Raises
+    CounterfactoryError if the file has changed since `read_set` read it.
     """
     try:
         data = read_blob(source.blob or str(source.path))
@@ -134,10 +133,8 @@ def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
 
 
 def load_depth(source: Source, size: tuple[int, int]) -> NDArray[np.uint16]:
-    """The painter's map of the source's depth at `size` (height, width), cropped as the pixels are: uint16 [height,
-    width], see `fit_depth`.
-
-    Raises CounterfactoryError if the file has changed since `read_set` read it, ValueError without a map.
+    """The painter's map of the source's depth at `size` (height, width), uint16 [height, width], by `fit_depth`. Raises
+    CounterfactoryError if the file has changed since `read_set` read it, ValueError without a map.
     """
     if source.depth is None:
         raise ValueError(f"source {source.name} has no depth map")

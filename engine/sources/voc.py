@@ -24,9 +24,7 @@ def is_voc(root: Path) -> bool:
 
 def list_voc(root: Path, split: str | None = None) -> Listing:
     """The images of JPEGImages/, or those that a list of ImageSets/ names: "Main/val", or "val" where only one of its
-    folders has that. One with neither an annotation nor a mask is a problem.
-
-    Raises CounterfactoryError where the folders or the list are not there.
+    folders has that. Raises CounterfactoryError where the folders or the list are not there.
     """
     if not is_voc(root):
         raise CounterfactoryError(f"{root} has no {_IMAGES}/ beside {_BOXES}/ or {_MASKS}/")

@@ -35,9 +35,8 @@ def is_yolo(root: Path) -> bool:
 
 
 def list_yolo(root: Path) -> Listing:
-    """The images below a folder, or below the folder of a YAML file, that lie in a folder images/.
-
-    Raises CounterfactoryError without names of classes.
+    """The images below a folder, or below the folder of a YAML file, that lie in a folder images/. Raises
+    CounterfactoryError without names of classes.
     """
     folder = root.parent if root.is_file() else root
     file = root if root.is_file() else _names_file(root)

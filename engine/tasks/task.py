@@ -54,9 +54,8 @@ class Task:
 
 
 def builtin_task(name: str, classes: Sequence[str] = ()) -> Task:
-    """One of the tasks `TASKS` about a set's own classes: its labels, or what its masks and boxes show.
-
-    Raises CounterfactoryError for another name.
+    """One of the tasks `TASKS` about a set's own classes: its labels, or what its masks and boxes show. Raises
+    CounterfactoryError for another name.
     """
     if name not in TASKS:
         raise CounterfactoryError(f"no task {name!r}; {nearest(name, TASKS)}; or bring your own in a task file")
@@ -115,11 +114,9 @@ class Protection:
 def protect(
     task: Task, label: str | None, classes: Sequence[str], caption: str, pointed: str | None = None
 ) -> Protection:
-    """The words that stay in all captions of a source of this label, whose mask or boxes show `classes`.
-
-    `pointed` are words of the caption that the language model says name the label.
-
-    A class that is shown keeps the words that name it in the caption; of a class that is not, no word may be added.
+    """The words that stay in all captions of a source of this label, whose mask or boxes show `classes`; `pointed` are
+    words of the caption that the language model says name the label. A class that is shown keeps the words that name it
+    in the caption; of a class that is not, no word may be added.
     """
     shown = {form for class_ in classes for word in names_of(class_).own for form in forms(normalise(word))}
     keep = [word for word in task.protected(label) if normalise(word) not in shown]

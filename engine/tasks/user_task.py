@@ -57,9 +57,8 @@ class _TaskFile(Task):
 
 
 def load_types(path: Path) -> tuple[EditType, ...]:
-    """The types in a file, at least one; a type with a built-in name replaces the built-in one.
-
-    Raises CounterfactoryError, naming the file, for one that does not parse and for a type that shows nothing.
+    """The types in a file, at least one; a type with a built-in name replaces the built-in one. Raises
+    CounterfactoryError, naming the file, for one that does not parse and for a type that shows nothing.
     """
     return fill(_TypesFile, read_toml(path), str(path)).types
 

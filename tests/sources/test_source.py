@@ -19,7 +19,6 @@ from small_sets import encoded, labels, noise, read, reasons, save, save_mask, w
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import content_key, file_digest
-from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.pixels import UnreadableError, read_mask, read_picture
 from counterfactory.engine.sources.source import ImageSettings, Source, load_mask, load_pixels
 
@@ -208,7 +207,7 @@ def test_progress_is_told_to_the_last(tmp_path: Path) -> None:
     for i in range(3):
         save(tmp_path / f"{i}.png")
     heard: list[tuple[int, int]] = []
-    find_sources(tmp_path, on_progress=lambda done, total: heard.append((done, total)))
+    read(tmp_path, on_progress=lambda done, total: heard.append((done, total)))
     assert heard[-1] == (3, 3)
 
 

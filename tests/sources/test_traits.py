@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
+from small_sets import read
 
-from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.domain import TRAITS, Domain, Trait, traits_of
 
 
@@ -118,8 +118,8 @@ def test_sources_say_whether_they_are_known_where_somebody_looks(tmp_path: Path)
         shapes.append(picture.shape)
         return bool(picture.mean() > 100)
 
-    assert [source.known_world for source in find_sources(tmp_path)[0]] == [None, None]
-    examined, _ = find_sources(tmp_path, examine=examine)
+    plain, examined = read(tmp_path).sources, read(tmp_path, examine=examine).sources
+    assert [source.known_world for source in plain] == [None, None]
     assert [(source.name, source.known_world) for source in examined] == [("dark", False), ("light", True)]
     assert shapes == [(40, 60, 3)] * 2, "it looks at the picture as it is in its file"
-    assert examined == find_sources(tmp_path)[0], "and what it says is in no key"
+    assert examined == plain, "and what it says is in no key"
