@@ -100,19 +100,13 @@ def _undo_replaced(caption: str, edited: str, edits: Sequence[Edit]) -> list[tup
         return unchanged[0] + "".join(word + rest for word, rest in zip(words, unchanged[1:], strict=True))
 
     if text(None) != edited:  # what rules write needs no search
-        regions = [_region(edits[i], words, same) for words, (*_, i, same) in zip(old, spots, strict=True)]
-        pattern = re.escape(unchanged[0]) + "".join(
-            f"({a}){re.escape(b)}" for a, b in zip(regions, unchanged[1:], strict=True)
-        )
+        pattern = re.escape(unchanged[0])
+        for words, rest, (*_, i, same) in zip(old, unchanged[1:], spots, strict=True):
+            # The alternative, with small words before it and a word of the keyword after it; or what stood there, where
+            # it may speak of another thing.
+            region = rf"(?:\S+ ){{0,2}}?{re.escape(edits[i].alternative)}(?: \S+)?"
+            pattern += f"({region if same else f'{region}|{re.escape(words)}'}){re.escape(rest)}"
         if match := re.fullmatch(pattern, edited, re.IGNORECASE):
             new = list(match.groups())
 
     return [(text(None), text(i)) for i in range(len(edits))]
-
-
-def _region(edit: Edit, old: str, same: bool) -> str:
-    """What may stand where an edit goes: its alternative, with small words before it and a word of the keyword after
-    it; what stood there, where it may speak of another thing.
-    """
-    new = rf"(?:\S+ ){{0,2}}?{re.escape(edit.alternative)}(?: \S+)?"
-    return new if same else f"{new}|{re.escape(old)}"

@@ -5,7 +5,6 @@ Label Studio write it too: boxes, keypoints, and a mask drawn from polygons or r
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -90,7 +89,8 @@ class _Annotations:
         names, numbers = set[str](), set[Any]()
         for image in self._images:
             name, number = image.get("file_name"), image.get("id")
-            if not isinstance(name, str) or not isinstance(number, int | str) or not _inside(name):
+            outside = not isinstance(name, str) or Path(name).is_absolute() or ".." in Path(name).parts
+            if outside or unprintable(name) or not isinstance(number, int | str):
                 reason = f"an image needs an id and a file_name below its folder, found {image!r:.80}"
                 listing.skip(self._path.name, reason)
             elif name in names or number in numbers:
@@ -159,11 +159,6 @@ class _Annotations:
 def _number(category: int, names: Mapping[int, str]) -> int:
     """A category's number in masks: its own, or one more where the set uses what marks pixels that do not count."""
     return category + 1 if VOID in names and category >= VOID else category
-
-
-def _inside(name: str) -> bool:
-    """Whether a path stays below its folder and can be printed."""
-    return not os.path.isabs(name) and ".." not in Path(name).parts and not unprintable(name)  # noqa: PTH117
 
 
 def _shape(number: int, segmentation: object, size: tuple[int, int] | None) -> Shape | None:

@@ -7,7 +7,7 @@ image without a text file shows nothing of the classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -121,7 +121,12 @@ def _entry(
             )
         kind, rest = int(values[0]), values[1:]
         if len(rest) == 4 or (keypoints[0] and len(rest) == 4 + keypoints[0] * keypoints[1]):
-            boxes.append(_box(rest, names[kind], keypoints[1]))
+            x, y, width, height = rest[:4]
+            # x, y and, where they have three numbers, visibility.
+            points = [rest[i : i + keypoints[1]] for i in range(4, len(rest), keypoints[1] or 1)]
+            labelled = tuple(Keypoint(p[0], p[1], int(p[2]) if len(p) > 2 else 2) for p in points)
+            sides = x - width / 2, y - height / 2, x + width / 2, y + height / 2
+            boxes.append(Box(*sides, names[kind], labelled))
         elif len(rest) >= 6 and len(rest) % 2 == 0:
             xs, ys = rest[::2], rest[1::2]
             boxes.append(Box(min(xs), min(ys), max(xs), max(ys), names[kind]))
@@ -130,11 +135,3 @@ def _entry(
             raise ValueError(f"{where}: {len(rest)} numbers after the class are no box and no polygon")
     mask = DrawnMask(tuple(shapes), background, relative=True) if shapes and len(shapes) == len(boxes) else None
     return Entry(entry.name, entry.file, entry.blob, None, mask, tuple(boxes), relative=True)
-
-
-def _box(values: Sequence[float], label: str, dimensions: int) -> Box:
-    """Centre and size, then keypoints of x, y and, where they have three numbers, visibility."""
-    x, y, width, height = values[:4]
-    points = [values[i : i + dimensions] for i in range(4, len(values), dimensions or 1)]
-    keypoints = tuple(Keypoint(p[0], p[1], int(p[2]) if len(p) > 2 else 2) for p in points)
-    return Box(x - width / 2, y - height / 2, x + width / 2, y + height / 2, label, keypoints)
