@@ -32,7 +32,7 @@ from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.suite import Suite, read_metadata, read_run
-from counterfactory.engine.tasks.interventions import parse_interventions
+from counterfactory.engine.tasks.user_task import parse_interventions
 
 pytestmark = pytest.mark.usefixtures("shared_plans")
 

@@ -34,8 +34,8 @@ from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
-from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.task import Task, builtin_task
+from counterfactory.engine.tasks.user_task import Interventions
 
 CAPTION = "a red bus and a blue car on a foggy street at night. brick buildings stand along the road."
 

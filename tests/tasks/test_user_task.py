@@ -17,9 +17,15 @@ from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.edit import EDIT_TYPES
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.edit_types import EditType
-from counterfactory.engine.tasks.interventions import MAX_VALUE_CHARS, load_interventions, parse_interventions
 from counterfactory.engine.tasks.task import Task
-from counterfactory.engine.tasks.user_task import UserTask, load_task, load_types
+from counterfactory.engine.tasks.user_task import (
+    MAX_VALUE_CHARS,
+    UserTask,
+    load_interventions,
+    load_task,
+    load_types,
+    parse_interventions,
+)
 
 TASK = 'name = "birds"\nsentence = "name the bird"\nprotect = ["bird", "wing tips"]\nprotect_label = true\n'
 BIRDS = Task("birds", "name the bird", ("bird", "wing tips"), True)

@@ -19,7 +19,7 @@ from ...language.grammar import (
 from ...language.llm_request import LlmRequest
 from ...language.questions import AnswerError, SpanPrompts, TypedPrompts, read_alternatives, read_keywords
 from ...tasks.choose import Choice
-from ...tasks.interventions import Interventions
+from ...tasks.user_task import Interventions
 from .caption_edits import CaptionEdits, Questions, why_not
 
 KEYWORDS, ALTERNATIVES = "keywords", "alternatives"

@@ -25,7 +25,7 @@ from ...language.phrases import find_mentions, phrase_class
 from ...language.questions import AnswerError, TypedPrompts, read_caption, read_proposals
 from ...profile.rewrite import RewriteSettings
 from ...tasks.choose import Choice
-from ...tasks.interventions import Interventions
+from ...tasks.user_task import Interventions
 from .caption_edits import CaptionEdits, Questions, why_not
 
 PROPOSALS, CHOICES, PLACE = "proposals", "choices", "place"
