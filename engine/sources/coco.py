@@ -89,8 +89,8 @@ class _Annotations:
         names, numbers = set[str](), set[Any]()
         for image in self._images:
             name, number = image.get("file_name"), image.get("id")
-            outside = not isinstance(name, str) or Path(name).is_absolute() or ".." in Path(name).parts
-            if outside or unprintable(name) or not isinstance(number, int | str):
+            leaves = Path(str(name)).is_absolute() or ".." in Path(str(name)).parts
+            if not isinstance(name, str) or not isinstance(number, int | str) or leaves or unprintable(name):
                 reason = f"an image needs an id and a file_name below its folder, found {image!r:.80}"
                 listing.skip(self._path.name, reason)
             elif name in names or number in numbers:

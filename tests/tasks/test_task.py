@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from counterfactory.engine.english.words import spans
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
+from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.tasks.task import Protection, Task, builtin_task, label_warnings, protect
 
 
@@ -274,3 +276,27 @@ def numbered(mention: str, text: str) -> list[str]:
             before = " ".join(words[:at]).rpartition("near")[2].split()
             found.append(next((word for word in reversed(before) if word in ("two", "three")), ""))
     return sorted(found)
+
+
+SETTINGS = SuiteRequest(builtin_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variants": 0}, "--variants must be at least 1, got 0"),
+        ({"controls": -1}, r"--controls must be 0 \(none\) or more, got -1"),
+        ({"edits": (0, 1)}, r"--edits must be a number or a range such as 1\.\.3, got 0\.\.1"),
+        ({"edits": (3, 2)}, r"--edits must be a number or a range such as 1\.\.3, got 3\.\.2"),
+        ({"levels": 0}, r"--levels is 1 \(edits in full alone\) to 9, got 0"),
+        ({"levels": 10}, r"--levels is 1 \(edits in full alone\) to 9, got 10"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(CounterfactoryError, match=f"^{message}$"):
+        replace(SETTINGS, **options)
+
+
+def test_levels_share_the_variants_among_them() -> None:
+    assert (SETTINGS.levels, replace(SETTINGS, variants=2, controls=1, edits=(2, 3), levels=9).levels) == (1, 9)
+    assert [replace(SETTINGS, variants=variants, levels=5).sets for variants in (1, 5, 6, 10)] == [1, 1, 2, 2]
