@@ -55,11 +55,6 @@ _SENTENCES = tuple(
 _NO_SUBJECT = frozenset(("a", "an", "the", "of", "or", "its", "his", "her", "their", "with"))
 
 
-def is_silent(caption: str, type_: str) -> bool:
-    """Whether no word of a caption is a known one of a type: of the time of day, the weather, the light, ..."""
-    return not speaking([caption], type_)
-
-
 def has_known_words(type_: str) -> bool:
     """Whether `speaking` can tell what speaks of a type."""
     return type_ in _SAYS

@@ -69,10 +69,12 @@ class ClassMap:
         the map does not have, and for a mask of the other kind.
         """
         if self.colours:
-            return self._by_colour(mask)
-        if mask.ndim == 3 and not self.red and (mask[..., :3] != mask[..., :1]).any():
+            numbers = self._by_colour(mask)
+        elif mask.ndim == 3 and not self.red and (mask[..., :3] != mask[..., :1]).any():
             raise UnreadableError(f"is coloured, and {self.where} names numbers; write the map by colours")
-        return self._by_number(mask[..., 0] if mask.ndim == 3 else mask)
+        else:
+            numbers = self._by_number(mask[..., 0] if mask.ndim == 3 else mask)
+        return numbers.astype(np.uint16 if max((*self.names, VOID)) > VOID else np.uint8)
 
     def shown(self, mask: NDArray[Any]) -> tuple[str, ...]:
         """The names, sorted, of the classes in a mask that `apply` gave, but for the background."""
@@ -86,7 +88,7 @@ class ClassMap:
         unknown = [n for n in np.flatnonzero(counts).tolist() if table[n] < 0]
         if unknown:
             raise UnreadableError(self._unknown(f"{n} ({counts[n]} pixels)" for n in unknown))
-        return self._smallest_dtype(table[mask])
+        return table[mask]
 
     def _by_colour(self, mask: NDArray[Any]) -> NDArray[Any]:
         if mask.ndim == 2:
@@ -101,10 +103,7 @@ class ClassMap:
             unknown = (f"colour {p >> 16} {p >> 8 & 255} {p & 255} ({n} pixels)" for p, n in pairs)
             raise UnreadableError(self._unknown(unknown))
         by_place = np.array([number for _, number in sorted((_pack(*c), n) for c, n in self.colours.items())])
-        return self._smallest_dtype(by_place[at])
-
-    def _smallest_dtype(self, mask: NDArray[Any]) -> NDArray[Any]:
-        return mask.astype(np.uint16 if max((*self.names, VOID)) > VOID else np.uint8)
+        return by_place[at]
 
     def _unknown(self, values: Iterable[str]) -> str:
         listed = list_some(list(values), 5)

@@ -60,21 +60,17 @@ def builtin_task(name: str, classes: Sequence[str] = ()) -> Task:
     if name not in TASKS:
         raise CounterfactoryError(f"no task {name!r}; {nearest(name, TASKS)}; or bring your own in a task file")
     if name == "classification":
-        return Task(name, _classify(classes), (), True)
+        names = distinct(map(short_name, classes), normalise)
+        sentence = f"tell which of these the image shows: {', '.join(names)}" if names else "tell what the image shows"
+        if len(names) > _LISTED:
+            kind = _shared_kind(classes)
+            sentence = f"tell which of {len(names):,} kinds of {kind} the image shows: here it is {LABEL}"
+        return Task(name, sentence, (), True)
     words = distinct((word for class_ in classes for word in names_of(class_).own), normalise)
     listed = ", ".join(distinct((word for class_ in classes for word in class_words(class_)[:1]), normalise))
     if name == "segmentation":
         return Task(name, f"segment the image into {listed or 'its classes'}", words, False)
     return Task(name, f"find and box every {listed or 'object of its classes'}", words, False)
-
-
-def _classify(labels: Sequence[str]) -> str:
-    names = distinct(map(short_name, labels), normalise)
-    if not names:
-        return "tell what the image shows"
-    if len(names) <= _LISTED:
-        return f"tell which of these the image shows: {', '.join(names)}"
-    return f"tell which of {len(names):,} kinds of {_shared_kind(labels)} the image shows: here it is {{label}}"
 
 
 def _shared_kind(labels: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Outlines and run lengths cover what COCO's own tools say; small things lie on top in masks; boxes follow their pixels."""
+"""Outlines and run lengths cover what COCO's tools say; small things lie on top in masks; boxes follow their pixels."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.english.additions import (
     apply_by_rule,
     has_known_words,
-    is_silent,
     medium_of,
     phrase_of,
     speaking,
@@ -115,10 +114,8 @@ def test_a_user_s_values_become_phrases(type_: str, value: str, said: str) -> No
 
 
 def test_captions_speak_of_a_type_by_known_words() -> None:
-    assert is_silent("a dog", "time")
-    assert not is_silent("a dog at NIGHT.", "time")
-    assert not is_silent("a foggy street", "weather")
-    assert is_silent("a foggy street", "time")
+    assert speaking(["a dog", "a dog at NIGHT.", "a foggy street"], "time") == ["a dog at NIGHT."]
+    assert speaking(["a foggy street"], "weather") == ["a foggy street"]
     assert speaking(["on the grass", "in bright light", "red"], "light") == ["in bright light"]
     assert speaking(["a close-up", "red wall"], "camera") == ["a close-up"]
     assert speaking(["a close-up", "red wall"], "colour") == ["red wall"]
