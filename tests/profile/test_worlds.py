@@ -74,7 +74,7 @@ def test_a_world_s_name_leads_nowhere_else(profile: Profile) -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("{", "is not JSON"), ('{"about": "x"}', "'fitted_to' is missing"), ("3", "holds no table of a world")],
+    [("{", "is not valid JSON"), ('{"about": "x"}', "'fitted_to' is missing"), ("3", "holds no table of a world")],
 )
 def test_a_broken_world_is_an_error(profile: Profile, text: str, told: str) -> None:
     (profile.models.path / "world_dark.json").write_text(text)
