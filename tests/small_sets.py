@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.sources.data_set import DataSet, SetOptions, read_set
 
 
@@ -45,6 +47,12 @@ def save_mask(path: Path, values: Any) -> Path:
 def read(root: Path | str, examine: Any = None, on_progress: Any = None, **options: Any) -> DataSet:
     """The data set, by options."""
     return read_set(str(root), SetOptions(**options), on_progress, examine)
+
+
+def refuse(message: str, root: Path | str, **options: Any) -> None:
+    """Asserts that a data set, or an option, is refused with a message, a regular expression."""
+    with pytest.raises(CounterfactoryError, match=message):
+        read(root, **options)
 
 
 def write(path: Path, text: str) -> Path:
