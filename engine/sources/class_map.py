@@ -186,7 +186,7 @@ def _plain_names(path: Path) -> dict[int, str] | None:
         return None
     names: dict[int, str] = {}
     for number, value in content.items():
-        if not re.fullmatch("[0-9]{1,5}", number):
+        if not re.fullmatch("[0-9]{1,9}", number):
             raise CounterfactoryError(f"{path}: {number[:40]!r} is no number of a class; it needs {_NAMES}")
         parts = value if isinstance(value, list) else [value]
         name = parts[0].strip() if parts and all(isinstance(part, str) for part in parts) else ""

@@ -8,7 +8,7 @@ in class folders by synset.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from ..errors import CounterfactoryError
 from ..files.reading import read_text
-from ..files.tables import read_table
+from ..files.tables import Row, read_table
 from .blobs import printable
 from .boxes import Box
 from .listing import Listing, entry_of, finish, image_files
@@ -62,59 +62,56 @@ def _list_of(root: Path) -> Path | None:
 
 def _read_truths(path: Path, listing: Listing) -> dict[str, _Truth]:
     """Label and boxes by a file's name, with or without its suffix; unusable and contradictory lines are problems."""
+    lines = [] if path.suffix.lower() == ".csv" else [line.strip() for line in read_text(path).splitlines()]
+    numbered = list(enumerate((line for line in lines if line), start=1))
     if path.suffix.lower() == ".csv":
-        lines = _solution(path)
-    elif path.name == _GROUND_TRUTH or all(line.isdigit() for line in _lines(path)[:10]):
-        lines = _ground_truth(path)
+        table = read_table(path, required=["ImageId", "PredictionString"])
+        rows = [(number, _solution(row)) for number, row in table]
+    elif path.name == _GROUND_TRUTH or all(line.isdigit() for _, line in numbered[:10]):
+        synsets = _kit_synsets(path)
+        rows = [(number, _ground_truth(number, line, synsets)) for number, line in numbered]
     else:
-        lines = _labelled_lines(path)
+        rows = [(number, _labelled_line(line)) for number, line in numbered]
     truths: dict[str, _Truth] = {}
     contradicted: set[str] = set()
-    for where, name, truth in lines:
-        if isinstance(truth, str):
-            listing.skip(where, truth)
-        elif name in truths and truths[name] != truth:
+    for number, row in rows:
+        where = f"{path.name}:{number}"
+        if isinstance(row, str):
+            listing.skip(where, row)
+            continue
+        name, truth = row
+        if truths.setdefault(name, truth) != truth:
             reason = f"has two labels, {truths[name][0]!r} and {truth[0]!r} ({where}); keep the right one"
             listing.skip(name, reason)
             contradicted.add(name)
-        else:
-            truths[name] = truth
     return {name: truth for name, truth in truths.items() if name not in contradicted}
 
 
-def _lines(path: Path) -> list[str]:
-    return [line.strip() for line in read_text(path).splitlines() if line.strip()]
-
-
-def _solution(path: Path) -> Iterator[tuple[str, str, _Truth | str]]:
+def _solution(row: Row | str) -> tuple[str, _Truth] | str:
     """ImageId,PredictionString: synset x0 y0 x1 y1, once for each box, the last pixels included."""
-    for number, row in read_table(path, required=["ImageId", "PredictionString"]):
-        where = f"{path.name}:{number}"
-        if isinstance(row, str):
-            yield where, "", row
-            continue
-        words = row.get("PredictionString", "").split()
-        numbers = [word for i, word in enumerate(words) if i % 5]
-        if not words or len(words) % 5 or not all(word.isdigit() for word in numbers):
-            yield where, "", "PredictionString is not made of synset x0 y0 x1 y1"
-            continue
-        boxes = [
-            Box(float(x0), float(y0), float(x1) + 1, float(y1) + 1, synset)
-            for synset, x0, y0, x1, y1 in zip(*(words[i::5] for i in range(5)), strict=True)
-        ]
-        yield where, row["ImageId"], (words[0], tuple(boxes))
+    if isinstance(row, str):
+        return row
+    words = row.get("PredictionString", "").split()
+    if not words or len(words) % 5 or not all(word.isdigit() for i, word in enumerate(words) if i % 5):
+        return "PredictionString is not made of synset x0 y0 x1 y1"
+    boxes = [
+        Box(float(x0), float(y0), float(x1) + 1, float(y1) + 1, synset)
+        for synset, x0, y0, x1, y1 in zip(*(words[i::5] for i in range(5)), strict=True)
+    ]
+    return row["ImageId"], (words[0], tuple(boxes))
 
 
-def _ground_truth(path: Path) -> Iterator[tuple[str, str, _Truth | str]]:
+def _ground_truth(number: int, text: str, synsets: Mapping[int, str]) -> tuple[str, _Truth] | str:
     """A line for each image, in order: the development kit's number of its synset."""
-    synsets = _kit_synsets(path)
-    for number, text in enumerate(_lines(path), start=1):
-        where = f"{path.name}:{number}"
-        synset = synsets.get(int(text)) if text.isdigit() and len(text) < 6 else None
-        if synset is None:
-            yield where, "", f"{text[:40]!r} is no number of the development kit's synsets"
-        else:
-            yield where, f"ILSVRC2012_val_{number:08d}", (synset, ())
+    synset = synsets.get(int(text)) if text.isdigit() and len(text) < 6 else None
+    wrong = f"{text[:40]!r} is no number of the development kit's synsets"
+    return wrong if synset is None else (f"ILSVRC2012_val_{number:08d}", (synset, ()))
+
+
+def _labelled_line(line: str) -> tuple[str, _Truth] | str:
+    """NAME LABEL, or NAME,LABEL; the label may have spaces."""
+    name, _, label = line.replace("\t", " ").replace(",", " ", 1).partition(" ")
+    return (name, (label.strip(), ())) if label.strip() else f"{printable(line[:40])!r} is not a name and a label"
 
 
 def _kit_synsets(path: Path) -> dict[int, str]:
@@ -133,11 +130,3 @@ def _kit_synsets(path: Path) -> dict[int, str]:
         return {int(row["ILSVRC2012_ID"]): str(row["WNID"]) for row in rows if int(row["num_children"]) == 0}
     except Exception as error:  # a broken file makes the reader raise nearly anything
         raise CounterfactoryError(f"{meta} is not the development kit's meta.mat ({error})") from error
-
-
-def _labelled_lines(path: Path) -> Iterator[tuple[str, str, _Truth | str]]:
-    """NAME LABEL, or NAME,LABEL; the label may have spaces."""
-    for number, line in enumerate(_lines(path), start=1):
-        name, _, label = line.replace("\t", " ").replace(",", " ", 1).partition(" ")
-        wrong = f"{printable(line[:40])!r} is not a name and a label"
-        yield f"{path.name}:{number}", name, (label.strip(), ()) if label.strip() else wrong
