@@ -11,10 +11,9 @@ from typing import Any
 
 from ..errors import CounterfactoryError
 from .blobs import printable, unprintable
-from .boxes import Box, Keypoint
 from .class_map import BACKGROUND, VOID, named_classes, read_json
 from .listing import Entry, Listing, finish
-from .shapes import DrawnMask, Shape, decode_runs, outline, pack_runs
+from .shapes import Box, DrawnMask, Keypoint, Shape, decode_runs, outline, pack_runs
 
 _PATTERNS = (
     *("annotations/instances_*.json", "annotations/person_keypoints_*.json", "instances_*.json"),

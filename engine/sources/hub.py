@@ -13,8 +13,8 @@ from typing import Any
 from ..errors import CounterfactoryError
 from ..runtime.installing import DATASETS, pip_install
 from .blobs import Cell
-from .boxes import Box
 from .listing import Entry, Listing, finish
+from .shapes import Box
 
 PREFIX = "hf:"
 _LABELS = ("label", "labels", "class", "fine_label")

@@ -18,8 +18,8 @@ from ..errors import CounterfactoryError
 from ..files.reading import read_text
 from ..files.tables import Row, read_table
 from .blobs import printable
-from .boxes import Box
 from .listing import Listing, entry_of, finish, image_files
+from .shapes import Box
 
 _GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"
 _LISTS = (_GROUND_TRUTH, "LOC_val_solution.csv")

@@ -14,9 +14,8 @@ from pathlib import Path
 from ..errors import CounterfactoryError
 from ..files.tables import Row, read_table
 from .blobs import Blob, printable, unprintable
-from .boxes import Box
 from .class_map import ClassMap
-from .shapes import DrawnMask
+from .shapes import Box, DrawnMask
 
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm")

@@ -25,12 +25,11 @@ from ..keys import content_key
 from ..profile.image import ImageSettings
 from ..schedule.overlap import prefetch
 from .blobs import Blob, path_of, read_blob
-from .boxes import Box
 from .class_map import ClassMap
 from .depth import Depth, DepthValues, fit_depth, open_depth
 from .listing import Entry, Problem
 from .pixels import UnreadableError, fit, fit_mask, read_mask, read_picture
-from .shapes import DrawnMask
+from .shapes import Box, DrawnMask
 
 __all__ = ["Examine", "Image", "ImageSettings", "Mask", "Pictures", "Problem", "Reader", "Source"]
 __all__ += ["load_depth", "load_mask", "load_pixels"]

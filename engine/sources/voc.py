@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 from ..errors import CounterfactoryError, list_some
 from ..files.reading import read_text
 from .blobs import printable, unprintable
-from .boxes import Box
 from .class_map import BACKGROUND, load_class_map
 from .listing import Entry, Listing, entry_of, finish, image_files
+from .shapes import Box
 
 _IMAGES, _BOXES, _MASKS, _SETS = "JPEGImages", "Annotations", "SegmentationClass", "ImageSets"
 

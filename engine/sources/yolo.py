@@ -14,10 +14,9 @@ import yaml
 
 from ..errors import CounterfactoryError
 from ..files.reading import read_text
-from .boxes import Box, Keypoint
 from .class_map import BACKGROUND, VOID, named_classes
 from .listing import Entry, Listing, entry_of, finish, image_files
-from .shapes import DrawnMask, Shape, outline
+from .shapes import Box, DrawnMask, Keypoint, Shape, outline
 
 _SUFFIXES = (".yaml", ".yml")
 # Labels may lie a fraction of a pixel beyond the edge, where their writer rounded.

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from ..edit import Edit
-from ..sources.boxes import Box, Keypoint
+from ..sources.shapes import Box, Keypoint
 from ..variant import KINDS, Kind
 from .fields import Fields
 from .paths import checked_name

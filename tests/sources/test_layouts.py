@@ -17,7 +17,7 @@ from scipy.io import savemat
 from small_sets import labels, read, reasons, refuse, save, save_mask, write
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.sources.boxes import Box, Keypoint
+from counterfactory.engine.sources.shapes import Box, Keypoint
 from counterfactory.engine.sources.source import ImageSettings, load_mask, load_pixels
 
 VAL = "ILSVRC2012_val_{:08d}.JPEG"

@@ -7,9 +7,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.sources.boxes import Box, Keypoint, fit_boxes
 from counterfactory.engine.sources.pixels import fit_mask
-from counterfactory.engine.sources.shapes import DrawnMask, Shape, cover, decode_runs, outline, pack_runs
+from counterfactory.engine.sources.shapes import (
+    Box,
+    DrawnMask,
+    Keypoint,
+    Shape,
+    cover,
+    decode_runs,
+    fit_boxes,
+    outline,
+    pack_runs,
+)
 
 # pycocotools 2.0.11, mask.encode of np.add.outer(np.arange(9) ** 2, 3 * np.arange(11) ** 2) % 7 < 3.
 COUNTS = "0210011N0033OMM10O0000010O00133MM011N0011N0033OMM10O00"
