@@ -88,7 +88,7 @@ class ClassMap:
         unknown = [n for n in np.flatnonzero(counts).tolist() if table[n] < 0]
         if unknown:
             raise UnreadableError(self._unknown(f"{n} ({counts[n]} pixels)" for n in unknown))
-        return table[mask]
+        return np.asarray(table[mask])
 
     def _by_colour(self, mask: NDArray[Any]) -> NDArray[Any]:
         if mask.ndim == 2:
@@ -103,7 +103,7 @@ class ClassMap:
             unknown = (f"colour {p >> 16} {p >> 8 & 255} {p & 255} ({n} pixels)" for p, n in pairs)
             raise UnreadableError(self._unknown(unknown))
         by_place = np.array([number for _, number in sorted((_pack(*c), n) for c, n in self.colours.items())])
-        return by_place[at]
+        return np.asarray(by_place[at])
 
     def _unknown(self, values: Iterable[str]) -> str:
         listed = list_some(list(values), 5)

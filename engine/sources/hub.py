@@ -21,12 +21,6 @@ _LABELS = ("label", "labels", "class", "fine_label")
 _NUMBERED = 8
 
 
-def is_saved(root: Path) -> bool:
-    """Whether `save_to_disk` wrote the folder."""
-    files = ("dataset_info.json", "state.json")
-    return (root / "dataset_dict.json").is_file() or all((root / name).is_file() for name in files)
-
-
 def list_saved(root: Path) -> Listing:
     """The rows of a folder that `save_to_disk` wrote."""
     return _list_rows(str(root), "name the folder of one of them as SOURCES", None)

@@ -5,7 +5,7 @@ A layout is recognised by names that its publisher gave. Where two would do, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,15 +20,26 @@ ACCEPTED = (
     "accepted are a folder of images (class folders give labels), a folder with images/ and masks/, a .csv or .jsonl "
     "file with the columns image, label, mask, and the layouts of docs/data.md"
 )
+
+
+def _holds(*groups: Sequence[str]) -> Callable[[Path], bool]:
+    """A test whether a folder holds all that one of the groups names."""
+
+    def recognises(root: Path) -> bool:
+        return any(all((root / name).exists() for name in names) for names in groups)
+
+    return recognises
+
+
 # What recognises a folder or a file, and what lists it; the order is that of recognition.
 _LAYOUTS: Mapping[str, tuple[Callable[[Path], bool], Callable[[Path], Listing]]] = {
-    "datasets": (hub.is_saved, hub.list_saved),
+    "datasets": (_holds(("dataset_dict.json",), ("dataset_info.json", "state.json")), hub.list_saved),
     "coco": (coco.is_coco, coco.list_coco),
     "yolo": (yolo.is_yolo, yolo.list_yolo),
     "voc": (voc.is_voc, voc.list_voc),
-    "cityscapes": (pairs.is_cityscapes, pairs.list_cityscapes),
+    "cityscapes": (_holds(("leftImg8bit", "gtFine")), pairs.list_cityscapes),
     "shift": (pairs.is_shift, pairs.list_shift),
-    "camvid": (pairs.is_camvid, pairs.list_camvid),
+    "camvid": (_holds(*(folders for *folders, _, _ in pairs.CAMVID)), pairs.list_camvid),
     "imagenet-val": (imagenet.is_flat, imagenet.list_flat),
     "webdataset": (shards.is_sharded, shards.list_shards),
 }

@@ -20,7 +20,7 @@ _SHIFT_IMAGE = re.compile(r"(?P<stem>.+)_img_(?P<view>front|center|left_45|left_
 _LOOKED_AT, _ENTERED = 20, 8
 # CamVid's folders of images and of masks, the ending that a mask's stem has and its image's has not, and the class map:
 # the original, Kaggle's split of it, and the SegNet tutorial's.
-_CAMVID = (
+CAMVID = (
     ("701_StillsRaw_full", "LabeledApproved_full", "_L", "camvid"),
     *((split, f"{split}_labels", "_L", "camvid") for split in ("train", "val", "test")),
     *((split, f"{split}annot", "", "camvid11") for split in ("train", "val", "test")),
@@ -58,11 +58,6 @@ def _stems(files: Sequence[str], side: str) -> dict[str, str]:
     before, _, after = side.partition(_STEM)
     names = (path for path in files if path.startswith(before) and path.endswith(after))
     return {path[len(before) : len(path) - len(after)]: path for path in names if len(path) > len(before + after)}
-
-
-def is_cityscapes(root: Path) -> bool:
-    """Whether leftImg8bit/ and gtFine/ are there."""
-    return (root / "leftImg8bit").is_dir() and (root / "gtFine").is_dir()
 
 
 def list_cityscapes(root: Path) -> Listing:
@@ -115,14 +110,9 @@ def _nearest_mask(path: str, wanted: str, candidates: Sequence[str]) -> tuple[st
     return best[0] if len(best) == 1 else None, several
 
 
-def is_camvid(root: Path) -> bool:
-    """Whether folders of images and masks are named as in one of CamVid's forms."""
-    return any((root / images).is_dir() and (root / masks).is_dir() for images, masks, *_ in _CAMVID)
-
-
 def list_camvid(root: Path) -> Listing:
     """The images and masks below `root`. An image without a mask is a problem."""
-    folders = [row for row in _CAMVID if all((root / folder).is_dir() for folder in row[:2])]
+    folders = [row for row in CAMVID if all((root / folder).is_dir() for folder in row[:2])]
     if not folders:
         raise CounterfactoryError(
             f"{root} has no folders of CamVid: 701_StillsRaw_full beside LabeledApproved_full, train/ beside "
