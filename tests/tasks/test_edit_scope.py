@@ -1,4 +1,4 @@
-"""What changed between captions, and which edited ones are taken, as tables: what they say of their edits and beside."""
+"""What changed between captions, and which edited ones are taken for what they say of their edits and beside."""
 
 from __future__ import annotations
 
