@@ -356,6 +356,9 @@ def test_camvid_in_its_forms(images: str, masks: str, ending: str, values: Any, 
     assert found.class_names[int(load_mask(source, (24, 32))[0, 0])] == "car"
     assert load_mask(source, (24, 32))[-1, 0] == 255
     assert f"has no mask with the stem 0016E5_00391{ending}" in reasons(found)[f"{images}/0016E5_00391.png"]
+    for folder in ("val", "val_labels", "valannot"):
+        (tmp_path / folder).mkdir()
+    refuse("has two forms of CamVid; move one of them out", tmp_path)
 
 
 def test_pairs_by_pattern(tmp_path: Path) -> None:
@@ -406,6 +409,7 @@ def test_webdataset_s_shards(tmp_path: Path) -> None:
         "n01/0001.jpg": picture, "n01/0001.cls": b"0\n", "n01/0001.seg.png": mask,
         "0002.jpg": picture, "0002.json": b'{"label": "1", "url": "x"}',
         "0003.txt": b"no picture", "0004.jpg": picture, "0004.cls": b"\xff",
+        "0005.jpg": picture, "0005.cls": b"\x1b",
     }  # fmt: skip
     with tarfile.open(shards / "train-000000.tar", "w") as tar:
         for name, data in members.items():
@@ -423,6 +427,7 @@ def test_webdataset_s_shards(tmp_path: Path) -> None:
     assert np.unique(load_mask(found.sources[1], (24, 32))).tolist() == [1, 3]
     assert "has no picture among txt" in reasons(found)["train-000000.tar/0003"]
     assert "its .cls cannot be read" in reasons(found)["train-000000.tar/0004"]
+    assert reasons(found)["train-000000.tar/0005"] == "its .cls holds no label that can be printed"
     assert "cannot be read as a tar file" in reasons(found)["train-000001.tar"]
 
 

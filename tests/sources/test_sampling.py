@@ -79,6 +79,8 @@ def test_classes_by_name(root: Path, tmp_path: Path) -> None:
     save(tmp_path / "a.png")
     with pytest.raises(CounterfactoryError, match="--per-class needs labels, and the set has none"):
         drawn(tmp_path, per_class=1)
+    save(tmp_path / "cat" / "b.png", 1)
+    assert drawn(tmp_path, per_class=1) == ["cat/b"], "of what has no label none is drawn"
 
 
 def test_classes_that_a_mask_shows(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ def test_a_lone_images_folder_is_no_class(tmp_path: Path) -> None:
 def test_masks_by_stem_from_a_folder_of_their_own(tmp_path: Path) -> None:
     for name in "abc":
         save(tmp_path / "set" / "car" / f"{name}.jpg")
-    for mask in ("car/a.png", "b.png"):
+    for mask in ("car/a.png", "car/a.bmp", "b.png"):
         save_mask(tmp_path / "set" / "m" / mask, (1, 2))  # inside of the images' folder, and no image
     found = read(tmp_path / "set", masks=tmp_path / "set" / "m")
     masks = [(s.name, str(s.mask_path).removeprefix(f"{tmp_path}/set/m/")) for s in found.sources]

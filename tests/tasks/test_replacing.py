@@ -200,6 +200,7 @@ BLACK_DOG = "a black dog on grass. the black dog and a brown cat."
 SNOW, IN_SNOW = Edit("background", "dog", "dog in the snow"), Edit("weather", "", "in the snow")
 SNOWY_DOG = "a black dog in the snow on grass. the black dog and a brown cat."
 BUS, AT_NIGHT, SKETCH = Edit("object", "car", "bus"), Edit("time", "", "at night"), Edit("domain", "", "a sketch of")
+TWO_REDS = "a red car and a red bus."
 ALL = "a sketch of a red bus in the snow at night."
 
 
@@ -232,7 +233,7 @@ ALL = "a sketch of a red bus in the snow at night."
         (DOG, (BLACK, SNOW), SNOWY_DOG, [SNOWY_DOG.replace("black", "brown"), BLACK_DOG]),
         # Capitals and words around an edit are its own; marks of expressions are words like others.
         ("Red cars stand.", (Edit("colour", "Red", "blue"),), "Blue cars stand.", ["Red cars stand."]),
-        ("a red car, a red bus.", (Edit("colour", "red", "tan"),), "a tan car, a red bus.", ["a red car, a red bus."]),
+        (TWO_REDS, (Edit("colour", "red", "orange"),), "an orange car and a red bus.", [TWO_REDS]),
         ("a street at night.", (Edit("time", "night", "day"),), "a street during the day.", ["a street at night."]),
         ("a (red) car. what?", (Edit("colour", "red", "blue"),), "a (blue) car. what?", ["a (red) car. what?"]),
         # Edits that cannot be told apart are undone together, and so is what is beside words that are removed.
