@@ -125,11 +125,11 @@ RAIN = [edit("", "in the rain"), edit("grass", "sand")]
         # An alternative that has its keyword's words is seen by the words beside them.
         ("a dog on grass", [edit("grass", "snowy grass")], "a dog on snowy grass", None),
         ("a dog on grass. grass", [edit("grass", "snowy grass")], "a dog on snowy grass. grass", "still says 'grass'"),
-        ("a dog on grass. a dog", [edit("dog", "dog in the snow")], "a dog in the snow on grass. a dog", None),
+        ("a dog on grass. a dog", [edit("dog", "dog in the snow")], "a dog in the snow on grass. the dog", None),
         ("a dog on grass. a dog", [edit("dog", "dog in snow")], "a dog on in snow grass. a dog", "still says 'dog'"),
         ("a dog on grass. a dog", [edit("grass", "snowy grass")], "a snowy dog on grass. a dog", "still says 'grass'"),
         ("a big dog on grass", [edit("big dog", "dog, big")], "a dog, big on grass", None),
-        ("a dog on grass", [edit("dog", "old dog")], "an old dog on grass", None),
+        ("a dog is on grass", [edit("dog", "old dog")], "an old dog is at grass", None),
         ("a dog. a dog", [edit("dog", "old dog")], "an old dog. the dog", "still says 'dog'"),
         ("grass grows", [edit("grass", "the grass")], "the grass grows", None),
         # The words of a keyword, not the small ones before it.
