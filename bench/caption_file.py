@@ -36,8 +36,7 @@ from counterfactory.engine.stages.rewrite.proposals import find_choices
 from counterfactory.engine.stages.rewrite.rewrite_captions import ShardVariants, rewrite_captions
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.suite import Suite
-from counterfactory.engine.tasks.grounding import protect
-from counterfactory.engine.tasks.task import Task, builtin_task
+from counterfactory.engine.tasks.task import Task, builtin_task, protect
 
 # As docs/tasks.md gives them.
 GROUNDING = GroundingSettings(batch=16, min_similarity=0.45)

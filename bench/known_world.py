@@ -20,8 +20,7 @@ from measure import finish
 from counterfactory.engine.cli.terminal import Terminal
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.report.table import Table
-from counterfactory.engine.sources.domain import examiner, world_of
-from counterfactory.engine.sources.traits import Domain, traits_of
+from counterfactory.engine.sources.domain import Domain, examiner, traits_of, world_of
 from counterfactory.export.pocket.pictures import ALTERATIONS, DRAWN, STREET_FORMS, Picture, jpeg, read_collection
 from counterfactory.export.pocket.world import JUDGE, streets
 

@@ -43,7 +43,7 @@ from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.schedule.evaluations import run_jobs
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.sources.pictures import Pictures as SourcePictures
+from counterfactory.engine.sources.source import Pictures as SourcePictures
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.stages.paint.edit_search import SourceWay, invert_source

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from peer_networks import PeerNetworks, TorchLanguage, until
 from PIL import Image as Pictures
 
-from counterfactory.engine.english.undo import undo_edits
+from counterfactory.engine.english.replacing import undo_edits
 from counterfactory.engine.keys import generator
 from counterfactory.engine.models.clip import to_pixel_values
 from counterfactory.engine.profile.paint import SamplerSettings

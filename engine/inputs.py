@@ -10,8 +10,8 @@ from typing import Any
 from .errors import CounterfactoryError
 from .profile.image import ImageSettings, lost_share
 from .profile.profile import Profile
-from .sources.boxes import MIN_VISIBLE, fit_boxes
 from .sources.domain import drop_out_of_domain
+from .sources.shapes import MIN_VISIBLE, fit_boxes
 from .sources.source import Problem, Source
 from .stages.maps.draw_maps import without_maps
 from .stages.paint.protect import without_masks

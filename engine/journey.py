@@ -36,8 +36,7 @@ from .request import SuiteRequest
 from .schedule.opencv import in_callers_threads
 from .schedule.overlap import prefetch
 from .sources.domain import world_of
-from .sources.pictures import Pictures
-from .sources.source import Problem, Source
+from .sources.source import Pictures, Problem, Source
 from .stages.caption_sources import caption_sources, missing_captions
 from .stages.check.consult_referees import consult_referees
 from .stages.check.recaption import recaption

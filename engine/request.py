@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from .errors import CounterfactoryError
 from .language.edit_types import EditType
-from .tasks.interventions import Interventions
 from .tasks.task import Task
+from .tasks.user_task import Interventions
 
 # Matters of taste, which a picture does not show (LANCE leaves them out of its edits too).
 SUBJECTIVE = tuple(

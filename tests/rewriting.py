@@ -16,8 +16,8 @@ from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
 from counterfactory.engine.stages.rewrite.rewrite_captions import Limits, SourceVariants
 from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite as rewrite_with
-from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.task import Task
+from counterfactory.engine.tasks.user_task import Interventions
 
 SETTINGS = RewriteSettings(
     STREET_TYPES, max_keywords=6, max_alternatives=4, max_words_keyword=3, max_chars_caption=400, verbatim=False

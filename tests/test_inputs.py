@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from counterfactory.engine.inputs import lost_lines
-from counterfactory.engine.sources.boxes import Box
+from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.sources.source import ImageSettings, Source
 
 SQUARE = ImageSettings(32, 16, 32)

@@ -33,7 +33,7 @@ from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.suite import Suite, read_metadata, read_run
-from counterfactory.engine.tasks.interventions import parse_interventions
+from counterfactory.engine.tasks.user_task import parse_interventions
 
 pytestmark = pytest.mark.usefixtures("shared_plans")
 

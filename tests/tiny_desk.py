@@ -28,8 +28,7 @@ from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.schedule.overlap import in_chunks
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.sources.pictures import Pictures
-from counterfactory.engine.sources.source import ImageSettings, Source
+from counterfactory.engine.sources.source import ImageSettings, Pictures, Source
 from counterfactory.engine.stages.classes import Classes
 from counterfactory.engine.stages.run import Run
 from counterfactory.engine.suite import Suite

@@ -23,11 +23,8 @@ from ..sources.depth import DEPTH_VALUES
 from ..sources.domain import examiner
 from ..sources.layouts import LAYOUTS
 from ..sources.sampling import Selection, parse_classes
-from ..tasks.interventions import Interventions, load_interventions, parse_interventions
-from ..tasks.label_warnings import label_warnings
-from ..tasks.own_types import load_types
-from ..tasks.task import builtin_task
-from ..tasks.user_task import UserTask, load_task
+from ..tasks.task import builtin_task, label_warnings
+from ..tasks.user_task import Interventions, UserTask, load_interventions, load_task, load_types, parse_interventions
 from .options import AnyPath, Caller, EditOptions, SourceOptions, names_in, path_or_none, span_of, words_in
 
 # Edits of a variant, the least and the most, where neither the caller nor the profile says.

@@ -22,8 +22,8 @@ from ..profile.paint import protect_classes
 from ..report.suite_text import skew_notes
 from ..sources.data_set import refuse_suite_among_sources
 from ..suite import Suite, caution
-from ..tasks.interventions import Interventions
 from ..tasks.spread import TypeSpread
+from ..tasks.user_task import Interventions
 from .finished import FinishedSuite
 from .options import (
     AnyPath,

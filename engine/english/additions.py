@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ..edit import Edit
 from ..language.phrases import find_mentions, phrase_class
 from .difference import words_of
+from .mentions import word_set
 
 _TIMES = {
     "in the": ("morning", "afternoon", "evening"),
@@ -26,11 +27,9 @@ _WEATHERS = {
 _SAYS = {
     "time": frozenset(word for words in _TIMES.values() for word in words),
     "weather": frozenset(word for words in _WEATHERS.values() for word in words),
-    "light": frozenset(("light", "lit", "dark", "bright", "sunlight", "shadow", "shadows", "backlit", "lamp")),
-    "camera": frozenset(("above", "below", "aerial", "angle", "view", "close", "close-up", "closeup", "distance")),
-    "colour": frozenset(
-        ("red", "green", "blue", "yellow", "orange", "purple", "pink", "brown", "black", "white", "grey", "gray")
-    ),
+    "light": word_set("light lit dark bright sunlight shadow shadows backlit lamp"),
+    "camera": word_set("above below aerial angle view close close-up closeup distance"),
+    "colour": word_set("red green blue yellow orange purple pink brown black white grey gray"),
 }
 # What a caption may call its picture; then it is this that an edit of the domain replaces.
 _MEDIUM = re.compile(
@@ -39,9 +38,7 @@ _MEDIUM = re.compile(
     re.I,
 )
 # A caption's first words that have a capital for no other reason: behind "a painting of" they have none.
-_SMALL_BEGINNINGS = frozenset(
-    re.findall("[a-z]+", "a an the this that some one two three four five six several many his her its their close")
-)
+_SMALL_BEGINNINGS = word_set("a an the this that some one two three four five six several many his her its their close")
 # "a painting of a dog is lying on grass" says that the painting lies there: without the verb it does not.
 _COPULA = re.compile(
     r"^((?:(?!\b(?:that|which|who|and|but|while|as|is|are)\b)[^.,;:!?])+?) (?:is|are) (?=[a-z]+(?:ing|ed)\b)", re.I
@@ -56,11 +53,6 @@ _SENTENCES = tuple(
     for first, ending in (("an?|one|this|the", "s"), ("two|three|four|five|six|several|many|some|these", ""))
 )
 _NO_SUBJECT = frozenset(("a", "an", "the", "of", "or", "its", "his", "her", "their", "with"))
-
-
-def is_silent(caption: str, type_: str) -> bool:
-    """Whether no word of a caption is a known one of a type: of the time of day, the weather, the light, ..."""
-    return not speaking([caption], type_)
 
 
 def has_known_words(type_: str) -> bool:
@@ -87,12 +79,10 @@ def phrase_of(type_: str, value: str) -> str:
     if type_ == "domain":
         article = "an" if value[:1].casefold() in tuple("aeiou") else "a"
         return f"{value} of" if phrase_class(value) == "article" else f"{article} {value} of"
-    if type_ == "time":
-        head = next((head for head, words in _TIMES.items() if value.casefold() in words), "at")
-        return f"{head} {value}"
-    if type_ == "weather":
-        head = next((head for head, words in _WEATHERS.items() if value.casefold() in words), "")
-        return f"{head} {value}" if head else f"in {value} weather"
+    if type_ in ("time", "weather"):
+        heads, other = (_TIMES, f"at {value}") if type_ == "time" else (_WEATHERS, f"in {value} weather")
+        head = next((head for head, words in heads.items() if value.casefold() in words), "")
+        return f"{head} {value}" if head else other
     if type_ == "light":
         return f"in {value}" if value.casefold().endswith("light") else f"in {value} light"
     forms = {"background": "with {} in the background", "object": "with {}", "camera": "seen from {}"}
@@ -105,7 +95,10 @@ def apply_by_rule(caption: str, edits: Sequence[Edit]) -> str:
         if edit.kind == "add":
             caption = _add(caption, edit.alternative)
         elif edit.kind == "remove":
-            caption = _remove(caption, edit.keyword)
+            for mention in reversed(find_mentions(caption, [edit.keyword])[0]):
+                start = mention.end - len(edit.keyword)
+                caption = f"{caption[:start].rstrip()}{caption[mention.end :]}"
+            caption = caption.lstrip(" ,")
     return caption
 
 
@@ -121,7 +114,11 @@ def undo_by_rule(edited: str, edit: Edit) -> str:
 
 def _add(caption: str, phrase: str) -> str:
     if phrase.endswith(" of"):
-        caption = _thing(caption)
+        # What the caption speaks of, as a phrase: "a dog lying on grass", "a toad that sits on stones".
+        caption = _COPULA.sub(r"\1 ", caption)
+        match = next((match for pattern in _SENTENCES if (match := pattern.match(caption))), None)
+        if match and match[1].split()[-1].casefold() not in _NO_SUBJECT:
+            caption = f"{match[1]} that{caption[match.end(1) :]}"
         if not caption[:1].isupper() or caption.split()[0].casefold() not in _SMALL_BEGINNINGS:
             return f"{phrase} {caption}"
         return f"{phrase[:1].upper()}{phrase[1:]} {caption[:1].lower()}{caption[1:]}"
@@ -129,21 +126,3 @@ def _add(caption: str, phrase: str) -> str:
     assert end is not None  # the end of the text, if nothing else
     link = " " if phrase_class(phrase) == "place" else ", "
     return f"{caption[: end.start()]}{link}{phrase}{caption[end.start() :]}"
-
-
-def _thing(sentence: str) -> str:
-    """What a sentence speaks of, as a phrase: "a dog lying on grass", "a toad that sits on stones"."""
-    sentence = _COPULA.sub(r"\1 ", sentence)
-    for pattern in _SENTENCES:
-        match = pattern.match(sentence)
-        if match and match[1].split()[-1].casefold() not in _NO_SUBJECT:
-            return f"{match[1]} that{sentence[match.end(1) :]}"
-    return sentence
-
-
-def _remove(caption: str, keyword: str) -> str:
-    """Without the keyword wherever it is said, and without the space before it."""
-    for mention in reversed(find_mentions(caption, [keyword])[0]):
-        start = mention.end - len(keyword)
-        caption = f"{caption[:start].rstrip()}{caption[mention.end :]}"
-    return caption.lstrip(" ,")

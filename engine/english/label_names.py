@@ -9,11 +9,12 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from ..files.fill import read_toml
-from .mentions import forms, normalise
+from .mentions import forms, longest_phrases, normalise
 from .nouns import load_nouns
 
 _SYNONYMS = Path(__file__).with_name("synonyms.toml")
 _SYNSET = r"n\d{8}\b"
+_LONGEST = 5  # words of a phrase
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,8 @@ def short_name(label: str) -> str:
 
 @lru_cache(maxsize=1 << 15)
 def names_of(label: str) -> Names:
-    """The names of the thing that a label or a class means.
-
-    A label whose words are not in WordNet is a kind of its last word: an "Acme rocket sled" is a sled.
+    """The names of the thing that a label means. A label whose words are not in WordNet is a kind of its last word: an
+    "Acme rocket sled" is a sled.
     """
     words, nouns, table = class_words(label), load_nouns(), _synonyms()
     synset = synset_of(label)
@@ -94,35 +94,23 @@ def ground(caption: str, names: Names) -> tuple[str, ...]:
     nouns = load_nouns()
     own = {form for word in (*names.own, *names.kinds) for form in forms(normalise(word))}
     joined = {form.replace(" ", "") for form in own}
-    grounded: dict[str, None] = {}
-    for clause in re.split(r"[.,;:!?()]", caption):
-        words = normalise(clause).split()
-        at = 0
-        while at < len(words):
-            for length in range(min(_LONGEST, len(words) - at), 0, -1):
-                phrase = " ".join(words[at : at + length])
-                if phrase.replace(" ", "") in joined or _narrower(phrase, names):
-                    grounded[phrase] = None
-                elif length == 1 or not any(form in nouns.meanings for form in forms(phrase)):
-                    continue
-                at += length
-                break
-            else:
-                at += 1
-    return tuple(grounded)
+
+    def names_it(phrase: str) -> bool:
+        key = nouns.common_sense(phrase)
+        narrower = key is not None and not names.nouns.isdisjoint((key, *nouns.above([key])))
+        return narrower or phrase.replace(" ", "") in joined
+
+    def is_known(phrase: str) -> bool:
+        return names_it(phrase) or (" " in phrase and any(form in nouns.meanings for form in forms(phrase)))
+
+    clauses = (normalise(clause).split() for clause in re.split(r"[.,;:!?()]", caption))
+    phrases = (phrase for words in clauses for phrase in longest_phrases(words, _LONGEST, " ".join, is_known))
+    return tuple(dict.fromkeys(phrase for phrase in phrases if names_it(phrase)))
 
 
 def named_alike(old: str, new: str, names: Names) -> bool:
     """Whether two texts name the thing with the same words, so that no second bird joins a hummingbird."""
     return ground(old, names) == ground(new, names)
-
-
-_LONGEST = 5
-
-
-def _narrower(phrase: str, names: Names) -> bool:
-    key = load_nouns().common_sense(phrase)
-    return key is not None and load_nouns().is_kind(key, names.nouns)
 
 
 def _head(phrase: str) -> str:

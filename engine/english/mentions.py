@@ -8,9 +8,18 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a list that is written as a text, with spaces between them."""
+    return frozenset(text.split())
+
 
 # Endings of plurals that take no s; a compound has its last word's ("firemen", "grandchildren").
 _IRREGULAR = (
@@ -30,12 +39,9 @@ _QUANTITIES = {
 }
 _MARKS = ".,;:!?()"
 # What ends the way back from a noun to its number: another noun phrase begins here.
-_BETWEEN = frozenset(
-    re.findall(
-        r"\w+",
-        "a an the this that these those his her its their one and or but with in on at by from to near behind beside "
-        "under over is are was were",
-    )
+_BETWEEN = word_set(
+    "a an the this that these those his her its their one and or but with in on at by from to near behind beside "
+    "under over is are was were"
 ) | frozenset(_MARKS)
 _REACH = 7  # tokens before a noun: "two large old mud-covered red cars"
 
@@ -43,6 +49,29 @@ _REACH = 7  # tokens before a noun: "two large old mud-covered red cars"
 def normalise(text: str) -> str:
     """Casefolded words separated by single spaces; everything but letters and digits is dropped."""
     return " ".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFC", text).casefold()))
+
+
+def distinct(values: Iterable[str], key: Callable[[str], str] = str.casefold) -> tuple[str, ...]:
+    """`values` in order, the first of those that `key` makes equal; without it case is ignored."""
+    first: dict[str, str] = {}
+    for value in values:
+        first.setdefault(key(value), value)
+    return tuple(first.values())
+
+
+def longest_phrases(
+    words: Sequence[T], most: int, join: Callable[[Sequence[T]], str], known: Callable[[str], bool]
+) -> Iterator[str]:
+    """The phrases of up to `most` neighbouring words (1 or more) that are known, in order: of several that begin at one
+    word the longest, and none begins within another.
+    """
+    at = 0
+    while at < len(words):
+        for end in range(min(at + most, len(words)), at, -1):
+            if known(phrase := join(words[at:end])):
+                yield phrase
+                break
+        at = end
 
 
 @lru_cache(maxsize=1 << 16)  # a set's labels are looked for in every caption

@@ -18,7 +18,7 @@ from ..keys import generator
 from .additions import medium_of
 from .difference import words_of
 from .label_names import named_alike, names_of
-from .mentions import forms, normalise
+from .mentions import forms, longest_phrases, normalise
 
 _FILE = Path(__file__).with_name("phrases.toml")
 # Pairs of a type that are offered: a choice, but of so few that a phrase which a model always likes best stays under a
@@ -37,14 +37,18 @@ _AREAS = (
     "background bathroom zoo jungle city parking-lot"
 )
 _SIZES = ("small", "large", "tiny", "huge", "little", "big", "old", "dirty", "clean", "shiny", "wet", "spotted")
+# Words that say the weather or the time and are on no menu.
+_MORE = {
+    "weather": ("rain", "snow", "fog", "mist", "storm", "sun", "sunshine", "sunny", "clear"),
+    "time": ("afternoon", "day", "daytime", "nighttime"),
+}
 # Words of one size: another of them changes nothing.
 _ALIKE = (frozenset(("small", "little", "tiny")), frozenset(("large", "big", "huge")), frozenset(("dirty", "muddy")))
 
 
 def menu(type_: str, caption: str, keep: Sequence[str], label: str | None) -> list[tuple[str, str]]:
     """All (words of the caption, words in their place) pairs of a type; the first are empty where the others are added.
-
-    No pair adds a name of the label: no other dog next to a dog, nor a bicycle next to a mountain bike.
+    None adds a name of the label: no other dog next to a dog, nor a bicycle next to a mountain bike.
     """
     phrases = _phrases()[type_]
     if type_ == "domain":
@@ -54,8 +58,13 @@ def menu(type_: str, caption: str, keep: Sequence[str], label: str | None) -> li
             for head in phrases["heads"]
             if medium is None or head.removesuffix(" of") != medium.casefold()
         ]
-    pairs = _in_place(type_, caption, keep) or _before_label(type_, caption, keep)
-    pairs = pairs or [("", phrase) for phrase in phrases.get("ends", ())]
+    pairs = _in_place(type_, caption, keep)
+    if not pairs and "ends" in phrases:
+        pairs = [("", phrase) for phrase in phrases["ends"]]
+    elif not pairs:  # words stand before the labelled thing, which loses the capital of a sentence
+        for old in kept_phrases(caption, keep):
+            host = old[:1].lower() + old[1:] if old[1:2].islower() else old
+            pairs += [(old, f"{word} {host}") for word in phrases["words"]]
     present = {word.same for word in words_of(caption)}
     named = None if label is None else names_of(label)
     return [
@@ -82,22 +91,15 @@ def has_menu(type_: str) -> bool:
 def kept_phrases(caption: str, keep: Sequence[str]) -> list[str]:
     """The words of `keep` as the caption says them, each once, the longest of overlapping ones, in its order."""
     wanted = {form for word in keep for form in forms(normalise(word)) if form}
-    phrases: dict[str, None] = {}
     # "horse's" and "horse-drawn" are words of their own.
     whole = r"(?<![^\W_]['\u2019-])[^\W_]+(?!['\u2019-][^\W_])"
-    words = [(m.start(), m.end(), m.group().casefold()) for m in re.finditer(whole, caption)]
-    longest = max((form.count(" ") + 1 for form in wanted), default=0)
-    at = 0
-    while at < len(words):
-        for length in range(min(longest, len(words) - at), 0, -1):
-            part = words[at : at + length]
-            if normalise(caption[part[0][0] : part[-1][1]]) in wanted:
-                phrases[caption[part[0][0] : part[-1][1]]] = None
-                at += length
-                break
-        else:
-            at += 1
-    return list(phrases)
+    longest = max((form.count(" ") + 1 for form in wanted), default=1)
+
+    def join(words: Sequence[re.Match[str]]) -> str:
+        return caption[words[0].start() : words[-1].end()]
+
+    words = list(re.finditer(whole, caption))
+    return list(dict.fromkeys(longest_phrases(words, longest, join, lambda phrase: normalise(phrase) in wanted)))
 
 
 def _in_place(type_: str, caption: str, keep: Sequence[str]) -> list[tuple[str, str]]:
@@ -107,19 +109,14 @@ def _in_place(type_: str, caption: str, keep: Sequence[str]) -> list[tuple[str, 
     if type_ == "background":
         on = _spans(rf"\bon (?:top of )?{_ARTICLE}(?:[^\W_]+ )?(?:{_any(_SURFACES.split())}){_END}", caption, fixed)
         inside = _spans(rf"\bin {_ARTICLE}(?:[^\W_]+ )?(?:{_any(_AREAS.split())}){_END}", caption, fixed)
-        behind = _spans(
-            rf"\b(?:with|against|in front of|on) {_ARTICLE}(?:[^\W_]+ ){{0,2}}(?:background|backdrop|wall){_END}",
-            caption,
-            fixed,
-        )
+        wall = rf"{_ARTICLE}(?:[^\W_]+ ){{0,2}}(?:background|backdrop|wall){_END}"
+        behind = _spans(rf"\b(?:with|against|in front of|on) {wall}", caption, fixed)
         places = [(on, phrases["on"]), (inside, phrases["in"]), (behind, phrases["ends"])]
         return [(old, new) for spans, news in places for old in spans for new in news]
     if type_ in ("weather", "time"):
         words = [*phrases["words"], *_MORE[type_]]
-        whole = (
-            rf"\b(?:in|at|on|during|under) {_ARTICLE}(?:[^\W_]+ )?(?:{_any(words)})(?: (?:day|sky|weather|time))?{_END}"
-        )
-        if spans := _spans(whole, caption, fixed):
+        whole = rf"\b(?:in|at|on|during|under) {_ARTICLE}(?:[^\W_]+ )?(?:{_any(words)})(?: (?:day|sky|weather|time))?"
+        if spans := _spans(whole + _END, caption, fixed):
             return [(old, new) for old in spans for new in phrases["ends"]]
         bare = _spans(rf"\b(?:{_any(phrases['words'])})\b", caption, fixed)
         return [(old, new) for old in bare for new in phrases["words"]]
@@ -131,17 +128,6 @@ def _in_place(type_: str, caption: str, keep: Sequence[str]) -> list[tuple[str, 
     return []
 
 
-def _before_label(type_: str, caption: str, keep: Sequence[str]) -> list[tuple[str, str]]:
-    """Words of the type before the labelled thing."""
-    if "ends" in _phrases()[type_]:
-        return []
-    return [
-        (old, f"{word} {_lower_first(old)}")
-        for old in kept_phrases(caption, keep)
-        for word in _phrases()[type_]["words"]
-    ]
-
-
 def _spans(pattern: str, caption: str, fixed: set[str]) -> list[str]:
     """The matches of the pattern, each once, without those that hold a `fixed` word."""
     matches = dict.fromkeys(match.group() for match in re.finditer(pattern, caption, re.IGNORECASE))
@@ -150,17 +136,6 @@ def _spans(pattern: str, caption: str, fixed: set[str]) -> list[str]:
 
 def _any(words: Sequence[str]) -> str:
     return "|".join(re.escape(word) for word in words)
-
-
-def _lower_first(words: str) -> str:
-    """Without a capital at its beginning: words stand before it now."""
-    return words[:1].lower() + words[1:] if words[1:2].islower() else words
-
-
-_MORE = {
-    "weather": ("rain", "snow", "fog", "mist", "storm", "sun", "sunshine", "sunny", "clear"),
-    "time": ("afternoon", "day", "daytime", "nighttime"),
-}
 
 
 @cache

@@ -8,26 +8,22 @@ against timm's ImageNetInfo.
 from __future__ import annotations
 
 import gzip
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from .mentions import forms, normalise
+from .mentions import forms, normalise, word_set
 
 FILE = Path(__file__).with_name("nouns.tsv.gz")
 # Nouns that say nothing about a thing: entity, physical entity, object, whole, thing, artifact, instrumentality, living
 # thing, organism, causal agent, matter, substance, commodity, consumer goods, durables, covering, article, creation,
 # product, natural object, abstraction, group, way, psychological feature, part, relation, solid, container (a car is
 # one to WordNet), system.
-_GENERAL = frozenset(
-    re.findall(
-        r"n\d{8}",
-        "n00001740 n00001930 n00002684 n00003553 n00002452 n00021939 n03575240 n00004258 n00004475 n00007347 n00020827 "
-        "n00019613 n03076708 n03093574 n03257877 n03122748 n00022903 n03129123 n04007894 n00019128 n00002137 n00031264 "
-        "n04564698 n00023100 n13809207 n00031921 n15046900 n00020090 n03094503 n04377057",
-    )
+_GENERAL = word_set(
+    "n00001740 n00001930 n00002684 n00003553 n00002452 n00021939 n03575240 n00004258 n00004475 n00007347 n00020827 "
+    "n00019613 n03076708 n03093574 n03257877 n03122748 n00022903 n03129123 n04007894 n00019128 n00002137 n00031264 "
+    "n04564698 n00023100 n13809207 n00031921 n15046900 n00020090 n03094503 n04377057"
 )
 _PLANTS, _FOODS = ("n11", "n12", "n13"), "n07"
 
@@ -96,17 +92,11 @@ class Nouns:
         return tuple(parents)
 
     def kinds(self, ids: Iterable[str]) -> tuple[str, ...]:
-        """Words for all that the nouns are kinds of, the nearest first.
-
-        A word stands for its most frequent meaning ("toy" is no dog), or for a phrase that ends in it ("instrument" is
-        a musical instrument); phrases mean one thing.
+        """Words for all that the nouns are kinds of, the nearest first. A word stands for its most frequent meaning
+        ("toy" is no dog), or for a phrase that ends in it ("instrument" is a musical instrument).
         """
         nouns = (self[key] for key in self.above(ids))
         return tuple(dict.fromkeys(lemma for noun in nouns for lemma in noun.lemmas if noun.is_called(lemma)))
-
-    def is_kind(self, key: str, of: Iterable[str]) -> bool:
-        """Whether a noun is one of the nouns `of`, or a kind of one."""
-        return not {key, *self.above([key])}.isdisjoint(of)
 
 
 @cache  # a fifth of a second, and the same for every label

@@ -1,6 +1,7 @@
-"""Words of captions: which of them an edit may replace, by what, and whether a rewritten caption is usable.
+"""Words of captions: which of them an edit may replace, by what, and in which order adjectives stand.
 
-Pure functions of text, which check a language model's answers and never ask it.
+Pure functions of text, which check a language model's answers and never ask it. The `random_` ones are what LANCE-R
+(arXiv 2305.19164) draws from.
 """
 
 from __future__ import annotations
@@ -8,22 +9,42 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..edit import Edit
-from ..language.phrases import Mention, find_mentions, goes_on, phrase_class
+from ..language.phrases import find_mentions, phrase_class
 from ..language.questions import clean_text
-from .difference import WORD, Change, Difference, compare, words_of
-from .edit_scope import AGREEING, misplaced, written_by_rule
-from .mentions import changed_protected_word, forms, normalise, quantities
+from .difference import WORD, words_of
+from .mentions import changed_protected_word, distinct, forms, normalise, quantities, word_set
 from .nouns import load_nouns
 
 # What no phrase ends with, and what none begins with.
-_OPEN_END = frozenset(
-    re.findall(
-        "[a-z]+", "a an the some its his her their of and or but in at on by with during under near is are was were to"
-    )
+_OPEN_END = word_set(
+    "a an the some its his her their of and or but in at on by with during under near is are was were to"
 )
-_NO_BEGINNING = frozenset(re.findall("[a-z]+", "of and or but is are was were to that which"))
+_NO_BEGINNING = word_set("of and or but is are was were to that which")
 _MAX_SPAN_CHARS = 60
+# Words that say how others belong together, or how many there are: replacing one edits nothing that is pictured.
+_STOP = word_set(
+    "a an the this that these those some any each every no not all both few more most other another such same own "
+    "i me my we us our you your he him his she her it its they them their who whom whose which what where when why "
+    "how is am are was were be been being has have had having do does did doing can could may might must shall "
+    "should will would and but or nor if then than so as because while until about above across after against "
+    "along among around at before behind below beneath beside between beyond by down during for from in inside "
+    "into near next of off on onto out outside over past through to toward towards under up upon with within "
+    "without there here also just only very too again once one two three four five six seven eight nine ten many "
+    "much several lot lots"
+)
+_FEWEST_LETTERS = 3
+# English says of a thing its size first, then its state, its pattern, its colour and its stuff.
+_SIZES = "small little tiny large big huge giant long short tall"
+_STATES = "old new young dirty clean wet dry dusty muddy shiny worn damp stained rusty broken"
+_PATTERNS = "spotted striped checkered"
+_COLOURS = "red green blue yellow orange purple pink brown black white gray grey silver golden gold tan beige"
+_STUFFS = "wooden metal leather plastic glass stone brick steel concrete paper cloth"
+_RANKS = {
+    word: rank for rank, words in enumerate((_SIZES, _STATES, _PATTERNS, _COLOURS, _STUFFS)) for word in words.split()
+}
+_LAST = max(_RANKS.values())
+# Of a colour: "light brown" stays together.
+_SHADES = "light|dark|bright|pale|deep"
 
 
 def spans(caption: str, max_words: int, keep: Sequence[str]) -> list[str]:
@@ -60,14 +81,6 @@ def drop_overlapping(caption: str, pairs: Sequence[tuple[str, str]]) -> list[tup
                 named.add(keyword.casefold())
                 break
     return [(type_, keyword) for _, _, type_, keyword in sorted(placed)]
-
-
-def distinct(values: Sequence[str]) -> tuple[str, ...]:
-    """`values` in order, without repetitions; case is ignored."""
-    first: dict[str, str] = {}
-    for value in values:
-        first.setdefault(value.casefold(), value)
-    return tuple(first.values())
 
 
 def allowed_values(values: Sequence[str], keyword: str, keep: Sequence[str]) -> tuple[str, ...]:
@@ -162,67 +175,51 @@ def says_again(old: str, new: str, caption: str) -> bool:
     return any(nouns.senses(word) for word in brought & {word.same for word in words_of(caption)})
 
 
-def check_edited_caption(caption: str, edited: str, edits: Sequence[Edit], keep: Sequence[str]) -> str | None:
-    """The reason why an edited caption cannot be used, or None if it can.
-
-    The captions are compared word by word (difference.py). Words that no edit changes must stay, but for small ones
-    that agree with others (a, an, in, on, is, are). A replaced keyword must be gone wherever the caption says it of the
-    same thing, and its alternative must stand there and nowhere else. A caption that the rules write always passes.
+def in_order(caption: str, old: str, new: str) -> tuple[str, str]:
+    """A (words of the caption, words in their place) pair with words that `new` puts before `old` moved before those
+    that follow them in English: of "a brown dog" ("dog", "small dog") is ("brown dog", "small brown dog").
     """
-    if (word := changed_protected_word(caption, edited, keep)) is not None:
-        return f"the edited caption changes {word!r}, which may not change"
-    difference = compare(caption, edited)
-    if not difference.changes:
-        return "the edited caption says what the caption says"
-    present = {word.same for word in words_of(edited)}
-    for edit in edits:
-        missing = [word.text for word in words_of(edit.alternative) if word.same not in present]
-        if missing:
-            return f"the edited caption lacks {missing[0]!r} of the edit {_quote(edit)}"
-    wrong = _what_else(caption, edited, edits, difference)
-    return None if wrong is not None and written_by_rule(caption, edited, edits) else wrong
+    word = new.removesuffix(f" {old}")
+    # "snow-covered" says a state.
+    state = re.search(r"-(?:covered|soaked|hidden|painted|splattered)$", word)
+    rank = _RANKS["old"] if state else _RANKS.get(word)
+    if not old or word == new or rank is None:
+        return old, new
+    follower = f"(?:(?:{_SHADES}) )?(?:{'|'.join(other for other, behind in _RANKS.items() if behind > rank)})"
+    end = find_mentions(caption, [old])[0][0].end - len(old)
+    match = re.search(
+        rf"(?<![^\W_])(?<![^\W_]-){follower}(?:(?:,? and |,? ){follower})* $", caption[:end], re.IGNORECASE
+    )
+    if rank == _LAST or match is None:
+        return old, new
+    before = match.group()
+    return before + old, f"{word} {before[0].lower()}{before[1:]}{old}"
 
 
-def _what_else(caption: str, edited: str, edits: Sequence[Edit], difference: Difference) -> str | None:
-    """Why an edited caption seems to change more than its edits do, word by word, or less; None if neither."""
-    new = {word.same for edit in edits for word in words_of(edit.alternative)} | AGREEING
-    for added in difference.added:
-        if added.same not in new:
-            return f"the edited caption adds {added.text!r}, which no edit says"
-    replaced = [edit for edit in edits if edit.keyword]
-    mentions = find_mentions(caption, [edit.keyword for edit in replaced])
-    places = [mention for places_of_edit in mentions for mention in places_of_edit]
-    for gone in difference.removed:
-        if gone.same not in AGREEING and not any(m.start <= gone.start and gone.end <= m.end for m in places):
-            return f"the edited caption lacks {gone.text!r}, which no edit changes"
-    for edit, places_of_edit in zip(replaced, mentions, strict=True):
-        once = goes_on(edit.keyword, edit.alternative)
-        if not all(_is_changed(caption, edit, m, difference) for m in places_of_edit[: 1 if once else None] if m.same):
-            return f"the edited caption still says {edit.keyword!r} of the edit {_quote(edit)}"
-    if (word := misplaced(caption, edited, edits)) is not None:
-        return f"the edited caption says {word!r} where no edit puts it"
-    return None
+def random_words(caption: str, keep: Sequence[str]) -> list[str]:
+    """The words of a caption, each once, that are no stop words and hold no word of `keep`."""
+    fixed = {word.casefold() for word in kept_words(caption, keep)}
+    return [word for word in spans(caption, 1, keep) if _is_content(word) and word.casefold() not in fixed]
 
 
-def _is_changed(caption: str, edit: Edit, mention: Mention, difference: Difference) -> bool:
-    """Whether words of the keyword are gone there or, where the alternative has all of them, others are next to it."""
-    first = mention.end - len(edit.keyword)  # the small word before it may change for another's sake
-    inside = [word for word in words_of(caption) if first <= word.start and word.end <= mention.end]
-    if not set(inside).isdisjoint(difference.removed):
-        return True
-    stays = {word.same for word in words_of(edit.keyword)} <= {word.same for word in words_of(edit.alternative)}
-    return stays and any(_added_next_to(change, inside[0].at, inside[-1].at) for change in difference.changes)
+def blank(caption: str, word: str) -> tuple[str, str]:
+    """What stands before a word of a caption and after it, where it stands first. Raises ValueError without it."""
+    for candidate in words_of(caption):
+        if candidate.text == word:
+            return caption[: candidate.start], caption[candidate.end :]
+    raise ValueError(f"{caption!r} has no word {word!r}")
 
 
-def _added_next_to(change: Change, first: int, last: int) -> bool:
-    """Whether words were added next to the caption's words number `first` to `last`; the article before those may have
-    changed with them ("a dog" is "an old dog").
+def random_alternatives(
+    alternatives: Sequence[str], word: str, caption: str, keep: Sequence[str], avoid: Sequence[str]
+) -> tuple[str, ...]:
+    """Those of the words that may stand in the place of one: no stop words, none that the caption says already, and
+    none that the rules of all edits refuse.
     """
-    if first <= change.at <= last + 1:
-        return bool(change.added)
-    content = [word for word in change.added if word.same not in AGREEING]
-    return bool(content) and change.at + len(change.removed) == first
+    present = {candidate.same for candidate in words_of(caption)}
+    new = [candidate for candidate in alternatives if _is_content(candidate) and candidate.casefold() not in present]
+    return allowed_alternatives(new, word, keep, avoid)
 
 
-def _quote(edit: Edit) -> str:
-    return f"{edit.keyword!r} -> {edit.alternative!r}"
+def _is_content(word: str) -> bool:
+    return word.isalpha() and len(word) >= _FEWEST_LETTERS and word.casefold() not in _STOP

@@ -1,4 +1,4 @@
-"""The place of a picture's or a mask's bytes: a file, a stretch of a tar file, a cell of a table.
+"""The place of a picture's or a mask's bytes: a file, a stretch of a tar file, a cell of a table; and names of files.
 
 A data set of a million pictures has a million of these, so a file is its path as plain text and the others have slots.
 """
@@ -6,6 +6,7 @@ A data set of a million pictures has a million of these, so a file is its path a
 from __future__ import annotations
 
 import stat
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,10 @@ def read_blob(blob: Blob) -> bytes:
     """The bytes. Raises UnreadableError for what is missing, too large or no regular file."""
     try:
         if isinstance(blob, Cell):
-            return _read_cell(blob)
+            value = blob.table[blob.row][blob.column]
+            if not isinstance(value, dict) or not (value.get("bytes") or value.get("path")):
+                raise UnreadableError(f"row {blob.row} has nothing in the column {blob.column!r}")
+            return bytes(value["bytes"]) if value["bytes"] else Path(value["path"]).read_bytes()
         path = path_of(blob)
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):  # opening a pipe would block for ever
@@ -67,9 +71,13 @@ def read_blob(blob: Blob) -> bytes:
         raise UnreadableError(f"cannot be read: {error.strerror or error}") from error
 
 
-def _read_cell(cell: Cell) -> bytes:
-    value = cell.table[cell.row][cell.column]
-    if not isinstance(value, dict) or not (value.get("bytes") or value.get("path")):
-        raise UnreadableError(f"row {cell.row} has nothing in the column {cell.column!r}")
-    data = value["bytes"]
-    return bytes(data) if data else Path(value["path"]).read_bytes()
+def unprintable(text: str) -> bool:
+    """Whether text holds what metadata cannot store or a terminal would obey. (A file's non-UTF-8 bytes are such.)"""
+    return any(unicodedata.category(character) in ("Cc", "Cs") for character in text)
+
+
+def printable(name: str) -> str:
+    """A file's name with bytes escaped that could not be printed or stored."""
+    if name.isascii() and name.isprintable():
+        return name
+    return "".join(c.encode("unicode_escape").decode() if unprintable(c) else c for c in name)

@@ -1,34 +1,44 @@
-"""Class maps: the meaning of the numbers or colours in a set's masks, and which of them count for nothing.
+"""Class maps: the meaning of the numbers or colours in a set's masks, and which of them count for nothing; and names
+for labels that are numbers (class folders 0 to 999, a table's numbers, the outputs of a model).
 
-A map comes from a TOML or JSON file, from one of the published ones in `class_maps/`, or from a set that names its own
-classes. The suite's masks hold the map's numbers, one channel, and `VOID` where a pixel counts for nothing.
+A map comes from a TOML or JSON file, from `class_maps/`, or from a set that names its own classes. The suite's masks
+hold the map's numbers, one channel, and `VOID` where a pixel counts for nothing. A file of names may also be a text
+file with a name on each line, numbered from 0, or JSON: a list, {"0": "tench"}, or {"0": ["n01440764", "tench"]}. Where
+a synset stands before the name it is the label, since names of ImageNet's classes occur twice ("crane", "maillot").
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import CounterfactoryError
+from ..errors import CounterfactoryError, list_some
 from ..files.fill import nearest, read_toml
+from ..files.reading import read_text
 from ..keys import content_key
-from .class_names import plain_names, read_json
+from .blobs import unprintable
 from .pixels import UnreadableError
 
 # Pixels that count for nothing, as every published set marks them.
 VOID = 255
 # The class that no model is asked for by name.
 BACKGROUND = "background"
+# How WordNet's synsets are written.
+SYNSET = re.compile(r"n\d{8}")
 _MOST = 65_535
 _KEYS = ("classes", "ignore", "channel")
 _SHAPE = 'a table `classes` of numbers or colours and their names: 7 = "road", or "128 64 128" = "road"'
+_NAMES = 'a list of names, or {"0": "tench", "1": "goldfish"}'
+_HEXADECIMAL = re.compile(r"#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})", re.IGNORECASE)
+_DECIMAL = re.compile(r"([0-9]{1,5})[\s,]+([0-9]{1,5})[\s,]+([0-9]{1,5})")
 
 Colour = tuple[int, int, int]
 
@@ -59,10 +69,12 @@ class ClassMap:
         the map does not have, and for a mask of the other kind.
         """
         if self.colours:
-            return self._by_colour(mask)
-        if mask.ndim == 3 and not self.red and (mask[..., :3] != mask[..., :1]).any():
+            numbers = self._by_colour(mask)
+        elif mask.ndim == 3 and not self.red and (mask[..., :3] != mask[..., :1]).any():
             raise UnreadableError(f"is coloured, and {self.where} names numbers; write the map by colours")
-        return self._by_number(mask[..., 0] if mask.ndim == 3 else mask)
+        else:
+            numbers = self._by_number(mask[..., 0] if mask.ndim == 3 else mask)
+        return numbers.astype(np.uint16 if max((*self.names, VOID)) > VOID else np.uint8)
 
     def shown(self, mask: NDArray[Any]) -> tuple[str, ...]:
         """The names, sorted, of the classes in a mask that `apply` gave, but for the background."""
@@ -76,7 +88,7 @@ class ClassMap:
         unknown = [n for n in np.flatnonzero(counts).tolist() if table[n] < 0]
         if unknown:
             raise UnreadableError(self._unknown(f"{n} ({counts[n]} pixels)" for n in unknown))
-        return self._smallest_dtype(table[mask])
+        return np.asarray(table[mask])
 
     def _by_colour(self, mask: NDArray[Any]) -> NDArray[Any]:
         if mask.ndim == 2:
@@ -88,69 +100,100 @@ class ClassMap:
         if missing.size:
             colours, counts = np.unique(missing, return_counts=True)
             pairs = zip(colours.tolist(), counts.tolist(), strict=True)
-            raise UnreadableError(
-                self._unknown(f"colour {p >> 16} {p >> 8 & 255} {p & 255} ({n} pixels)" for p, n in pairs)
-            )
+            unknown = (f"colour {p >> 16} {p >> 8 & 255} {p & 255} ({n} pixels)" for p, n in pairs)
+            raise UnreadableError(self._unknown(unknown))
         by_place = np.array([number for _, number in sorted((_pack(*c), n) for c, n in self.colours.items())])
-        return self._smallest_dtype(by_place[at])
-
-    def _smallest_dtype(self, mask: NDArray[Any]) -> NDArray[Any]:
-        return mask.astype(np.uint16 if max((*self.names, VOID)) > VOID else np.uint8)
+        return np.asarray(by_place[at])
 
     def _unknown(self, values: Iterable[str]) -> str:
-        several = list(values)
-        more = f" and {len(several) - 5} more" if len(several) > 5 else ""
-        return (
-            f"holds {', '.join(several[:5])}{more}, which {self.where} does not name; add it to its classes, or to "
-            "`ignore`"
-        )
+        listed = list_some(list(values), 5)
+        return f"holds {listed}, which {self.where} does not name; add it to its classes, or to `ignore`"
 
 
 def named_classes(where: str, names: Mapping[int, str]) -> ClassMap:
     """The map of a set that names its own classes, with a background: number 0 where that is free, else the next."""
     background = 0 if 0 not in names else max(names) + 1
     background = background + 1 if background == VOID else background
-    every = dict(names) if BACKGROUND in names.values() else {background: BACKGROUND, **names}
-    return _by_numbers(where, every, [VOID], red=False)
+    return _by_numbers(where, names if BACKGROUND in names.values() else {background: BACKGROUND, **names})
 
 
-def builtin_class_maps() -> tuple[str, ...]:
-    """The names of the published maps that come along."""
-    folder = files(__package__) / "class_maps"
-    return tuple(sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml")))
+def published(folder: str) -> dict[str, Path]:
+    """The TOML files that come along in a folder of this package, by name: "class_maps" or "palettes"."""
+    return {path.stem: path for path in sorted(Path(__file__).with_name(folder).glob("*.toml"))}
 
 
 def load_class_map(named: str) -> ClassMap:
-    """The map in a .toml or .json file, of the names in a .txt file, or a published one by its name.
-
-    Raises CounterfactoryError for a file that is none, a name or a number given twice, and numbers mixed with colours.
+    """The map in a .toml or .json file, of the names in a .txt file, or a published one by its name. Raises
+    CounterfactoryError for a file that is none, a name or a number given twice, and numbers mixed with colours.
     """
-    path = Path(named)
+    path, maps = Path(named), published("class_maps")
     if path.suffix.lower() not in (".toml", ".json", ".txt"):
-        if named not in builtin_class_maps():
+        if named not in maps:
             raise CounterfactoryError(
-                f"no class map {named!r}: name a .toml, .json or .txt file, or one of {', '.join(builtin_class_maps())}"
+                f"no class map {named!r}: name a .toml, .json or .txt file, or one of {', '.join(maps)}"
             )
-        path = Path(str(files(__package__) / "class_maps" / f"{named}.toml"))
-        return _parse(read_toml(path), f"the class map {named}")
-    if (names := plain_names(path)) is not None:
-        return _by_numbers(str(path), names, [], red=False)
+        return _parse(read_toml(maps[named]), f"the class map {named}")
+    if (names := _plain_names(path)) is not None:
+        return _by_numbers(str(path), names)
     return _parse(read_toml(path) if path.suffix.lower() == ".toml" else read_json(path), str(path))
 
 
 def label_names(named: str) -> tuple[Mapping[int, str], str]:
-    """The names of labels that are numbers, by a file of names or a class map by numbers, and what to call it.
-
-    Raises CounterfactoryError as `load_class_map` does, and for a map by colours.
+    """The names of labels that are numbers, by a file of names or a class map by numbers, and what to call it. Raises
+    CounterfactoryError as `load_class_map` does, and for a map by colours.
     """
-    if Path(named).suffix.lower() in (".txt", ".json") and (names := plain_names(Path(named))) is not None:
+    if (names := _plain_names(Path(named))) is not None:
         return names, named
     class_map = load_class_map(named)
     if not class_map.numbers:
         raise CounterfactoryError(f"{class_map.where} names colours, and labels are numbers; write the map by numbers")
-    return {
-        number: class_map.names[at] for number, at in class_map.numbers.items() if at in class_map.names
-    }, class_map.where
+    numbers = class_map.numbers.items()
+    return {number: class_map.names[at] for number, at in numbers if at in class_map.names}, class_map.where
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file. Raises CounterfactoryError where it is not JSON."""
+    try:
+        return json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise CounterfactoryError(f"{path} is not valid JSON: {error}") from error
+
+
+def parse_colour(text: str) -> Colour | None:
+    """A colour "r g b", "r,g,b" or "#rrggbb"; None for other text."""
+    hexadecimal = _HEXADECIMAL.fullmatch(text.strip())
+    match = hexadecimal or _DECIMAL.fullmatch(text.strip())
+    if match is None:
+        return None
+    red, green, blue = (int(part, 16 if hexadecimal else 10) for part in match.groups())
+    return (red, green, blue) if max(red, green, blue) <= 255 else None
+
+
+def _plain_names(path: Path) -> dict[int, str] | None:
+    """The names by number of a .txt file, or of a .json file without a table `classes`; None for another file. Raises
+    CounterfactoryError for a file that has no names, or none for a number.
+    """
+    if path.suffix.lower() not in (".txt", ".json"):
+        return None
+    content = read_text(path).rstrip().splitlines() if path.suffix.lower() == ".txt" else read_json(path)
+    if isinstance(content, list):
+        if not content:
+            raise CounterfactoryError(
+                f"{path} has no names; it needs {_NAMES}, or a text file with a name on each line"
+            )
+        content = {str(number): name for number, name in enumerate(content)}
+    elif not isinstance(content, dict) or "classes" in content:
+        return None
+    names: dict[int, str] = {}
+    for number, value in content.items():
+        if not re.fullmatch("[0-9]{1,9}", number):
+            raise CounterfactoryError(f"{path}: {number[:40]!r} is no number of a class; it needs {_NAMES}")
+        parts = value if isinstance(value, list) else [value]
+        name = parts[0].strip() if parts and all(isinstance(part, str) for part in parts) else ""
+        if not name or unprintable(name):
+            raise CounterfactoryError(f"{path}: class {number} needs a name, found {str(value)[:40]!r}")
+        names[int(number)] = name.split()[0] if SYNSET.fullmatch(name.split()[0]) else name
+    return names
 
 
 def _parse(table: Any, where: str) -> ClassMap:
@@ -164,61 +207,48 @@ def _parse(table: Any, where: str) -> ClassMap:
     ignored = table.get("ignore", [])
     if not isinstance(ignored, list):
         raise CounterfactoryError(f"{where}: ignore is a list of numbers or colours, found {ignored!r}")
-    classes = [(_value(key, where), name) for key, name in table["classes"].items()]
-    for value, name in classes:
+    for key, name in table["classes"].items():
         if not isinstance(name, str) or not name.strip():
-            raise CounterfactoryError(f"{where}: class {_shown(value)} needs a name, found {name!r}")
-    void = [_value(value, where) for value in ignored]
-    values = [value for value, _ in classes]
-    twice = next((value for i, value in enumerate([*values, *void]) if value in [*values, *void][:i]), None)
-    if twice is not None:
-        raise CounterfactoryError(f"{where}: {_shown(twice)} is given twice; say once what it stands for")
-    kinds = {isinstance(value, int) for value in (*values, *void)}
-    if len(kinds) > 1:
+            raise CounterfactoryError(f"{where}: class {_shown(_value(key, where))} needs a name, found {name!r}")
+    meanings: dict[int | Colour, str | None] = {}
+    for key, name in [*table["classes"].items(), *((key, None) for key in ignored)]:
+        value = _value(key, where)
+        if value in meanings:
+            raise CounterfactoryError(f"{where}: {_shown(value)} is given twice; say once what it stands for")
+        meanings[value] = name
+    numbers = {value: name for value, name in meanings.items() if isinstance(value, int)}
+    colours = {value: name for value, name in meanings.items() if not isinstance(value, int)}
+    if numbers and colours:
         raise CounterfactoryError(f"{where}: classes and ignore are all numbers or all colours, found both")
-    if kinds == {True}:
-        numbers = {value: name for value, name in classes if isinstance(value, int)}
-        return _by_numbers(where, numbers, [v for v in void if isinstance(v, int)], red="channel" in table)
-    colours = {value: name for value, name in classes if isinstance(value, tuple)}
-    return _by_colours(where, colours, [v for v in void if isinstance(v, tuple)])
-
-
-def _by_numbers(where: str, classes: Mapping[int, str], void: Iterable[int], red: bool) -> ClassMap:
-    if VOID in classes:
-        raise CounterfactoryError(f"{where}: {VOID} marks pixels that count for nothing; give the class another number")
-    number_of: dict[str, int] = {}
-    for number, name in classes.items():
-        number_of.setdefault(name, number)
-    numbers = {number: number_of[name] for number, name in classes.items()} | dict.fromkeys([*void, VOID], VOID)
-    return ClassMap(where, {number: name for name, number in number_of.items()}, numbers, {}, red)
-
-
-def _by_colours(where: str, classes: Mapping[Colour, str], void: Iterable[Colour]) -> ClassMap:
-    names = list(dict.fromkeys(classes.values()))
+    if numbers:
+        return _by_numbers(where, numbers, red="channel" in table)
+    names = list(dict.fromkeys(name for name in colours.values() if name is not None))
     if len(names) >= VOID:
         raise CounterfactoryError(f"{where} has {len(names)} colour-coded classes; at most {VOID - 1} are read")
-    colours = {colour: names.index(name) for colour, name in classes.items()} | dict.fromkeys(void, VOID)
-    return ClassMap(where, dict(enumerate(names)), {}, colours)
+    places = {colour: VOID if name is None else names.index(name) for colour, name in colours.items()}
+    return ClassMap(where, dict(enumerate(names)), {}, places)
+
+
+def _by_numbers(where: str, meanings: Mapping[int, str | None], red: bool = False) -> ClassMap:
+    """The map of numbers and their names, None for what counts for nothing; of a name the first number counts."""
+    if meanings.get(VOID) is not None:
+        raise CounterfactoryError(f"{where}: {VOID} marks pixels that count for nothing; give the class another number")
+    number_of: dict[str | None, int] = {None: VOID}
+    for number, name in meanings.items():
+        number_of.setdefault(name, number)
+    numbers = {number: number_of[name] for number, name in meanings.items()} | {VOID: VOID}
+    return ClassMap(where, {number: name for name, number in number_of.items() if name is not None}, numbers, {}, red)
 
 
 def _value(key: object, where: str) -> int | Colour:
-    """A number, or a colour "r g b" or "#rrggbb"."""
-    text = str(key).strip()
-    if isinstance(key, bool) or not isinstance(key, str | int):
-        raise CounterfactoryError(f"{where}: {key!r} is neither a number nor a colour; it needs {_SHAPE}")
-    parts = text.replace(",", " ").split()
-    if text.startswith("#") and len(text) == 7:
-        parts = [str(int(text[i : i + 2], 16)) if _is_hex(text[i : i + 2]) else "x" for i in (1, 3, 5)]
-    if all(part.isascii() and part.isdigit() and len(part) <= 5 for part in parts):
-        if len(parts) == 1 and int(parts[0]) <= _MOST:
-            return int(parts[0])
-        if len(parts) == 3 and all(int(part) <= 255 for part in parts):
-            return int(parts[0]), int(parts[1]), int(parts[2])
+    """A number or a colour."""
+    if isinstance(key, str | int) and not isinstance(key, bool):
+        text = str(key).strip()
+        if re.fullmatch("[0-9]{1,5}", text) and int(text) <= _MOST:
+            return int(text)
+        if (colour := parse_colour(text)) is not None:
+            return colour
     raise CounterfactoryError(f"{where}: {key!r} is neither a number up to {_MOST} nor a colour; it needs {_SHAPE}")
-
-
-def _is_hex(text: str) -> bool:
-    return all(c in "0123456789abcdefABCDEF" for c in text)
 
 
 def _shown(value: int | Colour) -> str:

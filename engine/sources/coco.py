@@ -1,26 +1,19 @@
 """COCO: one JSON file with images, annotations and categories (cocodataset.org/#format-data), as Roboflow, CVAT and
-Label Studio write it too.
-
-Boxes, keypoints, and a mask of category numbers drawn from polygons or run lengths. A crowd is in the mask and has no
-box.
+Label Studio write it too: boxes, keypoints, and a mask drawn from polygons or run lengths. A crowd has no box.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
-from ..files.reading import read_text
-from .boxes import Box, Keypoint
-from .class_map import BACKGROUND, VOID, ClassMap, named_classes
-from .listing import Entry, Listing, Problem, finish, printable
-from .rows import unprintable
-from .shapes import DrawnMask, Shape, decode_runs, outline, pack_runs
+from .blobs import printable, unprintable
+from .class_map import BACKGROUND, VOID, named_classes, read_json
+from .listing import Entry, Listing, finish
+from .shapes import Box, DrawnMask, Keypoint, Shape, decode_runs, outline, pack_runs
 
 _PATTERNS = (
     *("annotations/instances_*.json", "annotations/person_keypoints_*.json", "instances_*.json"),
@@ -40,9 +33,8 @@ def _candidates(root: Path) -> list[Path]:
 
 
 def list_coco(root: Path) -> Listing:
-    """The images of an annotation file, or of the only one in a folder.
-
-    Raises CounterfactoryError for several files or none, one that is not COCO's, and images that are nowhere.
+    """The images of an annotation file, or of the only one in a folder. Raises CounterfactoryError for several files or
+    none, one that is not COCO's, and images that are nowhere.
     """
     files = _candidates(root) if root.is_dir() else [root]
     if len(files) != 1:
@@ -55,11 +47,7 @@ class _Annotations:
     """The content of a file of annotations."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        try:
-            content = json.loads(read_text(path))
-        except (ValueError, RecursionError) as error:
-            raise CounterfactoryError(f"{path} is not valid JSON: {error}") from error
+        self._path, content = path, read_json(path)
         lists = [content.get(key) if isinstance(content, dict) else None for key in ("images", "categories")]
         if not all(isinstance(values, list) and all(isinstance(item, dict) for item in values) for values in lists):
             raise CounterfactoryError(
@@ -75,8 +63,9 @@ class _Annotations:
         for annotation in annotations:
             image = annotation.get("image_id") if isinstance(annotation, dict) else None
             self._of_image.setdefault(image if isinstance(image, int | str) else None, []).append(annotation)
-        self._names = self._categories(content["categories"])
-        self._class_map, self._degenerate = _class_map(str(path), self._names), 0
+        self._names, self._degenerate = self._categories(content["categories"]), 0
+        named = {_number(number, self._names): name for number, name in self._names.items()}
+        self._class_map = named_classes(str(path), named)
         self._background = next(n for n, name in self._class_map.names.items() if name == BACKGROUND)
 
     def _categories(self, categories: Sequence[Mapping[str, Any]]) -> dict[int, str]:
@@ -87,29 +76,30 @@ class _Annotations:
                 raise CounterfactoryError(f"{self._path}: a category needs a number and a name, found {category!r:.80}")
             if names.setdefault(number, name.strip()) != name.strip():
                 raise CounterfactoryError(f"{self._path}: category {number} is both {names[number]!r} and {name!r}")
+        if not names:
+            raise CounterfactoryError(f"{self._path} has no categories")
         return names
 
     def listing(self) -> Listing:
         """The images as entries."""
         folder = self._folder()
         class_names = tuple(name for name in self._class_map.names.values() if name != BACKGROUND)
-        listing = Listing("coco", [], [], self._class_map, class_names)
-        seen: dict[str, Any] = {}
-        numbers: set[Any] = set()
+        listing = Listing("coco", class_map=self._class_map, class_names=class_names)
+        names, numbers = set[str](), set[Any]()
         for image in self._images:
             name, number = image.get("file_name"), image.get("id")
-            if not isinstance(name, str) or not isinstance(number, int | str) or not _inside(name):
+            leaves = Path(str(name)).is_absolute() or ".." in Path(str(name)).parts
+            if not isinstance(name, str) or not isinstance(number, int | str) or leaves or unprintable(name):
                 reason = f"an image needs an id and a file_name below its folder, found {image!r:.80}"
-                listing.problems.append(Problem(self._path.name, reason))
-            elif name in seen or number in numbers:
-                reason = f"is listed twice, or shares its id {number} with another image; keep one"
-                listing.problems.append(Problem(printable(name), reason))
+                listing.skip(self._path.name, reason)
+            elif name in names or number in numbers:
+                listing.skip(name, f"is listed twice, or shares its id {number} with another image; keep one")
             else:
                 try:
                     listing.entries.append(self._entry(folder, name, number, image))
                 except ValueError as error:
-                    listing.problems.append(Problem(printable(name), str(error)))
-            seen[str(name)] = number
+                    listing.skip(name, str(error))
+            names.add(str(name))
             numbers.add(number)
         if strangers := sum(len(group) for image, group in self._of_image.items() if image not in numbers):
             listing.notes.append(f"{self._path.name}: {strangers} annotations are of images that it does not list")
@@ -165,20 +155,9 @@ class _Annotations:
         return Box(x, y, x + width, y + height, self._names[number], keypoints), shape
 
 
-def _class_map(where: str, names: Mapping[int, str]) -> ClassMap:
-    if not names:
-        raise CounterfactoryError(f"{where} has no categories")
-    return named_classes(where, {_number(number, names): name for number, name in names.items()})
-
-
 def _number(category: int, names: Mapping[int, str]) -> int:
     """A category's number in masks: its own, or one more where the set uses what marks pixels that do not count."""
     return category + 1 if VOID in names and category >= VOID else category
-
-
-def _inside(name: str) -> bool:
-    """Whether a path stays below its folder and can be printed."""
-    return not os.path.isabs(name) and ".." not in Path(name).parts and not unprintable(name)  # noqa: PTH117
 
 
 def _shape(number: int, segmentation: object, size: tuple[int, int] | None) -> Shape | None:

@@ -7,6 +7,7 @@ the inverse, so that near things have most of the range, and 0 where nothing is 
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,15 +19,14 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from ..keys import content_key
-from .blobs import Blob
-from .listing import Entry, file_stem
-from .pixels import MAX_PIXELS, UnreadableError, fit_mask, read_levels
+from .blobs import Blob, read_blob
+from .listing import Entry, files_by_stem, match_stem
+from .pixels import MAX_PIXELS, UnreadableError, fit_mask, read_mask
 
 DepthValues = Literal["distance", "inverse"]
 DEPTH_VALUES: tuple[DepthValues, ...] = get_args(DepthValues)
-SUFFIXES = (".npy", ".png", ".tif", ".tiff")
 NEAREST = 65535
-_NPY = b"\x93NUMPY"
+_SUFFIXES = (".npy", ".png", ".tif", ".tiff")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,42 +38,34 @@ class Depth:
     digest: str
 
 
-def depth_digest(file_sha256: str, values: DepthValues) -> str:
-    """Names a depth map by its file's bytes and what they mean."""
-    return content_key("depth", file_sha256, values)
-
-
 def with_depth(entries: Sequence[Entry], folder: Path) -> list[Entry]:
-    """The entries with their depth maps below `folder`: the file of the same name but for the suffix, in the same
-    sub-folder or else at the top. Where there is none, a path that does not exist, which the reader reports.
-
-    Raises CounterfactoryError where there is no such folder, or two files are called as one picture.
+    """The entries with their depth maps below `folder`, by `match_stem`. Raises CounterfactoryError where there is no
+    such folder, or two files are called as one picture.
     """
     if not folder.is_dir():
         raise CounterfactoryError(f"no folder of depth maps at {folder}; --depth takes a folder with one map per image")
-    maps: dict[str, str] = {}
-    for path in sorted(folder.rglob("*")):
-        relative = path.relative_to(folder).as_posix()
-        if path.suffix.lower() not in SUFFIXES or any(part.startswith(".") for part in relative.split("/")):
-            continue
-        other = maps.setdefault(file_stem(relative), relative)
-        if other != relative:
-            raise CounterfactoryError(f"{folder} holds {other} and {relative}, two depth maps of one picture; keep one")
-    return [replace(entry, depth=str(folder / _map_of(entry, maps))) for entry in entries]
+    files = [path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES]
+    by_stem = files_by_stem(path.as_posix() for path in files if not any(part[0] == "." for part in path.parts))
+    for first, *others in by_stem.values():
+        if others:
+            raise CounterfactoryError(
+                f"{folder} holds {first} and {others[0]}, two depth maps of one picture; keep one"
+            )
+    return [replace(entry, depth=f"{folder}/{match_stem(entry, by_stem, '.npy')}") for entry in entries]
 
 
-def _map_of(entry: Entry, maps: dict[str, str]) -> str:
-    stem = file_stem(entry.file)
-    return maps.get(stem) or maps.get(stem.rpartition("/")[2]) or f"{stem}.npy"
+def open_depth(blob: Blob, values: DepthValues) -> tuple[NDArray[Any], Depth]:
+    """The numbers of a depth map [H, W], and the map. Raises UnreadableError as `read_depth` does."""
+    data = read_blob(blob)
+    return read_depth(data), Depth(blob, values, content_key("depth", hashlib.sha256(data).hexdigest(), values))
 
 
 def read_depth(data: bytes) -> NDArray[Any]:
     """The numbers of a depth map, [H, W]: those of a NumPy file, or the grey levels of a picture of 8 or 16 bits.
-
     Raises UnreadableError for bytes that are neither, and for an array that is not two-dimensional.
     """
-    if not data.startswith(_NPY):
-        return read_levels(data)
+    if not data.startswith(b"\x93NUMPY"):
+        return read_mask(data, greyscale=True)
     try:
         numbers = np.load(io.BytesIO(data), allow_pickle=False)
     except (ValueError, EOFError, MemoryError) as error:

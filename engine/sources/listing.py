@@ -1,8 +1,5 @@
-"""Lists the images of a data set, a folder or a table, without opening a single one.
-
-In a folder every image file is an entry, and the first folder under the root is its label; in a CSV or JSONL file
-every row is one. Whether the files are images at all is checked by `source`. A set may have millions of images, so an
-entry is small: paths are plain text.
+"""Lists the images of a data set, a folder or a table, without opening a single one; whether the files are images at
+all is checked by `source`. A set may have millions of images, so an entry is small: paths are plain text.
 """
 
 from __future__ import annotations
@@ -10,16 +7,15 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..errors import CounterfactoryError
-from .blobs import Blob
-from .boxes import Box
+from ..files.tables import Row, read_table
+from .blobs import Blob, printable, unprintable
 from .class_map import ClassMap
-from .rows import read_image_rows, unprintable
-from .shapes import DrawnMask
+from .shapes import Box, DrawnMask
 
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".tif", ".tiff", ".gif", ".ppm", ".pgm", ".pbm")
@@ -27,6 +23,12 @@ SUFFIXES = frozenset(
 # These are photographs too: skipping them silently would lose a user's data.
 UNREAD_SUFFIXES = frozenset((".heic", ".heif", ".avif", ".jxl", ".jp2", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".psd"))
 
+# A table's columns, and other names for them, such as Hugging Face's; of several in one row the first counts.
+_COLUMNS = {
+    "image": ("image", "file_name", "filename"),
+    "label": ("label", "class"),
+    "mask": ("mask", "mask_file_name"),
+}
 _SPLIT = re.compile(r"(train|training|val|valid|validation|dev|test|testing)(\d{4})?", re.IGNORECASE)
 
 
@@ -64,40 +66,64 @@ class Listing:
     """
 
     layout: str
-    entries: list[Entry]
-    problems: list[Problem]
+    problems: list[Problem] = field(default_factory=list)
     class_map: ClassMap | None = None
     class_names: tuple[str, ...] = ()
+    entries: list[Entry] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def skip(self, name: str, reason: str) -> None:
+        """Notes why an image, or a row, cannot be used."""
+        self.problems.append(Problem(printable(name), reason))
+
+    def add(self, root: Path, relative: str, mask: str | None, reason: str) -> None:
+        """Adds an image with its mask, both by their paths below `root`, or without a mask the reason as a problem."""
+        if mask is None:
+            self.skip(relative, reason)
+        else:
+            self.entries.append(entry_of(root, relative, mask=f"{root}/{mask}"))
+
+    def note_first(self, paths: Sequence[str], what: str) -> None:
+        """Notes how many files there are of a kind and the first of them, if there are any."""
+        if paths:
+            self.notes.append(f"{len(paths)} {what}, the first is {printable(paths[0])}")
 
 
 def list_folder(root: Path, masks: Path | None, labels: Path | None, depth: Path | None = None) -> Listing:
-    """List the images under a folder. `masks` is a folder of masks, `labels` a table about the images, and `depth` a
-    folder of depth maps, which are no images.
+    """The images under a folder. `masks` is a folder of masks, `labels` a table about the images, and `depth` a folder
+    of depth maps, which are no images.
     """
     root, masks = _image_root(root, masks, depth)
     files, problems = image_files(root, skip=[folder for folder in (masks, depth) if folder is not None])
-    splits = _splits(files)
-    entries = [entry_of(root, relative, _label_of(relative, splits)) for relative in files]
-    listing = Listing("folders", entries, problems)
-    if splits and labels is None:
-        listing.notes.append(f"{', '.join(sorted(splits))}: taken for splits of the set, not for classes")
+    # The first folders where all of them are called as splits are; then the second ones are the classes.
+    splits = {path.partition("/")[0] if "/" in path else "" for path in files}
+    if not all(_SPLIT.fullmatch(folder) for folder in splits):
+        splits = set()
+    listing = Listing("folders", problems)
+    for path in files:
+        label, slash, rest = path.partition("/")
+        if slash and label in splits:
+            label, slash, _ = rest.partition("/")
+        listing.entries.append(entry_of(root, path, label if slash else None))
     if labels is not None:
         listing.entries = _apply_labels(listing, root, labels)
+    elif splits:
+        listing.notes.append(f"{', '.join(sorted(splits))}: taken for splits of the set, not for classes")
     return finish(listing, masks)
 
 
 def list_table(table: Path, masks: Path | None) -> Listing:
-    """List the images of a CSV or JSONL file; its paths are relative to the file itself."""
-    listing = Listing("table", [], [])
+    """The images of a CSV or JSONL file; its paths are relative to the file itself."""
+    listing, root = Listing("table"), _absolute(table.parent)
     entries: dict[str, Entry] = {}
     rows = _Rows(table, listing)
-    root = _absolute(table.parent)
     for where, row in rows:
-        path = _absolute(os.path.join(root, row["image"]))  # noqa: PTH118 paths are plain text here
-        name = _relative_name(path, root)
-        if rows.accept(path, printable(name), row.get("label"), where):
-            mask = _absolute(os.path.join(root, row["mask"])) if "mask" in row else None  # noqa: PTH118
+        path = _absolute(root, row["image"])
+        # "_" for each step upward: a name must not lead out of a suite's folder.
+        parts = Path(os.path.relpath(path, root)).parts
+        name = "/".join("_" if part == ".." else part for part in parts) or "."
+        if rows.accept(path, name, row.get("label"), where):
+            mask = _absolute(root, row["mask"]) if "mask" in row else None
             entries[path] = Entry(name, printable(name), path, row.get("label"), mask)
     listing.entries = [entry for path, entry in entries.items() if path not in rows.contradicted]
     return finish(listing, masks)
@@ -106,20 +132,6 @@ def list_table(table: Path, masks: Path | None) -> Listing:
 def entry_of(root: Path, relative: str, label: str | None = None, mask: Blob | DrawnMask | None = None) -> Entry:
     """The entry of an image file, by its path below `root`."""
     return Entry(relative, printable(relative), f"{root}/{relative}", label, mask)
-
-
-def _splits(files: Iterable[str]) -> set[str]:
-    """The first folders where all of them are called as splits are; then the second ones are the classes."""
-    first = {relative.partition("/")[0] if "/" in relative else "" for relative in files}
-    return first if all(_SPLIT.fullmatch(folder) for folder in first) else set()
-
-
-def _label_of(relative: str, splits: Collection[str]) -> str | None:
-    """The first folder, or the second where the first is a split."""
-    label, slash, rest = relative.partition("/")
-    if slash and label in splits:
-        label, slash, _ = rest.partition("/")
-    return label if slash else None
 
 
 def _image_root(root: Path, masks: Path | None, depth: Path | None) -> tuple[Path, Path | None]:
@@ -152,8 +164,7 @@ def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[list[str], lis
         real = path.resolve()
         if real in seen:
             if path.is_symlink() and real not in skipped:
-                reason = f"a link to {real}, a folder that has been read already"
-                problems.append(Problem(printable(folder), reason))
+                problems.append(Problem(printable(folder), f"a link to {real}, a folder that has been read already"))
             continue
         seen.add(real)
         try:
@@ -162,16 +173,16 @@ def image_files(root: Path, skip: Collection[Path] = ()) -> tuple[list[str], lis
             problems.append(Problem(printable(folder or "."), f"cannot be read: {error.strerror}"))
             continue
         for entry in children:
+            stem, _, ending = entry.name.rpartition(".")
             if entry.name.startswith("."):
                 continue
             relative = f"{folder}/{entry.name}" if folder else entry.name
-            suffix = _suffix(entry.name)
             if _is_folder(entry):
                 (links if entry.is_symlink() else folders).append(relative)
-            elif suffix in SUFFIXES:
+            elif stem and f".{ending.lower()}" in SUFFIXES:
                 files.append(relative)
-            elif suffix in UNREAD_SUFFIXES:
-                reason = f"{Path(entry.name).suffix} files are not read; convert them to JPEG or PNG"
+            elif stem and f".{ending.lower()}" in UNREAD_SUFFIXES:
+                reason = f".{ending} files are not read; convert them to JPEG or PNG"
                 problems.append(Problem(printable(relative), reason))
     return files, problems
 
@@ -185,28 +196,24 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _apply_labels(listing: Listing, root: Path, table: Path) -> list[Entry]:
-    """The entries with the table's labels and masks; an image that is not in the table becomes a problem.
-
-    The table's paths may be relative to the images' folder or to the table itself.
+    """The entries with the table's labels and masks; an image that is not in the table becomes a problem. The table's
+    paths may be relative to the images' folder or to the table itself.
     """
     by_path = {_absolute(str(entry.blob)): entry for entry in listing.entries}
-    bases = (_absolute(root), _absolute(table.parent))
     labelled: dict[str, Entry] = {}
     rows = _Rows(table, listing)
     for where, row in rows:
-        paths = [_absolute(os.path.join(base, row["image"])) for base in bases]  # noqa: PTH118
+        paths = [_absolute(base, row["image"]) for base in (root, table.parent)]
         path = next((path for path in paths if path in by_path), None)
         if path is None:
-            listing.problems.append(
-                Problem(printable(row["image"]), f"named by {where}, but there is no such image in {root}")
-            )
-        elif rows.accept(path, printable(row["image"]), row.get("label"), where):
-            candidates = [_absolute(os.path.join(base, row["mask"])) for base in bases] if "mask" in row else [None]  # noqa: PTH118
-            mask = next((p for p in candidates if p is None or os.path.exists(p)), candidates[-1])  # noqa: PTH110
+            listing.skip(row["image"], f"named by {where}, but there is no such image in {root}")
+        elif rows.accept(path, row["image"], row.get("label"), where):
+            masks = [_absolute(base, row["mask"]) for base in (root, table.parent)] if "mask" in row else [None]
+            mask = next((mask for mask in masks if mask is None or Path(mask).exists()), masks[-1])
             labelled[path] = replace(by_path[path], label=row.get("label", by_path[path].label), mask=mask)
     for path, entry in by_path.items():
         if path not in labelled:
-            listing.problems.append(Problem(entry.file, f"{table.name} says nothing about this image"))
+            listing.skip(entry.file, f"{table.name} says nothing about this image")
     return [entry for path, entry in labelled.items() if path not in rows.contradicted]
 
 
@@ -222,13 +229,17 @@ class _Rows:
         self._seen: dict[str, tuple[str, str | None]] = {}
 
     def __iter__(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """("file:line", the columns that are not empty under their own names, "image" always among them)."""
         extra: dict[str, None] = {}
-        for where, row, others in read_image_rows(self._table):
-            if isinstance(row, str):
-                self._listing.problems.append(Problem(where, row))
-            else:
-                extra |= dict.fromkeys(others)
-                yield where, row
+        for line, row in read_table(self._table, required=[_COLUMNS["image"]]):
+            where = f"{self._table.name}:{line}"
+            values = row if isinstance(row, str) else _check_values(row)
+            if isinstance(row, str) or isinstance(values, str):
+                self._listing.skip(where, str(values))
+                continue
+            used = [next((name for name in names if name in row), None) for names in _COLUMNS.values()]
+            extra |= dict.fromkeys(name for name in row if name not in used)
+            yield where, values
         if extra:
             names = ", ".join(map(repr, map(printable, extra)))
             self._listing.notes.append(f"{self._table.name}: columns that are not used: {names}")
@@ -244,8 +255,24 @@ class _Rows:
             reason = f"has two labels, {first_label!r} ({first}) and {label!r} ({where}); keep the right one"
         else:
             reason = f"named a second time, by {where}; the first row counts"
-        self._listing.problems.append(Problem(name, reason))
+        self._listing.skip(name, reason)
         return False
+
+
+def _check_values(row: Row) -> dict[str, str] | str:
+    """The row's values as text, without the empty ones, by their columns' own names; or why they cannot be used."""
+    values: dict[str, str] = {}
+    for column, names in _COLUMNS.items():
+        value = next((row[name] for name in names if name in row), None)
+        if type(value) not in (str, int, type(None)):
+            return f"column {column!r} holds {value!r}; text is needed"
+        if text := "" if value is None else str(value).strip():
+            values[column] = text
+    if "image" not in values:
+        return "names no image"
+    if unprintable("".join(values.values())):
+        return "holds control characters or half a surrogate pair"
+    return values
 
 
 _GONE = Entry("", "", "")
@@ -253,10 +280,13 @@ _GONE = Entry("", "", "")
 
 def finish(listing: Listing, masks: Path | None = None) -> Listing:
     """The listing with its entries' masks and final names; a suffix is dropped where the name stays unique."""
-    entries, problems = listing.entries, listing.problems
+    entries = listing.entries
     if masks is not None:
-        by_stem = _masks_by_stem(masks)
-        entries = [entry if entry.mask else replace(entry, mask=_mask_of(entry, masks, by_stem)) for entry in entries]
+        if not masks.is_dir():
+            raise CounterfactoryError(f"no folder of masks at {masks}; --masks takes a folder with one mask per image")
+        by_stem = files_by_stem(image_files(masks)[0])
+        # Of several with one stem the PNG counts.
+        entries = [e if e.mask else replace(e, mask=f"{masks}/{match_stem(e, by_stem, '.png')}") for e in entries]
     stems = [file_stem(entry.name) for entry in entries]
     short = Counter(stems)
     finished: dict[str, int] = {}
@@ -266,10 +296,10 @@ def finish(listing: Listing, masks: Path | None = None) -> Listing:
         entry, entries[i] = entries[i], _GONE
         name = stem if short[stem] == 1 else entry.name
         if unprintable(name):
-            problems.append(Problem(entry.file, "its name holds control characters or is not UTF-8; rename it"))
+            listing.skip(entry.file, "its name holds control characters or is not UTF-8; rename it")
         elif name in finished:
             places = f"{entry.blob} and {final[finished[name]].blob}"
-            problems.append(Problem(entry.file, f"{places} would have the same name"))
+            listing.skip(entry.file, f"{places} would have the same name")
         else:
             finished[name] = len(final)
             final.append(replace(entry, name=name))
@@ -277,49 +307,30 @@ def finish(listing: Listing, masks: Path | None = None) -> Listing:
     return listing
 
 
-def _masks_by_stem(masks: Path) -> dict[str, list[str]]:
-    if not masks.is_dir():
-        raise CounterfactoryError(f"no folder of masks at {masks}; --masks takes a folder with one mask per image")
+def files_by_stem(paths: Iterable[str]) -> dict[str, list[str]]:
+    """The paths, sorted, by what they are without their suffixes."""
     by_stem: dict[str, list[str]] = {}
-    for path in sorted(image_files(masks)[0]):
+    for path in sorted(paths):
         by_stem.setdefault(file_stem(path), []).append(path)
     return by_stem
 
 
-def _mask_of(entry: Entry, masks: Path, by_stem: dict[str, list[str]]) -> str:
-    """The mask in the same sub-folder with the same stem, else the one with that stem at the top of `masks`.
-
-    If there is none, a path that does not exist, which `source` reports. Of several with one stem the PNG counts.
+def match_stem(entry: Entry, by_stem: Mapping[str, Sequence[str]], suffix: str) -> str:
+    """The only file in the same sub-folder with an image's stem, else the only one with that stem at the top; if there
+    is none, the path with `suffix`, which the reader reports where it does not exist.
     """
-    stem = file_stem(entry.name)
+    stem = file_stem(entry.file)
     for key in (stem, stem.rpartition("/")[2]):
-        if len(by_stem.get(key, [])) == 1:
-            return str(masks / by_stem[key][0])
-    return str(masks / f"{stem}.png")
+        if len(by_stem.get(key, ())) == 1:
+            return by_stem[key][0]
+    return stem + suffix
 
 
-def _absolute(path: Path | str) -> str:
-    return os.path.abspath(path)  # noqa: PTH100 resolve() would follow links and so rename their sources
-
-
-def _relative_name(path: str, root: str) -> str:
-    """The path relative to `root`, with "_" for each step upward: a name must not lead out of a suite's folder."""
-    return "/".join("_" if part == ".." else part for part in Path(os.path.relpath(path, root)).parts) or "."
+def _absolute(*parts: Path | str) -> str:
+    return os.path.abspath(os.path.join(*parts))  # noqa: PTH100, PTH118 resolve() would follow links, rename sources
 
 
 def file_stem(name: str) -> str:
     """The name without its file's suffix; a dot at the end, or at the beginning, is no suffix."""
     dot = name.rfind(".")
     return name[:dot] if name.rfind("/") + 1 < dot < len(name) - 1 else name
-
-
-def _suffix(name: str) -> str:
-    dot = name.rfind(".")
-    return name[dot:].lower() if dot > 0 else ""
-
-
-def printable(name: str) -> str:
-    """A file's name with bytes escaped that could not be printed or stored."""
-    if name.isascii() and name.isprintable():
-        return name
-    return "".join(c.encode("unicode_escape").decode() if unprintable(c) else c for c in name)

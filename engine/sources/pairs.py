@@ -1,15 +1,16 @@
-"""Images and masks that belong together by their names: by a pattern of the user's, in Cityscapes, in SHIFT."""
+"""Images and masks that belong together by their names: by a pattern of the user's, in Cityscapes, SHIFT and CamVid."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import CounterfactoryError
+from .blobs import printable
 from .class_map import load_class_map
-from .listing import Listing, Problem, entry_of, finish, image_files, printable
+from .listing import Listing, finish, image_files
 
 _STEM = "{stem}"
 _EXAMPLE = "write it as IMAGE=MASK, each with {stem} once: '{stem}_img.jpg={stem}_seg.png'"
@@ -17,6 +18,13 @@ CITYSCAPES = "leftImg8bit/{stem}_leftImg8bit.png=gtFine/{stem}_gtFine_labelIds.p
 _SHIFT_IMAGE = re.compile(r"(?P<stem>.+)_img_(?P<view>front|center|left_45|left_90|right_45|right_90|left_stereo)\.jpg")
 # SHIFT has up to eight kinds of data in a folder, and many pictures of each; a million class folders are not walked.
 _LOOKED_AT, _ENTERED = 20, 8
+# CamVid's folders of images and of masks, the ending that a mask's stem has and its image's has not, and the class map:
+# the original, Kaggle's split of it, and the SegNet tutorial's.
+CAMVID = (
+    ("701_StillsRaw_full", "LabeledApproved_full", "_L", "camvid"),
+    *((split, f"{split}_labels", "_L", "camvid") for split in ("train", "val", "test")),
+    *((split, f"{split}annot", "", "camvid11") for split in ("train", "val", "test")),
+)
 
 
 def list_pairs(root: Path, pattern: str) -> Listing:
@@ -25,51 +33,31 @@ def list_pairs(root: Path, pattern: str) -> Listing:
     What matches neither side is counted in a note, an image without its mask is a problem. Raises CounterfactoryError
     for a pattern that is none or that no image matches.
     """
-    image_side, mask_side = _sides(pattern)
+    image_side, equals, mask_side = pattern.partition("=")
+    if not equals or image_side.count(_STEM) != 1 or mask_side.count(_STEM) != 1 or image_side == mask_side:
+        raise CounterfactoryError(f"{pattern!r} is no pattern of pairs; {_EXAMPLE}")
     files, problems = image_files(root)
-    images = {stem: path for path in files if (stem := _stem_of(path, image_side)) is not None}
-    masks = {stem: path for path in files if (stem := _stem_of(path, mask_side)) is not None}
+    images, masks = _stems(files, image_side), _stems(files, mask_side)
     if not images:
         first = f"; the first file there is {printable(files[0])}" if files else ""
         raise CounterfactoryError(f"no image in {root} matches {image_side!r} of --pairs{first}; {_EXAMPLE}")
     if not masks:
         raise CounterfactoryError(f"no mask in {root} matches {mask_side!r} of --pairs; {_EXAMPLE}")
-    listing = Listing("pairs", [], problems)
+    listing = Listing("pairs", problems)
     for stem, path in images.items():
-        if stem in masks:
-            listing.entries.append(entry_of(root, path, mask=f"{root}/{masks[stem]}"))
-        else:
-            wanted = mask_side.replace(_STEM, stem)
-            problems.append(Problem(printable(path), f"has no mask {printable(wanted)}"))
+        listing.add(root, path, masks.get(stem), f"has no mask {printable(mask_side.replace(_STEM, stem))}")
     lonely = [path for stem, path in masks.items() if stem not in images]
-    _note(listing, lonely, "masks without an image")
     used = {*images.values(), *masks.values()}
-    _note(listing, [path for path in files if path not in used], "files that --pairs does not match")
+    listing.note_first(lonely, "masks without an image")
+    listing.note_first([path for path in files if path not in used], "files that --pairs does not match")
     return finish(listing)
 
 
-def _note(listing: Listing, paths: list[str], what: str) -> None:
-    if paths:
-        listing.notes.append(f"{len(paths)} {what}, the first is {printable(paths[0])}")
-
-
-def _sides(pattern: str) -> tuple[str, str]:
-    image, equals, mask = pattern.partition("=")
-    if not equals or image.count(_STEM) != 1 or mask.count(_STEM) != 1 or image == mask:
-        raise CounterfactoryError(f"{pattern!r} is no pattern of pairs; {_EXAMPLE}")
-    return image, mask
-
-
-def _stem_of(path: str, side: str) -> str | None:
+def _stems(files: Sequence[str], side: str) -> dict[str, str]:
+    """The files that one side of a pattern matches, by what they have for {stem}."""
     before, _, after = side.partition(_STEM)
-    if path.startswith(before) and path.endswith(after) and len(path) > len(before) + len(after):
-        return path[len(before) : len(path) - len(after)]
-    return None
-
-
-def is_cityscapes(root: Path) -> bool:
-    """Whether leftImg8bit/ and gtFine/ are there."""
-    return (root / "leftImg8bit").is_dir() and (root / "gtFine").is_dir()
+    names = (path for path in files if path.startswith(before) and path.endswith(after))
+    return {path[len(before) : len(path) - len(after)]: path for path in names if len(path) > len(before + after)}
 
 
 def list_cityscapes(root: Path) -> Listing:
@@ -98,33 +86,46 @@ def list_shift(root: Path) -> Listing:
         name = path.rpartition("/")[2]
         if "_semseg_" in name and name.endswith(".png"):
             masks.setdefault(name, []).append(path)
-    listing = Listing("shift", [], problems, load_class_map("shift"))
+    listing = Listing("shift", problems, load_class_map("shift"))
     for path in files:
-        match = _SHIFT_IMAGE.fullmatch(path.rpartition("/")[2])
-        if match is None:
-            continue
-        mask, reason = _nearest_mask(path, f"{match['stem']}_semseg_{match['view']}.png", masks)
-        if mask is None:
-            problems.append(Problem(printable(path), reason))
-        else:
-            listing.entries.append(entry_of(root, path, mask=f"{root}/{mask}"))
+        if match := _SHIFT_IMAGE.fullmatch(path.rpartition("/")[2]):
+            wanted = f"{match['stem']}_semseg_{match['view']}.png"
+            listing.add(root, path, *_nearest_mask(path, wanted, masks.get(wanted, ())))
     return finish(listing)
 
 
-def _nearest_mask(path: str, wanted: str, masks: Mapping[str, list[str]]) -> tuple[str | None, str]:
+def _nearest_mask(path: str, wanted: str, candidates: Sequence[str]) -> tuple[str | None, str]:
     """The mask for an image, or why there is none."""
     folder = path.rpartition("/")[0]
     here = f"{folder}/{wanted}" if folder else wanted
-    candidates = masks.get(wanted, [])
     if here in candidates:
         return here, ""
-    sequence = folder.rpartition("/")[2]
-    parts = folder.split("/")
+    sequence, parts = folder.rpartition("/")[2], folder.split("/")
     same = [mask for mask in candidates if mask.split("/")[-2:-1] == [sequence]]
     shared = [sum(part in mask.split("/") for part in parts) for mask in same]
     best = [mask for mask, count in zip(same, shared, strict=True) if count == max(shared)]
-    if len(best) == 1:
-        return best[0], ""
     if not best:
         return None, f"has no mask {printable(wanted)} in its folder or in a folder {sequence!r}"
-    return None, f"has {len(best)} masks {printable(wanted)}: {', '.join(map(printable, sorted(best)[:2]))}; keep one"
+    several = f"has {len(best)} masks {printable(wanted)}: {', '.join(map(printable, sorted(best)[:2]))}; keep one"
+    return best[0] if len(best) == 1 else None, several
+
+
+def list_camvid(root: Path) -> Listing:
+    """The images and masks below `root`. An image without a mask is a problem."""
+    folders = [row for row in CAMVID if all((root / folder).is_dir() for folder in row[:2])]
+    if not folders:
+        raise CounterfactoryError(
+            f"{root} has no folders of CamVid: 701_StillsRaw_full beside LabeledApproved_full, train/ beside "
+            "train_labels/, or train/ beside trainannot/"
+        )
+    if len({class_map for *_, class_map in folders}) > 1:
+        raise CounterfactoryError(f"{root} has two forms of CamVid; move one of them out")
+    listing = Listing("camvid", class_map=load_class_map(folders[0][3]))
+    for images, masks, ending, _ in folders:
+        files, problems = image_files(root / images)
+        listing.problems += problems
+        of_stem = {path.rpartition(".")[0]: f"{masks}/{path}" for path in image_files(root / masks)[0]}
+        for path in files:
+            reason = f"has no mask with the stem {Path(path).stem}{ending} in {masks}"
+            listing.add(root, f"{images}/{path}", of_stem.get(path.rpartition(".")[0] + ending), reason)
+    return finish(listing)

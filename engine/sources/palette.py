@@ -1,7 +1,5 @@
-"""Palettes: in which colours a map of classes is given to a painter that was trained to follow one.
-
-A palette comes from a TOML file or is one of the published ones in `palettes/`. Colours go by the names of classes,
-which a data set's class map has for the numbers in its masks.
+"""Palettes: in which colours a map of classes is given to a painter that was trained to follow one. Colours go by the
+names of classes, which a data set's class map has for the numbers in its masks.
 """
 
 from __future__ import annotations
@@ -9,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +16,7 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from ..files.fill import nearest, read_toml
 from ..keys import content_key
-from .class_map import BACKGROUND, VOID, Colour
+from .class_map import BACKGROUND, VOID, Colour, parse_colour, published
 from .pixels import UnreadableError
 
 _KEYS = ("classes", "order")
@@ -67,21 +64,14 @@ class Palette:
         return painted
 
 
-def builtin_palettes() -> tuple[str, ...]:
-    """The names of the published palettes that come along."""
-    folder = files(__package__) / "palettes"
-    return tuple(sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml")))
-
-
 def load_palette(named: str) -> Palette:
     """The palette in a .toml file, or a published one by its name. Raises CounterfactoryError for what is none."""
-    if not named.endswith(".toml"):
-        if named not in builtin_palettes():
-            raise CounterfactoryError(
-                f"no palette {named!r}: name a .toml file, or one of {', '.join(builtin_palettes())}"
-            )
-        return _parse(read_toml(Path(str(files(__package__) / "palettes" / f"{named}.toml"))), f"the palette {named}")
-    return _parse(read_toml(Path(named).expanduser()), named)
+    palettes = published("palettes")
+    if named.endswith(".toml"):
+        return _parse(read_toml(Path(named).expanduser()), named)
+    if named not in palettes:
+        raise CounterfactoryError(f"no palette {named!r}: name a .toml file, or one of {', '.join(palettes)}")
+    return _parse(read_toml(palettes[named]), f"the palette {named}")
 
 
 def _parse(table: Mapping[str, Any], where: str) -> Palette:
@@ -91,17 +81,14 @@ def _parse(table: Mapping[str, Any], where: str) -> Palette:
     classes, order = table.get("classes"), table.get("order", [])
     if not isinstance(classes, dict) or not classes:
         raise CounterfactoryError(f"{where} needs {_SHAPE}")
-    colours = {name.strip().lower(): _colour(text, name, where) for name, text in classes.items()}
+    colours: dict[str, Colour] = {}
+    for name, text in classes.items():
+        colour = parse_colour(text) if isinstance(text, str) else None
+        if colour is None:
+            raise CounterfactoryError(f"{where}: the colour of {name} is {text!r}; it needs {_SHAPE}")
+        colours[name.strip().lower()] = colour
     if not isinstance(order, list) or not all(isinstance(name, str) for name in order):
         raise CounterfactoryError(f"{where}: order is a list of names of classes, found {order!r}")
-    strange = [name for name in order if name.strip().lower() not in colours]
-    if strange:
+    if strange := [name for name in order if name.strip().lower() not in colours]:
         raise CounterfactoryError(f"{where}: order names {', '.join(strange)}, which its classes do not")
     return Palette(where, colours, tuple(order))
-
-
-def _colour(text: object, name: str, where: str) -> Colour:
-    parts = text.split() if isinstance(text, str) else []
-    if len(parts) != 3 or not all(part.isascii() and part.isdigit() and int(part) <= 255 for part in parts):
-        raise CounterfactoryError(f"{where}: the colour of {name} is {text!r}; it needs {_SHAPE}")
-    return int(parts[0]), int(parts[1]), int(parts[2])

@@ -1,7 +1,5 @@
-"""Decodes image files and masks to arrays, and fits both to one size.
-
-It takes the bytes of a file and returns 8-bit RGB, or a mask with its numbers unchanged. It knows nothing of paths, and
-ignores colour profiles: values are taken as sRGB.
+"""Decodes the bytes of image files and masks, and fits both to one size. Colour profiles are ignored: values are taken
+as sRGB.
 """
 
 from __future__ import annotations
@@ -35,18 +33,9 @@ _UPRIGHT = {
 }
 # After 0xFF: a stuffed zero, fill, a temporary marker, restarts, and the start of the picture, none with a length.
 _BARE_MARKERS = frozenset((0x00, 0x01, 0xFF, *range(0xD0, 0xD9)))
-# Pillow's modes of masks, and whether they have 16 bits. Palette masks keep their indices, which are the classes.
-_MASK_MODES = {
-    "1": False,
-    "L": False,
-    "P": False,
-    "RGB": False,
-    "RGBA": False,
-    "I;16": True,
-    "I;16B": True,
-    "I;16L": True,
-    "I": True,
-}
+# Pillow's modes of masks, those with 16 bits apart. Palette masks keep their indices, which are the classes.
+_DEEP_MODES = ("I;16", "I;16B", "I;16L", "I")
+_MASK_MODES = ("1", "L", "P", "RGB", "RGBA", *_DEEP_MODES)
 
 
 class UnreadableError(ValueError):
@@ -66,48 +55,43 @@ def read_picture(data: bytes) -> NDArray[np.uint8]:
         grey = _as_uint16(image).astype(np.uint32)
         return np.repeat(((grey + 128) // 257).astype(np.uint8)[:, :, None], 3, axis=2)
     try:
-        return np.asarray(_flatten_on_white(image))
+        if image.has_transparency_data:
+            image = image.convert("RGBA")
+            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+        return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
     except Exception as error:  # see _open_image
         raise UnreadableError(f"pixels of mode {image.mode} cannot be turned into RGB") from error
 
 
-def read_mask(data: bytes, colours: bool = False) -> NDArray[Any]:
+def read_mask(data: bytes, colours: bool = False, greyscale: bool = False) -> NDArray[Any]:
     """Decode a mask with its numbers unchanged: uint8 or uint16, [H, W] or, if colour-coded, [H, W, 3 or 4].
 
     A palette's indices are the numbers, unless `colours` are asked for: then its colours, [H, W, 3].
 
-    Raises `UnreadableError` as `decode` does, and for JPEG, which changes class numbers.
+    Raises `UnreadableError` as `read_picture` does, for JPEG, which changes numbers, and for colours and palettes where
+    the picture has to be `greyscale`.
     """
     image = _open_image(data)
     if image.format in ("JPEG", "MPO"):
-        raise UnreadableError("a JPEG mask blurs class numbers; save masks as PNG")
+        raise UnreadableError(
+            "a JPEG blurs numbers; save them as a 16-bit greyscale PNG, or with numpy.save"
+            if greyscale
+            else "a JPEG mask blurs class numbers; save masks as PNG"
+        )
     image = _turn_upright(image)
+    if greyscale and (image.mode not in _MASK_MODES or image.mode in ("P", "RGB", "RGBA")):
+        raise UnreadableError(f"of mode {image.mode}, not greyscale; save numbers as a 16-bit greyscale PNG")
     if image.mode not in _MASK_MODES:
         raise UnreadableError(f"a mask of mode {image.mode} is not read; save it as an 8 or 16 bit greyscale PNG")
-    if _MASK_MODES[image.mode]:
+    if image.mode in _DEEP_MODES:
         return _as_uint16(image)
     if colours and image.mode == "P":
         image = image.convert("RGB")
     return np.array(image, dtype=np.uint8)
 
 
-def read_levels(data: bytes) -> NDArray[Any]:
-    """Decode a greyscale picture with its numbers unchanged: uint8 or uint16 [H, W].
-
-    Raises `UnreadableError` as `read_picture` does, for JPEG, which changes numbers, and for colours.
-    """
-    image = _open_image(data)
-    if image.format in ("JPEG", "MPO"):
-        raise UnreadableError("a JPEG blurs numbers; save them as a 16-bit greyscale PNG, or with numpy.save")
-    image = _turn_upright(image)
-    if image.mode not in _MASK_MODES or image.mode in ("P", "RGB", "RGBA"):
-        raise UnreadableError(f"of mode {image.mode}, not greyscale; save numbers as a 16-bit greyscale PNG")
-    return _as_uint16(image) if _MASK_MODES[image.mode] else np.array(image, dtype=np.uint8)
-
-
 def fit(pixels: NDArray[np.uint8], size: tuple[int, int]) -> NDArray[np.uint8]:
     """Crop and scale uint8 [H, W, 3] to uint8 [height, width, 3]: the largest centred crop of that aspect, undistorted.
-
     Shrinking averages over areas, enlarging is cubic.
     """
     height, width = size
@@ -187,13 +171,6 @@ def _turn_upright(image: Image.Image) -> Image.Image:
     # A tag of the wrong type may come as a tuple or bytes: anything but 2..8 means "as it is".
     method = _UPRIGHT.get(orientation) if isinstance(orientation, int) else None
     return image if method is None else image.transpose(method)
-
-
-def _flatten_on_white(image: Image.Image) -> Image.Image:
-    if image.has_transparency_data:
-        rgba = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
-    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 def _as_uint16(image: Image.Image) -> NDArray[np.uint16]:

@@ -32,11 +32,6 @@ class Selection:
     sample: int | None = None
     seed: int = 0
 
-    @property
-    def draws(self) -> bool:
-        """Whether images are drawn."""
-        return self.per_class is not None or self.sample is not None
-
 
 def parse_classes(text: str) -> tuple[str, ...]:
     """The classes in a file, one per line, or in a text such as "cat,dog". Raises CounterfactoryError where none is."""
@@ -57,34 +52,29 @@ def require_known(classes: Iterable[str], class_names: Iterable[str]) -> None:
             raise CounterfactoryError(f"the set has no class {name!r}; {advice}")
 
 
-def place(name: str, seed: int) -> bytes:
-    """Where an image stands in the draw; the lowest are drawn."""
-    return hashlib.sha256(f"{seed}/{name}".encode("utf-8", "surrogatepass")).digest()
-
-
 def groups(entries: Sequence[Entry], selection: Selection) -> list[tuple[list[Entry], int]]:
-    """The images that may be used, in the order of the draw, with how many of each group are wanted.
-
-    Raises CounterfactoryError for a class that no label has, and for `per_class` where there are no labels.
+    """The images that may be used, in the order of the draw, with how many of each group are wanted. Raises
+    CounterfactoryError for a class that no label has, and for `per_class` where there are no labels.
     """
     labelled = any(entry.label is not None for entry in entries)
     if selection.classes is not None and labelled:
         require_known(selection.classes, (entry.label for entry in entries if entry.label is not None))
         wanted = set(selection.classes)
         entries = [entry for entry in entries if entry.label in wanted]
-    if not selection.draws:
-        return [(list(entries), len(entries))]
-    by_label: dict[str | None, list[Entry]] = {}
-    if selection.per_class is not None:
-        if not labelled:
-            raise CounterfactoryError("--per-class needs labels, and the set has none; --sample draws from all of it")
-        for entry in entries:
-            if entry.label is not None:
-                by_label.setdefault(entry.label, []).append(entry)
-    else:
-        by_label[None] = list(entries)
+    if selection.per_class is not None and not labelled:
+        raise CounterfactoryError("--per-class needs labels, and the set has none; --sample draws from all of it")
     count = selection.sample if selection.per_class is None else selection.per_class
-    return [(sorted(of_it, key=lambda e: place(e.name, selection.seed)), count or 0) for of_it in by_label.values()]
+    if count is None:
+        return [(list(entries), len(entries))]
+
+    def place(entry: Entry) -> bytes:
+        return hashlib.sha256(f"{selection.seed}/{entry.name}".encode("utf-8", "surrogatepass")).digest()
+
+    by_label: dict[str | None, list[Entry]] = {}
+    for entry in entries:
+        if selection.per_class is None or entry.label is not None:
+            by_label.setdefault(None if selection.per_class is None else entry.label, []).append(entry)
+    return [(sorted(group, key=place), count) for group in by_label.values()]
 
 
 def draw(
@@ -94,16 +84,14 @@ def draw(
     its group takes its place, as long as there is one.
     """
     drawn: list[T] = []
-    waiting = [(entries, 0, wanted) for entries, wanted in of_group]
+    waiting = list(of_group)
     while waiting:
-        todo = [entry for entries, start, wanted in waiting for entry in entries[start : start + wanted]]
-        results = iter(list(check(todo)))
+        results = iter(list(check([entry for entries, wanted in waiting for entry in entries[:wanted]])))
         left = []
-        for entries, start, wanted in waiting:
-            outcomes = list(islice(results, len(entries[start : start + wanted])))
-            usable = [result for result in outcomes if result is not None]
+        for entries, wanted in waiting:
+            usable = [result for result in islice(results, len(entries[:wanted])) if result is not None]
             drawn += usable
-            if len(usable) < wanted and start + wanted < len(entries):
-                left.append((entries, start + wanted, wanted - len(usable)))
+            if len(usable) < wanted < len(entries):
+                left.append((entries[wanted:], wanted - len(usable)))
         waiting = left
     return drawn

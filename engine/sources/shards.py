@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import CounterfactoryError
-from .blobs import Stretch
-from .listing import SUFFIXES, Entry, Listing, Problem, finish, printable
-from .rows import unprintable
+from .blobs import Stretch, printable, read_blob, unprintable
+from .listing import SUFFIXES, Entry, Listing, finish
 
 _MASKS = ("seg.png", "mask.png", "semseg.png")
-_LABELS = ("cls", "cls.txt")
 _LABEL_KEYS = ("label", "class", "cls")
 _MOST_LABEL_BYTES = 1 << 20
 
@@ -37,15 +35,14 @@ def list_shards(root: Path) -> Listing:
     shards = [root] if root.is_file() else sorted(path for path in root.iterdir() if path.suffix.lower() == ".tar")
     if not shards:
         raise CounterfactoryError(f"{root} has no .tar files; compressed shards have to be unpacked to .tar first")
-    listing = Listing("webdataset", [], [])
-    seen: set[str] = set()
+    listing, seen = Listing("webdataset"), set[str]()
     for shard in shards:
         try:
             for key, members in _samples(shard):
                 _add(listing, seen, shard, key, members)
         except (tarfile.TarError, OSError, EOFError) as error:
             reason = f"cannot be read as a tar file ({error}); unpack it where it is compressed"
-            listing.problems.append(Problem(printable(shard.name), reason))
+            listing.skip(shard.name, reason)
     return finish(listing)
 
 
@@ -71,45 +68,40 @@ def _samples(shard: Path) -> Iterator[tuple[str, _Members]]:
 def _add(listing: Listing, seen: set[str], shard: Path, key: str, members: _Members) -> None:
     image = next((ending for ending in members if f".{ending}" in SUFFIXES), None)
     name = key.removeprefix("./").lstrip("/")
-    file = printable(f"{shard.name}/{name}")
+    file = f"{shard.name}/{name}"
     if image is None:
-        listing.problems.append(Problem(file, f"has no picture among {', '.join(map(printable, members))}"))
-    elif name in seen or ".." in name.split("/") or not name:
-        listing.problems.append(Problem(file, "another sample has this name, or it leads out of its folder; rename it"))
-    else:
-        seen.add(name)
-        try:
-            label = _label(members)
-        except ValueError as error:
-            listing.problems.append(Problem(file, str(error)))
-            return
-        mask = next((members[ending] for ending in _MASKS if ending in members), None)
-        listing.entries.append(Entry(f"{name}.{image}", printable(f"{file}.{image}"), members[image], label, mask))
+        listing.skip(file, f"has no picture among {', '.join(map(printable, members))}")
+        return
+    if name in seen or ".." in name.split("/") or not name:
+        listing.skip(file, "another sample has this name, or it leads out of its folder; rename it")
+        return
+    seen.add(name)
+    try:
+        label = _label(members)
+    except ValueError as error:
+        listing.skip(file, str(error))
+        return
+    mask = next((members[ending] for ending in _MASKS if ending in members), None)
+    listing.entries.append(Entry(f"{name}.{image}", printable(f"{file}.{image}"), members[image], label, mask))
 
 
 def _label(members: _Members) -> str | None:
     """Raises ValueError for a label that cannot be used."""
-    for ending in (*_LABELS, "json"):
+    for ending in ("cls", "cls.txt", "json"):
         if ending not in members:
             continue
-        part = members[ending]
-        if part.size > _MOST_LABEL_BYTES:
-            raise ValueError(f"its .{ending} has {part.size} bytes")
-        with Path(part.path).open("rb") as file:
-            file.seek(part.offset)
-            data = file.read(part.size)
+        if members[ending].size > _MOST_LABEL_BYTES:
+            raise ValueError(f"its .{ending} has {members[ending].size} bytes")
         try:
-            text = _label_in_json(data) if ending == "json" else data.decode().strip()
+            data = read_blob(members[ending])
+            content = json.loads(data) if ending == "json" else {"cls": data.decode()}
         except (ValueError, RecursionError) as error:
             raise ValueError(f"its .{ending} cannot be read: {error}") from error
-        if text is not None and (unprintable(text) or not text):
-            raise ValueError(f"its .{ending} holds no label that can be printed")
-        if text is not None:
+        keys = _LABEL_KEYS if isinstance(content, dict) else ()
+        label = next((content[key] for key in keys if content.get(key) is not None), None)
+        if label is not None:
+            text = str(label).strip()
+            if unprintable(text) or not text:
+                raise ValueError(f"its .{ending} holds no label that can be printed")
             return text
     return None
-
-
-def _label_in_json(data: bytes) -> str | None:
-    content = json.loads(data)
-    label = next((content[key] for key in _LABEL_KEYS if key in content), None) if isinstance(content, dict) else None
-    return None if label is None else str(label).strip()

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,18 +25,46 @@ from ..keys import content_key
 from ..profile.image import ImageSettings
 from ..schedule.overlap import prefetch
 from .blobs import Blob, path_of, read_blob
-from .boxes import Box
 from .class_map import ClassMap
-from .depth import Depth, DepthValues, depth_digest, fit_depth, read_depth
+from .depth import Depth, DepthValues, fit_depth, open_depth
 from .listing import Entry, Problem
-from .masks import Mask
-from .pixels import UnreadableError, fit, fit_mask, read_picture
-from .shapes import DrawnMask
+from .pixels import UnreadableError, fit, fit_mask, read_mask, read_picture
+from .shapes import Box, DrawnMask
 
-__all__ = ["Examine", "ImageSettings", "Problem", "Reader", "Source", "load_depth", "load_mask", "load_pixels"]
+__all__ = ["Examine", "Image", "ImageSettings", "Mask", "Pictures", "Problem", "Reader", "Source"]
+__all__ += ["load_depth", "load_mask", "load_pixels"]
 
+Image = NDArray[np.uint8]
 # Whether a picture, uint8 RGB [H, W, 3] as it is in its file, is within what the models know.
-Examine = Callable[[NDArray[np.uint8]], bool]
+Examine = Callable[[Image], bool]
+
+
+_CHANGED = "the file has changed since the run began; run again to use the new one"
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Where a mask lies or how it is drawn, and the set's class map for its numbers, None without one; `names` are
+    those of its class numbers, None where the set has none.
+    """
+
+    of: Blob | DrawnMask
+    class_map: ClassMap | None
+    names: Mapping[int, str] | None = None
+
+    def read(self, size: tuple[int, int]) -> tuple[NDArray[Any], str]:
+        """The mask of a picture of `size` (height, width), and what names it. Raises UnreadableError."""
+        if isinstance(self.of, DrawnMask):
+            try:
+                return self.of.draw(*size), self.of.digest()
+            except ValueError as error:
+                raise UnreadableError(str(error)) from error
+        data = read_blob(self.of)
+        digest = hashlib.sha256(data).hexdigest()
+        if self.class_map is None:
+            return read_mask(data), digest
+        mask = read_mask(data, colours=bool(self.class_map.colours))
+        return self.class_map.apply(mask), content_key(digest, self.class_map.key)
 
 
 @dataclass(frozen=True)
@@ -68,14 +98,13 @@ class Source:
 
 
 def load_pixels(source: Source, settings: ImageSettings) -> NDArray[np.uint8]:
-    """The source's picture at the size to paint: uint8 [H, W, 3] RGB, of `settings.size_for` its size.
-
-    Raises CounterfactoryError if the file has changed since `read_set` read it.
+    """The source's picture at the size to paint: uint8 [H, W, 3] RGB, of `settings.size_for` its size. Raises
+    CounterfactoryError if the file has changed since `read_set` read it.
     """
     try:
         data = read_blob(source.blob or str(source.path))
         if hashlib.sha256(data).hexdigest() != source.digest:
-            raise UnreadableError("the file has changed since the run began; run again to use the new one")
+            raise UnreadableError(_CHANGED)
         pixels = read_picture(data)
     except UnreadableError as error:
         raise CounterfactoryError(f"{source.path}: {error}") from error
@@ -94,35 +123,33 @@ def load_mask(source: Source, size: tuple[int, int]) -> NDArray[Any]:
         raise ValueError(f"source {source.name} has no mask")
     try:
         mask, digest = (source.mask or Mask(str(source.mask_path), None)).read(source.size)
-        truth = _truth_key(digest, source.boxes, None if source.depth is None else source.depth.digest)
+        truth = _truth_key(digest, source.boxes, source.depth)
         if source_key(source.name, source.digest, source.label, truth) != source.key:
-            raise UnreadableError("the file has changed since the run began; run again to use the new one")
+            raise UnreadableError(_CHANGED)
         return fit_mask(mask, size)
     except UnreadableError as error:
         raise CounterfactoryError(f"{source.mask_path}: {error}") from error
 
 
 def load_depth(source: Source, size: tuple[int, int]) -> NDArray[np.uint16]:
-    """The painter's map of the source's depth at `size` (height, width), cropped as the pixels are: uint16 [height,
-    width], see `fit_depth`.
-
-    Raises CounterfactoryError if the file has changed since `read_set` read it, ValueError without a map.
+    """The painter's map of the source's depth at `size` (height, width), uint16 [height, width], by `fit_depth`. Raises
+    CounterfactoryError if the file has changed since `read_set` read it, ValueError without a map.
     """
     if source.depth is None:
         raise ValueError(f"source {source.name} has no depth map")
     try:
-        data = read_blob(source.depth.of)
-        if depth_digest(hashlib.sha256(data).hexdigest(), source.depth.values) != source.depth.digest:
-            raise UnreadableError("the file has changed since the run began; run again to use the new one")
-        return fit_depth(read_depth(data), source.depth.values, size)
+        numbers, depth = open_depth(source.depth.of, source.depth.values)
+        if depth != source.depth:
+            raise UnreadableError(_CHANGED)
+        return fit_depth(numbers, depth.values, size)
     except UnreadableError as error:
         raise CounterfactoryError(f"{path_of(source.depth.of)}: {error}") from error
 
 
-def _truth_key(mask_digest: str | None, boxes: Sequence[Box], depth: str | None) -> str | None:
+def _truth_key(mask_digest: str | None, boxes: Sequence[Box], depth: Depth | None) -> str | None:
     """The key of a picture's mask, boxes and depth map: the mask's digest where there is nothing else."""
     if depth is not None:
-        return content_key(mask_digest, boxes, depth)
+        return content_key(mask_digest, boxes, depth.digest)
     return content_key(mask_digest, boxes) if boxes else mask_digest
 
 
@@ -130,30 +157,29 @@ def _truth_key(mask_digest: str | None, boxes: Sequence[Box], depth: str | None)
 _READERS = min(4, os.cpu_count() or 1)
 
 
+@dataclass
 class Reader:
-    """Reads entries' files and decodes them completely, a few at a time."""
+    """Reads entries' files and decodes them completely, a few at a time. `names` are those of the set's class numbers,
+    `depth_values` the meaning of its depth maps' numbers; `on_progress` is called with (images verified, images).
+    """
 
-    def __init__(
-        self,
-        class_map: ClassMap | None,
-        on_progress: Callable[[int, int], None] | None,
-        examine: Examine | None,
-        names: Mapping[int, str] | None = None,
-        depth_values: DepthValues = "distance",
-    ) -> None:
-        self._class_map, self._on_progress, self._examine = class_map, on_progress, examine
-        self._names, self._depth_values = names, depth_values
-        self._done = self._total = 0
+    class_map: ClassMap | None
+    names: Mapping[int, str] | None
+    depth_values: DepthValues
+    on_progress: Callable[[int, int], None] | None
+    examine: Examine | None
+    done: int = 0
+    total: int = 0
 
     def verify(self, entries: Sequence[Entry]) -> Iterator[Source | Problem]:
         """Each entry as a source, or why it is none, in their order."""
-        self._total += len(entries)
+        self.total += len(entries)
         for _, result in prefetch(entries, self._verify_entry, depth=8 * _READERS, workers=_READERS):
             if isinstance(result, Exception):
                 raise result
-            self._done += 1
-            if self._on_progress is not None and (self._done % 64 == 0 or self._done == self._total):
-                self._on_progress(self._done, self._total)
+            self.done += 1
+            if self.on_progress is not None and (self.done % 64 == 0 or self.done == self.total):
+                self.on_progress(self.done, self.total)
             yield result
 
     def _verify_entry(self, entry: Entry) -> Source | Problem:
@@ -166,31 +192,34 @@ class Reader:
                 raise UnreadableError(f"is {_by(size)}, its annotations are for {_by(entry.size or size)}")
             across, down = (size[1], size[0]) if entry.relative else (1, 1)
             boxes = tuple(_inside(box.scaled(across, down), size) for box in entry.boxes)
-            known_world = None if self._examine is None else self._examine(picture)
+            known_world = None if self.examine is None else self.examine(picture)
             del picture  # before the mask is read: pictures can be large
             digest, shown, mask_digest, mask = hashlib.sha256(data).hexdigest(), set[str](), None, None
             if entry.mask is not None:
-                mask = Mask(entry.mask, None if isinstance(entry.mask, DrawnMask) else self._class_map, self._names)
+                mask = Mask(entry.mask, None if isinstance(entry.mask, DrawnMask) else self.class_map, self.names)
                 what = "mask: " if isinstance(entry.mask, DrawnMask) else f"mask {path_of(entry.mask).name}: "
                 numbers, mask_digest = mask.read(size)
                 if numbers.shape[:2] != size:
                     raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
-                if self._class_map is not None:
-                    shown.update(self._class_map.shown(numbers))
+                if self.class_map is not None:
+                    shown.update(self.class_map.shown(numbers))
             depth = None
             if entry.depth is not None:
                 what = f"depth {path_of(entry.depth).name}: "
-                depth = self._verify_depth(entry.depth, size)
+                numbers, depth = open_depth(entry.depth, self.depth_values)
+                if numbers.shape != size:
+                    raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
+                fit_depth(numbers, depth.values, size)
         except UnreadableError as error:
             return Problem(entry.file, f"{what}{error}")
-        truth = _truth_key(mask_digest, boxes, None if depth is None else depth.digest)
+        truth = _truth_key(mask_digest, boxes, depth)
         return Source(
             name=entry.name,
             file=entry.file,
             path=path_of(entry.blob),
             size=size,
             label=entry.label,
-            mask_path=_mask_path(entry),
+            mask_path=None if mask is None else path_of(entry.blob if isinstance(mask.of, DrawnMask) else mask.of),
             digest=digest,
             key=source_key(entry.name, digest, entry.label, truth),
             boxes=boxes,
@@ -200,20 +229,6 @@ class Reader:
             known_world=known_world,
             depth=depth,
         )
-
-    def _verify_depth(self, blob: Blob, size: tuple[int, int]) -> Depth:
-        data = read_blob(blob)
-        numbers = read_depth(data)
-        if numbers.shape != size:
-            raise UnreadableError(f"is {_by(numbers.shape)}, the image {_by(size)}; save both at one size")
-        fit_depth(numbers, self._depth_values, size)
-        return Depth(blob, self._depth_values, depth_digest(hashlib.sha256(data).hexdigest(), self._depth_values))
-
-
-def _mask_path(entry: Entry) -> Path | None:
-    if entry.mask is None:
-        return None
-    return path_of(entry.blob if isinstance(entry.mask, DrawnMask) else entry.mask)
 
 
 def _inside(box: Box, size: tuple[int, int]) -> Box:
@@ -228,3 +243,31 @@ def _inside(box: Box, size: tuple[int, int]) -> Box:
 
 def _by(size: tuple[int, ...]) -> str:
     return f"{size[1]} x {size[0]}"
+
+
+class Pictures:
+    """The pictures of a shard's sources, at the size to paint: read when first needed, several at a time, and cached.
+
+    A picture that cannot be read is reported once, in `problems`, and left out; it costs no other source anything.
+    """
+
+    def __init__(self, settings: ImageSettings, read: Mapping[str, Image] = MappingProxyType({})) -> None:
+        """`read` are pictures by source key that need not be read."""
+        self.problems: list[Problem] = []
+        self._settings = settings
+        self._read: dict[str, Image | None] = dict(read)
+
+    def of(self, sources: Iterable[Source]) -> dict[str, Image]:
+        """Pictures, uint8 RGB [H, W, 3], by source key; those that cannot be read are missing."""
+        wanted = {source.key: source for source in sources}
+        missing = [source for key, source in wanted.items() if key not in self._read]
+        load = partial(load_pixels, settings=self._settings)
+        for source, pixels in prefetch(missing, load, depth=2 * _READERS, workers=_READERS):
+            if isinstance(pixels, CounterfactoryError):
+                self.problems.append(Problem(source.name, str(pixels)))
+                self._read[source.key] = None
+            elif isinstance(pixels, Exception):
+                raise pixels
+            else:
+                self._read[source.key] = pixels
+        return {key: image for key in wanted if (image := self._read[key]) is not None}

@@ -7,16 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
-from ..errors import CounterfactoryError
+from ..errors import CounterfactoryError, list_some
 from ..files.reading import read_text
-from .boxes import Box
+from .blobs import printable, unprintable
 from .class_map import BACKGROUND, load_class_map
-from .listing import Entry, Listing, Problem, entry_of, finish, image_files, printable
-from .rows import unprintable
+from .listing import Entry, Listing, entry_of, finish, image_files
+from .shapes import Box
 
 _IMAGES, _BOXES, _MASKS, _SETS = "JPEGImages", "Annotations", "SegmentationClass", "ImageSets"
-# Lists that an error names.
-_SHOWN = 6
 
 
 def is_voc(root: Path) -> bool:
@@ -26,9 +24,7 @@ def is_voc(root: Path) -> bool:
 
 def list_voc(root: Path, split: str | None = None) -> Listing:
     """The images of JPEGImages/, or those that a list of ImageSets/ names: "Main/val", or "val" where only one of its
-    folders has that. One with neither an annotation nor a mask is a problem.
-
-    Raises CounterfactoryError where the folders or the list are not there.
+    folders has that. Raises CounterfactoryError where the folders or the list are not there.
     """
     if not is_voc(root):
         raise CounterfactoryError(f"{root} has no {_IMAGES}/ beside {_BOXES}/ or {_MASKS}/")
@@ -36,31 +32,24 @@ def list_voc(root: Path, split: str | None = None) -> Listing:
     wanted = None if split is None else _split_names(root, split)
     if wanted is not None:
         files = [name for name in files if name.rpartition(".")[0] in wanted]
-    masked = (root / _MASKS).is_dir()
-    listing = Listing("voc", [], problems, load_class_map("voc") if masked else None)
-    if wanted is not None and (missing := sorted(wanted - {name.rpartition(".")[0] for name in files})):
-        listing.notes.append(
-            f"{len(missing)} of the images in {split} are not in {_IMAGES}/, the first is {missing[0]}"
-        )
-    names: dict[str, None] = {}
+    listing = Listing("voc", problems, load_class_map("voc") if (root / _MASKS).is_dir() else None)
+    missing = (wanted or set()) - {name.rpartition(".")[0] for name in files}
+    listing.note_first(sorted(missing), f"of the images in {split} are not in {_IMAGES}/")
     for relative in files:
         stem = relative.rpartition(".")[0]
         xml, mask = root / _BOXES / f"{stem}.xml", root / _MASKS / f"{stem}.png"
         entry = entry_of(root / _IMAGES, relative, mask=str(mask) if mask.is_file() else None)
-        if not xml.is_file():
-            if entry.mask is None:
-                problems.append(Problem(entry.file, f"has neither {_BOXES}/{stem}.xml nor {_MASKS}/{stem}.png"))
-            else:
-                listing.entries.append(entry)
+        if entry.mask is None and not xml.is_file():
+            listing.skip(relative, f"has neither {_BOXES}/{stem}.xml nor {_MASKS}/{stem}.png")
             continue
         try:
-            listing.entries.append(_add_boxes(entry, xml))
+            listing.entries.append(_add_boxes(entry, xml) if xml.is_file() else entry)
         except (ValueError, OSError, ElementTree.ParseError) as error:
-            problems.append(Problem(entry.file, f"{xml.name}: {error}"))
-        else:
-            names |= dict.fromkeys(box.label for box in listing.entries[-1].boxes)
-    published = () if listing.class_map is None else tuple(listing.class_map.names.values())
-    listing.class_names = tuple(dict.fromkeys([*names, *(name for name in published if name != BACKGROUND)]))
+            listing.skip(relative, f"{xml.name}: {error}")
+    names = [box.label for entry in listing.entries for box in entry.boxes]
+    if listing.class_map is not None:
+        names += [name for name in listing.class_map.names.values() if name != BACKGROUND]
+    listing.class_names = tuple(dict.fromkeys(names))
     return finish(listing)
 
 
@@ -71,10 +60,8 @@ def _split_names(root: Path, split: str) -> set[str]:
     if len(matches) > 1:
         raise CounterfactoryError(f"--split {split} is in several folders of {_SETS}/: say {' or '.join(matches)}")
     if not matches:
-        examples = ", ".join(sorted(lists)[:_SHOWN]) + (" and more" if len(lists) > _SHOWN else "")
-        raise CounterfactoryError(
-            f"{root / _SETS} has no list {split}; " + (f"there are {examples}" if lists else "it has none")
-        )
+        advice = f"there are {list_some(sorted(lists), 6)}" if lists else "it has none"
+        raise CounterfactoryError(f"{root / _SETS} has no list {split}; {advice}")
     # Each line is a stem, in a class's list 1, 0 (hard to see) or -1 (not there) behind it.
     lines = [line.split() for line in read_text(lists[matches[0]]).splitlines()]
     return {words[0] for words in lines if words and words[1:2] != ["-1"]}

@@ -7,17 +7,16 @@ image without a text file shows nothing of the classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
 
 from ..errors import CounterfactoryError
 from ..files.reading import read_text
-from .boxes import Box, Keypoint
 from .class_map import BACKGROUND, VOID, named_classes
-from .listing import Entry, Listing, Problem, entry_of, finish, image_files, printable
-from .shapes import DrawnMask, Shape, outline
+from .listing import Entry, Listing, entry_of, finish, image_files
+from .shapes import Box, DrawnMask, Keypoint, Shape, outline
 
 _SUFFIXES = (".yaml", ".yml")
 # Labels may lie a fraction of a pixel beyond the edge, where their writer rounded.
@@ -28,16 +27,15 @@ def is_yolo(root: Path) -> bool:
     """Whether it is a YAML file, or a folder with one and with labels/ beside images/."""
     if root.is_file():
         return root.suffix.lower() in _SUFFIXES
-    if _labels_folder(root) is not None:
-        return _names_file(root) is not None
+    labels = _labels_of(root.absolute())
     folders = [path for path in (root, *sorted(root.iterdir())) if path.is_dir()]
-    return any((f / "labels").is_dir() and (f / "images").is_dir() for f in folders) and _names_file(root) is not None
+    pair = any((folder / "labels").is_dir() and (folder / "images").is_dir() for folder in folders)
+    return (pair or (labels is not None and labels.is_dir())) and _names_file(root) is not None
 
 
 def list_yolo(root: Path) -> Listing:
-    """The images below a folder, or below the folder of a YAML file, that lie in a folder images/.
-
-    Raises CounterfactoryError without names of classes.
+    """The images below a folder, or below the folder of a YAML file, that lie in a folder images/. Raises
+    CounterfactoryError without names of classes.
     """
     folder = root.parent if root.is_file() else root
     file = root if root.is_file() else _names_file(root)
@@ -47,39 +45,27 @@ def list_yolo(root: Path) -> Listing:
     files, problems = image_files(folder)
     class_map = named_classes(str(file), names)
     background = next(number for number, name in class_map.names.items() if name == BACKGROUND)
-    listing = Listing("yolo", [], problems, class_map, tuple(names.values()))
-    others = 0
+    listing, others = Listing("yolo", problems, class_map, tuple(names.values())), 0
     for relative in files:
-        labels = _label_path(folder.absolute() / relative)
+        image = folder.absolute() / relative
+        labels = _labels_of(image.parent)
         if labels is None:
             others += 1
             continue
         try:
-            listing.entries.append(_entry(folder, relative, labels, names, keypoints, background))
+            path = labels / image.relative_to(labels.with_name("images")).with_suffix(".txt")
+            listing.entries.append(_entry(folder, relative, path, names, keypoints, background))
         except (ValueError, CounterfactoryError) as error:
-            problems.append(Problem(printable(relative), str(error)))
+            listing.skip(relative, str(error))
     if others:
         listing.notes.append(f"{others} images lie in no folder images/ and are left out")
     return finish(listing)
 
 
-def _labels_folder(root: Path) -> Path | None:
-    """labels/ beside the images/ that `root` is or lies in."""
-    parts = root.absolute().parts
-    if "images" not in parts:
-        return None
-    at = len(parts) - 1 - parts[::-1].index("images")
-    labels = Path(*parts[:at], "labels")
-    return labels if labels.is_dir() else None
-
-
-def _label_path(image: Path) -> Path | None:
-    """images/…/a.jpg has its labels in labels/…/a.txt; the last folder of that name counts."""
-    parts = image.parts
-    if "images" not in parts[:-1]:
-        return None
-    at = len(parts) - 1 - parts[::-1].index("images")
-    return Path(*parts[:at], "labels", *parts[at + 1 :]).with_suffix(".txt")
+def _labels_of(path: Path) -> Path | None:
+    """labels/ beside the last images/ that a path is or lies in."""
+    at = max((at for at, part in enumerate(path.parts) if part == "images"), default=None)
+    return None if at is None else Path(*path.parts[:at], "labels")
 
 
 def _names_file(root: Path) -> Path | None:
@@ -111,7 +97,7 @@ def _read_names(path: Path) -> tuple[dict[int, str], tuple[int, int]]:
 def _entry(
     folder: Path, relative: str, labels: Path, names: Mapping[int, str], keypoints: tuple[int, int], background: int
 ) -> Entry:
-    """Raises ValueError for a line that cannot be used."""
+    """The entry of an image by its text file. Raises ValueError for a line that cannot be used."""
     entry = entry_of(folder, relative)
     if not labels.is_file():
         return entry
@@ -120,7 +106,12 @@ def _entry(
         if not line.strip():
             continue
         where = f"{labels.name}:{number}"
-        values = _parse(line, where)
+        try:
+            values = [float(word) for word in line.split()]
+        except ValueError:
+            values = [math.nan]
+        if not all(map(math.isfinite, values)):
+            raise ValueError(f"{where}: {line.strip()[:60]!r} is not a class and numbers")
         if values[0] not in names:
             raise ValueError(f"{where}: class {values[0]:g} is not one of the {len(names)} names")
         if not all(-_SLACK <= value <= 1 + _SLACK for value in values[1:5]):
@@ -129,7 +120,12 @@ def _entry(
             )
         kind, rest = int(values[0]), values[1:]
         if len(rest) == 4 or (keypoints[0] and len(rest) == 4 + keypoints[0] * keypoints[1]):
-            boxes.append(_box(rest, names[kind], keypoints[1]))
+            x, y, width, height = rest[:4]
+            # x, y and, where they have three numbers, visibility.
+            points = [rest[i : i + keypoints[1]] for i in range(4, len(rest), keypoints[1] or 1)]
+            labelled = tuple(Keypoint(p[0], p[1], int(p[2]) if len(p) > 2 else 2) for p in points)
+            sides = x - width / 2, y - height / 2, x + width / 2, y + height / 2
+            boxes.append(Box(*sides, names[kind], labelled))
         elif len(rest) >= 6 and len(rest) % 2 == 0:
             xs, ys = rest[::2], rest[1::2]
             boxes.append(Box(min(xs), min(ys), max(xs), max(ys), names[kind]))
@@ -138,21 +134,3 @@ def _entry(
             raise ValueError(f"{where}: {len(rest)} numbers after the class are no box and no polygon")
     mask = DrawnMask(tuple(shapes), background, relative=True) if shapes and len(shapes) == len(boxes) else None
     return Entry(entry.name, entry.file, entry.blob, None, mask, tuple(boxes), relative=True)
-
-
-def _parse(line: str, where: str) -> list[float]:
-    try:
-        values = [float(word) for word in line.split()]
-    except ValueError:
-        values = []
-    if not values or not all(map(math.isfinite, values)):
-        raise ValueError(f"{where}: {line.strip()[:60]!r} is not a class and numbers")
-    return values
-
-
-def _box(values: Sequence[float], label: str, dimensions: int) -> Box:
-    """Centre and size, then keypoints of x, y and, where they have three numbers, visibility."""
-    x, y, width, height = values[:4]
-    points = [values[i : i + dimensions] for i in range(4, len(values), dimensions or 1)]
-    keypoints = tuple(Keypoint(p[0], p[1], int(p[2]) if len(p) > 2 else 2) for p in points)
-    return Box(x - width / 2, y - height / 2, x + width / 2, y + height / 2, label, keypoints)

@@ -18,10 +18,8 @@ from ..language.questions import clean_text
 from ..models.blip2 import Blip2
 from ..profile.caption import LABEL, LABEL_BYTES, CaptionSettings
 from ..schedule.overlap import in_chunks
-from ..sources.pictures import Pictures
-from ..sources.source import Source
-from ..tasks.grounding import protect
-from ..tasks.task import Task
+from ..sources.source import Pictures, Source
+from ..tasks.task import Task, protect
 from .run import Run
 
 

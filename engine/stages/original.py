@@ -10,8 +10,7 @@ from collections.abc import Collection, Generator, Sequence
 from contextlib import closing
 
 from ..schedule.overlap import in_chunks, write_behind
-from ..sources.pictures import Image, Pictures
-from ..sources.source import Source, load_mask
+from ..sources.source import Image, Pictures, Source, load_mask
 from ..suite import NewPicture, PaintedRow
 from .run import Run
 

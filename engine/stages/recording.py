@@ -14,7 +14,7 @@ from ..models.library import Library
 from ..profile.image import crop_box
 from ..profile.profile import Profile
 from ..runtime.opening import arithmetic
-from ..sources.boxes import fit_boxes
+from ..sources.shapes import fit_boxes
 from ..sources.source import Source
 from ..suite import Crop, Origin, PaintedRow, Painting, PictureRow
 from ..suite.session_record import Costs, SessionFacts

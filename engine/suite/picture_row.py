@@ -13,7 +13,7 @@ import pyarrow as pa
 from ..edit import Edit
 from ..errors import CounterfactoryError
 from ..files.fill import fill_record, plain
-from ..sources.boxes import Box
+from ..sources.shapes import Box
 from ..variant import Kind
 from .paths import checked_name
 

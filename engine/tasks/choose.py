@@ -56,7 +56,6 @@ def _slots(choices: Sequence[Choice]) -> list[int]:
 
 def choose_edits(choices: Sequence[Choice], variants: int, edits: tuple[int, int], key: str) -> list[tuple[Edit, ...]]:
     """`variants` different sets of edits, or all that exist if there are fewer; edits are in the order of `choices`.
-
     `edits` is the least and the largest size of a set. Raises ValueError unless 1 <= least <= largest.
     """
     low, high = edits

@@ -6,7 +6,7 @@ Edits are counted by what is new in them, so that "red car" -> "blue car" and "a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from ..edit import Edit
@@ -51,16 +51,10 @@ def value_of(edit: Edit) -> str:
     """What an edit brings: the words of its alternative that its keyword has not, without small ones; where none is
     left, the whole alternative; for an edit that only removes words "no" and those words, such as "no ball".
     """
-    if not edit.alternative:
-        words = [word.same for word in words_of(edit.keyword)]
-        return "no " + " ".join(_telling(words) or words)
-    old = {word.same for word in words_of(edit.keyword)}
-    words = [word.same for word in words_of(edit.alternative)]
-    return " ".join(_telling([word for word in words if word not in old]) or words)
-
-
-def _telling(words: Sequence[str]) -> list[str]:
-    return [word for word in words if word not in AGREEING and word not in ("of", "with")]
+    old, new = ([word.same for word in words_of(text)] for text in (edit.keyword, edit.alternative))
+    words = [word for word in new if word not in old] if new else old
+    telling = [word for word in words if word not in AGREEING and word not in ("of", "with")]
+    return ("" if new else "no ") + " ".join(telling or new or old)
 
 
 def skewed(spreads: Iterable[TypeSpread], single: Collection[str] = ()) -> list[TypeSpread]:

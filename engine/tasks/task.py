@@ -1,6 +1,8 @@
 """A task: what the model under test does, in words, and the words of a caption that no edit may touch.
 
 The prompts state the task and the language model mostly obeys; `changed_protected_word` checks afterwards that it did.
+A label is found in a caption by its own words, by synonyms, by what it is a kind of ("dog" for a golden retriever) and
+by its own kinds ("woman" for a person); so is every class that the source's mask or boxes show.
 """
 
 from __future__ import annotations
@@ -8,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..english.label_names import class_words, label_words, names_of, short_name
-from ..english.mentions import normalise
+from ..english.label_names import class_words, ground, label_words, names_of, short_name, synset_of
+from ..english.mentions import distinct, forms, mentioned, normalise
 from ..english.nouns import load_nouns
-from ..errors import CounterfactoryError
+from ..errors import CounterfactoryError, list_some
 from ..files.fill import nearest
 from ..profile.caption import LABEL
 
 TASKS = ("classification", "segmentation", "detection")
 # Of classes that a sentence lists: a prompt is read anew for every source.
 _LISTED = 20
+# Words to keep that a prompt lists. Of more, those that the caption does not hold are left to the check afterwards.
+_TOLD = 16
 
 
 @dataclass(frozen=True)
@@ -45,42 +49,28 @@ class Task:
 
     def protected(self, label: str | None) -> tuple[str, ...]:
         """The words and phrases that no edit of a source with this label may touch, without repetition."""
-        return distinct_words(
-            (*self.protect, *(label_words(label) if self.protect_label and label is not None else ()))
-        )
-
-
-def distinct_words(words: Sequence[str]) -> tuple[str, ...]:
-    """`words` in order, without repetitions; case and marks are ignored."""
-    first: dict[str, str] = {}
-    for word in words:
-        first.setdefault(normalise(word), word)
-    return tuple(first.values())
+        own = label_words(label) if self.protect_label and label is not None else ()
+        return distinct((*self.protect, *own), normalise)
 
 
 def builtin_task(name: str, classes: Sequence[str] = ()) -> Task:
-    """One of the tasks `TASKS` about a set's own classes: its labels, or what its masks and boxes show.
-
-    Raises CounterfactoryError for another name.
+    """One of the tasks `TASKS` about a set's own classes: its labels, or what its masks and boxes show. Raises
+    CounterfactoryError for another name.
     """
     if name not in TASKS:
         raise CounterfactoryError(f"no task {name!r}; {nearest(name, TASKS)}; or bring your own in a task file")
     if name == "classification":
-        return Task(name, _classify(classes), (), True)
-    words = distinct_words([word for class_ in classes for word in names_of(class_).own])
-    listed = ", ".join(distinct_words([word for class_ in classes for word in class_words(class_)[:1]]))
+        names = distinct(map(short_name, classes), normalise)
+        sentence = f"tell which of these the image shows: {', '.join(names)}" if names else "tell what the image shows"
+        if len(names) > _LISTED:
+            kind = _shared_kind(classes)
+            sentence = f"tell which of {len(names):,} kinds of {kind} the image shows: here it is {LABEL}"
+        return Task(name, sentence, (), True)
+    words = distinct((word for class_ in classes for word in names_of(class_).own), normalise)
+    listed = ", ".join(distinct((word for class_ in classes for word in class_words(class_)[:1]), normalise))
     if name == "segmentation":
         return Task(name, f"segment the image into {listed or 'its classes'}", words, False)
     return Task(name, f"find and box every {listed or 'object of its classes'}", words, False)
-
-
-def _classify(labels: Sequence[str]) -> str:
-    names = distinct_words([short_name(label) for label in labels])
-    if not names:
-        return "tell what the image shows"
-    if len(names) <= _LISTED:
-        return f"tell which of these the image shows: {', '.join(names)}"
-    return f"tell which of {len(names):,} kinds of {_shared_kind(labels)} the image shows: here it is {{label}}"
 
 
 def _shared_kind(labels: Sequence[str]) -> str:
@@ -93,3 +83,74 @@ def _shared_kind(labels: Sequence[str]) -> str:
         shared = list(above) if shared is None else [key for key in shared if key in above]
     words = [lemma for key in shared or () for lemma in nouns[key].lemmas if lemma in nouns[key].common]
     return words[0] if words else "thing"
+
+
+@dataclass(frozen=True)
+class Protection:
+    """`keep` are words that no edit may touch, remove or add; `named` are the ones that the caption holds.
+
+    `needed` says that the source has labels, which the caption therefore has to name.
+    """
+
+    keep: tuple[str, ...]
+    named: tuple[str, ...]
+    needed: bool
+
+    @property
+    def grounded(self) -> bool:
+        """Whether the caption names what may not change, if anything is labelled."""
+        return bool(self.named) or not self.needed
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The words to keep as a prompt lists them."""
+        return self.keep if len(self.keep) <= _TOLD else self.named
+
+
+def protect(
+    task: Task, label: str | None, classes: Sequence[str], caption: str, pointed: str | None = None
+) -> Protection:
+    """The words that stay in all captions of a source of this label, whose mask or boxes show `classes`; `pointed` are
+    words of the caption that the language model says name the label. A class that is shown keeps the words that name it
+    in the caption; of a class that is not, no word may be added.
+    """
+    shown = {form for class_ in classes for word in names_of(class_).own for form in forms(normalise(word))}
+    keep = [word for word in task.protected(label) if normalise(word) not in shown]
+    things = [label] * (task.protect_label and label is not None) + list(classes)
+    covered = {form for word in keep for form in forms(normalise(word))}
+    grounding = [word for thing in things for word in ground(caption, names_of(thing))]
+    for word in (*grounding, *(() if pointed is None else (normalise(pointed),))):
+        if word not in covered:
+            keep.append(word)
+            covered.update(forms(word))
+    return Protection(tuple(keep), mentioned(caption, keep), bool(things))
+
+
+def label_warnings(task: Task, labels: Sequence[str | None]) -> list[str]:
+    """Sentences about sources' labels that protect nothing or say nothing, before anything is painted; none for a task
+    that does not protect labels. A label is None where a source has none.
+    """
+    if not task.protect_label:
+        return []
+    named = list(dict.fromkeys(label for label in labels if label is not None))
+    wordless = [label for label in named if not label_words(label)]
+    sentences = []
+    for group, fault in (
+        ([label for label in wordless if synset_of(label)], "no noun of WordNet 3.0 that can be seen"),
+        ([label for label in wordless if not synset_of(label)], "not words"),
+    ):
+        if group:
+            subject = f"labels {list_some(group, 3)} are" if len(group) > 1 else f"label {group[0]} is"
+            sentences.append(
+                f"{subject} {fault}: no word of a caption would hold it true, so these sources get no variants; give "
+                "names with --labels"
+            )
+    numbers = [label for label in named if label.strip().isdigit()]
+    if numbers:
+        sentences.append(
+            f"labels are numbers ({list_some(numbers, 3)}), which captions seldom say: a source whose caption does not "
+            "say its number gets no variants; give names with --class-map FILE, a name a line from 0, or with --labels"
+        )
+    if len(named) == 1 and task.name == "classification":
+        sentences.append(f"all labels are {named[0]!r}: a classifier that knows one class cannot be wrong")
+    return sentences

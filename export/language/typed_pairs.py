@@ -28,8 +28,7 @@ from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SUBJECTIVE, SuiteRequest
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
 from counterfactory.engine.stages.rewrite.proposals import About, question
-from counterfactory.engine.tasks.grounding import protect
-from counterfactory.engine.tasks.task import builtin_task
+from counterfactory.engine.tasks.task import builtin_task, protect
 
 # The stream of scenes whose captions are learnt from: no other is drawn from it.
 _STREAM = 15_000

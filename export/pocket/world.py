@@ -1,7 +1,7 @@
 """Fits the range of traits that is the street world's, and writes it beside the embedded weights.
 
 Streets as people save them are held against photographs, altered photographs and drawn pictures by a logistic
-regression over their traits (engine/sources/traits.py). The numbers are set by the streets: each trait's range leaves
+regression over their traits (engine/sources/domain.py). The numbers are set by the streets: each trait's range leaves
 out next to none of them, and so does the sum.
 """
 
@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.sources.domain import world_file
+from counterfactory.engine.sources.domain import TRAITS, Domain, Trait, traits_of, world_file
 from counterfactory.engine.sources.source import ImageSettings
-from counterfactory.engine.sources.traits import TRAITS, Domain, Trait, traits_of
 
 from .packed import RUNTIME
 from .pictures import ALTERATIONS, DRAWN, STREET_FORMS, Picture, as_painted, read_collection

@@ -13,7 +13,7 @@ from PIL import Image
 
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.sources.boxes import Box
+from counterfactory.engine.sources.shapes import Box
 from counterfactory.engine.suite import PictureRow, read_metadata, read_run
 
 SIDE = 128

@@ -20,8 +20,8 @@ from counterfactory.engine.report.suite_text import describe
 from counterfactory.engine.runtime.blob_cache import SWITCH
 from counterfactory.engine.sources.source import Problem, Source
 from counterfactory.engine.stages.rewrite.rewrite_captions import ShardVariants
-from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.spread import TypeSpread
+from counterfactory.engine.tasks.user_task import Interventions
 from counterfactory.engine.variant import Variant
 
 RAIN, SNOW, GONE = Edit("weather", "", "in the rain"), Edit("weather", "wet", "dry"), Edit("object", "with a ball", "")

@@ -16,8 +16,7 @@ from counterfactory.engine.files.tables import read_table
 from counterfactory.engine.judging.predictions import load_predictions
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.tasks.interventions import load_interventions
-from counterfactory.engine.tasks.user_task import load_task
+from counterfactory.engine.tasks.user_task import load_interventions, load_task
 
 # Python's splitlines() ends a line at each of these; no editor does, and JSON and TOML allow them in text.
 NOT_LINE_ENDS = ["\u2028", "\u2029", "\u0085"]

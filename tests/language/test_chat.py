@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from counterfactory.engine.edit import EDIT_TYPES, Edit
-from counterfactory.engine.english.words import allowed_proposals, check_edited_caption, kept_words, phrases
+from counterfactory.engine.english.edit_scope import check_edited_caption
+from counterfactory.engine.english.words import allowed_proposals, kept_words, phrases
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import ChatPrompts, chatml, llama2, prompts_of
 from counterfactory.engine.language.edit_types import BUILT_IN, EditType, edit_types

@@ -9,9 +9,8 @@ import pytest
 import skimage
 
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.sources.domain import examiner, world_of
+from counterfactory.engine.sources.domain import TRAITS, examiner, world_of
 from counterfactory.engine.sources.source import Examine
-from counterfactory.engine.sources.traits import TRAITS
 from counterfactory.export.pocket.pictures import ALTERATIONS, DRAWN, STREET_FORMS, Picture, read_collection
 from counterfactory.export.pocket.world import FIT, fit_world, streets
 

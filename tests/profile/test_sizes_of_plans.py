@@ -13,8 +13,8 @@ from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.models.plan_facts import PlanFacts
 from counterfactory.engine.profile.image import lost_share
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.sources.boxes import Box, fit_boxes
 from counterfactory.engine.sources.pixels import fit, fit_mask
+from counterfactory.engine.sources.shapes import Box, fit_boxes
 
 BOX = ("a10g", "a10g-fast", "lance")
 

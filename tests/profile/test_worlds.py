@@ -14,9 +14,8 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile, profile_names
 from counterfactory.engine.sources.data_set import find_sources
-from counterfactory.engine.sources.domain import drop_out_of_domain, examiner, world_of
+from counterfactory.engine.sources.domain import TRAITS, Domain, Trait, drop_out_of_domain, examiner, world_of
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.sources.traits import TRAITS, Domain, Trait
 
 DARK, LIGHT = 10, 250
 
@@ -75,7 +74,7 @@ def test_a_world_s_name_leads_nowhere_else(profile: Profile) -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("{", "is not JSON"), ('{"about": "x"}', "'fitted_to' is missing"), ("3", "holds no table of a world")],
+    [("{", "is not valid JSON"), ('{"about": "x"}', "'fitted_to' is missing"), ("3", "holds no table of a world")],
 )
 def test_a_broken_world_is_an_error(profile: Profile, text: str, told: str) -> None:
     (profile.models.path / "world_dark.json").write_text(text)

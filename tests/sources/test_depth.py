@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import small_sets
 from numpy.typing import NDArray
 from PIL import Image
+from small_sets import encoded
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.sources.data_set import DataSet, SetOptions, read_set
+from counterfactory.engine.sources.data_set import DataSet
 from counterfactory.engine.sources.depth import DepthValues, fit_depth, read_depth
 from counterfactory.engine.sources.pixels import UnreadableError
 from counterfactory.engine.sources.source import load_depth, load_mask
@@ -24,12 +26,6 @@ SIZE = (16, 24)
 def npy(array: NDArray[Any]) -> bytes:
     file = io.BytesIO()
     np.save(file, array)
-    return file.getvalue()
-
-
-def picture_bytes(image: Image.Image, form: str = "PNG") -> bytes:
-    file = io.BytesIO()
-    image.save(file, form)
     return file.getvalue()
 
 
@@ -44,12 +40,12 @@ def folder(tmp_path: Path) -> Path:
         Image.fromarray(rng.integers(0, 3, SIZE, np.uint8)).save(tmp_path / "set" / "masks" / f"{name}.png")
         numbers = rng.integers(1, 60000, SIZE).astype(np.uint16)
         path = tmp_path / "set" / "depth" / f"{name}.{form}"
-        path.write_bytes(npy(numbers.astype(np.float32)) if form == "npy" else picture_bytes(Image.fromarray(numbers)))
+        path.write_bytes(npy(numbers.astype(np.float32)) if form == "npy" else encoded(numbers))
     return tmp_path / "set"
 
 
 def read(folder: Path, **options: Any) -> DataSet:
-    return read_set(str(folder), SetOptions(depth=folder / "depth", **options))
+    return small_sets.read(folder, **{"depth": folder / "depth", **options})
 
 
 def test_a_picture_s_depth_is_the_file_of_its_name(folder: Path) -> None:
@@ -67,17 +63,12 @@ def test_a_picture_s_depth_is_the_file_of_its_name(folder: Path) -> None:
     top = next(source for source in read(folder).sources if source.name == "car/a")
     assert top.depth is not None
     assert top.depth.of == str(folder / "depth" / "a.npy")
-
-
-def test_depth_maps_are_no_pictures_of_the_set(folder: Path) -> None:
     (folder / "masks").rename(folder.parent / "masks")
-    found = read(folder)
-    assert [source.name for source in found.sources] == ["bus/b", "car/a"]
-    assert not found.problems
+    assert [source.name for source in read(folder).sources] == ["bus/b", "car/a"], "depth maps are no pictures"
 
 
 def test_a_depth_map_names_its_source_anew_and_its_absence_leaves_the_name(folder: Path) -> None:
-    plain = {s.name: s.key for s in read_set(str(folder), SetOptions()).sources}
+    plain = {s.name: s.key for s in small_sets.read(folder).sources}
     keys = [{s.name: s.key for s in read(folder, depth_values=values).sources} for values in ("distance", "inverse")]
     file = folder / "depth" / "car" / "a.npy"
     file.write_bytes(npy(np.load(file) + 1))
@@ -102,7 +93,7 @@ def test_what_has_no_usable_depth_is_a_problem_by_itself(folder: Path) -> None:
 
 def test_folders_that_cannot_be_told_are_refused(folder: Path) -> None:
     with pytest.raises(CounterfactoryError, match=r"no folder of depth maps at .*nowhere; --depth takes a folder"):
-        read_set(str(folder), SetOptions(depth=folder / "nowhere"))
+        read(folder, depth=folder / "nowhere")
     (folder / "depth" / "car" / "a.png").write_bytes((folder / "depth" / "bus" / "b.png").read_bytes())
     with pytest.raises(CounterfactoryError, match=r"holds car/a\.npy and car/a\.png, two depth maps of one picture"):
         read(folder)
@@ -157,9 +148,9 @@ def test_depth_is_cropped_as_its_picture_and_its_nearest_pixel_is_one_that_is_sh
         (npy(np.ones((0, 4))), r"of 0 pixels"),
         (npy(np.ones((4, 4)))[:90], r"a broken NumPy file"),
         (npy(np.array([[{}]], dtype=object)), r"a broken NumPy file"),
-        (picture_bytes(Image.new("RGB", (16, 16))), r"of mode RGB, not greyscale; save numbers as a 16-bit"),
-        (picture_bytes(Image.new("P", (16, 16))), r"of mode P, not greyscale"),
-        (picture_bytes(Image.new("L", (16, 16)), "JPEG"), r"a JPEG blurs numbers; save them as a 16-bit"),
+        (encoded(Image.new("RGB", (16, 16))), r"of mode RGB, not greyscale; save numbers as a 16-bit"),
+        (encoded(Image.new("P", (16, 16))), r"of mode P, not greyscale"),
+        (encoded(Image.new("L", (16, 16)), "JPEG"), r"a JPEG blurs numbers; save them as a 16-bit"),
         (b"", "the file is empty"),
     ],
 )
@@ -170,6 +161,5 @@ def test_files_that_hold_no_depth_are_refused(data: bytes, reason: str) -> None:
 
 def test_pictures_of_depth_keep_their_numbers() -> None:
     numbers = np.arange(256, dtype=np.uint16).reshape(16, 16) * 255
-    np.testing.assert_array_equal(read_depth(picture_bytes(Image.fromarray(numbers))), numbers)
-    small = (numbers // 255).astype(np.uint8)
-    np.testing.assert_array_equal(read_depth(picture_bytes(Image.fromarray(small))), small)
+    for array in (numbers, (numbers // 255).astype(np.uint8)):
+        np.testing.assert_array_equal(read_depth(encoded(array)), array)

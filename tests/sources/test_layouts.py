@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,13 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy.io import savemat
-from small_sets import read, save, save_mask, write
+from small_sets import labels, read, reasons, refuse, save, save_mask, write
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.sources.boxes import Box, Keypoint
+from counterfactory.engine.sources.shapes import Box, Keypoint
 from counterfactory.engine.sources.source import ImageSettings, load_mask, load_pixels
 
 VAL = "ILSVRC2012_val_{:08d}.JPEG"
-
-
-def reasons(found: Any) -> dict[str, str]:
-    return {problem.name: problem.reason for problem in found.problems}
 
 
 def test_imagenet_s_training_images_lie_by_synset(tmp_path: Path) -> None:
@@ -41,11 +38,7 @@ def test_splits_are_no_classes(tmp_path: Path) -> None:
     save(tmp_path / "val2017" / "dog" / "deep" / "2.png", 1)
     save(tmp_path / "val2017" / "3.png", 2)
     found = read(tmp_path)
-    assert [(s.name, s.label) for s in found.sources] == [
-        ("train/cat/1", "cat"),
-        ("val2017/3", None),
-        ("val2017/dog/deep/2", "dog"),
-    ]
+    assert labels(found) == [("train/cat/1", "cat"), ("val2017/3", None), ("val2017/dog/deep/2", "dog")]
     assert found.notes == ["train, val2017: taken for splits of the set, not for classes"]
     save(tmp_path / "trains" / "4.png", 3)
     assert [s.label for s in read(tmp_path).sources] == ["train", "trains", "val2017", "val2017"]
@@ -56,26 +49,21 @@ def test_imagenet_s_validation_images_with_the_kit_s_numbers(tmp_path: Path) -> 
         save(tmp_path / "val" / VAL.format(i), i)
     kit = tmp_path / "ILSVRC2012_validation_ground_truth.txt"
     kit.write_text("2\n1\n2\n7\n")
-    with pytest.raises(CounterfactoryError, match=r"meta\.mat explains: put meta\.mat beside it, or name another list"):
-        read(tmp_path / "val")
+    refuse(r"meta\.mat explains: put meta\.mat beside it, or name another list", tmp_path / "val")
     rows = [(1, "n02119789", 0), (2, "n01440764", 0), (1001, "n00001740", 5)]
     kind = [("ILSVRC2012_ID", "O"), ("WNID", "O"), ("num_children", "O")]
     savemat(tmp_path / "meta.mat", {"synsets": np.array(rows, dtype=kind)[:, None]})
     found = read(tmp_path / "val")
-    assert [(s.name, s.label) for s in found.sources] == [
-        ("ILSVRC2012_val_00000001", "n01440764"),
-        ("ILSVRC2012_val_00000002", "n02119789"),
-    ]
+    assert labels(found) == [(f"ILSVRC2012_val_0000000{i}", name) for i, name in ((1, "n01440764"), (2, "n02119789"))]
     assert found.layout == "imagenet-val"
     assert reasons(found) == {
         f"{kit.name}:4": "'7' is no number of the development kit's synsets",
         VAL.format(4): f"{kit.name} says nothing about this image",
     }
     first = "the first is ILSVRC2012_val_00000003"
-    assert found.notes == [f"{kit.name} has 1 images that are not in {tmp_path / 'val'}, {first}"]
+    assert found.notes == [f"1 images of {kit.name} are not in {tmp_path / 'val'}, {first}"]
     (tmp_path / "meta.mat").write_bytes(b"MATLAB 5.0 not")
-    with pytest.raises(CounterfactoryError, match=r"is not the development kit's meta\.mat"):
-        read(tmp_path / "val")
+    refuse(r"is not the development kit's meta\.mat", tmp_path / "val")
 
 
 def test_imagenet_s_validation_images_with_lists_of_names(tmp_path: Path) -> None:
@@ -140,7 +128,7 @@ def test_coco_s_boxes_masks_and_keypoints(tmp_path: Path) -> None:
     moved = coco(tmp_path, annotations=[{"image_id": 1, "category_id": 1, "bbox": [4, 4, 8, 7]}])
     assert read(moved).sources[0].key != first.key
     with pytest.raises(CounterfactoryError, match="the file has changed"):
-        load_mask(read(tmp_path).sources[0].__class__(**{**first.__dict__, "boxes": ()}), (24, 32))
+        load_mask(replace(first, boxes=()), (24, 32))
 
 
 @pytest.mark.parametrize(
@@ -149,10 +137,7 @@ def test_coco_s_boxes_masks_and_keypoints(tmp_path: Path) -> None:
         ({"category_id": 7}, "annotation 9: category 7 is not among the categories of instances_val2017.json"),
         ({"bbox": [1, 2, 3]}, "annotation 9: bbox should have 4 numbers, found 3"),
         ({"bbox": [1, "x", 3, 4]}, "annotation 9: bbox should be a list of numbers"),
-        (
-            {"bbox": [40, 2, 3, 4]},
-            "a box (person: x 40 to 43, y 2 to 6) lies outside of the picture, 32 x 24; correct it",
-        ),
+        ({"bbox": [40, 2, 3, 4]}, "a box (person: x 40 to 43, y 2 to 6) lies outside of the picture, 32 x 24; correct"),
         ({"segmentation": [[1, 2, 3, 4]]}, "annotation 9: a polygon needs three points or more"),
         ({"segmentation": {"size": [9, 9], "counts": [81]}}, "annotation 9: run lengths are for [9, 9], the image is"),
         ({"segmentation": {"size": [24, 32], "counts": [5]}}, "mask: its run lengths cover 5 pixels"),
@@ -205,17 +190,13 @@ def test_coco_s_files_that_are_wrong_as_a_whole(tmp_path: Path) -> None:
         ('{"images": [], "categories": [{"id": "x"}], "annotations": []}', "a category needs a number and a name"),
     ):
         file.write_text(text)
-        with pytest.raises(CounterfactoryError, match=reason):
-            read(file)
+        refuse(reason, file)
     coco(tmp_path, images=[{"id": 1, "file_name": "gone.jpg"}])
-    with pytest.raises(CounterfactoryError, match=r"names gone\.jpg, which is in none of"):
-        read(file)
+    refuse(r"names gone\.jpg, which is in none of", file)
     write(tmp_path / "annotations" / "instances_train2017.json", "{}")
-    with pytest.raises(CounterfactoryError, match="2 files of annotations: name one of them as SOURCES"):
-        read(tmp_path)
+    refuse("2 files of annotations: name one of them as SOURCES", tmp_path)
     coco(tmp_path)
-    with pytest.raises(CounterfactoryError, match="coco names its own classes; leave --class-map voc out"):
-        read(file, class_map="voc")
+    refuse("coco names its own classes; leave --class-map voc out", file, class_map="voc")
 
 
 def yolo(root: Path, **labels: str) -> Path:
@@ -244,17 +225,13 @@ def test_yolo_s_boxes_and_polygons(tmp_path: Path) -> None:
     assert [s.boxes for s in inner.sources] == [a.boxes, b.boxes, ()]
 
 
-def test_yolo_s_keypoints(tmp_path: Path) -> None:
+def test_yolo_s_keypoints_and_numbers_with_gaps(tmp_path: Path) -> None:
     yolo(tmp_path, a="0 0.5 0.5 0.5 0.5 0.5 0.25 2 0 0 0")
     write(tmp_path / "data.yaml", "names: [person]\nkpt_shape: [2, 3]\n")
     found = read(tmp_path)
     assert found.class_names == {1: "background", 0: "person"}
-    (box,) = found.sources[0].boxes
-    assert box == Box(8, 6, 24, 18, "person", (Keypoint(16, 6, 2), Keypoint(0, 0, 0)))
-
-
-def test_yolo_s_numbers_may_have_gaps(tmp_path: Path) -> None:
-    """As COCO's own have, which some converters keep."""
+    assert found.sources[0].boxes == (Box(8, 6, 24, 18, "person", (Keypoint(16, 6, 2), Keypoint(0, 0, 0))),)
+    # As COCO's own numbers are, which some converters keep.
     yolo(tmp_path, a="90 0.5 0.5 0.5 0.5\n", b="2 0.5 0.5 0.5 0.5\n")
     write(tmp_path / "data.yaml", "names:\n  1: person\n  90: toothbrush\n")
     found = read(tmp_path)
@@ -280,19 +257,19 @@ def test_a_bad_line_costs_its_own_image(line: str, reason: str, tmp_path: Path) 
     assert reasons(found)["images/train/a.jpg"].startswith(reason)
 
 
-def test_yolo_without_names_is_refused(tmp_path: Path) -> None:
-    yolo(tmp_path, a="")
-    for text, reason in (
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
         ("names: 3", "names should be a list"),
         ("names: {300: a}", "numbers below 255"),
         ("a: [", "YAML"),
-    ):
-        write(tmp_path / "data.yaml", f"{text}\n# names:\n")
-        with pytest.raises(CounterfactoryError, match=reason):
-            read(tmp_path)
-    (tmp_path / "data.yaml").unlink()
-    with pytest.raises(CounterfactoryError, match="has no YAML file with the classes' names"):
-        read(tmp_path, layout="yolo")
+        ("names: [a]\nkpt_shape: [1]", "kpt_shape should be two whole numbers"),
+        ("nothing", "has no YAML file with the classes' names"),
+    ],
+)
+def test_yolo_without_names_is_refused(text: str, reason: str, tmp_path: Path) -> None:
+    write(yolo(tmp_path, a="") / "data.yaml", text if text == "nothing" else f"{text}\n# names:\n")
+    refuse(reason, tmp_path, layout="yolo")
 
 
 def voc_xml(name: str, box: tuple[object, ...], size: tuple[int, int] = (24, 32)) -> str:
@@ -379,6 +356,9 @@ def test_camvid_in_its_forms(images: str, masks: str, ending: str, values: Any, 
     assert found.class_names[int(load_mask(source, (24, 32))[0, 0])] == "car"
     assert load_mask(source, (24, 32))[-1, 0] == 255
     assert f"has no mask with the stem 0016E5_00391{ending}" in reasons(found)[f"{images}/0016E5_00391.png"]
+    for folder in ("val", "val_labels", "valannot"):
+        (tmp_path / folder).mkdir()
+    refuse("has two forms of CamVid; move one of them out", tmp_path)
 
 
 def test_pairs_by_pattern(tmp_path: Path) -> None:
@@ -400,10 +380,13 @@ def test_pairs_by_pattern(tmp_path: Path) -> None:
         ("{stem}_img.jpg", "is no pattern of pairs; write it as IMAGE=MASK"),
         ("a.jpg={stem}.png", "is no pattern of pairs"),
     ):
-        with pytest.raises(CounterfactoryError, match=reason):
-            read(tmp_path, pairs=pattern)
-    with pytest.raises(CounterfactoryError, match="--pairs says where labels and masks lie; leave --masks"):
-        read(tmp_path, pairs="{stem}_img.jpg={stem}_seg.png", masks=tmp_path)
+        refuse(reason, tmp_path, pairs=pattern)
+    refuse(
+        "--pairs says where labels and masks lie; leave --masks",
+        tmp_path,
+        pairs="{stem}_img.jpg={stem}_seg.png",
+        masks=tmp_path,
+    )
 
 
 @pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl"])
@@ -414,7 +397,7 @@ def test_hugging_face_s_image_folders(name: str, tmp_path: Path) -> None:
     text = "\n".join(map(json.dumps, rows))
     write(tmp_path / name, "file_name,split,label\ntrain/a.png,x,cat\ntrain/b.png,y,dog\n" if ".csv" in name else text)
     found = read(tmp_path)
-    assert [(s.name, s.label) for s in found.sources] == [("train/a", "cat"), ("train/b", "dog")]
+    assert labels(found) == [("train/a", "cat"), ("train/b", "dog")]
     assert found.notes == [f"{name}: columns that are not used: 'split'"]
 
 
@@ -423,9 +406,10 @@ def test_webdataset_s_shards(tmp_path: Path) -> None:
     shards = tmp_path / "shards"
     shards.mkdir()
     members = {
-        "n01/0001.jpg": picture, "n01/0001.cls": b"0", "n01/0001.seg.png": mask,
+        "n01/0001.jpg": picture, "n01/0001.cls": b"0\n", "n01/0001.seg.png": mask,
         "0002.jpg": picture, "0002.json": b'{"label": "1", "url": "x"}',
         "0003.txt": b"no picture", "0004.jpg": picture, "0004.cls": b"\xff",
+        "0005.jpg": picture, "0005.cls": b"\x1b",
     }  # fmt: skip
     with tarfile.open(shards / "train-000000.tar", "w") as tar:
         for name, data in members.items():
@@ -443,6 +427,7 @@ def test_webdataset_s_shards(tmp_path: Path) -> None:
     assert np.unique(load_mask(found.sources[1], (24, 32))).tolist() == [1, 3]
     assert "has no picture among txt" in reasons(found)["train-000000.tar/0003"]
     assert "its .cls cannot be read" in reasons(found)["train-000000.tar/0004"]
+    assert reasons(found)["train-000000.tar/0005"] == "its .cls holds no label that can be printed"
     assert "cannot be read as a tar file" in reasons(found)["train-000001.tar"]
 
 
@@ -466,13 +451,12 @@ def test_hugging_face_s_data_sets_on_the_disk(tmp_path: Path) -> None:
     saved.save_to_disk(tmp_path / "saved")
     found = read(tmp_path / "saved")
     assert found.layout == "datasets"
-    assert [(s.name, s.label) for s in found.sources] == [("00000000", "dog"), ("00000001", "cat"), ("00000002", None)]
+    assert labels(found) == [("00000000", "dog"), ("00000001", "cat"), ("00000002", None)]
     assert found.sources[0].boxes == (Box(1, 2, 4, 6, "ear"),)
     assert (load_pixels(found.sources[1], ImageSettings(24, 8, 32)) == np.asarray(pictures[1])).all()
     assert found.notes == ["columns that are not used: 'caption'"]
     datasets.DatasetDict({"train": saved, "test": saved}).save_to_disk(tmp_path / "several")
-    with pytest.raises(CounterfactoryError, match="has the splits train, test: name the folder of one of them"):
-        read(tmp_path / "several")
+    refuse("has the splits train, test: name the folder of one of them", tmp_path / "several")
 
 
 def test_a_layout_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -486,6 +470,74 @@ def test_a_layout_that_is_not_there_is_refused(tmp_path: Path) -> None:
         ("cityscapes", "no image in"),
         ("datasets", "cannot be opened by datasets"),
     ):
-        with pytest.raises(CounterfactoryError, match=reason):
-            read(tmp_path, layout=layout)
+        refuse(reason, tmp_path, layout=layout)
     assert read(tmp_path, layout="folders").sources[0].name == "a"
+
+
+LISTS = {
+    "Main/val": "2007_000000\n2007_000001\n\n",
+    "Main/car_val": "2007_000000  1\n2007_000001 -1\n2007_000002  0\n",
+    "Segmentation/val": "2007_000003\n2007_000009\n2007_000008\n",
+    "Segmentation/train": "2007_000002\n",
+    "Layout/none": "\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"split": "Main/val"}, ["000000", "000001"]),
+        ({"split": "Segmentation/val"}, ["000003"]),
+        ({"split": "train"}, ["000002"]),
+        ({"split": "car_val"}, ["000000", "000002"]),
+        ({}, ["000000", "000001", "000002", "000003"]),
+        ({"split": "val"}, "--split val is in several folders of ImageSets/: say Main/val or Segmentation/val"),
+        (
+            {"split": "test"},
+            "has no list test; there are Layout/none, Main/car_val, Main/val, Segmentation/train, Segm",
+        ),
+        ({"split": "none"}, "no images found in"),
+        ({"split": "train", "labels": Path("x.csv")}, "--split says where labels and masks lie; leave --labels x.csv"),
+        (
+            {"split": "train", "layout": "yolo"},
+            "--split names a list of Pascal VOC's ImageSets/, and .* is no such set",
+        ),
+    ],
+)
+def test_voc_s_lists_of_images(options: dict[str, Any], expected: list[str] | str, tmp_path: Path) -> None:
+    for i in range(4):
+        save(tmp_path / "JPEGImages" / f"2007_{i:06d}.jpg", i)
+        save_mask(tmp_path / "SegmentationClass" / f"2007_{i:06d}.png", (7, 0))
+    for name, text in LISTS.items():
+        write(tmp_path / "ImageSets" / f"{name}.txt", text)
+    if isinstance(expected, str):
+        refuse(expected, tmp_path, **options)
+        return
+    found = read(tmp_path, **options)
+    assert ([source.name for source in found.sources], found.problems) == ([f"2007_{name}" for name in expected], [])
+    missing = "2 of the images in Segmentation/val are not in JPEGImages/, the first is 2007_000008"
+    assert found.notes == ([missing] if options == {"split": "Segmentation/val"} else [])
+
+
+def test_other_sets_have_no_such_lists(tmp_path: Path) -> None:
+    save(tmp_path / "bus" / "a.png")
+    refuse("name the folder of a split as SOURCES, or for the hub hf:ID:SPLIT", tmp_path, split="val")
+    refuse("name the split behind the data set: hf:beans:val, without --split", "hf:beans", split="val")
+
+
+def test_a_folder_is_loaded_as_a_set_of_the_hub_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the real library: splits, and class folders as ClassLabels. Without a network a sentence says what to do."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    for i, place in enumerate(("train/cat", "train/dog", "validation/dog")):
+        save(tmp_path / "set" / place / f"{i}.png", i)
+    found = read(f"hf:{tmp_path / 'set'}:train")
+    assert (found.layout, [source.label for source in found.sources]) == ("datasets", ["cat", "dog"])
+    assert [source.label for source in read(f"hf:{tmp_path / 'set'}:validation").sources] == ["dog"]
+    refuse(r"has the splits train, validation: name one of them, such as hf:", f"hf:{tmp_path / 'set'}")
+
+    def unreachable(*_: Any, **__: Any) -> None:
+        raise ConnectionError("Couldn't reach 'beans' on the Hub\nand more lines")
+
+    monkeypatch.setattr(datasets, "load_dataset", unreachable)
+    reason = "hf:beans:train cannot be opened by datasets: Couldn't reach 'beans' on the Hub; without a network, name a"
+    refuse(f"^{reason} folder that save_to_disk wrote elsewhere$", "hf:beans:train")

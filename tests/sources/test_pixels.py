@@ -7,61 +7,40 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
+from small_sets import encoded, noise
 
-from counterfactory.engine.profile.image import crop_box, target_size
+from counterfactory.engine.profile.image import ImageSettings, crop_box, lost_share, target_size
 from counterfactory.engine.sources.pixels import UnreadableError, fit, fit_mask, read_mask, read_picture
 
 SIZES = st.integers(8, 70)
 
 
-def picture(seed: int = 0, height: int = 24, width: int = 32) -> NDArray[np.uint8]:
-    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-
-
-def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
-
-
-# Pixels
-
-
-@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("orientation", [*range(10), 65535])
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
 def test_exif_rotation_as_pillow_does_it(orientation: int, kind: str) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    data = encoded(Image.fromarray(picture()), kind, exif=exif)
+    data = encoded(noise(), kind, exif=exif)
     oracle = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
     assert read_picture(data).tolist() == np.asarray(oracle).tolist()
-    assert read_picture(data).shape == ((24, 32, 3) if orientation < 5 else (32, 24, 3))
-
-
-@pytest.mark.parametrize("orientation", [0, 9, 65535])
-def test_orientations_that_there_are_not_leave_a_picture_as_it_is(orientation: int) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    assert read_picture(encoded(Image.fromarray(picture()), "PNG", exif=exif)).tolist() == picture().tolist()
+    assert read_picture(data).shape == ((32, 24, 3) if orientation in range(5, 9) else (24, 32, 3))
 
 
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF")
 def test_broken_exif_says_nothing_about_the_pixels() -> None:
-    data = encoded(Image.fromarray(picture()), "PNG", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff" + b"\x01" * 30)
-    assert read_picture(data).tolist() == picture().tolist()
+    data = encoded(noise(), "PNG", exif=b"Exif\0\0MM\0*\xff\xff\xff\xff" + b"\x01" * 30)
+    assert read_picture(data).tolist() == noise().tolist()
 
 
 def test_sixteen_bits_are_scaled_and_rounded() -> None:
     values = np.arange(0, 65536, dtype=np.uint16).reshape(256, 256)
     oracle = np.round(values.astype(np.float64) / 257).astype(np.uint8)
     for kind in ("PNG", "TIFF", "PPM"):
-        pixels = read_picture(encoded(Image.fromarray(values), kind))
-        assert pixels.shape == (256, 256, 3)
-        assert (pixels == oracle[:, :, None]).all()
+        assert (read_picture(encoded(values, kind)) == np.repeat(oracle[:, :, None], 3, 2)).all()
 
 
 def test_alpha_lies_over_white() -> None:
@@ -89,7 +68,7 @@ def test_a_transparent_palette_entry_is_white() -> None:
 
 
 def test_grey_bilevel_and_cmyk_become_rgb() -> None:
-    grey = picture()[:, :, 0]
+    grey = noise()[:, :, 0]
     assert read_picture(encoded(Image.fromarray(grey), "PNG")).tolist() == np.repeat(grey[:, :, None], 3, 2).tolist()
     black = read_picture(encoded(Image.fromarray(grey > 127), "PNG"))
     assert black.tolist() == np.repeat((grey > 127)[:, :, None] * 255, 3, 2).tolist()
@@ -104,14 +83,6 @@ def test_of_an_animation_the_first_frame_counts(kind: str) -> None:
     options = {"lossless": True} if kind == "WEBP" else {}
     data = encoded(frames[0], kind, save_all=True, append_images=frames[1:], **options)
     assert (read_picture(data) == (255, 0, 0)).all()
-
-
-def test_float_pixels_are_refused() -> None:
-    with pytest.raises(UnreadableError, match="float"):
-        read_picture(encoded(Image.new("F", (16, 16)), "TIFF"))
-
-
-# Sizes
 
 
 @pytest.mark.parametrize(
@@ -155,7 +126,7 @@ def test_the_crop_is_the_largest_centred_box_of_that_aspect(height: int, width: 
 
 
 def test_down_each_pixel_is_the_mean_of_its_area() -> None:
-    pixels = picture(0, 64, 96)
+    pixels = noise(0, 64, 96)
     oracle = pixels.reshape(16, 4, 24, 4, 3).mean((1, 3))
     assert np.abs(fit(pixels, (16, 24)) - oracle).max() <= 1  # it is rounded along each axis
     assert fit(pixels, (64, 96)).tolist() == pixels.tolist()
@@ -208,16 +179,88 @@ def test_masks_scale_by_nearest_neighbour(shape: tuple[int, ...]) -> None:
 def test_masks_keep_their_numbers_whatever_their_mode() -> None:
     numbers = np.arange(256, dtype=np.uint8).reshape(16, 16)
     palette = Image.fromarray(numbers, "P")
-    palette.putpalette(np.random.default_rng(0).integers(0, 256, 768, dtype=np.uint8).tobytes())
-    assert read_mask(encoded(palette, "PNG")).tolist() == numbers.tolist()
-    assert read_mask(encoded(Image.fromarray(numbers), "PNG")).tolist() == numbers.tolist()
-    assert read_mask(encoded(Image.fromarray(numbers > 9), "PNG")).tolist() == (numbers > 9).astype(int).tolist()
+    palette.putpalette(noise(0, 16, 16).tobytes())
     deep = numbers.astype(np.uint16) * 255
-    for kind in ("PNG", "TIFF"):
-        assert read_mask(encoded(Image.fromarray(deep), kind)).tolist() == deep.tolist()
-        assert read_mask(encoded(Image.fromarray(deep), kind)).dtype == np.uint16
-    wide = read_mask(encoded(Image.fromarray(deep.astype(np.int32)), "TIFF"))
-    assert wide.tolist() == deep.tolist()
-    assert wide.dtype == np.uint16
-    coloured = encoded(Image.fromarray(picture()), "PNG")
-    assert read_mask(coloured).tolist() == picture().tolist()
+    for image, kind, mask in (
+        (palette, "PNG", numbers),
+        (numbers, "PNG", numbers),
+        (numbers > 9, "PNG", (numbers > 9).astype(np.uint8)),
+        (deep, "PNG", deep),
+        (deep, "TIFF", deep),
+        (deep.astype(np.int32), "TIFF", deep),
+        (noise(), "PNG", noise()),
+    ):
+        decoded = read_mask(encoded(image, kind))
+        assert (decoded.tolist(), decoded.dtype) == (mask.tolist(), mask.dtype)
+
+
+def scans(count: int) -> bytes:
+    """A JPEG of 16 x 16 with so many scans: its last one again and again."""
+    data = encoded(noise(0, 16, 16), "JPEG", progressive=True)
+    last = data.rindex(b"\xff\xda")
+    return data[:last] + data[last:-2] * (count - data.count(b"\xff\xda") + 1) + data[-2:]
+
+
+def test_a_jpeg_of_endless_scans_is_not_decoded() -> None:
+    """Each costs a pass over all pixels, however few bytes it has."""
+    assert read_picture(scans(100)).shape == (16, 16, 3)
+    for count in (101, 3000):
+        with pytest.raises(UnreadableError, match=f"a JPEG of {count} scans; at most 100 are read; save it again"):
+            read_picture(scans(count))
+
+
+def test_what_a_jpeg_s_segments_hold_is_no_scan() -> None:
+    """A thumbnail, or bytes that happen to look like a scan."""
+    plain = encoded(noise(0, 16, 16), "JPEG")
+    for filling in (b"\xff\xda" * 500, b"\xff\xd9\xff\xda" * 200):
+        segment = b"\xff\xe5" + (len(filling) + 2).to_bytes(2, "big") + filling
+        assert (read_picture(plain[:2] + segment + plain[2:]) == read_picture(plain)).all()
+    assert (read_picture(plain + b"\x00\x02" + b"\xff\xda\x00\x02" * 500) == read_picture(plain)).all()
+    segment = b"\xff\xe5\x00\x04\xff\xff"
+    with pytest.raises(UnreadableError, match="a JPEG of 101 scans"):
+        read_picture(scans(101)[:2] + segment + scans(101)[2:])
+
+
+BUCKETS = ((512, 512), (512, 704), (704, 512), (512, 832), (832, 512), (512, 1024))
+
+
+@given(st.integers(8, 5000), st.integers(8, 5000))
+@example(800, 1280)  # SHIFT
+@example(1024, 2048)  # Cityscapes
+@example(375, 500)  # ImageNet, COCO
+def test_no_other_bucket_keeps_more(height: int, width: int) -> None:
+    def kept(size: tuple[int, int]) -> float:
+        left, top, right, bottom = crop_box(height, width, size)
+        return (right - left) * (bottom - top)
+
+    chosen = ImageSettings(512, 64, 1024, BUCKETS).size_for(height, width)
+    assert kept(chosen) == pytest.approx(max(map(kept, BUCKETS)))
+    assert lost_share(height, width, chosen) == pytest.approx(1 - kept(chosen) / (height * width))
+
+
+def test_of_equal_buckets_the_first_is_taken_and_without_buckets_sizes_are_in_proportion() -> None:
+    equal = ((1024, 1024), (512, 512))
+    for buckets in (equal, equal[::-1]):
+        assert ImageSettings(512, 64, 1024, buckets).size_for(99, 99) == buckets[0]
+    assert ImageSettings(512, 64, 1024).size_for(800, 1280) == (512, 832)
+    assert ImageSettings(512, 64, 1024).size_for(800, 16000) == (512, 1024)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "reason"),
+    [
+        ((0, 16, 32), "start at 1"),
+        ((16, 0, 32), "start at 1"),
+        ((24, 16, 32), "short_side must be a multiple of 16, found 24"),
+        ((16, 16, 40), "max_long_side must be a multiple of 16, found 40"),
+        ((32, 16, 16), "below short_side 32"),
+        ((512, 64, 1024, ((512, 512), (512, 500))), "buckets are of multiples of 64, found 512 x 500"),
+        ((512, 64, 1024, ((0, 512),)), "buckets are of multiples of 64, found 0 x 512"),
+        ((512, 64, 1024, ((448, 512),)), "sides of buckets go from 512 to 1024, found 448 x 512"),
+        ((512, 64, 1024, ((512, 1088),)), "sides of buckets go from 512 to 1024, found 512 x 1088"),
+        ((512, 64, 1024, ()), "buckets needs one size or more"),
+    ],
+)
+def test_sizes_that_contradict_each_other_are_refused(sizes: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        ImageSettings(*sizes)

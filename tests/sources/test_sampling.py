@@ -60,13 +60,11 @@ def test_a_picture_that_cannot_be_used_is_replaced(root: Path) -> None:
     assert read(root, selection=Selection(sample=30)).notes == ["30 sources were asked for, and 22 can be used"]
 
 
-def test_pictures_that_are_not_drawn_are_not_opened(root: Path, tmp_path: Path) -> None:
+def test_pictures_that_are_not_drawn_are_not_opened(tmp_path: Path) -> None:
     for i in range(40):
-        (tmp_path / f"{i}.png").write_bytes(b"broken")
+        write(tmp_path / f"{i}.png", "broken")
     save(tmp_path / "good.png")
-    found = read(root, selection=Selection(sample=3))
-    assert len(found.problems) <= 2
-    assert len(read(tmp_path, selection=Selection(sample=1)).problems) <= 40
+    assert len(read(tmp_path).problems) == 40 > len(read(tmp_path, selection=Selection(sample=1)).problems)
 
 
 def test_classes_by_name(root: Path, tmp_path: Path) -> None:
@@ -78,6 +76,11 @@ def test_classes_by_name(root: Path, tmp_path: Path) -> None:
     assert parse_classes(str(write(tmp_path / "c.txt", "n02099601\n\n big dog \n"))) == ("n02099601", "big dog")
     with pytest.raises(CounterfactoryError, match="names no class"):
         parse_classes(" , ")
+    save(tmp_path / "a.png")
+    with pytest.raises(CounterfactoryError, match="--per-class needs labels, and the set has none"):
+        drawn(tmp_path, per_class=1)
+    save(tmp_path / "cat" / "b.png", 1)
+    assert drawn(tmp_path, per_class=1) == ["cat/b"], "of what has no label none is drawn"
 
 
 def test_classes_that_a_mask_shows(tmp_path: Path) -> None:
@@ -97,12 +100,6 @@ def test_classes_that_a_mask_shows(tmp_path: Path) -> None:
     assert shown("car", sample=2) == ["0", "2"]
     with pytest.raises(CounterfactoryError, match="the set has no class 'zebra'; choose from: bus, car, road"):
         shown("zebra")
-
-
-def test_a_class_each_needs_labels(tmp_path: Path) -> None:
-    save(tmp_path / "a.png")
-    with pytest.raises(CounterfactoryError, match="--per-class needs labels, and the set has none"):
-        drawn(tmp_path, per_class=1)
 
 
 def test_one_picture_under_two_labels_is_said(tmp_path: Path) -> None:

@@ -22,8 +22,7 @@ from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
-from counterfactory.engine.tasks.grounding import protect
-from counterfactory.engine.tasks.task import Task
+from counterfactory.engine.tasks.task import Task, protect
 
 TASK = Task("animals", "classify the animal: here it is {label}", (), True)
 PROMPTS = ChatPrompts(chatml)

@@ -23,7 +23,7 @@ from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
-from counterfactory.engine.tasks.interventions import Interventions
+from counterfactory.engine.tasks.user_task import Interventions
 from counterfactory.engine.variant import Variant
 
 rewrite = partial(rewrite_told, prompts=PlainPrompts())

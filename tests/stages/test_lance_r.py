@@ -22,7 +22,7 @@ from counterfactory.engine.stages.rewrite.caption_edits import Questions, draft_
 from counterfactory.engine.stages.rewrite.random_words import find_choices
 from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
 from counterfactory.engine.tasks.choose import Choice
-from counterfactory.engine.tasks.interventions import parse_interventions
+from counterfactory.engine.tasks.user_task import parse_interventions
 
 CAPTION = "a red bus on a wet road"
 FILLED = {

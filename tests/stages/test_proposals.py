@@ -21,8 +21,8 @@ from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
-from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.task import Task
+from counterfactory.engine.tasks.user_task import Interventions
 
 TASK = Task("animals", "classify the animal", (), True)
 CAPTION = "a brown dog on grass. a dog looks up."

@@ -17,9 +17,8 @@ from counterfactory.engine.content_keys import source_key
 from counterfactory.engine.keys import content_key
 from counterfactory.engine.models.referee import Sight
 from counterfactory.engine.profile.referees import RefereeSettings
-from counterfactory.engine.sources.boxes import Box
-from counterfactory.engine.sources.masks import Mask
-from counterfactory.engine.sources.source import Source, load_mask, load_pixels
+from counterfactory.engine.sources.shapes import Box
+from counterfactory.engine.sources.source import Mask, Source, load_mask, load_pixels
 from counterfactory.engine.stages.check.consult_referees import box_scores, consult_referees, mask_scores
 from counterfactory.engine.suite import NewPicture, PaintedRow
 from counterfactory.engine.variant import Variant

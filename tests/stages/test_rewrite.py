@@ -18,8 +18,8 @@ from rewriting import rewrite as rewrite_told
 
 from counterfactory.engine.content_keys import variant_key
 from counterfactory.engine.edit import STREET_TYPES, Edit
+from counterfactory.engine.english.edit_scope import check_edited_caption
 from counterfactory.engine.english.mentions import changed_protected_word
-from counterfactory.engine.english.words import check_edited_caption
 from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.questions import (
     AnswerError,
@@ -34,8 +34,8 @@ from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.rewrite_captions import SourceVariants
-from counterfactory.engine.tasks.interventions import Interventions
 from counterfactory.engine.tasks.task import Task, builtin_task
+from counterfactory.engine.tasks.user_task import Interventions
 
 CAPTION = "a red bus and a blue car on a foggy street at night. brick buildings stand along the road."
 

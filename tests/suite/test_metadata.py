@@ -21,7 +21,7 @@ from picture_rows import picture_row as row
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.sources.boxes import Box, Keypoint
+from counterfactory.engine.sources.shapes import Box, Keypoint
 from counterfactory.engine.suite import (
     NewPicture,
     PictureRow,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.tasks.choose import Choice, choose_edits, combinations
+from counterfactory.engine.tasks.spread import TypeSpread, skewed, spread_of, value_of
 
 choice_lists = st.lists(st.tuples(st.sampled_from(["weather", "time", "colour"]), st.integers(0, 3)), max_size=5).map(
     lambda rows: [Choice(t, f"k{i}", tuple(f"v{j}" for j in range(n))) for i, (t, n) in enumerate(rows)]
@@ -71,31 +72,18 @@ KEYS = [f"key {i}" for i in range(12)]
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_types_are_used_evenly_however_many_keywords_they_have(key: str) -> None:
-    choices = [Choice("colour", f"k{i}", ("a", "b", "c", "d", "e", "f")) for i in range(4)]
-    choices += [Choice(type_, type_, ("a", "b", "c", "d", "e", "f")) for type_ in ("weather", "time")]
+def test_types_keywords_and_alternatives_are_used_evenly(key: str) -> None:
+    colours = [Choice("colour", f"k{i}", tuple("abcdef")) for i in range(4)]
+    choices = [*colours, *(Choice(type_, type_, tuple("abcdef")) for type_ in ("weather", "time"))]
     assert_even(use(choose_edits(choices, 12, (1, 1), key), lambda edit: edit.type), ("colour", "weather", "time"))
-
-
-@pytest.mark.parametrize("key", KEYS)
-def test_edits_of_one_variant_are_of_different_types_while_there_are_any(key: str) -> None:
-    choices = [Choice("colour", f"k{i}", ("a", "b", "c")) for i in range(4)] + [Choice("time", "t", ("a", "b", "c"))]
-    for edits in choose_edits(choices, 6, (2, 2), key):
-        assert {edit.type for edit in edits} == {"colour", "time"}
-
-
-@pytest.mark.parametrize("key", KEYS)
-def test_keywords_of_a_type_are_used_evenly(key: str) -> None:
-    choices = [Choice("colour", f"k{i}", ("a", "b", "c", "d")) for i in range(3)]
-    assert_even(use(choose_edits(choices, 9, (1, 1), key), lambda edit: edit.keyword), ("k0", "k1", "k2"))
-
-
-@pytest.mark.parametrize("key", KEYS)
-def test_alternatives_of_a_keyword_are_used_evenly(key: str) -> None:
-    choices = [Choice("colour", "bus", ("a", "b", "c", "d")), Choice("time", "night", ("e", "f", "g", "h"))]
+    assert_even(use(choose_edits(colours[:3], 9, (1, 1), key), lambda edit: edit.keyword), ("k0", "k1", "k2"))
+    choices = [Choice("colour", "bus", tuple("abcd")), Choice("time", "night", tuple("efgh"))]
     counts = use(choose_edits(choices, 4, (2, 2), key), lambda edit: edit.alternative)
     assert_even(counts, "abcd")
     assert_even(counts, "efgh")
+    # Edits of one variant are of different types while there are any.
+    for edits in choose_edits([*colours, Choice("time", "t", tuple("abc"))], 6, (2, 2), key):
+        assert {edit.type for edit in edits} == {"colour", "time"}
 
 
 def test_what_comes_first_depends_on_the_key_alone() -> None:
@@ -107,13 +95,6 @@ def test_what_comes_first_depends_on_the_key_alone() -> None:
     assert max(firsts.values()) < 80
 
 
-def test_edits_stand_in_the_order_of_the_choices() -> None:
-    choices = [Choice(f"t{i}", f"k{i}", ("a", "b")) for i in range(4)]
-    for key in KEYS:
-        for edits in choose_edits(choices, 4, (3, 3), key):
-            assert [edit.keyword for edit in edits] == sorted(edit.keyword for edit in edits)
-
-
 @pytest.mark.parametrize("edits", [(0, 1), (2, 1), (-1, 3)])
 def test_edits_that_are_no_range_from_one_upward_are_refused(edits: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match=f"at least 1 upward, got {edits[0]} to {edits[1]}"):
@@ -123,8 +104,11 @@ def test_edits_that_are_no_range_from_one_upward_are_refused(edits: tuple[int, i
 def test_each_variant_has_chances_of_its_own() -> None:
     """Were all variants of a source drawn by the same numbers, all that may differ would have as many edits."""
     choices = [Choice(f"t{i}", f"k{i}", ("a", "b", "c")) for i in range(5)]
-    sizes = [{len(edits) for edits in choose_edits(choices, 12, (1, 4), key)[1::2]} for key in KEYS]
+    chosen = [choose_edits(choices, 12, (1, 4), key) for key in KEYS]
+    sizes = [{len(edits) for edits in of_key[1::2]} for of_key in chosen]
     assert sum(len(some) >= 2 for some in sizes) > len(sizes) / 2
+    for edits in (edits for of_key in chosen for edits in of_key):
+        assert [edit.keyword for edit in edits] == sorted(edit.keyword for edit in edits), "in the order of the choices"
 
 
 def test_among_types_used_as_often_the_keyword_used_least_is_next() -> None:
@@ -162,6 +146,67 @@ def test_overlapping_choices_are_not_made_together() -> None:
         assert set(chosen) == possible
 
 
-def test_additions_of_several_types_are_made_together() -> None:
-    choices = [Choice("time", "", ("at night",)), Choice("weather", "", ("in fog",))]
-    assert [len(edits) for edits in choose_edits(choices, 3, (2, 2), "key")] == [2]
+@pytest.mark.parametrize(
+    ("keyword", "alternative", "value"),
+    [
+        ("red", "blue", "blue"),
+        ("red bus", "Blue bus", "blue"),
+        ("during the day", "at night", "night"),
+        ("", "in the rain", "rain"),
+        ("", "a painting of", "painting"),
+        ("dog", "dog with a red ball", "red ball"),
+        ("on grass", "in grass", "in grass"),
+        ("grass", "grass, in the", "grass in the"),
+        ("with a ball", "", "no ball"),
+        ("is at", "", "no is at"),
+    ],
+)
+def test_a_value_is_what_is_new(keyword: str, alternative: str, value: str) -> None:
+    assert value_of(Edit("other", keyword, alternative)) == value
+
+
+def test_types_and_values_are_counted_the_most_frequent_first() -> None:
+    edits = [
+        *(Edit("time", "day", "night"), Edit("time", "at noon", "at dawn"), Edit("colour", "red bus", "blue bus")),
+        *(Edit("weather", "", "in the rain"), Edit("colour", "red car", "blue car"), Edit("time", "noon", "dawn")),
+        *(Edit("colour", "green", "black"), Edit("time", "noon", "dusk")),
+    ]
+    found = spread_of(iter(edits))
+    assert found == [
+        TypeSpread("time", 4, 4 / 8, (("dawn", 2), ("dusk", 1), ("night", 1))),
+        TypeSpread("colour", 3, 3 / 8, (("blue", 2), ("black", 1))),
+        TypeSpread("weather", 1, 1 / 8, (("rain", 1),)),
+    ]
+    assert [one.most for one in found] == [2 / 4, 2 / 3, 1.0]
+    assert [one.type for one in spread_of([Edit("b", "x", "y"), Edit("a", "x", "y")])] == ["a", "b"]
+    assert spread_of([]) == []
+
+
+def spread(*counts: int, type_: str = "colour") -> TypeSpread:
+    return TypeSpread(type_, sum(counts), 0.5, tuple((f"v{i}", count) for i, count in enumerate(counts)))
+
+
+@pytest.mark.parametrize(
+    ("counts", "found"),
+    [
+        # Two values are even at a half: more than three quarters is too much. Three from two thirds on.
+        ((15, 5), False),
+        ((16, 4), True),
+        ((20, 5, 5), False),
+        ((21, 5, 4), True),
+        ((11, *[1] * 9), False),
+        ((12, *[1] * 8), True),
+        # One value alone, and too few to say.
+        ((20,), True),
+        ((19,), False),
+        ((18, 1), False),
+    ],
+)
+def test_a_type_is_skewed_beyond_half_way_from_even_to_all(counts: tuple[int, ...], found: bool) -> None:
+    assert skewed([spread(*counts)]) == [spread(*counts)] * found
+
+
+def test_what_is_to_have_one_value_may() -> None:
+    both = [spread(30), spread(30, type_="time")]
+    assert skewed(both, ["time"]) == both[:1]
+    assert skewed([spread(29, 1)], ["colour"]) == [spread(29, 1)], "another value came in between"

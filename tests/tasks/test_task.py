@@ -1,25 +1,26 @@
-"""Tasks: the built-in ones, a user's own, the words of a label, and the check that a protected word survived."""
+"""Tasks: the built-in ones, the words of a label, those that stay in all captions of a source, and doubtful labels."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.english.label_names import label_words
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.english.edit_scope import check_edited_caption
+from counterfactory.engine.english.label_names import ground, label_words, names_of
 from counterfactory.engine.english.mentions import changed_protected_word
 from counterfactory.engine.english.nouns import load_nouns
+from counterfactory.engine.english.words import spans
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.tasks.task import Task, builtin_task
-from counterfactory.engine.tasks.user_task import load_task
-
-FILE = 'name = "birds"\nsentence = "name the bird"\nprotect = ["bird", "wing tips"]\nprotect_label = true\n'
+from counterfactory.engine.request import SuiteRequest
+from counterfactory.engine.tasks.task import Protection, Task, builtin_task, label_warnings, protect
 
 
 def test_classification_protects_the_label_and_names_the_set_s_classes() -> None:
@@ -76,36 +77,6 @@ def test_another_name_is_refused_with_the_nearest() -> None:
         builtin_task("segmentaton")
     with pytest.raises(CounterfactoryError, match="classification, segmentation, detection"):
         builtin_task("xyz")
-
-
-def test_a_task_of_the_users_own(tmp_path: Path) -> None:
-    path = tmp_path / "task.toml"
-    path.write_text(FILE)
-    task = load_task(path).task
-    assert task == Task("birds", "name the bird", ("bird", "wing tips"), True)
-    assert task.protected("Bird") == ("bird", "wing tips")
-    assert task.protected("001.Black_footed_Albatross") == ("bird", "wing tips", "Black footed Albatross")
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("protect_label = true\n", "", "key 'protect_label' is missing"),
-        ("protect =", "protects =", "unknown key 'protects'; did you mean 'protect'"),
-        ("protect_label = true", "protect_label = 1", "'protect_label' should be true or false, found 1"),
-        ('["bird", "wing tips"]', '"bird"', "'protect' should be a list, each item text, found 'bird'"),
-        ('"wing tips"', "3", r"'protect\[1\]' should be text, found 3"),
-        ('"wing tips"', '" - "', "no letters or digits"),
-        ('"name the bird"', '" "', "sentence is empty"),
-        ('"birds"', '"birds', "not valid TOML"),
-    ],
-)
-def test_a_wrong_task_file_is_named_with_its_key(tmp_path: Path, old: str, new: str, message: str) -> None:
-    path = tmp_path / "task.toml"
-    path.write_text(FILE.replace(old, new))
-    with pytest.raises(CounterfactoryError, match=message) as caught:
-        load_task(path)
-    assert str(path) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -179,3 +150,153 @@ def test_a_vehicle_that_changes_its_kind_is_always_found(seed: int, old: str, ne
 def test_an_unchanged_caption_breaks_nothing_either_way(before: str, after: str, words: list[str]) -> None:
     assert changed_protected_word(before, before, words) is None
     assert changed_protected_word(before, after, words) == changed_protected_word(after, before, words)
+
+
+NO_WORD = "no word of a caption would hold it true, so these sources get no variants; give names with --labels"
+NO_NOUN = f"no noun of WordNet 3.0 that can be seen: {NO_WORD}"
+
+
+@pytest.mark.parametrize(
+    ("labels", "sentences"),
+    [
+        (["bus", "car", "n02099601", None], []),
+        ([], []),
+        (["n00000000", "bus"], [f"label n00000000 is {NO_NOUN}"]),
+        (
+            [*(f"n0000000{i}" for i in range(4)), "bus", "n00000000"],
+            [f"labels n00000000, n00000001, n00000002 and 1 more are {NO_NOUN}"],
+        ),
+        (["-", "--", "..", "bus"], [f"labels -, --, .. are not words: {NO_WORD}"]),
+        (["--", "bus"], [f"label -- is not words: {NO_WORD}"]),
+        (
+            ["7", "8"],
+            [
+                "labels are numbers (7, 8), which captions seldom say: a source whose caption does not say its number "
+                "gets no variants; give names with --class-map FILE, a name a line from 0, or with --labels"
+            ],
+        ),
+        (["bus", "bus", None], ["all labels are 'bus': a classifier that knows one class cannot be wrong"]),
+    ],
+)
+def test_doubtful_labels(labels: list[str | None], sentences: list[str]) -> None:
+    assert label_warnings(builtin_task("classification"), labels) == sentences
+
+
+def test_a_task_that_does_not_protect_labels_has_no_doubts_and_one_class_is_one_only_to_a_classifier() -> None:
+    assert label_warnings(Task("mine", "find the dog", ("dog",), False), ["--"]) == []
+    assert label_warnings(street_task("segmentation"), ["bus"]) == []
+
+
+CLASSIFY = builtin_task("classification", ["n02099601", "n02124075"])
+CITY = ("bus", "car", "person", "sky", "void")
+SEGMENT = builtin_task("segmentation", CITY)
+
+
+def test_a_label_keeps_its_own_words_and_those_that_name_it_in_the_caption() -> None:
+    found = protect(CLASSIFY, "n02099601", (), "two dogs and a cat in a field")
+    assert found == Protection(("golden retriever", "dogs"), ("dogs",), True)
+    assert found.grounded
+    assert found.told == found.keep
+    edit = Edit("subject", "dogs", "cats")
+    assert "'dogs'" in (check_edited_caption("two dogs", "two cats", [edit], found.keep) or "")
+    own = protect(CLASSIFY, "bus", (), "buses and a bus")
+    assert own == Protection(("bus",), ("bus",), True)  # its forms are counted with it
+    # Words that somebody points at are kept as if they named the label.
+    pointed = protect(CLASSIFY, "n02099601", (), "a Puppy-like toy", "Puppy-like")
+    assert pointed == Protection(("golden retriever", "puppy like"), ("puppy like",), True)
+    assert pointed.grounded
+
+
+def test_where_nothing_names_the_label_nothing_is_grounded() -> None:
+    assert not protect(CLASSIFY, "n02099601", (), "a field of grass").grounded
+    assert not protect(CLASSIFY, "n00000000", (), "a field of grass").grounded
+    assert protect(CLASSIFY, None, (), "a field of grass") == Protection((), (), False)
+    assert protect(CLASSIFY, None, (), "a field of grass").grounded
+    free = Task("mine", "find the field", ("field",), False)
+    assert protect(free, "dog", (), "grass") == Protection(("field",), (), False)
+    assert not protect(free, None, ("cat",), "grass").grounded
+
+
+def test_the_classes_that_a_mask_shows_keep_what_names_them_and_no_other_is_added() -> None:
+    caption = "two men wait beside three cars on a street."
+    found = protect(SEGMENT, "ignored", ("car", "person", "sky"), caption)
+    assert found.named == ("cars", "men")
+    assert found.told == found.keep
+    assert {"bus", "coach"} <= set(found.keep)
+    assert not {"car", "taxi", "sky", "void"} & set(found.keep)
+    many = builtin_task("segmentation", (*CITY, "vegetation", "road"))
+    assert protect(many, None, ("car", "person"), caption).told == ("street", "cars", "men")
+    for edited, broken in (
+        ("two men wait beside four cars on a street.", "cars"),
+        ("three men wait beside three cars on a street.", "men"),
+        ("two women wait beside three cars on a street.", "men"),
+        ("two men wait beside three cars and a coach on a street.", "coach"),
+        ("two men wait beside three cars on a street under a pink sky.", None),
+        ("two tall men wait beside three red cars on a snowy street.", None),
+    ):
+        assert changed_protected_word(caption, edited, found.keep) == broken, edited
+    assert not protect(SEGMENT, None, ("sky",), "a tram").grounded
+    assert [span for span in spans(caption, 1, found.keep) if span in ("two", "three", "men", "cars", "wait")] == [
+        "wait"
+    ]
+
+
+THINGS = {
+    "n02099601": ("dog", "dogs", "golden retriever"),
+    "person": ("man", "people", "woman"),
+    "car": ("taxi", "cars"),
+}
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_an_accepted_caption_keeps_the_count_of_every_grounded_mention(data: st.DataObject) -> None:
+    """Whatever words an edit exchanges for whatever others."""
+    label = data.draw(st.sampled_from(sorted(THINGS)))
+    words = ["two", "three", "red", "wet", "cat", "bus", "near", "grass", *THINGS[label]]
+    caption = data.draw(st.lists(st.sampled_from(words), min_size=1, max_size=6))  # all within the rule's reach
+    start = data.draw(st.integers(0, len(caption) - 1))
+    end = data.draw(st.integers(start + 1, len(caption)))
+    new = data.draw(st.lists(st.sampled_from(words), min_size=1, max_size=3))
+    before, after = " ".join(caption), " ".join([*caption[:start], *new, *caption[end:]])
+    keep = protect(CLASSIFY, label, (), before).keep
+    edit = Edit("other", " ".join(caption[start:end]), " ".join(new))
+    if check_edited_caption(before, after, [edit], keep) is None:
+        event("accepted")
+        for mention in ground(before, names_of(label)):
+            assert numbered(mention, before) == numbered(mention, after)
+
+
+def numbered(mention: str, text: str) -> list[str]:
+    """The number that is said of each place of a mention, "" for none: the nearest of all words before it."""
+    words, size = text.split(), len(mention.split())
+    found = []
+    for at in range(len(words) - size + 1):
+        if " ".join(words[at : at + size]) == mention:
+            before = " ".join(words[:at]).rpartition("near")[2].split()
+            found.append(next((word for word in reversed(before) if word in ("two", "three")), ""))
+    return sorted(found)
+
+
+SETTINGS = SuiteRequest(builtin_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variants": 0}, "--variants must be at least 1, got 0"),
+        ({"controls": -1}, r"--controls must be 0 \(none\) or more, got -1"),
+        ({"edits": (0, 1)}, r"--edits must be a number or a range such as 1\.\.3, got 0\.\.1"),
+        ({"edits": (3, 2)}, r"--edits must be a number or a range such as 1\.\.3, got 3\.\.2"),
+        ({"levels": 0}, r"--levels is 1 \(edits in full alone\) to 9, got 0"),
+        ({"levels": 10}, r"--levels is 1 \(edits in full alone\) to 9, got 10"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(CounterfactoryError, match=f"^{message}$"):
+        replace(SETTINGS, **options)
+
+
+def test_levels_share_the_variants_among_them() -> None:
+    assert (SETTINGS.levels, replace(SETTINGS, variants=2, controls=1, edits=(2, 3), levels=9).levels) == (1, 9)
+    assert [replace(SETTINGS, variants=variants, levels=5).sets for variants in (1, 5, 6, 10)] == [1, 1, 2, 2]

@@ -23,8 +23,8 @@ from ...english.label_names import short_name
 from ...models.referee import RefereeBox, Sight
 from ...profile.referees import RefereeSettings
 from ...schedule.overlap import in_chunks, prefetch
-from ...sources.boxes import Box as TrueBox
-from ...sources.boxes import fit_boxes
+from ...sources.shapes import Box as TrueBox
+from ...sources.shapes import fit_boxes
 from ...sources.source import Source, load_mask
 from ...suite import PaintedRow
 from ...variant import Variant

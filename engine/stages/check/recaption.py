@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from ...english.difference import Word, compare, words_of
 from ...english.label_names import ground, names_of
 from ...english.mentions import normalise
-from ...english.undo import undo_edits
+from ...english.replacing import undo_edits
 from ...models.blip2 import Reading
 from ...profile.caption import LABEL
 from ...schedule.overlap import in_chunks, prefetch

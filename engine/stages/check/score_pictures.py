@@ -30,10 +30,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...english.undo import undo_edits
+from ...english.replacing import undo_edits
 from ...schedule.overlap import in_chunks, prefetch, write_behind
-from ...sources.pictures import Pictures
-from ...sources.source import load_mask
+from ...sources.source import Pictures, load_mask
 from ...suite import PaintedRow
 from ...variant import Variant
 from ..run import Run

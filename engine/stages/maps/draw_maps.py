@@ -23,9 +23,8 @@ from ...profile.maps import HintSettings, Kind
 from ...profile.profile import Profile
 from ...schedule.overlap import in_chunks
 from ...sources.palette import Palette, load_palette
-from ...sources.pictures import Pictures
 from ...sources.pixels import UnreadableError
-from ...sources.source import Problem, Source, load_depth, load_mask
+from ...sources.source import Pictures, Problem, Source, load_depth, load_mask
 from ..run import Run
 from . import edges
 

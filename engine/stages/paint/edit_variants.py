@@ -30,8 +30,7 @@ from ...models.sampler import Sampler
 from ...profile.profile import Profile
 from ...schedule.evaluations import run_jobs
 from ...schedule.overlap import in_chunks
-from ...sources.pictures import Pictures
-from ...sources.source import Source
+from ...sources.source import Pictures, Source
 from ...suite import PaintedRow
 from ...variant import Variant
 from ..check.clip_scores import score

@@ -28,8 +28,7 @@ from ...profile.paint import PaintSettings
 from ...profile.profile import Profile
 from ...schedule.evaluations import Job, run_jobs
 from ...schedule.overlap import in_chunks, write_behind
-from ...sources.pictures import Pictures
-from ...sources.source import Source, load_mask
+from ...sources.source import Pictures, Source, load_mask
 from ...suite import NewPicture, PaintedRow
 from ...variant import Variant
 from ..maps.draw_maps import Maps

@@ -20,8 +20,7 @@ from counterfactory.kernels.opencv import cv2
 
 from ...errors import CounterfactoryError
 from ...profile.paint import ProtectSettings
-from ...sources.pictures import Pictures
-from ...sources.source import Problem, Source, load_mask
+from ...sources.source import Pictures, Problem, Source, load_mask
 from ..run import Run
 
 Floats = NDArray[np.float32]

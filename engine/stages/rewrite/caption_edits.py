@@ -11,8 +11,7 @@ from ...profile.rewrite import RewriteSettings
 from ...request import SuiteRequest
 from ...sources.source import Source
 from ...tasks.choose import Choice
-from ...tasks.grounding import Protection, protect
-from ...tasks.task import Task
+from ...tasks.task import Protection, Task, protect
 
 # What `ask` takes and gives: a question's name and its requests, no two alike; their answers in order.
 Ask = Callable[[str, Sequence[LlmRequest]], Sequence[str]]

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...english.additions import is_silent, phrase_of
-from ...english.words import allowed_alternatives, allowed_values, distinct, drop_overlapping, spans
+from ...english.additions import phrase_of, speaking
+from ...english.mentions import distinct
+from ...english.words import allowed_alternatives, allowed_values, drop_overlapping, spans
 from ...language.grammar import (
     Grammar,
     alternatives_grammar,
@@ -18,7 +19,7 @@ from ...language.grammar import (
 from ...language.llm_request import LlmRequest
 from ...language.questions import AnswerError, SpanPrompts, TypedPrompts, read_alternatives, read_keywords
 from ...tasks.choose import Choice
-from ...tasks.interventions import Interventions
+from ...tasks.user_task import Interventions
 from .caption_edits import CaptionEdits, Questions, why_not
 
 KEYWORDS, ALTERNATIVES = "keywords", "alternatives"
@@ -62,7 +63,7 @@ def _added_by_rule(draft: CaptionEdits, values: Interventions) -> list[Choice]:
     """A user's values as additions, where the caption says nothing of the weather or the time of day."""
     spoken = {type_ for type_, _ in draft.keywords}
     choices = []
-    for type_ in (type_ for type_ in _ADDED_BY_RULE if is_silent(draft.caption, type_)):
+    for type_ in (type_ for type_ in _ADDED_BY_RULE if not speaking([draft.caption], type_)):
         allowed = allowed_values(values.values(type_), "", draft.keep)
         if allowed and type_ not in spoken:
             choices.append(Choice(type_, "", tuple(phrase_of(type_, value) for value in allowed)))

@@ -15,7 +15,7 @@ from ...language.grammar import NOTHING, one_of_grammar
 from ...language.llm_request import LlmRequest
 from ...language.questions import AnswerError, clean_text, read_caption
 from ...sources.source import Source
-from ...tasks.grounding import protect
+from ...tasks.task import protect
 from ..run import Run
 from .caption_edits import Questions
 from .meaning import similarities

@@ -1,8 +1,8 @@
 """What texts mean, by the sentence encoder: whether a phrase names a label, and whether a caption that the language
 model rewrote still says the same apart from its edits.
 
-The words of such a caption were checked before (english/words.py); of small words, which may change with an edit, only
-their sense tells whether they did more.
+The words of such a caption were checked before (english/edit_scope.py); of small words, which may change with an edit,
+only their sense tells whether they did more.
 """
 
 from __future__ import annotations

@@ -13,11 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ...english.additions import has_known_words, medium_of, phrase_of, speaking
-from ...english.adjectives import in_order
 from ...english.difference import words_of
 from ...english.label_names import named_alike, names_of
 from ...english.menus import has_menu, kept_phrases, menu, offer
-from ...english.words import allowed_proposals, allowed_values, phrases, removable, says_again
+from ...english.words import allowed_proposals, allowed_values, in_order, phrases, removable, says_again
 from ...keys import content_key
 from ...language.edit_types import EditType, edit_types
 from ...language.grammar import choices_grammar, place_grammar, proposals_grammar
@@ -26,7 +25,7 @@ from ...language.phrases import find_mentions, phrase_class
 from ...language.questions import AnswerError, TypedPrompts, read_caption, read_proposals
 from ...profile.rewrite import RewriteSettings
 from ...tasks.choose import Choice
-from ...tasks.interventions import Interventions
+from ...tasks.user_task import Interventions
 from .caption_edits import CaptionEdits, Questions, why_not
 
 PROPOSALS, CHOICES, PLACE = "proposals", "choices", "place"

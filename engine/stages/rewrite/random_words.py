@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 
 from ...content_keys import choice_key
-from ...english.blanks import blank, random_alternatives, random_words
+from ...english.words import blank, random_alternatives, random_words
 from ...errors import CounterfactoryError
 from ...keys import generator
 from ...models.masked import Blank

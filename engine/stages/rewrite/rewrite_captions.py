@@ -5,9 +5,9 @@ answers questions (language/questions.py) within grammars (language/grammar.py):
 they could be, or type by type what could change or be added (proposals.py). The engine chooses the edits
 (tasks/choose.py); where different ones run out, the same are painted again from other noise. The last question is the
 caption with the words that are replaced; a rule adds and removes words (english/additions.py). Words that may not
-change are checked at the end, whatever the model says (english/words.py): a variant that breaks this rule is dropped
-with the reason. The caller decides where answers come from and where they are stored: `ask` is given all the requests
-of a question at once, none of them twice.
+change are checked at the end, whatever the model says (english/edit_scope.py): a variant that breaks this rule is
+dropped with the reason. The caller decides where answers come from and where they are stored: `ask` is given all the
+requests of a question at once, none of them twice.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from functools import partial
 from ...content_keys import choice_key, variant_key
 from ...edit import Edit
 from ...english.additions import apply_by_rule
+from ...english.edit_scope import TextLimit, check_edited_caption, cut_edit, fit_caption
 from ...english.replacing import write_by_rule
-from ...english.text_limit import TextLimit, cut_edit, fit_caption
-from ...english.words import check_edited_caption
 from ...language.chat import prompts_of
 from ...language.grammar import edited_grammar, text_grammar
 from ...language.llm_request import LlmRequest

@@ -10,7 +10,7 @@
 The first three are cosines of the sentence encoder, the first two of a variant's worst edit. A score that makes no
 sense is left out: "text_label" of a source without a label, "text_replaced" where nothing is replaced. Scores go into
 the suite's table whatever the thresholds, and verdicts follow from both there (check/verdict.py), so that stricter
-thresholds need no new suite. No score says whether the words that name the label stay: rules do (english/words.py).
+thresholds need no new suite. No score says whether the words that name the label stay: edit_scope.py does.
 """
 
 from __future__ import annotations

@@ -1,0 +1,263 @@
+"""Captions written by rule: words added, removed and in the place of others, articles that agree, and edits undone."""
+
+from __future__ import annotations
+
+import pytest
+
+from counterfactory.engine.edit import Edit
+from counterfactory.engine.english.additions import (
+    apply_by_rule,
+    has_known_words,
+    medium_of,
+    phrase_of,
+    speaking,
+    undo_by_rule,
+)
+from counterfactory.engine.english.edit_scope import check_edited_caption
+from counterfactory.engine.english.replacing import agree, undo_edits, write_by_rule
+
+
+@pytest.mark.parametrize(
+    ("caption", "keyword", "alternative", "edited"),
+    [
+        ("a dog on grass", "", "in the rain", "a dog on grass in the rain"),
+        ("a dog on grass. a man sits.", "", "in the rain", "a dog on grass in the rain. a man sits."),
+        ("a dog costs 3.5 coins ! yes", "", "at night", "a dog costs 3.5 coins at night ! yes"),
+        ("a dog; a cat", "", "at night", "a dog at night; a cat"),
+        ("a dog?", "", "mountains behind it", "a dog, mountains behind it?"),
+        ("a dog. ", "", "at night", "a dog at night. "),
+        ("a dog", "", "a painting of", "a painting of a dog"),
+        ("", "", "at night", " at night"),
+        ("a dog with a ball, on grass", "with a ball", "", "a dog, on grass"),
+        ("a dog with a ball", "with a ball", "", "a dog"),
+        ("Red bus, red bus", "red", "", "bus, bus"),
+        ("with a ball, a dog", "with a ball", "", "a dog"),
+        ("with a ball, X marks the spot", "with a ball", "", "X marks the spot"),
+    ],
+)
+def test_what_a_rule_adds_it_can_undo_and_what_it_removes_goes_wherever_it_is_said(
+    caption: str, keyword: str, alternative: str, edited: str
+) -> None:
+    edit = Edit("other", keyword, alternative)
+    assert edit.kind == ("remove" if keyword else "add")
+    assert apply_by_rule(caption, [edit]) == edited
+    assert undo_by_rule(edited, edit) == (edited if keyword else caption)
+
+
+@pytest.mark.parametrize(
+    ("caption", "after"),
+    [
+        ("A toad sits on stones.", "a toad that sits on stones."),
+        ("the old toad with red eyes looks up at a fly", "the old toad with red eyes that looks up at a fly"),
+        ("two dogs stand next to a car", "two dogs that stand next to a car"),
+        ("a dog is lying on grass that lies in a park", "a dog lying on grass that lies in a park"),
+        # No sentences, or more than a rule can tell.
+        ("two stands on a table", "two stands on a table"),
+        ("a stand by a road", "a stand by a road"),
+        ("a row of stands on grass", "a row of stands on grass"),
+        ("two wooden stands on a table", "two wooden stands on a table"),
+        ("a dog that sits on grass", "a dog that sits on grass"),
+        ("a dog, it sits on grass", "a dog, it sits on grass"),
+        ("a dog sits", "a dog sits"),
+        ("toads sit on stones", "toads sit on stones"),
+    ],
+)
+def test_a_painting_is_of_a_thing_and_not_of_a_sentence(caption: str, after: str) -> None:
+    edit = Edit("domain", "", "a painting of")
+    edited = apply_by_rule(caption, [edit])
+    assert edited.casefold() == f"a painting of {after}"
+    assert check_edited_caption(caption, edited, [edit], ()) is None
+    assert apply_by_rule(caption, [Edit("time", "", "at night")]).count("that") == caption.count("that")
+
+
+def test_edits_are_applied_in_order_and_what_is_replaced_is_left() -> None:
+    edits = [Edit("time", "", "at night"), Edit("colour", "dog", "cat"), Edit("domain", "", "a sketch of")]
+    assert edits[1].kind == "replace"
+    edited = apply_by_rule(
+        "a dog with a ball", [*edits, Edit("object", "with a ball", ""), Edit("weather", "", "in fog")]
+    )
+    assert edited == "a sketch of a dog at night in fog"
+    assert undo_by_rule(edited, edits[0]) == "a sketch of a dog in fog"
+    assert undo_by_rule(edited, edits[1]) == edited
+    assert undo_by_rule("A sketch of a dog", edits[2]) == "a dog"
+    assert undo_by_rule("a dog at nightfall at night at night", edits[0]) == "a dog at nightfall at night"
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "said"),
+    [
+        ("time", "night", "at night"),
+        ("time", "Evening", "in the Evening"),
+        ("time", "day", "during the day"),
+        ("time", "five", "at five"),
+        ("time", "at noon", "at noon"),
+        ("weather", "rain", "in the rain"),
+        ("weather", "storm", "in a storm"),
+        ("weather", "Rainy", "in Rainy weather"),
+        ("weather", "stormy", "in stormy weather"),
+        ("weather", "warm", "in warm weather"),
+        ("light", "soft", "in soft light"),
+        ("light", "Sunlight", "in Sunlight"),
+        ("background", "mountains", "with mountains in the background"),
+        ("object", "a ball", "with a ball"),
+        ("camera", "above", "above"),
+        ("camera", "a roof", "seen from a roof"),
+        ("domain", "sketch", "a sketch of"),
+        ("domain", "Oil painting", "an Oil painting of"),
+        ("domain", "the sketch", "the sketch of"),
+        ("domain", "a statue of", "a statue of"),
+        ("mood", "gloom", "gloom"),
+    ],
+)
+def test_a_user_s_values_become_phrases(type_: str, value: str, said: str) -> None:
+    assert phrase_of(type_, value) == said
+
+
+def test_captions_speak_of_a_type_by_known_words() -> None:
+    assert speaking(["a dog", "a dog at NIGHT.", "a foggy street"], "time") == ["a dog at NIGHT."]
+    assert speaking(["a foggy street"], "weather") == ["a foggy street"]
+    assert speaking(["on the grass", "in bright light", "red"], "light") == ["in bright light"]
+    assert speaking(["a close-up", "red wall"], "camera") == ["a close-up"]
+    assert speaking(["a close-up", "red wall"], "colour") == ["red wall"]
+    assert speaking(["x", "y"], "mood") == ["x", "y"]
+    assert [has_known_words(type_) for type_ in ("time", "colour", "background")] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("caption", "medium"),
+    [
+        ("a photo of a dog", "a photo"),
+        ("An old Photograph of a dog", "An old Photograph"),
+        ("the painting of a dog", "the painting"),
+        ("a photo", None),
+        ("a dog in a photo of a dog", None),
+    ],
+)
+def test_what_a_caption_calls_its_picture(caption: str, medium: str | None) -> None:
+    assert medium_of(caption) == medium
+
+
+@pytest.mark.parametrize(
+    ("caption", "edited"),
+    [
+        ("A dog is lying on grass. A cat is sitting", "A painting of a dog lying on grass. A cat is sitting"),
+        ("a dog is lying", "a painting of a dog lying"),
+        ("Boston is shown at night", "a painting of Boston is shown at night"),
+        ("Two dogs", "A painting of two dogs"),
+    ],
+)
+def test_a_medium_takes_the_capital_and_the_verb(caption: str, edited: str) -> None:
+    assert apply_by_rule(caption, [Edit("domain", "", "a painting of")]) == edited
+
+
+@pytest.mark.parametrize(
+    ("caption", "changes", "edited"),
+    [
+        ("A dog on grass.", [("dog", "old dog")], "An old dog on grass."),
+        ("an old dog", [("old", "big")], "a big dog"),
+        ("Dog on grass", [("Dog", "wet dog")], "Wet dog on grass"),
+        ("a dog. the dog sits", [("dog", "wet dog")], "a wet dog. the wet dog sits"),
+        ("a dog on grass", [("on grass", "in a desert"), ("dog", "old dog")], "an old dog in a desert"),
+        ("a brown dog and a brown cat", [("brown", "red")], "a red dog and a brown cat"),
+        ("a dog", [("dog", "dog in the snow")], "a dog in the snow"),
+        ("a dog, the dog", [("dog", "dog in the snow")], "a dog in the snow, the dog"),
+        ("a cat.", [], "a cat."),
+        ("dog on grass", [("dog", "wet dog")], "wet dog on grass"),
+        ("a Red car", [("Red", "blue")], "a blue car"),
+    ],
+)
+def test_replacements(caption: str, changes: list[tuple[str, str]], edited: str) -> None:
+    assert write_by_rule(caption, changes) == edited
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "agreed"),
+    [
+        ("a ", "old", "an "),
+        ("An ", "big", "A "),
+        ("see a ", "unicycle", "see a "),
+        ("an ", "hour", "an "),
+        ("a ", "hour", "an "),
+        ("the ", "old", "the "),
+        ("a ", "12", "a "),
+        ("a ", "", "a "),
+        ("banana ", "old", "banana "),
+    ],
+)
+def test_articles_agree(before: str, after: str, agreed: str) -> None:
+    assert agree(before, after) == agreed
+
+
+CAPTION = "a red car on a foggy street during the day. brick walls stand there."
+NIGHT, ORANGE, RAIN = (
+    Edit("time", "day", "night"),
+    Edit("colour", "red car", "orange"),
+    Edit("weather", "foggy", "rainy"),
+)
+WALLS, HERE, BLACK = "brick walls stand", Edit("object", "there", "here"), Edit("colour", "brown", "black")
+DOG = "a brown dog on grass. the brown dog and a brown cat."
+BLACK_DOG = "a black dog on grass. the black dog and a brown cat."
+SNOW, IN_SNOW = Edit("background", "dog", "dog in the snow"), Edit("weather", "", "in the snow")
+SNOWY_DOG = "a black dog in the snow on grass. the black dog and a brown cat."
+BUS, AT_NIGHT, SKETCH = Edit("object", "car", "bus"), Edit("time", "", "at night"), Edit("domain", "", "a sketch of")
+TWO_REDS = "a red car and a red bus."
+ALL = "a sketch of a red bus in the snow at night."
+
+
+@pytest.mark.parametrize(
+    ("caption", "edits", "edited", "undone"),
+    [
+        # Words that the edits changed around themselves go with them, whatever order the edits are in.
+        (
+            CAPTION,
+            (NIGHT, ORANGE, RAIN),
+            f"an orange car on a rainy street at night. {WALLS} there.",
+            [
+                f"an orange car on a rainy street during the day. {WALLS} there.",
+                f"a red car on a rainy street at night. {WALLS} there.",
+                f"an orange car on a foggy street at night. {WALLS} there.",
+            ],
+        ),
+        # At both ends.
+        (
+            CAPTION,
+            (HERE, ORANGE),
+            f"an orange car on a foggy street during the day. {WALLS} here.",
+            [
+                f"an orange car on a foggy street during the day. {WALLS} there.",
+                f"a red car on a foggy street during the day. {WALLS} here.",
+            ],
+        ),
+        # A thing that is named twice is undone twice.
+        (DOG, (BLACK,), BLACK_DOG, [DOG]),
+        (DOG, (BLACK, SNOW), SNOWY_DOG, [SNOWY_DOG.replace("black", "brown"), BLACK_DOG]),
+        # Capitals and words around an edit are its own; marks of expressions are words like others.
+        ("Red cars stand.", (Edit("colour", "Red", "blue"),), "Blue cars stand.", ["Red cars stand."]),
+        (TWO_REDS, (Edit("colour", "red", "orange"),), "an orange car and a red bus.", [TWO_REDS]),
+        ("a street at night.", (Edit("time", "night", "day"),), "a street during the day.", ["a street at night."]),
+        ("a (red) car. what?", (Edit("colour", "red", "blue"),), "a (blue) car. what?", ["a (red) car. what?"]),
+        # Edits that cannot be told apart are undone together, and so is what is beside words that are removed.
+        ("a red car.", (Edit("colour", "red car", "blue"), BUS), "a blue bus.", ["a red car."] * 2),
+        ("a red car.", (Edit("colour", "red", ""), BUS), "a bus.", ["a red car."] * 2),
+        ("a red car.", (Edit("colour", "red", ""), BUS, IN_SNOW), "a bus in the snow.",
+         ["a red car in the snow."] * 2 + ["a bus."]),
+        ("a red car.", (), "a red car.", []),
+        # What is added is taken out alone.
+        ("a red car.", (IN_SNOW,), "a red car in the snow.", ["a red car."]),
+        ("a red car.", (IN_SNOW, BUS, AT_NIGHT, SKETCH), ALL, [ALL.replace(" in the snow", ""),
+         ALL.replace("bus", "car"), ALL.replace(" at night", ""), ALL.removeprefix("a sketch of ")]),
+    ],
+)  # fmt: skip
+def test_each_edit_is_undone_alone(caption: str, edits: tuple[Edit, ...], edited: str, undone: list[str]) -> None:
+    assert undo_edits(caption, edited, edits) == [(edited, text) for text in undone]
+
+
+def test_a_caption_written_anew_is_compared_by_the_words_of_the_old_one() -> None:
+    made = f"a orange on a foggy street during the night. {WALLS} there."
+    assert undo_edits(CAPTION, "At night an orange car stands there.", (NIGHT, ORANGE)) == [
+        (made, made.replace("night", "day")),
+        (made, made.replace("a orange", "a red car")),
+    ]
+    # What the language model changed beside an edit is no part of it; made by half, it counts as made.
+    for free in ("a black dog lies on grass. the black dog and a brown cat.", DOG.replace("brown", "black", 1)):
+        assert undo_edits(DOG, free, (BLACK,)) == [(BLACK_DOG, DOG)]
