@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from picture_rows import picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.schedule.overlap import BackgroundWriter
+from counterfactory.engine.schedule.overlap import write_behind
 from counterfactory.engine.suite import NewPicture, PaintedRow, PictureRow, Suite, read_metadata
 
 
@@ -252,9 +252,10 @@ def test_a_writers_thread_beside_the_callers_changes_nothing(tmp_path: Path) -> 
         write_table(suite, list(range(24)))
     seen: set[str] = set()
     with Suite.open(tmp_path / "together") as suite:
-        with BackgroundWriter[list[NewPicture]](lambda batch: suite.write_images("paint", batch), depth=2) as writer:
+
+        def beside() -> Iterator[list[NewPicture]]:
             for turn, batch in enumerate(batches):
-                writer.put(batch)
+                yield batch
                 suite.ledger.put("caption", {key(turn): f"caption {turn}"})
                 assert list(suite.ledger.get("caption", [key(i) for i in range(12)])) == [
                     key(i) for i in range(turn + 1)
@@ -264,6 +265,8 @@ def test_a_writers_thread_beside_the_callers_changes_nothing(tmp_path: Path) -> 
                     suite.load_image(row)  # whole, with the bytes on record, as soon as it is known
                     seen.add(name)
                 write_table(suite, [number for number in range(24) if key(number) in seen])  # moves files meanwhile
+
+        assert len(list(write_behind(beside(), lambda batch: suite.write_images("paint", batch), depth=2))) == 12
         assert len(suite.images("paint", [key(number) for number in range(24)])) == 24
         write_table(suite, list(range(24)))
     assert contents(tmp_path / "together") == contents(tmp_path / "alone")
