@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from interpreted import interpret
-from stand_in_cuda import Error, Memory, Range, Work
+from stand_in_cuda import Memory, Range, Work
 
 from counterfactory.kernels.gpu.compiled import BLOCK, VARIANTS, Variant
 
@@ -77,7 +77,7 @@ class Driver:
         reads, writes = _TOUCHED[f.name](gridDimX, arguments)
         work = Work(f"kernel {f.name}", reads, writes, lambda _: self._launch(f, grid, arguments))
         self.launched.append((f.name, gridDimX))
-        return (Result.CUDA_SUCCESS if self.memory.put(hStream, work) is Error.cudaSuccess else _REFUSED,)
+        return (Result.CUDA_SUCCESS if self.memory.put(hStream, work) else Result.CUDA_ERROR_INVALID_VALUE,)
 
     def cuGetErrorName(self, error: Result) -> tuple[Result, bytes]:  # noqa: N802
         return Result.CUDA_SUCCESS, error.name.encode()
@@ -107,9 +107,6 @@ class Driver:
 
     def _at(self, pointer: int, size: int) -> int:
         return int(self.memory.view(pointer, size).ctypes.data)
-
-
-_REFUSED = Result.CUDA_ERROR_INVALID_VALUE
 
 
 def _guided_step(rows: int, arguments: tuple[int, ...]) -> tuple[tuple[Range, ...], tuple[Range, ...]]:

@@ -6,7 +6,6 @@ Compiled by TensorRT-RTX for SM86, and run over a stand-in for the library and t
 from __future__ import annotations
 
 import gc
-import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,15 +16,14 @@ import numpy as np
 import pytest
 from small_graphs import sized_graph
 from stand_in_cuda import Memory
-from stand_in_gpu import Engine, Library
+from stand_in_gpu import Engine, Library, write_plan
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import file_digest
 from counterfactory.engine.runtime import cuda, openvino, tensorrt
 from counterfactory.engine.runtime.opening import plan_state
-from counterfactory.engine.runtime.plans import PlanKey, PlanRequirements, Shapes, find_mismatches, read_key, write_key
+from counterfactory.engine.runtime.plans import PlanRequirements, Shapes, find_mismatches, read_key, write_key
 from counterfactory.engine.runtime.trt_engine import LoadedPlan, make_context
-from counterfactory.engine.runtime.trt_library import library_name
 from counterfactory.export.plans.tensorrt import build_plan
 
 ROWS, WEIGHTS, SCRATCH = 2, 4096, 512
@@ -44,15 +42,10 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
-    graph = sized_graph(tmp_path / "model.onnx")
+    graph, plan = sized_graph(tmp_path / "model.onnx"), tmp_path / "plans" / "net.plan"
     held = {"weights_bytes": WEIGHTS, "scratch_bytes": SCRATCH, "io_bytes": 8192}
-    said = {"onnx": str(graph), "profiles": [{"x": asdict(one["x"])} for one in PROFILES], **held}
-    plan = tmp_path / "plans" / "net.plan"
-    plan.parent.mkdir()
-    plan.write_text(json.dumps(said))
-    write_key(
-        plan, PlanKey("a" * 64, PROFILES, "fp32", library_name(Library()), "SM86", file_digest(plan), 1.0, **held)
-    )
+    said = {"onnx": str(graph), "profiles": [{"x": asdict(one["x"])} for one in PROFILES]}
+    write_plan(plan, said, PROFILES, held, "a" * 64)
     return plan
 
 
