@@ -29,7 +29,7 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
 from functools import partial, wraps
 from typing import Any, TypeVar
 
@@ -45,7 +45,7 @@ ALIGNMENT = 256
 _KEPT_BYTES = 64_000_000
 
 
-class Error(Enum):
+class Error(IntEnum):
     cudaSuccess = 0
     cudaErrorInvalidValue = 1
     cudaErrorMemoryAllocation = 2

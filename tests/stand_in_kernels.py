@@ -7,7 +7,7 @@ Methods are those of the module cuda.bindings.driver. A launch that would not fi
 from __future__ import annotations
 
 import ctypes
-from enum import Enum
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from counterfactory.kernels.gpu.compiled import BLOCK, VARIANTS, Variant
 _SCALARS = {"i32": ctypes.c_int32}
 
 
-class Result(Enum):
+class Result(IntEnum):
     CUDA_SUCCESS = 0
     CUDA_ERROR_INVALID_VALUE = 1
     CUDA_ERROR_NOT_FOUND = 500

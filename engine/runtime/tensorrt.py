@@ -2,7 +2,7 @@
 
 A plan and its key give a session with the contract of session.py. Memory on the device and pinned memory on the host
 are allocated once, for the largest shapes; intermediate results lie in one block for all plans, since they run one
-after another (scratch.py). A plan of static shapes is bound once and recorded as one CUDA graph. A plan of
+after another (cuda.py). A plan of static shapes is bound once and recorded as one CUDA graph. A plan of
 dynamic shapes is queued call by call; an output that the caller holds is fed again where it lies, and one that
 continues a cache is written behind it, into the one block that the cache has.
 
@@ -24,12 +24,10 @@ from ..errors import CounterfactoryError
 from ..keys import file_digest
 from . import cuda
 from .buffers import DeviceArray, PortMemory
-from .cuda import Addressable, Buffer, Cuda
+from .cuda import Addressable, Buffer, Cuda, Lease
 from .plans import REBUILD, PlanRequirements, read_key, require_fresh
-from .scratch import Lease
 from .session import Port, Signature, continued_cache, refuse_longer_cache, refuse_other_cache, row_axis
-from .trt_engine import choose_profile, inputs_of, load_engine, make_context
-from .trt_library import library_name, load_library
+from .trt_library import choose_profile, inputs_of, library_name, load_engine, load_library, make_context
 
 # The alignment of a tensor's memory that a library requires, in bytes.
 _ALIGNMENT = 256
@@ -231,7 +229,7 @@ def open_session(
     wanted = PlanRequirements(onnx_sha256, None, library_name(library), cuda.capability(runtime))
     key = require_fresh(path, wanted, digest)
     shared = device()
-    shared.scratch.settle(shared)  # what closed plans needed is free
+    shared.settle()  # what closed plans needed is free
     loaded = load_engine(path, library, shared, runtime, key)
     profile = choose_profile(path.stem, library, loaded.engine, sizes or {})
     context, ran = make_context(loaded, profile)
@@ -304,7 +302,7 @@ def bind(
     input_memory = {port_name: places[port_name] for port_name in inputs}
     output_memory = {port_name: places[port_name] for port_name in names if port_name not in input_memory}
     ports = [tuple(place.port for place in memories.values()) for memories in (input_memory, output_memory)]
-    scratch = device.scratch.lease(device, engine.device_memory_size_v2)
+    scratch = device.lease(engine.device_memory_size_v2)
     return TensorRtSession(
         name, Signature(*ports), context, device, input_memory, output_memory, scratch, _ran=ran, _alive=alive
     )

@@ -23,7 +23,7 @@ from counterfactory.engine.keys import file_digest
 from counterfactory.engine.runtime import cuda, openvino, tensorrt
 from counterfactory.engine.runtime.opening import plan_state
 from counterfactory.engine.runtime.plans import PlanRequirements, Shapes, find_mismatches, read_key, write_key
-from counterfactory.engine.runtime.trt_engine import LoadedPlan, make_context
+from counterfactory.engine.runtime.trt_library import LoadedPlan, make_context
 from counterfactory.export.plans.tensorrt import build_plan
 
 ROWS, WEIGHTS, SCRATCH = 2, 4096, 512
@@ -74,7 +74,7 @@ def test_sessions_of_all_sizes_share_the_weights(memory: Memory, plan: Path) -> 
     assert memory.bytes_of("device") > WEIGHTS, "the others still run"
     sessions.clear()
     gc.collect()
-    device.scratch.settle(device)
+    device.settle()
     assert (memory.bytes_of("device"), memory.faults) == (0, [])
 
 
@@ -85,7 +85,7 @@ def test_weights_that_are_needed_again_are_loaded_again(memory: Memory, plan: Pa
         session = tensorrt.open_session(plan, batch=ROWS, sizes={"x": SIZES[1]}, device=lambda: device)
         del session
         gc.collect()
-        device.scratch.settle(device)
+        device.settle()
         assert (memory.bytes_of("device"), len(device.loaded)) == (0, 0)
     kept = tensorrt.open_session(plan, batch=ROWS, sizes={"x": SIZES[1]}, device=lambda: device)
     key = read_key(plan)

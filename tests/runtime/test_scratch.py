@@ -62,12 +62,12 @@ def test_a_plan_that_needs_more_moves_the_block_and_its_going_gives_it_back(grap
     assert memory.recordings == 3
     del large
     gc.collect()
-    assert device.scratch.growth(5000) == 0
+    assert device.growth(5000) == 0
     assert sums(small, 5)
     assert memory.bytes_of("device") == IO + 1000
-    assert device.scratch.growth(5000) == 4000
+    assert device.growth(5000) == 4000
     assert memory.recordings == 4
     del small
     gc.collect()
-    device.scratch.settle(device)
+    device.settle()
     assert memory.bytes_of("device") == 0

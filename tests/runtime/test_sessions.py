@@ -26,7 +26,7 @@ from counterfactory.engine.runtime import openvino as openvino_sessions
 from counterfactory.engine.runtime import tensorrt as tensorrt_sessions
 from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.plans import Shapes
-from counterfactory.engine.runtime.trt_engine import choose_profile
+from counterfactory.engine.runtime.trt_library import choose_profile
 from counterfactory.export.graphs.parity import assert_parity
 from counterfactory.export.graphs.tracing import to_onnx
 

@@ -27,8 +27,7 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import Digests, file_digest
 from counterfactory.engine.runtime import cuda, tensorrt
 from counterfactory.engine.runtime.plans import PlanKey, PlanProfile, Shapes, write_key
-from counterfactory.engine.runtime.trt_engine import LoadedPlan, make_context
-from counterfactory.engine.runtime.trt_library import library_name, load_library
+from counterfactory.engine.runtime.trt_library import LoadedPlan, library_name, load_library, make_context
 from counterfactory.export.plans import tensorrt as plans
 
 
