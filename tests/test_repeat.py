@@ -7,6 +7,7 @@ right and later ones are not, so comparing single runs with a reference proves l
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,7 @@ def precision(request: pytest.FixtureRequest) -> Precision:
     return asked
 
 
+@cache
 def opened(file: Path, precision: Precision, editor: EditorForm | None = None) -> OpenVinoSession:
     inputs = {port.get_any_name(): port.get_partial_shape() for port in ov.Core().read_model(file).inputs}
     sizes = {name: (SIZES[name],) * 2 for name, shape in inputs.items() if name in SIZES and shape[-1].is_dynamic}

@@ -66,7 +66,11 @@ class TensorRtSession:
         # Feeds are checked before anything is queued: queued work would go on using the memory after an error.
         self._check(feeds, hold)
         for name in self._inputs:
-            self._set_shape(name, tuple(feeds[name].shape))
+            shape = tuple(feeds[name].shape)
+            if not self.static and not self._context.set_input_shape(name, shape):
+                raise CounterfactoryError(
+                    f"plan {self.name} refuses {name} of shape {list(shape)}: outside of its profile; {REBUILD}"
+                )
         shapes = {name: tuple(self._context.get_tensor_shape(name)) for name in self._outputs}
         caches = {name: cache for name in hold if (cache := continued_cache(name))}
         whole = {name: self._continued(cache, feeds[cache], shapes[name][0]) for name, cache in caches.items()}
@@ -117,28 +121,16 @@ class TensorRtSession:
         return DeviceArray(place.largest, place.dtype, place.device(place.largest), self._cuda)
 
     def _check(self, feeds: Mapping[str, Any], hold: Collection[str]) -> None:
-        described: dict[str, Any] = dict(feeds)
-        self.signature.check(self.name, described)
+        self.signature.check(self.name, feeds, hold, self._cuda)
         for name, feed in feeds.items():
-            if isinstance(feed, DeviceArray) and feed.session is not self._cuda:
-                raise CounterfactoryError(f"plan {self.name} was fed {name} that another session holds on the device")
             if isinstance(feed, DeviceArray) and name in self._caches:
                 refuse_other_cache(self.name, name, feed, self._latest.get(name))
-            place = self._inputs[name]
-            if any(have > most for have, most in zip(feed.shape, place.largest, strict=True)):
+            largest = self._inputs[name].largest
+            if any(have > most for have, most in zip(feed.shape, largest, strict=True)):
                 raise CounterfactoryError(
-                    f"plan {self.name} accepts {name} up to {list(place.largest)}, got {list(feed.shape)}; "
+                    f"plan {self.name} accepts {name} up to {list(largest)}, got {list(feed.shape)}; "
                     "build it again for larger shapes or ask for less at a time"
                 )
-        unknown = sorted(set(hold) - self._outputs.keys())
-        if unknown:
-            raise CounterfactoryError(f"plan {self.name} gives {sorted(self._outputs)}, asked to hold {unknown}")
-
-    def _set_shape(self, name: str, shape: tuple[int, ...]) -> None:
-        if not self.static and not self._context.set_input_shape(name, shape):
-            raise CounterfactoryError(
-                f"plan {self.name} refuses {name} of shape {list(shape)}: outside of its profile; {REBUILD}"
-            )
 
     def _put(self, place: PortMemory, feed: Any) -> None:
         """Bring an input to the device, or leave it where it is."""

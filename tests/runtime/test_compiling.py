@@ -17,6 +17,7 @@ from small_graphs import picture_graph
 from counterfactory.engine.content_keys import STAGES
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import file_digest
+from counterfactory.engine.language import llama
 from counterfactory.engine.language.llama import Llama
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.model_pool import ModelPool
@@ -82,7 +83,8 @@ def compile_nothing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         def prepared(*_: Any) -> Any:
             raise AssertionError("it is compiled again")
 
-        monkeypatch.setattr(sessions, "_prepared", prepared)
+        for module in (sessions, llama):
+            monkeypatch.setattr(module, "_prepared", prepared)
 
     return refuse
 
@@ -108,15 +110,11 @@ def test_other_settings_are_other_networks(network: Path, cache: BlobCache, tmp_
         before = cache.contents().blobs
         opened(network, cache, **asked)
         assert cache.contents().blobs == before + 1, asked
-    weights = tmp_path / "network.bin"
     (tmp_path / "network.xml").write_bytes(network.read_bytes())
-    weights.write_bytes(network.with_suffix(".bin").read_bytes())
+    (tmp_path / "network.bin").write_bytes(network.with_suffix(".bin").read_bytes())
     before = cache.contents().blobs
     opened(tmp_path / "network.xml", cache)
     assert cache.contents().blobs == before, "a copy elsewhere is the same network"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"\x11")
-    opened(tmp_path / "network.xml", cache)
-    assert cache.contents().blobs == before + 1
 
 
 @pytest.fixture
@@ -206,17 +204,6 @@ def test_a_blob_that_openvino_refuses_is_replaced(network: Path, cache: BlobCach
     assert len(cache.load(key) or b"") > 10_000
 
 
-def test_a_damaged_file_changes_nothing_but_the_time(network: Path, cache: BlobCache) -> None:
-    wanted = outputs(opened(network, cache))
-    (file,) = cache.folder.iterdir()
-    whole = file.read_bytes()
-    for damaged in (b"", whole[:-100], whole[:9000] + b"\xff\xff" + whole[9002:]):
-        file.write_bytes(damaged)
-        assert outputs(opened(network, cache)) == wanted
-        assert cache.load(file.stem) is not None, "replaced"
-    assert cache.problem is None
-
-
 def test_a_network_that_cannot_be_exported_or_kept_runs_all_the_same(network: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     unwritable = BlobCache(tmp_path / "file" / "compiled")
@@ -254,20 +241,6 @@ def test_only_what_has_a_key_is_kept(network: Path, cache: BlobCache, tmp_path: 
     assert not cache.folder.exists()
 
 
-def test_nothing_is_written_elsewhere(
-    network: Path, cache: BlobCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    monkeypatch.setenv("TMPDIR", str(here))
-    for _ in range(2):
-        opened(network, cache)
-    assert not list(here.iterdir())
-    assert len(list(cache.folder.iterdir())) == 1
-    assert sorted(network.parent.iterdir()) == [network.with_suffix(".bin"), network]
-
-
 def test_a_run_s_networks_are_kept_where_its_library_says(
     cache: BlobCache, compile_nothing: Callable[[], None]
 ) -> None:
@@ -289,21 +262,15 @@ def test_a_run_s_networks_are_kept_where_its_library_says(
     assert {stage: library_of(load_profile("pocket")).digest(stage) for stage in STAGES} == digests
 
 
-def test_the_language_model_answers_the_same(cache: BlobCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = RUNTIME / "llm"
-    models = [Llama(folder, precision="f32", threads=1, blobs=blobs) for blobs in (None, cache)]
-
-    def compile_again(*_: Any) -> Any:
-        raise AssertionError("it is compiled again")
-
-    monkeypatch.setattr("counterfactory.engine.language.llama._prepared", compile_again)
-    models.append(Llama(folder, precision="f32", threads=1, blobs=cache))
+def test_the_language_model_answers_the_same(cache: BlobCache, compile_nothing: Callable[[], None]) -> None:
     found = []
-    for model in models:
+    for blobs in (None, cache, cache):
+        if cache.contents().blobs:
+            compile_nothing()
+        model = Llama(RUNTIME / "llm", precision="f32", threads=1, blobs=blobs)
         common = model.beginning(model.encode("a clear street"))
         runs = [model.encode(text) for text in ("a red car", "two blue trucks at night")]
-        logits = model.step(runs, common, model.rows(2, 32), 0, np.zeros(2, np.int64))
-        found.append(logits.tobytes())
+        found.append(model.step(runs, common, model.rows(2, 32), 0, np.zeros(2, np.int64)).tobytes())
     assert found[0] == found[1] == found[2]
     assert cache.contents().blobs == 1
 
