@@ -19,9 +19,9 @@ from ..keys import file_digest
 from . import dequantize, prompt_to_prompt
 from .blob_cache import BlobCache
 from .compiling import CompileInputs, compile_model
+from .libc import signal_stack_kept
 from .quiet_openvino import ov
 from .session import Array, EditorForm, Port, Signature, continued_cache, row_axis
-from .signals import signal_stack_kept
 
 Precision = Literal["bf16", "f32"]
 
