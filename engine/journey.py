@@ -33,8 +33,7 @@ from .models.networks import library_of
 from .models.referee import open_referee
 from .profile.profile import Profile
 from .request import SuiteRequest
-from .schedule.opencv import in_callers_threads
-from .schedule.overlap import prefetch
+from .schedule.overlap import in_callers_threads, prefetch
 from .sources.domain import world_of
 from .sources.pictures import Pictures
 from .sources.source import Problem, Source

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from typing import Any
 
+import cv2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.schedule.overlap import in_chunks, prefetch, write_behind
+from counterfactory.engine.schedule.overlap import in_callers_threads, in_chunks, prefetch, write_behind
 
 PATIENCE_S = 20  # how long a test waits for what must come; nothing is timed
 
@@ -386,3 +387,15 @@ def test_chunks(count: int, size: int, chunks: list[list[int]]) -> None:
         assert next(parts) == chunk
         assert drawn == list(range(chunk[-1] + 1))
     assert list(parts) == []
+
+
+def test_opencv_has_one_thread_within_and_its_own_after() -> None:
+    before = cv2.getNumThreads()
+    try:
+        cv2.setNumThreads(2)
+        with suppress(KeyError), in_callers_threads():
+            assert cv2.getNumThreads() == 1
+            raise KeyError
+        assert cv2.getNumThreads() == 2
+    finally:
+        cv2.setNumThreads(before)
