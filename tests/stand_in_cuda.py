@@ -168,8 +168,8 @@ OPENED: weakref.WeakSet[Memory] = weakref.WeakSet()
 class Memory:
     """The module cuda.bindings.runtime. `limit` bounds the device's bytes; `seed` makes work happen at random times.
 
-    With `virtual` device memory has a size and nothing else: no work is done, and what comes to the host is zeros, or
-    what `given` has for its address. `on_change` is called with the device's bytes after each allocation.
+    With `virtual` device memory has a size and nothing else: no work is done, and what comes to the host is zeros.
+    `on_change` is called with the device's bytes after each allocation.
     """
 
     cudaError_t, cudaMemcpyKind, cudaStreamCaptureMode, cudaDeviceAttr = Error, Kind, CaptureMode, Attribute
@@ -184,7 +184,6 @@ class Memory:
         on_change: Callable[[int], object] = lambda _: None,
     ) -> None:
         self.limit, self.virtual, self.on_change = limit, virtual, on_change
-        self.given: dict[int, Bytes] = {}
         self.faults: list[str] = []
         self.allocations = self.recordings = self.launches = 0
         self.copied: list[tuple[Kind, int]] = []
@@ -288,7 +287,7 @@ class Memory:
         def copy(promised: tuple[int, ...]) -> None:
             if self.virtual:
                 if target.place == "host":
-                    self._bytes(target)[:] = self.given[src][:count] if src in self.given else 0
+                    self._bytes(target)[:] = 0
                 return
             if promised != tuple(zlib.crc32(self._bytes(one)) for one in (source, target) if one.place == "host"):
                 raise Fault("the host wrote to pinned memory before anybody waited for its copy")

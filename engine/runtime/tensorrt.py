@@ -229,14 +229,11 @@ def open_session(
 
 
 def _whole(arrays: DeviceArray | Sequence[DeviceArray]) -> DeviceArray:
-    """Rows described as one array, which has no memory of its own."""
+    """Rows described as one array, which has no memory of its own; of rows that differ, by the first odd one."""
     if isinstance(arrays, DeviceArray):
         return arrays
-    first = arrays[0]
-    odd = next(
-        (row for row in arrays if (row.shape, row.dtype, row.session) != (first.shape, first.dtype, first.session)),
-        first,
-    )
+    likes = [(row.shape, row.dtype, row.session) for row in arrays]
+    odd = arrays[next((at for at, like in enumerate(likes) if like != likes[0]), 0)]
     return DeviceArray((len(arrays), *odd.shape), odd.dtype, odd.buffer, odd.session)
 
 

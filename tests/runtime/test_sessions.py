@@ -385,16 +385,6 @@ def test_a_graph_is_not_opened_for_shapes_that_it_has_not(
         OverOnnxRuntime(networks).open(networks.decoder_onnx, **opened)
 
 
-def test_a_gpu_that_is_not_there_is_an_error_and_never_the_cpu(networks: Networks, tmp_path: Path, ort: Any) -> None:
-    for provider, name in (("cuda", "CUDAExecutionProvider"), ("tensorrt", "TensorrtExecutionProvider")):
-        if name in ort.get_available_providers() and Path("/dev/nvidiactl").exists():
-            pytest.skip("this machine has a GPU: that its absence is refused goes unchecked")
-        with pytest.raises(CounterfactoryError, match=f"{name}"):
-            ort_sessions.open_session(
-                networks.picture_onnx, batch=ROWS, provider=provider, sizes={"x": (6, 5)}, cache=tmp_path
-            )
-
-
 def on_the_cpu(ort: Any, path: Path) -> Any:
     """ONNX Runtime's own session, which says which operations go where."""
     options = ort.SessionOptions()

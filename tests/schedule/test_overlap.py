@@ -79,6 +79,7 @@ def test_ahead_keeps_order_and_bounds_and_tells_each_error_in_its_place(
             yield i
 
     def load(i: int) -> str:
+        assert threading.current_thread().name.startswith("ahead"), "what a stack dump shows"
         running.enter()
         pause(loads[i])
         running.leave()
