@@ -244,7 +244,7 @@ def test_behind_writes_all_in_order_within_its_bound_until_one_fails(
     def write(i: int) -> str:
         assert threading.current_thread().name.startswith("behind")
         pause(writes[i])
-        if i >= bad:
+        if i == bad:
             raise OSError(f"no room for {i}")
         written.append(i)
         return f"wrote {i}"
