@@ -33,8 +33,7 @@ from .models.networks import library_of
 from .models.referee import open_referee
 from .profile.profile import Profile
 from .request import SuiteRequest
-from .schedule.opencv import in_callers_threads
-from .schedule.overlap import prefetch
+from .schedule.overlap import in_callers_threads, prefetch
 from .sources.domain import world_of
 from .sources.source import Pictures, Problem, Source
 from .stages.caption_sources import caption_sources, missing_captions

@@ -51,20 +51,16 @@ def canny(images: NDArray[np.uint8], settings: CannySettings) -> NDArray[np.uint
 
     Raises ValueError for another dtype or shape, and for pictures without pixels.
     """
-    check_pictures("canny", images.dtype == np.uint8, images.dtype, images.shape)
+    shape = images.shape
+    fits = len(shape) == 3 or (len(shape) == 4 and shape[3] == 3)
+    if images.dtype != np.uint8 or not fits or 0 in shape[1:]:
+        raise ValueError(
+            f"canny needs uint8 pictures [B, H, W] or [B, H, W, 3] with pixels, got {images.dtype} {list(shape)}"
+        )
     maps = np.zeros(images.shape[:3], np.uint8)
     for image, edges in zip(images, maps, strict=True):
         edges[:] = cv2.Canny(_prepared(image, settings), settings.low, settings.high, L2gradient=settings.l2)
     return maps
-
-
-def check_pictures(asked: str, is_uint8: bool, dtype: object, shape: tuple[int, ...]) -> None:
-    """Raise ValueError unless dtype and shape are those of a batch of grey or RGB pictures with pixels."""
-    fits = len(shape) == 3 or (len(shape) == 4 and shape[3] == 3)
-    if not is_uint8 or not fits or 0 in shape[1:]:
-        raise ValueError(
-            f"{asked} needs uint8 pictures [B, H, W] or [B, H, W, 3] with pixels, got {dtype} {list(shape)}"
-        )
 
 
 def _prepared(image: NDArray[np.uint8], settings: CannySettings) -> NDArray[np.uint8]:

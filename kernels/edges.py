@@ -62,17 +62,12 @@ def canny_edges(images: NDArray[np.uint8], settings: EdgeSettings) -> NDArray[np
 
     Raises ValueError for another dtype or shape, and for pictures without pixels.
     """
-    check_colours(images.dtype == np.uint8, images.dtype, images.shape)
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[3] != 3 or 0 in images.shape[1:]:
+        raise ValueError(f"edges need uint8 images [B, H, W, 3] with pixels, got {images.dtype} {list(images.shape)}")
     maps = np.zeros(images.shape[:3], np.uint8)
     for image, edges in zip(images, maps, strict=True):
         edges[:] = _outlines(image, settings)
     return maps
-
-
-def check_colours(is_uint8: bool, dtype: object, shape: tuple[int, ...]) -> None:
-    """Raise ValueError unless dtype and shape are those of a batch of RGB pictures with pixels."""
-    if not is_uint8 or len(shape) != 4 or shape[3] != 3 or 0 in shape[1:]:
-        raise ValueError(f"edges need uint8 images [B, H, W, 3] with pixels, got {dtype} {list(shape)}")
 
 
 def _outlines(image: NDArray[np.uint8], settings: EdgeSettings) -> NDArray[np.uint8]:

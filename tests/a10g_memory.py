@@ -25,6 +25,7 @@ import os
 import sys
 import tempfile
 import weakref
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -39,14 +40,13 @@ import numpy as np
 import torch
 from exllama_standin import write_model
 from stand_in_cuda import Memory
-from stand_in_gpu import Context, Engine, Library, Mode, Runtime, Strategy
+from stand_in_gpu import Engine, Library, write_plan
 from stand_in_kernels import Driver
 from stand_in_torch import CachingAllocator
 
 from counterfactory.engine import journey
 from counterfactory.engine.inputs import Inputs
 from counterfactory.engine.journey import Journey
-from counterfactory.engine.keys import file_digest
 from counterfactory.engine.language import exllama, openvino_llm
 from counterfactory.engine.language.chat import prompts_of
 from counterfactory.engine.language.exllamav2 import ExLlamaV2
@@ -60,9 +60,7 @@ from counterfactory.engine.profile.models import ModelPaths
 from counterfactory.engine.profile.profile import Profile, load_profile
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.runtime import cuda, kernels
-from counterfactory.engine.runtime.plans import PlanKey, Shapes, write_key
 from counterfactory.engine.runtime.session import continued_cache, is_cache
-from counterfactory.engine.runtime.trt_library import library_name
 from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite import rewrite_captions
@@ -82,12 +80,10 @@ BAR_BYTES = 22 * 10**9
 # What the driver takes for its context and the libraries' kernels before any plan is loaded; an estimate.
 CONTEXT_BYTES = 400_000_000
 # Scratch memory by plan, and where the figure is from.
-STATED = {
+SCRATCH = {
     "vae_decoder": (2_977_759_744, "TensorRT-RTX 1.7.1's statement at full size"),
     "vae_encoder": (1_350_674_432, "the same"),
     "editor": (994_020_352, "the same"),
-}
-SCRATCH = {
     "denoiser": (1_224_000_000, "four times what TensorRT-RTX states at a quarter of the width, 306 MB"),
     "opt_decoder": (0.05, "of its weights, a guess"),
 }
@@ -95,8 +91,7 @@ OTHER_SCRATCH = (0.25, "of its weights, a guess")
 # ExLlamaV2 multiplies out matrices of up to so many values in half precision, and keeps states of a chunk of a prompt.
 _LLM_SCRATCH_BYTES = 2 * 13824 * 5120 + 2 * 2048 * (4 * 5120 + 2 * 13824)
 _LAYERS, _WIDTH = 40, 5120
-# Tokens of the tokenizer that stands in for the captioner's.
-_TOKENS = 60
+Shape = tuple[int, ...]
 # (height, width) of photographs: a10g's sizes of pictures, one each.
 _SIZES = ((540, 600), (540, 720), (720, 540), (500, 800))
 _SKIES = ("clear", "foggy", "rainy")
@@ -108,45 +103,9 @@ _CACHE_BITS = {"fp16": 16, "q8": 8, "q4": 4}
 # Plans.
 
 
-@dataclass(frozen=True)
-class Ports:
-    """The inputs of one of a plan's profiles with their shapes, and its outputs: their lengths at most, and how much
-    each changes with an axis of an input that may be shorter.
-    """
-
-    profile: Mapping[str, Shapes]
-    dtypes: Mapping[str, np.dtype[Any]]
-    outputs: Mapping[str, tuple[int, ...]]
-    growth: Mapping[tuple[str, int], Mapping[str, tuple[int, ...]]]
-
-    @property
-    def io_bytes(self) -> int:
-        """What inputs and outputs take at most, one that continues a cache not counted again."""
-        shapes = {name: one.max for name, one in self.profile.items()}
-        shapes |= {name: shape for name, shape in self.outputs.items() if continued_cache(name) is None}
-        return sum(math.prod(shape) * self.dtypes[name].itemsize for name, shape in shapes.items())
-
-    def takes(self, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        """Whether inputs of these shapes lie within the profile."""
-        return all(
-            low <= length <= high
-            for name, one in self.profile.items()
-            for low, length, high in zip(one.min, shapes[name], one.max, strict=True)
-        )
-
-    def output_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-        """Those of the outputs, for inputs of these shapes."""
-        found = {name: list(shape) for name, shape in self.outputs.items()}
-        for (name, axis), growth in self.growth.items():
-            longer = shapes[name][axis] - self.profile[name].max[axis]
-            for output, slopes in growth.items():
-                found[output] = [length + longer * slope for length, slope in zip(found[output], slopes, strict=True)]
-        return {name: tuple(shape) for name, shape in found.items()}
-
-
 @contextmanager
 def weightless() -> Iterator[None]:
-    """Modules are built on the meta device, where weights have no content."""
+    """Modules are built, and run, on the meta device, where weights have no content."""
     with ExitStack() as stack:
         for module in (blip2, clip, denoiser, graph, hed, sentence, vae):
             for name, instead in (("normal", lambda seed, *shape: torch.zeros(shape)), ("fill", lambda *_: None)):
@@ -160,66 +119,39 @@ def weightless() -> Iterator[None]:
         yield
 
 
-def request_of(profile: Profile) -> Request:
-    """The export of a profile at full size."""
-    caption = profile.caption
-    return Request(
-        batches=batches_of(profile),
-        prompt_tokens=caption.prompt_tokens,
-        caption_tokens=caption.decoding.max_tokens,
-        beams=caption.decoding.beams,
-        sizes=profile.image.sizes,
-        editor=editor_form(profile),
-    )
+class Ports:
+    """The inputs of a graph's plan under all of its profiles, and its outputs: found by running the module without
+    content. `bounds` are the shapes of all of them at each profile's least and most.
+    """
 
-
-def ports_of(made: Graph, profile: Mapping[str, Shapes]) -> Ports:
-    """What a module's plan takes and gives, found by running it without content. One axis after the other grows."""
-
-    def shapes(longer: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-        inputs = [torch.empty(longer[name], dtype=made.inputs[name].dtype, device="meta") for name in profile]
-        results = made.module(*inputs)
-        results = results if isinstance(results, tuple) else (results,)
-        dtypes.update(
-            (name, _dtype(name, value.dtype))
-            for name, value in zip((*profile, *made.outputs), (*inputs, *results), strict=True)
+    def __init__(self, made: Graph) -> None:
+        self.graph, self.profiles = made, made.plan
+        self.dtypes: dict[str, np.dtype[Any]] = {}
+        self._known: dict[tuple[Shape, ...], dict[str, Shape]] = {}
+        least = [{name: shapes.min for name, shapes in one.items()} for one in made.plan]
+        most = [{name: shapes.max for name, shapes in one.items()} for one in made.plan]
+        self.bounds = [shapes | self.output_shapes(shapes) for shapes in (*least, *most)]
+        self.io_bytes = sum(
+            math.prod(shape) * self.dtypes[name].itemsize
+            for shapes in self.bounds[len(made.plan) :]
+            for name, shape in shapes.items()
+            if name not in made.outputs or continued_cache(name) is None
         )
-        return {name: tuple(value.shape) for name, value in zip(made.outputs, results, strict=True)}
 
-    dtypes: dict[str, np.dtype[Any]] = {}
-    most = {name: one.max for name, one in profile.items()}
-    outputs, growth = shapes(most), {}
-    # Axes of one name grow together; the first of them says by how much.
-    for label in {label for axes in made.axes.values() for label in axes.values()}:
-        where = [
-            (name, axis)
-            for name, axes in made.axes.items()
-            for axis, one in axes.items()
-            if one == label and profile[name].min[axis] != profile[name].max[axis]
-        ]
-        if where:
-            shorter = {name: list(shape) for name, shape in most.items()}
-            for name, axis in where:
-                shorter[name][axis] -= 1
-            less = shapes({name: tuple(shape) for name, shape in shorter.items()})
-            growth[where[0]] = {
-                name: tuple(a - b for a, b in zip(outputs[name], less[name], strict=True)) for name in outputs
-            }
-    return Ports(profile, dtypes, outputs, growth)
-
-
-@lru_cache
-def plans_of(name: str) -> Mapping[str, tuple[Ports, ...]]:
-    """The plans of a profile at full size, by the profile's own names for them; a part for each size of pictures."""
-    profile = load_profile(name)
-    plan_of = {network.name: network.plan for network in networks_of(profile)}
-    with weightless():
-        made = graphs_of(request_of(profile))
-        graphs = {name: build() for name, build in made.items() if name != "hed"}
-        return {
-            plan_of.get(name, name): tuple(ports_of(graph, profile) for profile in graph.plan)
-            for name, graph in graphs.items()
-        }
+    def output_shapes(self, shapes: Mapping[str, Shape]) -> dict[str, Shape]:
+        """Those of the outputs, for inputs of these shapes."""
+        key = tuple(shapes[name] for name in self.profiles[0])
+        if key not in self._known:
+            with weightless():
+                dtypes = [self.graph.inputs[name].dtype for name in self.profiles[0]]
+                inputs = [torch.empty(shape, dtype=dtype) for shape, dtype in zip(key, dtypes, strict=True)]
+                results = self.graph.module(*inputs)
+            results = results if isinstance(results, tuple) else (results,)
+            outputs = dict(zip(self.graph.outputs, results, strict=True))
+            named = dict(zip(self.profiles[0], inputs, strict=True)) | outputs
+            self.dtypes = {name: _dtype(name, value.dtype) for name, value in named.items()}
+            self._known[key] = {name: tuple(value.shape) for name, value in outputs.items()}
+        return self._known[key]
 
 
 def _dtype(name: str, kind: torch.dtype) -> np.dtype[Any]:
@@ -229,74 +161,53 @@ def _dtype(name: str, kind: torch.dtype) -> np.dtype[Any]:
     return np.dtype(np.int64)
 
 
+@lru_cache
+def plans_of(name: str) -> Mapping[str, Ports]:
+    """The plans of a profile at full size, by the profile's own names for them."""
+    profile = load_profile(name)
+    caption, plan_of = profile.caption, {network.name: network.plan for network in networks_of(profile)}
+    request = Request(
+        batches=batches_of(profile),
+        prompt_tokens=caption.prompt_tokens,
+        caption_tokens=caption.decoding.max_tokens,
+        beams=caption.decoding.beams,
+        sizes=profile.image.sizes,
+        editor=editor_form(profile),
+    )
+    with weightless():
+        graphs = {name: build() for name, build in graphs_of(request).items() if name != "hed"}
+    return {plan_of.get(name, name): Ports(made) for name, made in graphs.items()}
+
+
 def scratch_of(plan: str, weight_bytes: int, profile: Profile) -> int:
     """Scratch memory of a plan on the device; a form of a network ("denoiser_lcm") takes the network's.
 
     What is known of pictures of 512 pixels grows with the area of the profile's largest.
     """
     area = max(height * width for height, width in profile.image.sizes) / 512**2
-    plan = next((known for known in (*STATED, *SCRATCH) if plan.startswith(f"{known}_")), plan)
-    if plan in STATED:
-        return round(area * STATED[plan][0])
+    plan = next((known for known in SCRATCH if plan.startswith(f"{known}_")), plan)
     count, _ = SCRATCH.get(plan, OTHER_SCRATCH)
     return round(area * count if count > 1 else count * weight_bytes)
 
 
 class SizedEngine(Engine):
-    """An ICudaEngine of which only sizes are known."""
+    """An ICudaEngine of which only sizes are known; `parts` counts its weights for as long as it lives."""
 
-    def __init__(self, ports: Sequence[Ports], memory: Memory, parts: dict[str, int]) -> None:
-        self.memory, self.sizes, self.parts = memory, ports, parts
-        self.profiles, self.taken = tuple(one.profile for one in ports), weakref.WeakKeyDictionary()
-        self.inputs, self.outputs = list(ports[0].profile), list(ports[0].outputs)
+    def __init__(self, sizes: Ports, memory: Memory, parts: Counter[str], weight_bytes: int) -> None:
+        self.memory, self.sizes, self.profiles = memory, sizes, sizes.profiles
+        self.taken = weakref.WeakKeyDictionary()
+        self.inputs, self.outputs = list(sizes.profiles[0]), list(sizes.graph.outputs)
         self.ports = dict.fromkeys((*self.inputs, *self.outputs))
-
-    def _output_shapes(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-        return next(one for one in self.sizes if one.takes(shapes)).output_shapes(shapes)
+        self._output_shapes = sizes.output_shapes  # type: ignore[method-assign]
+        parts["weights"] += weight_bytes
+        weakref.finalize(self, parts.subtract, {"weights": weight_bytes}).atexit = False
 
     def get_tensor_dtype(self, name: str) -> Any:
-        return self.sizes[0].dtypes[name]
+        return self.sizes.dtypes[name]
 
-    def get_tensor_shape(self, name: str) -> tuple[int, ...]:
-        if self.get_tensor_mode(name) is Mode.INPUT:
-            lengths = [shape for profile in self.profiles for shape in (profile[name].min, profile[name].max)]
-            return tuple(axis[0] if len(set(axis)) == 1 else -1 for axis in zip(*lengths, strict=True))
-        grows = [slopes[name] for one in self.sizes for slopes in one.growth.values()]
-        lengths = zip(*(one.outputs[name] for one in self.sizes), strict=True)
-        return tuple(
-            -1 if len(set(most)) > 1 or any(slopes[axis] for slopes in grows) else most[0]
-            for axis, most in enumerate(lengths)
-        )
-
-    def _hold(self, owner: object, nbytes: int) -> None:
-        _count(self.parts, "weights", nbytes)
-        super()._hold(owner, nbytes)
-        weakref.finalize(owner, _count, self.parts, "weights", -nbytes).atexit = False
-
-    def create_execution_context(self, strategy: Strategy = Strategy.USER_MANAGED) -> Context:
-        super().create_execution_context(strategy)
-        return SizedContext(self)
-
-
-class SizedContext(Context):
-    """An IExecutionContext whose logits are those of `words`."""
-
-    def set_tensor_address(self, name: str, memory: int) -> bool:
-        if name == "logits":
-            sizes = self.engine.sizes[0]
-            self.engine.memory.given[memory] = words(sizes.outputs[name], sizes.dtypes[name]).view(np.uint8).ravel()
-        return super().set_tensor_address(name, memory)
-
-
-def words(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Logits by which all tokens but the captions' last are alike, so that captions are as long as they may be."""
-    logits = np.full(shape, -100, dtype)
-    logits[..., 4:_TOKENS] = 0
-    return logits
-
-
-def _count(parts: dict[str, int], what: str, nbytes: int) -> None:
-    parts[what] = parts.get(what, 0) + nbytes
+    def get_tensor_shape(self, name: str) -> Shape:
+        lengths = zip(*(shapes[name] for shapes in self.sizes.bounds), strict=True)
+        return tuple(axis[0] if len(set(axis)) == 1 else -1 for axis in lengths)
 
 
 # The language model.
@@ -354,82 +265,45 @@ class Watch:
     """Follows the device's bytes through the stages; `scratch` are the sizes that the shared block may have."""
 
     scratch: frozenset[int]
-    driver: Memory | None = None
-    llm: CachingAllocator | None = None
     stage: str = "start"
     shard: int = 0
     peaks: dict[tuple[int, str], Peak] = field(default_factory=dict)
-    parts: dict[str, int] = field(default_factory=dict)
+    parts: Counter[str] = field(default_factory=Counter)
 
-    def enter(self, stage: str) -> None:
-        """A shard has work in a stage."""
-        self.stage = stage
-
-    def next_shard(self) -> None:
-        """A shard begins its way."""
-        self.shard += 1
+    def __post_init__(self) -> None:
+        self.driver = Memory(CARD_BYTES, virtual=True, on_change=self.changed)
+        self.llm = CachingAllocator(self.driver)
+        self.driver.cudaMalloc(CONTEXT_BYTES)
 
     def changed(self, taken: int) -> None:
         """The device has given memory."""
         key = self.shard, self.stage
         if key not in self.peaks or taken > self.peaks[key].taken:
-            assert self.driver is not None
             block = sum(size for size in self.driver.sizes("device") if size in self.scratch)
-            llm = 0 if self.llm is None else self.llm.reserved
-            parts = {"driver": CONTEXT_BYTES, "language model": llm, **self.parts, "scratch memory": block}
+            reserved = {"driver": CONTEXT_BYTES, "language model": self.llm.reserved}
+            parts = {**reserved, **self.parts, "scratch memory": block}
             parts["inputs, outputs, caches"] = taken - sum(parts.values())
             self.peaks[key] = Peak(*key, taken, parts)
 
 
-class SizedLibrary(Library):
-    """TensorRT whose engines have sizes alone."""
-
-    def __init__(self, memory: Memory, ports: Mapping[str, tuple[Ports, ...]], watch: Watch) -> None:
-        super().__init__(memory)
-        self.ports, self.watch = ports, watch
-
-    def Runtime(self, log: Any) -> Runtime:  # noqa: N802
-        assert self.memory is not None
-        return SizedRuntime(self.memory, self.ports, self.watch.parts)
-
-
-class SizedRuntime(Runtime):
-    """An IRuntime of that library."""
-
-    def __init__(self, memory: Memory, ports: Mapping[str, tuple[Ports, ...]], parts: dict[str, int]) -> None:
-        super().__init__(memory)
-        self.ports, self.parts = ports, parts
-
-    def engine(self, plan: Mapping[str, Any]) -> Engine:
-        return SizedEngine(self.ports[plan["plan"]], self.memory, self.parts)
-
-
-def write_folder(folder: Path, profile: Profile, ports: Mapping[str, tuple[Ports, ...]]) -> None:
+def write_folder(folder: Path, profile: Profile, ports: Mapping[str, Ports]) -> None:
     """A models' folder: stubs of plans with their keys, tokenizers, tables."""
     facts = plan_facts(profile)
-    (folder / "plans").mkdir(parents=True)
     for name, its in ports.items():
-        if name not in facts:
-            continue
-        held = {
-            "weights_bytes": facts[name].weight_bytes,
-            "scratch_bytes": scratch_of(name, facts[name].weight_bytes, profile),
-            "io_bytes": sum(one.io_bytes for one in its),
-        }
-        plan = folder / "plans" / f"{name}.plan"
-        plan.write_text(json.dumps({"plan": name, **held}))
-        made_by, digest = library_name(Library()), file_digest(plan)
-        write_key(
-            plan, PlanKey("a" * 64, tuple(one.profile for one in its), "fp16", made_by, "SM86", digest, 1.0, **held)
-        )
-    small_words.opt_tokenizer(_TOKENS, 3).save(str(folder / "opt_tokenizer.json"))
+        if name in facts:
+            weights = facts[name].weight_bytes
+            held = {"weights_bytes": weights, "scratch_bytes": scratch_of(name, weights, profile)}
+            held["io_bytes"] = its.io_bytes
+            write_plan(folder / "plans" / f"{name}.plan", {"plan": name}, its.profiles, held, "a" * 64)
+    small_words.opt_tokenizer(60, 3).save(str(folder / "opt_tokenizer.json"))
     small_words.clip_tokenizer(60, 77).save(str(folder / "clip_tokenizer.json"))
     sentence.write_tokenizer(Request(small=True), folder)
     (folder / "opt_tokens.json").write_text('{"bos": 2, "eos": 3}')
     (folder / "latent.json").write_text('{"channels": 4, "factor": 8}')
     (captioner,) = {network.plan for network in networks_of(profile) if network.name == "opt_decoder"}
-    width = ports[captioner][0].profile["inputs_embeds"].max[2]
-    np.save(folder / "opt_embeddings.npy", np.zeros((_TOKENS, width), np.float16))
+    shapes = ports[captioner].bounds[-1]
+    size = shapes["logits"][-1], shapes["inputs_embeds"][-1]
+    np.lib.format.open_memmap(folder / "opt_embeddings.npy", "w+", np.float16, size)  # zeros that take no disk
     write_model(folder / "llm")
 
 
@@ -451,27 +325,27 @@ def run(name: str, shards: int = 2, root: Path | None = None, *, again: bool = T
     CounterfactoryError where the card has not enough memory.
     """
     asked = load_profile(name)
-    assert asked.llm.exllama is not None
-    ports = plans_of(name)
-    facts = plan_facts(asked)
+    ports, facts, sources = plans_of(name), plan_facts(asked), asked.caption.batch
     watch = Watch(frozenset(scratch_of(plan, facts[plan].weight_bytes, asked) for plan in ports if plan in facts))
-    watch.driver = driver = Memory(CARD_BYTES, virtual=True, on_change=watch.changed)
-    watch.llm = allocator = CachingAllocator(driver)
-    llm = SizedLlm(allocator, facts["llm"].weight_bytes)
-    driver.cudaMalloc(CONTEXT_BYTES)
-    sources = asked.caption.batch
+
+    def engine_of(plan: Mapping[str, Any]) -> Engine:
+        return SizedEngine(ports[plan["plan"]], watch.driver, watch.parts, plan["weights_bytes"])
+
     with ExitStack() as stack:
         work = root or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         write_folder(work / "models", asked, ports)
+        decoding = asked.caption.decoding  # a card without content ends no caption by itself
         profile = replace(
             asked,
             shard_sources=sources,
             models=ModelPaths(str(work / "models")),
+            caption=replace(asked.caption, decoding=replace(decoding, min_tokens=decoding.max_tokens)),
             llm=replace(asked.llm, model="llm"),
             check=asked.check.having(min_image_text=-1.0, min_directional=-1.0),
             rewrite=replace(asked.rewrite, types=("weather", "time", "colour"), verbatim=True),
         )
-        _put_in(stack, driver, SizedLibrary(driver, ports, watch), llm, watch, keeps)
+        llm = SizedLlm(watch.llm, facts["llm"].weight_bytes)
+        _put_in(stack, watch, Library(watch.driver, engine_of), llm, keeps)
         found, _ = find_sources(photographs(work / "photographs", sources * shards))
         # A caption of the pocket world names cars, and what is photographed here is called a bus.
         settings = SuiteRequest(street_task("classification"), 2, 1, edits=(1, 2), seed=0, allow_ungrounded=True)
@@ -483,11 +357,11 @@ def run(name: str, shards: int = 2, root: Path | None = None, *, again: bool = T
                 summary = Journey(one, replace(settings, seed=seed)).run(Inputs(found), suite)
             assert summary.painted > 0, "no stage was left out"
             gc.collect()
-    assert not driver.faults, driver.faults
+    assert not watch.driver.faults, watch.driver.faults
     return list(watch.peaks.values())
 
 
-def _put_in(stack: ExitStack, driver: Memory, library: SizedLibrary, llm: SizedLlm, watch: Watch, keeps: bool) -> None:
+def _put_in(stack: ExitStack, watch: Watch, library: Library, llm: SizedLlm, keeps: bool) -> None:
     """Stand-ins for the driver, TensorRT, torch's allocator and ExLlama; all of the engine's own code stays."""
 
     def patch(owner: Any, attribute: str, instead: Any) -> None:
@@ -496,7 +370,7 @@ def _put_in(stack: ExitStack, driver: Memory, library: SizedLibrary, llm: SizedL
     enter = ModelPool.enter
 
     def entered(self: ModelPool, stage: Any) -> None:
-        watch.enter(stage)
+        watch.stage = stage
         enter(self, stage)
 
     caption, colours = Blip2.caption, cycle(_COLOURS)
@@ -522,7 +396,7 @@ def _put_in(stack: ExitStack, driver: Memory, library: SizedLibrary, llm: SizedL
     step = journey.step
 
     def stepped(*arguments: Any) -> Any:
-        watch.next_shard()
+        watch.shard += 1
         return step(*arguments)
 
     patch(ModelPool, "enter", entered)
@@ -530,8 +404,8 @@ def _put_in(stack: ExitStack, driver: Memory, library: SizedLibrary, llm: SizedL
     patch(journey, "step", stepped)
     patch(journey, "rewrite_captions", rewritten)
     patch(rewrite_captions, "prompts_of", lambda style: prompts_of("pocket"))
-    patch(cuda, "load_runtime", lambda: driver)
-    patch(kernels, "load_driver", lambda: Driver(driver))
+    patch(cuda, "load_runtime", lambda: watch.driver)
+    patch(kernels, "load_driver", lambda: Driver(watch.driver))
     stack.enter_context(mock.patch.dict(sys.modules, {"tensorrt": library}))
     patch(exllama, "_check_gpu", lambda package: None)
     patch(ExLlamaV2, "load", lambda self, folder: llm.load(self, folder))

@@ -91,7 +91,7 @@ def picture_graph(
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, TOKENS, CHANNELS])],
         weights,
     )
-    return _saved(graph, path)
+    return saved(graph, path)
 
 
 def pair_graph(path: Path, first: str | int = "batch", second: str | int = "batch") -> Path:
@@ -105,7 +105,7 @@ def pair_graph(path: Path, first: str | int = "batch", second: str | int = "batc
         ],
         [helper.make_tensor_value_info("sum", TensorProto.FLOAT, [None, 8])],
     )
-    return _saved(graph, path)
+    return saved(graph, path)
 
 
 def mixing_graph(path: Path, rows: int) -> Path:
@@ -127,7 +127,7 @@ def mixing_graph(path: Path, rows: int) -> Path:
             numpy_helper.from_array(np.array([-1, 8, 4]), "back"),
         ],
     )
-    return _saved(graph, path)
+    return saved(graph, path)
 
 
 def unknown_graph(path: Path) -> Path:
@@ -138,10 +138,11 @@ def unknown_graph(path: Path) -> Path:
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])],
     )
-    return _saved(graph, path, check=False)
+    return saved(graph, path, check=False)
 
 
-def _saved(graph: onnx.GraphProto, path: Path, *, check: bool = True) -> Path:
+def saved(graph: onnx.GraphProto, path: Path, *, check: bool = True) -> Path:
+    """Write a graph as a model, checked unless it should be broken."""
     domains = [helper.make_opsetid("", 18), helper.make_opsetid("hat", 1)]
     model = helper.make_model(graph, opset_imports=domains, ir_version=10)
     if check:
@@ -160,6 +161,4 @@ def sized_graph(path: Path) -> Path:
     graph = helper.make_graph(
         [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4)], "sized", ports[:1], ports[1:], [weight]
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    onnx.save(model, str(path))
-    return path
+    return saved(graph, path)

@@ -17,6 +17,8 @@ A fault is put on record, fails its own call, and fails every later one, as an i
 are those of the module cuda.bindings.runtime; tests hold them to that. Several threads may call.
 """
 
+# ruff: noqa: N802, N803, N815, N818 - CUDA's names
+
 from __future__ import annotations
 
 import ctypes
@@ -24,50 +26,50 @@ import random
 import threading
 import weakref
 import zlib
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
-from functools import wraps
-from typing import Any
+from enum import Enum, IntEnum
+from functools import partial, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Bytes = NDArray[np.uint8]
-POISON, _GUARD = 0xFF, 0xA5
+T = TypeVar("T")
+POISON = 0xFF
 # cudaMalloc promises this much; the stand-in gives no more, so that nothing comes to rely on it.
 ALIGNMENT = 256
-_GUARD_BYTES = 256
 # Freed host memory is kept until there is this much of it: whoever still looks at it sees poison.
 _KEPT_BYTES = 64_000_000
 
 
-class Error(Enum):
-    cudaSuccess = 0  # noqa: N815 - CUDA's names
-    cudaErrorInvalidValue = 1  # noqa: N815
-    cudaErrorMemoryAllocation = 2  # noqa: N815
-    cudaErrorInvalidResourceHandle = 400  # noqa: N815
-    cudaErrorNotReady = 600  # noqa: N815
-    cudaErrorIllegalAddress = 700  # noqa: N815
-    cudaErrorLaunchFailure = 719  # noqa: N815
-    cudaErrorStreamCaptureUnsupported = 900  # noqa: N815
-    cudaErrorStreamCaptureInvalidated = 901  # noqa: N815
+class Error(IntEnum):
+    cudaSuccess = 0
+    cudaErrorInvalidValue = 1
+    cudaErrorMemoryAllocation = 2
+    cudaErrorNotReady = 600
+    cudaErrorLaunchFailure = 719
 
 
 class Kind(Enum):
-    cudaMemcpyHostToDevice = ("host", "device")  # noqa: N815
-    cudaMemcpyDeviceToHost = ("device", "host")  # noqa: N815
-    cudaMemcpyDeviceToDevice = ("device", "device")  # noqa: N815
+    cudaMemcpyHostToDevice = ("host", "device")
+    cudaMemcpyDeviceToHost = ("device", "host")
+    cudaMemcpyDeviceToDevice = ("device", "device")
 
 
 class CaptureMode(Enum):
-    cudaStreamCaptureModeThreadLocal = 1  # noqa: N815
+    cudaStreamCaptureModeThreadLocal = 1
 
 
 class Attribute(Enum):
-    cudaDevAttrComputeCapabilityMajor = 75  # noqa: N815
-    cudaDevAttrComputeCapabilityMinor = 76  # noqa: N815
+    cudaDevAttrComputeCapabilityMajor = 75
+    cudaDevAttrComputeCapabilityMinor = 76
+
+
+class Fault(Exception):
+    """A rule that was broken."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,8 @@ class Range:
 
     def overlaps(self, other: Range) -> bool:
         """Whether they share a byte."""
-        return self.place == other.place and max(self.start, other.start) < min(
-            self.start + self.size, other.start + other.size
-        )
+        ends = self.start + self.size, other.start + other.size
+        return self.place == other.place and max(self.start, other.start) < min(ends)
 
 
 @dataclass(frozen=True)
@@ -90,77 +91,89 @@ class Work:
     """Something to be done on a stream. `begin` happens when it is queued, `act` gets its result when it is done."""
 
     what: str
-    reads: tuple[Range, ...]
-    writes: tuple[Range, ...]
+    reads: tuple[Range, ...] = ()
+    writes: tuple[Range, ...] = ()
     act: Callable[[Any], None] = lambda _: None
     begin: Callable[[], Any] = lambda: None
+
+    def conflict(self, other: Work) -> str:
+        """The word of the first place that both touch and one writes; none where they do not meet."""
+        pairs = [(a, b) for a in self.writes for b in (*other.reads, *other.writes)]
+        pairs += [(a, b) for a in self.reads for b in other.writes]
+        return next((a.place for a, b in pairs if a.overlaps(b)), "")
 
 
 @dataclass(eq=False)
 class _Queued:
     work: Work
-    stream: int
+    stream: _Stream
     number: int
-    clock: dict[int, int]  # what of each stream comes before it
+    clock: dict[_Stream, int]  # what of each stream comes before it
     begun: Any
-    behind: _Queued | None = None  # on another stream, by an event
-    done: bool = False
-    at_ms: float = 0.0
+    behind: _Queued | None  # on another stream, by an event
+    done_ms: float | None = None
 
 
 @dataclass(eq=False)
 class _Stream:
-    handle: int
     queue: deque[_Queued] = field(default_factory=deque)
-    clock: dict[int, int] = field(default_factory=dict)
+    clock: dict[_Stream, int] = field(default_factory=dict)
     recording: list[Work] | None = None
     thread: int = 0
-    valid: bool = True
+
+
+@dataclass(eq=False)
+class _Event:
+    record: _Queued | None = None
+
+
+@dataclass(eq=False)
+class _Graph:
+    recorded: tuple[Work, ...]
 
 
 @dataclass(eq=False)
 class _Block:
     """`content` is None where only sizes count."""
 
-    place: str
-    start: int
-    size: int
+    whole: Range
     content: Bytes | None
-    guarded: Bytes | None = None
-
-    @property
-    def whole(self) -> Range:
-        return Range(self.place, self.start, self.size)
 
 
-def _strict(method: Callable[..., Any]) -> Any:
-    """One call at a time, none after a fault, and now and then some queued work before it."""
+def _call(method: Callable[..., Any], drifts: bool = True) -> Any:
+    """One call at a time, none after a fault, and, where it `drifts`, now and then some queued work before it."""
 
     @wraps(method)
     def called(self: Memory, *arguments: Any) -> Any:
         with self._lock:
-            if self.faults:
+            try:
+                if self.faults:
+                    return (Error.cudaErrorLaunchFailure,)
+                if drifts:
+                    self._drift()
+                result = method(self, *arguments)
+            except Fault as fault:
+                self.faults.append(str(fault))
                 return (Error.cudaErrorLaunchFailure,)
-            self._drift()
-            return method(self, *arguments)
+        return (result,) if isinstance(result, Error) else (Error.cudaSuccess, *([] if result is None else [result]))
 
     return called
 
 
+# What finalisers call, perhaps in the middle of another call.
+_giving_back = partial(_call, drifts=False)
 OPENED: weakref.WeakSet[Memory] = weakref.WeakSet()
 
 
 class Memory:
     """The module cuda.bindings.runtime. `limit` bounds the device's bytes; `seed` makes work happen at random times.
 
-    With `virtual` device memory has a size and nothing else: no work is done, and what comes to the host is zeros, or
-    what `given` has for its address. `on_change` is called with the device's bytes after each allocation.
+    With `virtual` device memory has a size and nothing else: no work is done, and what comes to the host is zeros.
+    `on_change` is called with the device's bytes after each allocation.
     """
 
-    cudaError_t, cudaMemcpyKind = Error, Kind  # noqa: N815
-    cudaStreamCaptureMode, cudaDeviceAttr = CaptureMode, Attribute  # noqa: N815
-    cudaStreamNonBlocking = 1  # noqa: N815
-    cudaEventDefault = 0  # noqa: N815
+    cudaError_t, cudaMemcpyKind, cudaStreamCaptureMode, cudaDeviceAttr = Error, Kind, CaptureMode, Attribute
+    cudaStreamNonBlocking, cudaEventDefault = 1, 0
 
     def __init__(
         self,
@@ -171,19 +184,13 @@ class Memory:
         on_change: Callable[[int], object] = lambda _: None,
     ) -> None:
         self.limit, self.virtual, self.on_change = limit, virtual, on_change
-        self.given: dict[int, Bytes] = {}
         self.faults: list[str] = []
         self.allocations = self.recordings = self.launches = 0
         self.copied: list[tuple[Kind, int]] = []
-        self._taken = {"device": 0, "host": 0}
         self._blocks: dict[int, _Block] = {}
-        self._freed: dict[str, list[Range]] = {"device": [], "host": []}
-        self._kept: deque[_Block] = deque()
-        self._streams: dict[int, _Stream] = {}
-        self._graphs: dict[int, tuple[Work, ...]] = {}
-        self._events: dict[int, _Queued | None] = {}
-        self._gone: set[int] = set()
-        self._host: dict[int, int] = {}  # how far into each stream the host has waited
+        self._kept: deque[Bytes] = deque()
+        self._handles: dict[int, _Stream | _Event | _Graph] = {}
+        self._host: dict[_Stream, int] = {}  # how far into each stream the host has waited
         self._flying: list[_Queued] = []  # what the host has not waited for
         self._next_address, self._next_handle = 1 << 44, 1 << 12
         self._now_ms = 0.0
@@ -195,241 +202,167 @@ class Memory:
 
     def bytes_of(self, place: str) -> int:
         """Bytes that are allocated on "device" or "host"."""
-        return self._taken[place]
+        return sum(self.sizes(place))
 
     def sizes(self, place: str) -> list[int]:
         """The sizes of all blocks on "device" or "host"."""
-        return [block.size for block in self._blocks.values() if block.place == place]
+        return [block.whole.size for block in self._blocks.values() if block.whole.place == place]
 
     def view(self, pointer: int, size: int) -> Bytes:
         """These bytes of the device, to be read and written by work while it happens."""
-        block = self._block(Range("device", pointer, size))
-        assert block is not None, f"{size} bytes at {pointer:#x} lie outside of the device's memory"
-        assert block.content is not None, "the memory is virtual"
-        return block.content[pointer - block.start :][:size]
+        return self._bytes(Range("device", pointer, size))
 
     @property
     def left(self) -> dict[str, int]:
-        """How many blocks, streams, events and recordings nobody has given back; what there are none of is left out."""
-        kinds = {"blocks": self._blocks, "streams": self._streams, "events": self._events, "graphs": self._graphs}
-        return {name: len(some) for name, some in kinds.items() if some}
+        """How many blocks, streams, events and recordings nobody has given back."""
+        return dict(Counter(type(one).__name__ for one in (*self._blocks.values(), *self._handles.values())))
 
-    def put(self, stream: int, work: Work) -> Error:
-        """Queue work on a stream, or record it where that is captured."""
-        with self._lock:
-            self._drift()
-            found = self._streams.get(int(stream))
-            if found is None:
-                return self._no_such("stream", stream, work.what)
-            if error := self._check(work):
-                return error
-            if found.recording is not None:
-                found.recording.append(work)
-            else:
-                self._enqueue(found, work)
-            return self._sticky()
+    @_call
+    def _put(self, stream: int, work: Work) -> None:
+        self._queue(self._get(_Stream, stream), work)
 
-    def fault(self, error: Error, text: str) -> Error:
-        """Put a fault on record."""
-        self.faults.append(text)
-        return error
+    def put(self, stream: int, work: Work) -> bool:
+        """Queue work on a stream, or record it where that is captured; whether no rule was broken."""
+        return self._put(stream, work)[0] is Error.cudaSuccess and not self.faults
 
     # Memory.
 
-    @_strict
-    def cudaMalloc(self, size: int) -> tuple[Error, int | None]:  # noqa: N802
-        return self._allocate("device", size)
-
-    @_strict
-    def cudaHostAlloc(self, size: int, flags: int) -> tuple[Error, int | None]:  # noqa: N802
-        return self._allocate("host", size)
-
-    def cudaFree(self, devPtr: int) -> tuple[Error]:  # noqa: N802, N803
-        return self._free("device", devPtr)
-
-    def cudaFreeHost(self, ptr: int) -> tuple[Error]:  # noqa: N802
-        return self._free("host", ptr)
-
-    def cudaMemGetInfo(self) -> tuple[Error, int, int]:  # noqa: N802
-        return Error.cudaSuccess, self.limit - self.bytes_of("device"), self.limit
-
-    @_strict
-    def cudaMemcpyAsync(self, dst: int, src: int, count: int, kind: Kind, stream: int) -> tuple[Error]:  # noqa: N802
-        source, target = Range(kind.value[0], src, count), Range(kind.value[1], dst, count)
-        work = Work(
-            f"copy of {count} bytes from {source.place} to {target.place}",
-            (source,),
-            (target,),
-            lambda digest: self._copy(source, target, digest),
-            lambda: self._promise(source, target),
-        )
-        error = self.put(stream, work)
-        if error is Error.cudaSuccess:
-            self.copied.append((kind, count))
-        return (error,)
-
-    def _allocate(self, place: str, size: int) -> tuple[Error, int | None]:
-        if size < 1:
-            return Error.cudaErrorInvalidValue, None
-        if error := self._unless_capturing("memory was allocated"):
-            return error, None
-        if place == "device" and self.bytes_of("device") + size > self.limit:
-            return Error.cudaErrorMemoryAllocation, None
-        block = self._device_block(size) if place == "device" else _host_block(size)
-        self._blocks[block.start] = block
-        self.allocations += 1
-        self._taken[place] += size
-        self.on_change(self._taken["device"])
-        return Error.cudaSuccess, block.start
-
-    def _device_block(self, size: int) -> _Block:
-        start = self._next_address
+    @_call
+    def cudaMalloc(self, size: int) -> Any:
+        if self.bytes_of("device") + size > self.limit:
+            return Error.cudaErrorMemoryAllocation
         # A gap between blocks, and an odd multiple of the alignment.
+        start = self._next_address + ALIGNMENT
         self._next_address += (size // (2 * ALIGNMENT) + 2) * 2 * ALIGNMENT
-        content = None if self.virtual else np.full(size, POISON, np.uint8)
-        return _Block("device", start + ALIGNMENT, size, content)
+        return self._add("device", start, size, None if self.virtual else np.full(size, POISON, np.uint8))
 
-    def _free(self, place: str, pointer: int) -> tuple[Error]:
-        with self._lock:
-            block = self._blocks.get(pointer)
-            if block is None or block.place != place:
-                was = any(one.start == pointer for one in self._freed[place])
-                text = "was freed before" if was else "is no block's"
-                return (self.fault(Error.cudaErrorInvalidValue, f"{place} address {pointer:#x} {text}"),)
-            error = self._unless_capturing("memory was freed")
-            for queued in self._flying:
-                if any(block.whole.overlaps(one) for one in (*queued.work.reads, *queued.work.writes)):
-                    error = self.fault(
-                        Error.cudaErrorIllegalAddress,
-                        f"{place} memory was freed before anybody waited for the {queued.work.what} that needs it",
-                    )
-            if block.guarded is not None and any(guard.min() != guard.max() for guard in _guards(block.guarded)):
-                error = self.fault(Error.cudaErrorIllegalAddress, "the host wrote past the ends of pinned memory")
-            del self._blocks[pointer]
-            self._taken[place] -= block.size
-            self._freed[place].append(block.whole)
-            if place == "host":
-                self._keep(block)
-            return (error or Error.cudaSuccess,)
+    @_call
+    def cudaHostAlloc(self, size: int, flags: int) -> int:
+        content = np.full(size, POISON, np.uint8)
+        return self._add("host", ctypes.addressof(ctypes.c_uint8.from_buffer(content)), size, content)
 
-    def _keep(self, block: _Block) -> None:
-        assert block.content is not None
-        block.content[:] = POISON
-        self._kept.append(block)
+    def _add(self, place: str, start: int, size: int, content: Bytes | None) -> int:
+        self._refuse_while_capturing("memory was allocated")
+        self._blocks[start] = _Block(Range(place, start, size), content)
+        self.allocations += 1
+        self.on_change(self.bytes_of("device"))
+        return start
+
+    @_giving_back
+    def cudaFree(self, devPtr: int) -> None:
+        self._free("device", devPtr)
+
+    @_giving_back
+    def cudaFreeHost(self, ptr: int) -> None:
+        content = self._free("host", ptr)
+        assert content is not None
+        content[:] = POISON
+        self._kept.append(content)
         while sum(one.size for one in self._kept) > _KEPT_BYTES:
             self._kept.popleft()
 
-    def _promise(self, source: Range, target: Range) -> tuple[int, int] | None:
-        """What the host may not change before the copy is done: the digests of its bytes on either side."""
-        if self.virtual:
-            return None
-        if target.place == "host":
-            self._bytes(target)[:] = POISON
-        return self._digest(source), self._digest(target)
+    def _free(self, place: str, pointer: int) -> Bytes | None:
+        block = self._blocks.get(pointer)
+        if block is None or block.whole.place != place:
+            raise Fault(f"{place} address {pointer:#x} was freed before, or is no block's")
+        self._refuse_while_capturing("memory was freed")
+        for queued in self._flying:
+            if any(block.whole.overlaps(one) for one in (*queued.work.reads, *queued.work.writes)):
+                raise Fault(f"{place} memory was freed before anybody waited for the {queued.work.what} that needs it")
+        return self._blocks.pop(pointer).content
 
-    def _copy(self, source: Range, target: Range, digests: tuple[int, int] | None) -> None:
-        if self.virtual:
-            if target.place == "host":
-                found = self.given.get(source.start)
-                self._bytes(target)[:] = 0 if found is None else found[: target.size]
-            return
-        if digests != (self._digest(source), self._digest(target)):
-            self.fault(
-                Error.cudaErrorIllegalAddress, "the host wrote to pinned memory before anybody waited for its copy"
-            )
-        self._bytes(target)[:] = self._bytes(source)
+    def cudaMemGetInfo(self) -> tuple[Error, int, int]:
+        return Error.cudaSuccess, self.limit - self.bytes_of("device"), self.limit
 
-    def _digest(self, some: Range) -> int:
-        return zlib.crc32(self._bytes(some)) if some.place == "host" else 0
+    @_call
+    def cudaMemcpyAsync(self, dst: int, src: int, count: int, kind: Kind, stream: int) -> None:
+        source, target = Range(kind.value[0], src, count), Range(kind.value[1], dst, count)
+
+        def promise() -> tuple[int, ...]:
+            """What the host may not change before the copy is done: the digests of its bytes on either side."""
+            if target.place == "host" and not self.virtual:
+                self._bytes(target)[:] = POISON
+            return tuple(zlib.crc32(self._bytes(one)) for one in (source, target) if one.place == "host")
+
+        def copy(promised: tuple[int, ...]) -> None:
+            if self.virtual:
+                if target.place == "host":
+                    self._bytes(target)[:] = 0
+                return
+            if promised != tuple(zlib.crc32(self._bytes(one)) for one in (source, target) if one.place == "host"):
+                raise Fault("the host wrote to pinned memory before anybody waited for its copy")
+            self._bytes(target)[:] = self._bytes(source)
+
+        what = f"copy of {count} bytes from {source.place} to {target.place}"
+        begin = (lambda: None) if self.virtual else promise
+        self._queue(self._get(_Stream, stream), Work(what, (source,), (target,), copy, begin))
+        self.copied.append((kind, count))
 
     def _bytes(self, some: Range) -> Bytes:
         block = self._block(some)
-        assert block is not None
-        assert block.content is not None
-        return block.content[some.start - block.start :][: some.size]
+        assert block is not None, f"{some} lies outside of all memory"
+        assert block.content is not None, "the memory is virtual"
+        return block.content[some.start - block.whole.start :][: some.size]
 
     def _block(self, some: Range) -> _Block | None:
+        end = some.start + some.size
         for block in self._blocks.values():
-            if (
-                block.place == some.place
-                and block.start <= some.start
-                and some.start + some.size <= block.start + block.size
-            ):
+            whole = block.whole
+            if whole.place == some.place and whole.start <= some.start and end <= whole.start + whole.size:
                 return block
         return None
 
-    def _check(self, work: Work) -> Error | None:
-        """A fault where work touches what is not there."""
+    def _check(self, work: Work) -> None:
         for some in (*work.reads, *work.writes):
-            if some.place in self._taken and self._block(some) is None:
-                return self.fault(Error.cudaErrorInvalidValue, f"the {work.what} {self._why(some)}")
-        return None
-
-    def _why(self, some: Range) -> str:
-        if any(some.overlaps(one) for one in self._freed[some.place]):
-            return f"uses {some.place} memory that was freed"
-        if any(some.overlaps(block.whole) for block in self._blocks.values()):
-            return f"goes past the end of its {some.place} memory"
-        return f"uses {some.place} address {some.start:#x}, which was never allocated" + (
-            " and pinned" if some.place == "host" else ""
-        )
+            if some.place in ("device", "host") and self._block(some) is None:
+                inside = any(some.overlaps(block.whole) for block in self._blocks.values())
+                why = "goes past the end of" if inside else "uses memory that was freed or never allocated (pinned) on"
+                raise Fault(f"the {work.what} {why} the {some.place}: {some.size} bytes at {some.start:#x}")
 
     # Streams.
 
-    @_strict
-    def cudaStreamCreateWithFlags(self, flags: int) -> tuple[Error, int]:  # noqa: N802
-        handle = self._handle()
-        self._streams[handle] = _Stream(handle)
-        return Error.cudaSuccess, handle
+    @_call
+    def cudaStreamCreateWithFlags(self, flags: int) -> int:
+        return self._handle(_Stream())
 
-    def cudaStreamDestroy(self, stream: int) -> tuple[Error]:  # noqa: N802
-        with self._lock:
-            if int(stream) not in self._streams:
-                return (self._no_such("stream", stream, "destruction"),)
-            if any(queued.stream == int(stream) for queued in self._flying):
-                return (self.fault(Error.cudaErrorLaunchFailure, "a stream was destroyed with work that is not done"),)
-            self._drop(self._streams, int(stream))
-            return (Error.cudaSuccess,)
+    @_giving_back
+    def cudaStreamDestroy(self, stream: int) -> None:
+        if any(queued.stream is self._get(_Stream, stream) for queued in self._flying):
+            raise Fault("a stream was destroyed with work that is not done")
+        del self._handles[int(stream)]
 
-    @_strict
-    def cudaStreamSynchronize(self, stream: int) -> tuple[Error]:  # noqa: N802
-        found = self._streams.get(int(stream))
-        if found is None:
-            return (self._no_such("stream", stream, "wait"),)
-        if error := self._unless_capturing("a stream was waited for"):
-            return (error,)
-        while found.queue:
-            self._do(found)
-        self._seen(found.clock)
-        return (self._sticky(),)
+    @_call
+    def cudaStreamSynchronize(self, stream: int) -> None:
+        self._refuse_while_capturing("a stream was waited for")
+        waited = self._get(_Stream, stream)
+        while waited.queue:
+            self._do(waited)
+        self._see(waited.clock)
 
-    @_strict
-    def cudaStreamWaitEvent(self, stream: int, event: int, flags: int) -> tuple[Error]:  # noqa: N802
-        found = self._streams.get(int(stream))
-        if found is None:
-            return (self._no_such("stream", stream, "wait for an event"),)
-        if event not in self._events:
-            return (self._no_such("event", event, "wait for an event"),)
-        record = self._events[event]
-        if record is None:
-            return (self.fault(Error.cudaErrorInvalidValue, "a stream waits for an event that was never recorded"),)
-        if found.recording is not None:
-            return (self.fault(Error.cudaErrorStreamCaptureUnsupported, "a stream waits for another while captured"),)
-        _merge(found.clock, record.clock)
-        self._enqueue(found, Work("wait for an event", (), ()), behind=record)
-        return (Error.cudaSuccess,)
+    @_call
+    def cudaStreamWaitEvent(self, stream: int, event: int, flags: int) -> None:
+        record = self._recorded(event)
+        waiting = self._get(_Stream, stream)
+        if waiting.recording is not None:
+            raise Fault("a stream waits for another while captured")
+        _merge(waiting.clock, record.clock)
+        self._enqueue(waiting, Work("wait for an event"), behind=record)
+
+    def _queue(self, stream: _Stream, work: Work) -> None:
+        self._check(work)
+        if stream.recording is not None:
+            stream.recording.append(work)
+        else:
+            self._enqueue(stream, work)
 
     def _enqueue(self, stream: _Stream, work: Work, behind: _Queued | None = None) -> _Queued:
         _merge(stream.clock, self._host)
-        stream.clock[stream.handle] = number = stream.clock.get(stream.handle, 0) + 1
+        stream.clock[stream] = number = stream.clock.get(stream, 0) + 1
         for other in self._flying:
-            if stream.clock.get(other.stream, 0) < other.number and (what := _conflict(work, other.work)):
-                self.fault(
-                    Error.cudaErrorIllegalAddress,
-                    f"the {work.what} and the {other.work.what} use the same {what} on two streams, and no event "
-                    "orders them",
-                )
-        queued = _Queued(work, stream.handle, number, dict(stream.clock), work.begin(), behind)
+            if stream.clock.get(other.stream, 0) < other.number and (what := work.conflict(other.work)):
+                both = f"the {work.what} and the {other.work.what}"
+                raise Fault(f"{both} use the same {what} on two streams, and no event orders them")
+        queued = _Queued(work, stream, number, dict(stream.clock), work.begin(), behind)
         stream.queue.append(queued)
         self._flying.append(queued)
         return queued
@@ -439,199 +372,140 @@ class Memory:
         queued = stream.queue.popleft()
         if queued.behind is not None:
             self._do_until(queued.behind)
-        if not self._check(queued.work):
-            queued.work.act(queued.begun)
+        self._check(queued.work)
+        queued.work.act(queued.begun)
         self._now_ms += 1.0
-        queued.done, queued.at_ms = True, self._now_ms
+        queued.done_ms = self._now_ms
 
     def _do_until(self, queued: _Queued) -> None:
-        while not queued.done:
-            self._do(self._streams[queued.stream])
+        while queued.done_ms is None:
+            self._do(queued.stream)
 
-    def _seen(self, clock: dict[int, int]) -> None:
+    def _see(self, clock: dict[_Stream, int]) -> None:
         """The host knows that all of this is done."""
         _merge(self._host, clock)
         self._flying = [one for one in self._flying if one.number > self._host.get(one.stream, 0)]
 
     def _drift(self) -> None:
         """Some queued work happens by itself."""
-        if self._random is not None:
-            for _ in range(self._random.randrange(4)):
-                busy = [stream for stream in self._streams.values() if stream.queue]
-                if busy:
-                    self._do(self._random.choice(busy))
+        for _ in range(0 if self._random is None else self._random.randrange(4)):
+            busy = [one for one in self._handles.values() if isinstance(one, _Stream) and one.queue]
+            if busy and self._random is not None:
+                self._do(self._random.choice(busy))
 
     # Events.
 
-    @_strict
-    def cudaEventCreateWithFlags(self, flags: int) -> tuple[Error, int]:  # noqa: N802
-        handle = self._handle()
-        self._events[handle] = None
-        return Error.cudaSuccess, handle
+    @_call
+    def cudaEventCreateWithFlags(self, flags: int) -> int:
+        return self._handle(_Event())
 
-    def cudaEventDestroy(self, event: int) -> tuple[Error]:  # noqa: N802
-        with self._lock:
-            if event not in self._events:
-                return (self._no_such("event", event, "destruction"),)
-            self._drop(self._events, event)
-            return (Error.cudaSuccess,)
+    @_giving_back
+    def cudaEventDestroy(self, event: int) -> None:
+        self._get(_Event, event)
+        del self._handles[event]
 
-    @_strict
-    def cudaEventRecord(self, event: int, stream: int) -> tuple[Error]:  # noqa: N802
-        found = self._streams.get(int(stream))
-        if found is None:
-            return (self._no_such("stream", stream, "record of an event"),)
-        if event not in self._events:
-            return (self._no_such("event", event, "record of an event"),)
-        if found.recording is not None:
-            return (self.fault(Error.cudaErrorStreamCaptureUnsupported, "an event was recorded on a captured stream"),)
-        self._events[event] = self._enqueue(found, Work("record of an event", (), ()))
-        return (Error.cudaSuccess,)
+    @_call
+    def cudaEventRecord(self, event: int, stream: int) -> None:
+        recorded = self._get(_Stream, stream)
+        if recorded.recording is not None:
+            raise Fault("an event was recorded on a captured stream")
+        self._get(_Event, event).record = self._enqueue(recorded, Work("record of an event"))
 
-    @_strict
-    def cudaEventSynchronize(self, event: int) -> tuple[Error]:  # noqa: N802
-        if event not in self._events:
-            return (self._no_such("event", event, "wait"),)
-        if error := self._unless_capturing("an event was waited for"):
-            return (error,)
-        record = self._events[event]
-        if record is None:
-            return (self.fault(Error.cudaErrorInvalidValue, "the host waits for an event that was never recorded"),)
+    @_call
+    def cudaEventSynchronize(self, event: int) -> None:
+        self._refuse_while_capturing("an event was waited for")
+        record = self._recorded(event)
         self._do_until(record)
-        self._seen(record.clock)
-        return (self._sticky(),)
+        self._see(record.clock)
 
-    @_strict
-    def cudaEventQuery(self, event: int) -> tuple[Error]:  # noqa: N802
-        if event not in self._events:
-            return (self._no_such("event", event, "query"),)
-        record = self._events[event]
-        if record is None or not record.done:
-            return (Error.cudaErrorNotReady,)
-        self._seen(record.clock)
-        return (Error.cudaSuccess,)
+    @_call
+    def cudaEventQuery(self, event: int) -> Error | None:
+        record = self._get(_Event, event).record
+        if record is None or record.done_ms is None:
+            return Error.cudaErrorNotReady
+        self._see(record.clock)
+        return None
 
-    @_strict
-    def cudaEventElapsedTime(self, start: int, end: int) -> tuple[Error, float]:  # noqa: N802
+    @_call
+    def cudaEventElapsedTime(self, start: int, end: int) -> float:
         """Milliseconds between two events; a piece of work takes one."""
-        if start not in self._events or end not in self._events:
-            return self._no_such("event", start, "timing"), 0.0
-        first, last = self._events[start], self._events[end]
-        if first is None or last is None or {first, last} & set(self._flying):
-            return Error.cudaErrorNotReady, 0.0
-        return Error.cudaSuccess, last.at_ms - first.at_ms
+        first, last = self._recorded(start), self._recorded(end)
+        if first.done_ms is None or last.done_ms is None or {first, last} & set(self._flying):
+            raise Fault("the time between two events was asked for before anybody waited for them")
+        return last.done_ms - first.done_ms
+
+    def _recorded(self, event: int) -> _Queued:
+        record = self._get(_Event, event).record
+        if record is None:
+            raise Fault("an event is waited for that was never recorded")
+        return record
 
     # Recordings.
 
-    @_strict
-    def cudaStreamBeginCapture(self, stream: int, mode: CaptureMode) -> tuple[Error]:  # noqa: N802
-        found = self._streams.get(int(stream))
-        if found is None:
-            return (self._no_such("stream", stream, "capture"),)
-        if found.recording is not None:
-            return (self.fault(Error.cudaErrorInvalidValue, "a stream is captured twice at once"),)
-        found.recording, found.thread, found.valid = [], threading.get_ident(), True
+    @_call
+    def cudaStreamBeginCapture(self, stream: int, mode: CaptureMode) -> None:
+        captured = self._get(_Stream, stream)
+        if captured.recording is not None:
+            raise Fault("a stream is captured twice at once")
+        captured.recording, captured.thread = [], threading.get_ident()
         self.recordings += 1
-        return (Error.cudaSuccess,)
 
-    def cudaStreamEndCapture(self, stream: int) -> tuple[Error, Any]:  # noqa: N802
-        with self._lock:
-            found = self._streams.get(int(stream))
-            if found is None or found.recording is None:
-                return self._no_such("captured stream", stream, "end of a capture"), None
-            recorded, found.recording = found.recording, None
-            if not found.valid:
-                return Error.cudaErrorStreamCaptureInvalidated, None
-            return Error.cudaSuccess, self._keep_graph(recorded)
+    @_call
+    def cudaStreamEndCapture(self, stream: int) -> int:
+        captured = self._get(_Stream, stream)
+        if captured.recording is None:
+            raise Fault("a capture ends that was not begun")
+        graph, captured.recording = _Graph(tuple(captured.recording)), None
+        return self._handle(graph)
 
-    @_strict
-    def cudaGraphInstantiate(self, graph: int, flags: int) -> tuple[Error, Any]:  # noqa: N802
-        if graph not in self._graphs:
-            return self._no_such("graph", graph, "instantiation"), None
-        return Error.cudaSuccess, self._keep_graph(self._graphs[graph])
+    @_call
+    def cudaGraphInstantiate(self, graph: int, flags: int) -> int:
+        return self._handle(_Graph(self._get(_Graph, graph).recorded))
 
-    def cudaGraphDestroy(self, graph: int) -> tuple[Error]:  # noqa: N802
-        return self._destroy_graph(graph)
+    @_giving_back
+    def cudaGraphDestroy(self, graph: int) -> None:
+        self._get(_Graph, graph)
+        del self._handles[graph]
 
-    def cudaGraphExecDestroy(self, graphExec: int) -> tuple[Error]:  # noqa: N802, N803
-        return self._destroy_graph(graphExec)
+    @_giving_back
+    def cudaGraphExecDestroy(self, graphExec: int) -> None:
+        self._get(_Graph, graphExec)
+        del self._handles[graphExec]
 
-    @_strict
-    def cudaGraphLaunch(self, graphExec: int, stream: int) -> tuple[Error]:  # noqa: N802, N803
-        if graphExec not in self._graphs:
-            return (self._no_such("graph", graphExec, "launch"),)
+    @_call
+    def cudaGraphLaunch(self, graphExec: int, stream: int) -> None:
         self.launches += 1
-        for work in self._graphs[graphExec]:
-            error = self.put(stream, work)
-            if error is not Error.cudaSuccess:
-                return (error,)
-        return (Error.cudaSuccess,)
+        for work in self._get(_Graph, graphExec).recorded:
+            self._queue(self._get(_Stream, stream), work)
 
-    def _keep_graph(self, recorded: Iterable[Work]) -> int:
-        handle = self._handle()
-        self._graphs[handle] = tuple(recorded)
-        return handle
-
-    def _destroy_graph(self, graph: int) -> tuple[Error]:
-        with self._lock:
-            if graph not in self._graphs:
-                return (self._no_such("graph", graph, "destruction"),)
-            self._drop(self._graphs, graph)
-            return (Error.cudaSuccess,)
-
-    def _unless_capturing(self, text: str) -> Error | None:
-        """A fault, and the end of the capture's use, where this thread captures a stream."""
-        for stream in self._streams.values():
-            if stream.recording is not None and stream.thread == threading.get_ident():
-                stream.valid = False
-                return self.fault(Error.cudaErrorStreamCaptureUnsupported, f"{text} while a stream is captured")
-        return None
+    def _refuse_while_capturing(self, text: str) -> None:
+        for stream in self._handles.values():
+            if isinstance(stream, _Stream) and stream.recording is not None and stream.thread == threading.get_ident():
+                raise Fault(f"{text} while a stream is captured")
 
     # The rest.
 
-    def cudaDeviceGetAttribute(self, attr: Attribute, device: int) -> tuple[Error, int]:  # noqa: N802
+    def cudaDeviceGetAttribute(self, attr: Attribute, device: int) -> tuple[Error, int]:
         return Error.cudaSuccess, {75: 8, 76: 6}[attr.value]
 
-    def cudaGetErrorName(self, error: Error) -> tuple[Error, bytes]:  # noqa: N802
+    def cudaGetErrorName(self, error: Error) -> tuple[Error, bytes]:
         return Error.cudaSuccess, error.name.encode()
 
-    def cudaGetErrorString(self, error: Error) -> tuple[Error, bytes]:  # noqa: N802
+    def cudaGetErrorString(self, error: Error) -> tuple[Error, bytes]:
         return Error.cudaSuccess, (self.faults[0] if self.faults else "as the stand-in has it").encode()
 
-    def _handle(self) -> int:
+    def _handle(self, thing: _Stream | _Event | _Graph) -> int:
         self._next_handle += 16
+        self._handles[self._next_handle] = thing
         return self._next_handle
 
-    def _drop(self, some: dict[int, Any], handle: int) -> None:
-        del some[handle]
-        self._gone.add(handle)
-
-    def _no_such(self, kind: str, handle: int, what: str) -> Error:
-        word = "was destroyed" if int(handle) in self._gone else "is none of this device's"
-        return self.fault(Error.cudaErrorInvalidResourceHandle, f"the {what} names a {kind} that {word}")
-
-    def _sticky(self) -> Error:
-        return Error.cudaErrorIllegalAddress if self.faults else Error.cudaSuccess
+    def _get(self, kind: type[T], handle: int) -> T:
+        thing = self._handles.get(int(handle))
+        if not isinstance(thing, kind):
+            raise Fault(f"{handle} is none of this device's {kind.__name__}, or was destroyed")
+        return thing
 
 
-def _host_block(size: int) -> _Block:
-    whole = np.full(size + 2 * _GUARD_BYTES, _GUARD, np.uint8)
-    content = whole[_GUARD_BYTES : _GUARD_BYTES + size]
-    content[:] = POISON
-    return _Block("host", ctypes.addressof(ctypes.c_uint8.from_buffer(content)), size, content, whole)
-
-
-def _guards(whole: Bytes) -> tuple[Bytes, Bytes]:
-    return whole[:_GUARD_BYTES], whole[-_GUARD_BYTES:]
-
-
-def _conflict(one: Work, other: Work) -> str:
-    """The word of the first place that both touch and one writes; none where they do not meet."""
-    pairs = [(a, b) for a in one.writes for b in (*other.reads, *other.writes)]
-    pairs += [(a, b) for a in one.reads for b in other.writes]
-    return next((a.place for a, b in pairs if a.overlaps(b)), "")
-
-
-def _merge(into: dict[int, int], other: dict[int, int]) -> None:
+def _merge(into: dict[_Stream, int], other: dict[_Stream, int]) -> None:
     for stream, number in other.items():
         into[stream] = max(into.get(stream, 0), number)

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from stand_in_cuda import ALIGNMENT, Error, Memory, Range, Work
+from stand_in_cuda import ALIGNMENT, Memory, Range, Work
 
 from counterfactory.engine.keys import file_digest
+from counterfactory.engine.runtime.cuda import call
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.runtime.plans import PlanKey, PlanProfile, read_profiles, write_key
 from counterfactory.engine.runtime.trt_library import library_name
@@ -32,7 +34,10 @@ class Strategy(Enum):
 
 
 class Library:
-    """The module tensorrt, over `memory`; without it only what a session asks of the module itself."""
+    """The module tensorrt, over `memory`; without it only what a session asks of the module itself.
+
+    `make_engine` makes the engine of what a plan says, without memory of its own.
+    """
 
     __name__, __version__ = "tensorrt", "11.0"
     TensorIOMode, ExecutionContextAllocationStrategy = Mode, Strategy
@@ -40,48 +45,51 @@ class Library:
     class ILogger:
         INTERNAL_ERROR, ERROR, WARNING, INFO = range(4)
 
-    def __init__(self, memory: Memory | None = None) -> None:
-        self.memory = memory
+    def __init__(
+        self, memory: Memory | None = None, make_engine: Callable[[Mapping[str, Any]], Engine] | None = None
+    ) -> None:
+        self.memory, self.make_engine = memory, make_engine or self._engine
 
     @staticmethod
     def nptype(trt_type: Any) -> Any:
         return trt_type
 
-    def Runtime(self, log: Any) -> Runtime:  # noqa: N802
-        assert self.memory is not None
-        return Runtime(self.memory)
+    def Runtime(self, log: Any) -> Any:  # noqa: N802
+        return SimpleNamespace(deserialize_cuda_engine=self._load)
 
-
-class Runtime:
-    """An IRuntime: engines take memory for their weights when they are made, and contexts for what they compute."""
-
-    def __init__(self, memory: Memory) -> None:
-        self.memory = memory
-
-    def deserialize_cuda_engine(self, serialized_engine: bytes) -> Engine:
+    def _load(self, serialized_engine: bytes) -> Engine:
+        """Engines take memory for their weights when they are made, and contexts for what they compute."""
         plan = json.loads(serialized_engine[:])
-        engine = self.engine(plan)
+        engine = self.make_engine(plan)
         engine.device_memory_size_v2 = plan["scratch_bytes"]
-        engine._hold(engine, plan["weights_bytes"])
+        pointer = call(engine.memory, "cudaMalloc", plan["weights_bytes"])
+        weakref.finalize(engine, engine.memory.cudaFree, pointer).atexit = False
         return engine
 
-    def engine(self, plan: Mapping[str, Any]) -> Engine:
-        """The engine of what a plan says, without memory of its own."""
+    def _engine(self, plan: Mapping[str, Any]) -> Engine:
+        assert self.memory is not None
         return Engine(Path(plan["onnx"]), self.memory, *read_profiles(plan["profiles"]))
 
 
-def write_stand_in(folder: Path, name: str) -> Path:
+def write_plan(
+    plan: Path, said: Mapping[str, Any], profiles: tuple[PlanProfile, ...], held: Mapping[str, int], graph: str
+) -> None:
+    """A plan that says so much, and holds so many bytes, with its key."""
+    plan.parent.mkdir(parents=True, exist_ok=True)
+    plan.write_text(json.dumps({**said, **held}))
+    write_key(plan, PlanKey(graph, profiles, "fp16", library_name(Library()), "SM86", file_digest(plan), 1.0, **held))
+
+
+def write_stand_in(folder: Path, name: str) -> None:
     """Make the plan of an exported graph of `folder`, with its key, which says that 30 MB come and go beside it: as
     much as makes a profile's memory too small for all plans.
     """
-    graph, plan = folder / "onnx" / name / "model.onnx", folder / "plans" / f"{name}.plan"
+    graph = folder / "onnx" / name / "model.onnx"
     manifest = json.loads(graph.with_name("manifest.json").read_text())
     held = {"weights_bytes": graph.stat().st_size, "scratch_bytes": 1 << 16, "io_bytes": 30_000_000}
-    plan.parent.mkdir(exist_ok=True)
-    plan.write_text(json.dumps({"onnx": str(graph), "profiles": manifest["profiles"], **held}))
-    profiles, made_by, digest = read_profiles(manifest["profiles"]), library_name(Library()), file_digest(plan)
-    write_key(plan, PlanKey(manifest["onnx_sha256"], profiles, "fp16", made_by, "SM86", digest, 1.0, **held))
-    return plan
+    said = {"onnx": str(graph), "profiles": manifest["profiles"]}
+    digest, profiles = manifest["onnx_sha256"], read_profiles(manifest["profiles"])
+    write_plan(folder / "plans" / f"{name}.plan", said, profiles, held, digest)
 
 
 class Engine:
@@ -102,13 +110,6 @@ class Engine:
         """Those of the outputs, for inputs of these shapes."""
         results = self.compute({one: np.zeros(shapes[one], self.get_tensor_dtype(one)) for one in self.inputs})
         return {one: results[one].shape for one in self.outputs}
-
-    def _hold(self, owner: object, nbytes: int) -> None:
-        """Take memory on the device for as long as `owner` lives."""
-        if nbytes:
-            error, pointer = self.memory.cudaMalloc(nbytes)
-            assert error is Error.cudaSuccess, error
-            weakref.finalize(owner, self.memory.cudaFree, pointer).atexit = False
 
     @property
     def num_optimization_profiles(self) -> int:
@@ -156,8 +157,7 @@ class Context:
         self.engine.taken[self] = profile_index
         self.shapes.clear()
         # Queued: what the context does before it was waited for is another profile's.
-        work = Work("switch of profiles", (), (Range("context", id(self)),), lambda _: None)
-        return self.engine.memory.put(stream_handle, work) is Error.cudaSuccess
+        return self.engine.memory.put(stream_handle, Work("switch of profiles", writes=(Range("context", id(self)),)))
 
     def set_input_shape(self, name: str, shape: tuple[int, ...]) -> bool:
         several = self.engine.num_optimization_profiles > 1
@@ -183,9 +183,7 @@ class Context:
     def set_tensor_address(self, name: str, memory: int) -> bool:
         self.bindings += 1
         if memory % ALIGNMENT:
-            self.engine.memory.fault(
-                Error.cudaErrorInvalidValue, f"{name} was given address {memory:#x}, no multiple of {ALIGNMENT}"
-            )
+            self.engine.memory.faults.append(f"{name} was given address {memory:#x}, no multiple of {ALIGNMENT}")
             return False
         self.addresses[name] = memory
         return memory != 0
@@ -222,7 +220,7 @@ class Context:
             (*(ranges[name] for name in self.engine.outputs), *([] if scratch is None else [scratch]), own),
             act,
         )
-        return self.engine.memory.put(stream_handle, work) is Error.cudaSuccess
+        return self.engine.memory.put(stream_handle, work)
 
     def _nbytes(self, name: str, shape: tuple[int, ...]) -> int:
         return int(np.prod(shape)) * np.dtype(self.engine.get_tensor_dtype(name)).itemsize

@@ -7,19 +7,22 @@ Methods are those of the module cuda.bindings.driver. A launch that would not fi
 from __future__ import annotations
 
 import ctypes
-from enum import Enum
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from interpreted import interpret
-from stand_in_cuda import Error, Memory, Range, Work
+import triton.language as tl
+from stand_in_cuda import Memory, Range, Work
+from triton.runtime.interpreter import GridExecutor, InterpretedFunction
 
 from counterfactory.kernels.gpu.compiled import BLOCK, VARIANTS, Variant
 
 _SCALARS = {"i32": ctypes.c_int32}
+_TYPES = {"*fp32": "float32", "*i32": "int32", "*i64": "int64", "*u8": "uint8"}
 
 
-class Result(Enum):
+class Result(IntEnum):
     CUDA_SUCCESS = 0
     CUDA_ERROR_INVALID_VALUE = 1
     CUDA_ERROR_NOT_FOUND = 500
@@ -77,7 +80,7 @@ class Driver:
         reads, writes = _TOUCHED[f.name](gridDimX, arguments)
         work = Work(f"kernel {f.name}", reads, writes, lambda _: self._launch(f, grid, arguments))
         self.launched.append((f.name, gridDimX))
-        return (Result.CUDA_SUCCESS if self.memory.put(hStream, work) is Error.cudaSuccess else _REFUSED,)
+        return (Result.CUDA_SUCCESS if self.memory.put(hStream, work) else Result.CUDA_ERROR_INVALID_VALUE,)
 
     def cuGetErrorName(self, error: Result) -> tuple[Result, bytes]:  # noqa: N802
         return Result.CUDA_SUCCESS, error.name.encode()
@@ -109,9 +112,6 @@ class Driver:
         return int(self.memory.view(pointer, size).ctypes.data)
 
 
-_REFUSED = Result.CUDA_ERROR_INVALID_VALUE
-
-
 def _guided_step(rows: int, arguments: tuple[int, ...]) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
     weights, counts, addresses, _ = arguments
     spans = ((weights, 40), (counts, 12), (addresses, 24))
@@ -125,3 +125,41 @@ def _pixels(rows: int, arguments: tuple[int, ...]) -> tuple[tuple[Range, ...], t
 
 # What a launch for so many rows reads and writes, but for what addresses in memory lead to.
 _TOUCHED = {"guided step": _guided_step, "pixels": _pixels}
+
+
+# Triton's interpreter, on host memory at given addresses; the kernels themselves stay what is compiled.
+
+
+@dataclass(frozen=True)
+class _Pointer:
+    """What the interpreter takes for a tensor."""
+
+    address: int
+    dtype: str
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+class _InPlace(GridExecutor):  # type: ignore[misc]
+    """Without copies of tensors to the host: addresses are of the host."""
+
+    def _init_args_hst(self, args_dev: Any, kwargs: Any) -> Any:
+        return args_dev, kwargs
+
+    def _restore_args_dev(self, args_dev: Any, args_hst: Any, kwargs: Any, kwargs_hst: Any) -> None:
+        pass
+
+
+class _Interpreted(InterpretedFunction):  # type: ignore[misc]
+    def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        _InPlace(self.rewrite(), self.arg_names, grid)(*args, **kwargs)
+
+
+def interpret(variant: Any, grid: tuple[int, int], arguments: tuple[int, ...], block: int) -> None:
+    """A launch of a variant of kernels/gpu/compiled.py: addresses and numbers as its types have them."""
+    given = [
+        _Pointer(argument, _TYPES[kind]) if kind.startswith("*") else argument
+        for kind, argument in zip(variant.types, arguments, strict=True)
+    ]
+    _Interpreted(variant.kernel.fn)[grid](*given, tl.constexpr(block))

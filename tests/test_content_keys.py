@@ -17,7 +17,7 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.keys import content_key, generator
 from counterfactory.engine.models.sampler import Sampler
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.runtime.releases import releases
+from counterfactory.engine.runtime.installing import releases
 from counterfactory.engine.stages.check.clip_scores import class_share, edit_scores, label_score, score
 from counterfactory.engine.stages.check.colours import find_colour, recolouring, source_colours
 from counterfactory.engine.stages.check.layout import outlined_share

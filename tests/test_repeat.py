@@ -7,6 +7,7 @@ right and later ones are not, so comparing single runs with a reference proves l
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,8 @@ def precision(request: pytest.FixtureRequest) -> Precision:
     return asked
 
 
-def opened(file: Path, precision: Precision, editor: EditorForm | None = None) -> OpenVinoSession:
+@cache
+def opened(file: Path, precision: Precision, editor: EditorForm | None) -> OpenVinoSession:
     inputs = {port.get_any_name(): port.get_partial_shape() for port in ov.Core().read_model(file).inputs}
     sizes = {name: (SIZES[name],) * 2 for name, shape in inputs.items() if name in SIZES and shape[-1].is_dynamic}
     return open_session(file, batch=BATCH, precision=precision, sizes=sizes, editor=editor)
@@ -108,7 +110,7 @@ def streets(seed: int) -> Array:
 def test_queries_are_the_modules_on_every_run(packed_models: Path) -> None:
     """The plan that OpenVINO 2026.4.1 gets wrong from the second run on when its constants are left to it."""
     module = modules.Blip2Vision(restore_blip2(packed_models)[0])
-    session = opened(WEIGHTS / "blip2_vision.xml", "f32")
+    session = opened(WEIGHTS / "blip2_vision.xml", "f32", None)
     pixels = [streets(0), streets(1)]
     wanted = [module(torch.from_numpy(batch)).numpy() for batch in pixels]
     for turn in (0, 1, 0, 1, 0):
@@ -117,6 +119,6 @@ def test_queries_are_the_modules_on_every_run(packed_models: Path) -> None:
 
 def test_int8_weights_stay_int8() -> None:
     """Only constants meet them too: their scales."""
-    nodes = compiled(opened(WEIGHTS / "denoiser_few_int8.xml", "f32")).get_ops()
+    nodes = compiled(opened(WEIGHTS / "denoiser_few_int8.xml", "f32", None)).get_ops()
     found = [str(node.get_rt_info()["runtimePrecision"].astype(str)) for node in nodes if kind(node) == "Convolution"]
     assert sum(precision in ("i8", "u8") for precision in found) > len(found) / 2

@@ -211,7 +211,7 @@ def _runtime(profile: Profile) -> Runtime:
 def _cache(blobs: BlobCache | None) -> Cache:
     if blobs is None:
         return Cache(None)
-    return Cache(blobs.folder, blobs.contents().bytes, blobs.limit_bytes, blobs.refusal() or "")
+    return Cache(blobs.folder, sum(blobs.sizes()), blobs.limit_bytes, blobs.refusal() or "")
 
 
 def _there(folder: Path) -> Path:

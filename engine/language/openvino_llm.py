@@ -12,7 +12,7 @@ from pathlib import Path
 from ..errors import CounterfactoryError
 from ..keys import file_digest
 from ..runtime.blob_cache import BlobCache
-from ..runtime.heap import give_back_freed
+from ..runtime.libc import give_back_freed
 from ..runtime.openvino import Precision
 from .llama import Common, Llama
 from .llm_request import LlmRequest, Usage

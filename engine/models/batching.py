@@ -9,14 +9,17 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from ..meter.meter import Work
-from ..runtime.buffers import DeviceArray, DeviceSession
+from ..runtime.buffers import DeviceArray
 from ..runtime.pipeline import Pipeline
 from ..runtime.session import Array, Session
+
+if TYPE_CHECKING:
+    from ..runtime.tensorrt import TensorRtSession
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -103,7 +106,7 @@ class Batched:
         }
         work = self._work()
         with pipeline.timing(lambda seconds: work.add(rows, self.batch, seconds)):
-            return cast(DeviceSession, self._session).queue(full)
+            return cast("TensorRtSession", self._session).queue(full)
 
 
 def pad_rows(array: Array, batch: int) -> Array:

@@ -18,9 +18,9 @@ from ..language.open_llm import model_digest
 from ..profile.llm import LLAMA_GRAPH, LlmSettings
 from ..profile.runtime import RuntimeSettings
 from ..runtime.blob_cache import BlobCache
+from ..runtime.installing import releases
 from ..runtime.opening import PlanState, arithmetic, existing, plan_digest, plan_file, plan_state
 from ..runtime.plans import read_key
-from ..runtime.releases import releases
 from .network import Network, Networks
 
 

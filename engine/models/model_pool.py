@@ -66,7 +66,7 @@ class ModelPool:
                 if not drops.isdisjoint(self._library.networks[name].plan for name in key[0]):
                     self._close(key)
             if self._shared_device is not None:  # what they computed in is free too, before anything else is loaded
-                self._shared_device.scratch.settle(self._shared_device)
+                self._shared_device.settle()
 
     def _close(self, key: tuple[tuple[str, ...], _Size | None]) -> None:
         model = self._models.pop(key)

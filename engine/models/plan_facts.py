@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..errors import CounterfactoryError
 from ..profile.profile import PROFILES, Profile
-from ..runtime.manifests import exported_classes
+from ..runtime.plans import read_exported
 
 
 def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
@@ -33,7 +33,7 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
 
 def other_decoder(profile: Profile) -> str:
     """A sentence for a decoder of latents that was exported and is not the one that the profile names; "" otherwise."""
-    named, classes = _names_taesd(profile), exported_classes(profile.models.path, "vae_decoder")
+    named, classes = _names_taesd(profile), read_exported(profile.models.path, "vae_decoder").classes
     if profile.weights is None or classes is None or ("AutoencoderTiny" in classes) == named:
         return ""
     wanted = "tiny_vae" if named else "the pipeline's own decoder"
@@ -45,7 +45,7 @@ def _names_taesd(profile: Profile) -> bool:
 
 
 def _decodes_with_taesd(profile: Profile) -> bool:
-    classes = exported_classes(profile.models.path, "vae_decoder")
+    classes = read_exported(profile.models.path, "vae_decoder").classes
     return _names_taesd(profile) if classes is None else "AutoencoderTiny" in classes
 
 

@@ -18,7 +18,6 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import CounterfactoryError
@@ -34,14 +33,6 @@ _MAGIC = b"counterfactory blob 1\n"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 # The age of files that a killed process left half-written; a younger file may be another process's work.
 _STALE_S = 3600
-
-
-@dataclass(frozen=True)
-class Contents:
-    """The number of blobs in a cache, and their bytes."""
-
-    blobs: int
-    bytes: int
 
 
 class BlobCache:
@@ -64,7 +55,8 @@ class BlobCache:
         except OSError:
             return None
         if head != _head(key, blob):
-            self.discard(key)
+            with suppress(OSError):
+                file.unlink(missing_ok=True)
             return None
         with suppress(OSError):  # the time of its last use, by which blobs are dropped
             os.utime(file)
@@ -79,7 +71,11 @@ class BlobCache:
             return
         file = self._file(key)
         try:
-            self._make()
+            make_folder(self.folder.parent)
+            with explain_os_errors(self.folder), suppress(FileExistsError):
+                self.folder.mkdir(mode=0o700)  # for its owner alone
+            if reason := self.refusal():
+                raise CounterfactoryError(reason)
             # Unsynced: what a power cut tears has another digest, and is made again.
             with open_whole(file, sync="nothing") as out:
                 out.write(_head(key, blob))
@@ -89,31 +85,17 @@ class BlobCache:
             return
         self._trim(file)
 
-    def discard(self, key: str) -> None:
-        """Drop the blob of that key, if it is there."""
-        with suppress(OSError):
-            self._file(key).unlink(missing_ok=True)
-
     def report(self, reason: str) -> None:
         """Note why a network could not be kept; the first reason stands."""
         if self.problem is None:
             self.problem = f"compiled networks are not kept for the next run, which will compile them again: {reason}"
 
-    def contents(self) -> Contents:
-        """The cache's contents now."""
-        sizes = [about.st_size for _, about in self._entries(_SUFFIX)]
-        return Contents(len(sizes), sum(sizes))
+    def sizes(self) -> list[int]:
+        """The bytes of each blob that is kept now."""
+        return [about.st_size for _, about in self._entries(_SUFFIX)]
 
     def _file(self, key: str) -> Path:
         return self.folder / f"{key}{_SUFFIX}"
-
-    def _make(self) -> None:
-        """Make the folder, for its owner alone. Raises CounterfactoryError where it cannot be, or may not be used."""
-        make_folder(self.folder.parent)
-        with explain_os_errors(self.folder), suppress(FileExistsError):
-            self.folder.mkdir(mode=0o700)
-        if reason := self.refusal():
-            raise CounterfactoryError(reason)
 
     def refusal(self) -> str | None:
         """Why the folder may not be used; None where it may, and where it is not there."""

@@ -6,14 +6,13 @@ Compiled, not run: nobody has run this on a GPU; tests run it over a stand-in fo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from .cuda import Buffer, Cuda, PinnedBuffer
-from .session import Array, Port, Session
+from .session import Array, Port
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,18 +42,6 @@ class DeviceArray:
         shape = self.shape[1:]
         nbytes = math.prod(shape) * self.dtype.itemsize
         return DeviceArray(shape, self.dtype, self.buffer, self.session, self.offset + at * nbytes, self)
-
-
-class DeviceSession(Session, Protocol):
-    """A loaded plan that may be queued without waiting."""
-
-    def queue(self, feeds: Mapping[str, DeviceArray | Sequence[DeviceArray]]) -> dict[str, DeviceArray]:
-        """Queue a plan of fixed shapes on arrays of the device, whole or as their rows.
-
-        Outputs lie where each run of this session puts them: what is queued on the device before the next run finds
-        these.
-        """
-        ...
 
 
 @dataclass

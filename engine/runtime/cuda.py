@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from .installing import BOX, pip_install
-from .scratch import Scratch
 
 Bytes = NDArray[np.uint8]
 
@@ -59,28 +57,48 @@ class Event:
         weakref.finalize(self, release, handle).atexit = False
 
 
-@dataclass(frozen=True)
 class Cuda:
     """The runtime, `runtime` being the module cuda.bindings.runtime; two streams; and the block of scratch memory.
 
-    All computations are queued on `stream`, and use the block. Copies between host and device may go on the stream
-    `copies` at the same time, and events order the two.
+    All computations are queued on `stream`. Copies between host and device may go on the stream `copies` at the same
+    time, and events order the two. Plans run one after another in the order of `stream`, so that one block of scratch
+    memory serves all that are open: as large as the largest of their needs, instead of the sum. The block changes when
+    a plan is opened that needs more, or when the one that needed most is gone.
     """
 
-    runtime: Any
-    stream: Any = field(init=False)
-    copies: Any = field(init=False)
-    scratch: Scratch = field(init=False)
-    # Plans that lie on the device, by file and content, for as long as a session runs them.
-    loaded: weakref.WeakValueDictionary[tuple[Path, str], Any] = field(init=False)
+    def __init__(self, runtime: Any) -> None:
+        self.runtime = runtime
+        self.stream, self.copies = (
+            self._call("cudaStreamCreateWithFlags", runtime.cudaStreamNonBlocking) for _ in range(2)
+        )
+        for stream in (self.stream, self.copies):
+            weakref.finalize(self, runtime.cudaStreamDestroy, stream).atexit = False
+        # Plans that lie on the device, by file and content, for as long as a session runs them.
+        self.loaded: weakref.WeakValueDictionary[tuple[Path, str], Any] = weakref.WeakValueDictionary()
+        self.scratch: Buffer | None = None
+        self.scratch_number = 0  # another one for each block
+        self._needs: dict[int, int] = {}  # bytes, by open lease
 
-    def __post_init__(self) -> None:
-        flags = self.runtime.cudaStreamNonBlocking
-        for name in ("stream", "copies"):
-            object.__setattr__(self, name, self._call("cudaStreamCreateWithFlags", flags))
-            weakref.finalize(self, self.runtime.cudaStreamDestroy, getattr(self, name)).atexit = False
-        object.__setattr__(self, "scratch", Scratch())
-        object.__setattr__(self, "loaded", weakref.WeakValueDictionary())
+    def lease(self, nbytes: int) -> Lease:
+        """A plan's part of the scratch memory, which has at least `nbytes` as long as the lease is referenced."""
+        lease = Lease(self)
+        self._needs[id(lease)] = nbytes
+        weakref.finalize(lease, self._needs.pop, id(lease)).atexit = False
+        self.settle()
+        return lease
+
+    def growth(self, nbytes: int) -> int:
+        """Bytes that a lease of `nbytes` would take beyond those that the scratch memory has."""
+        return max(0, nbytes - (0 if self.scratch is None else self.scratch.nbytes))
+
+    def settle(self) -> None:
+        """Make the scratch memory as large as the largest need."""
+        most = max(self._needs.values(), default=0)
+        if most != (0 if self.scratch is None else self.scratch.nbytes):
+            self.wait()
+            self.scratch = None  # given back before there is another one
+            self.scratch = self.allocate(most) if most else None
+            self.scratch_number += 1
 
     @property
     def stream_handle(self) -> int:
@@ -175,6 +193,21 @@ class Cuda:
         return call(self.runtime, name, *arguments)
 
 
+class Lease:
+    """A plan's part in the scratch memory of a device."""
+
+    def __init__(self, device: Cuda) -> None:
+        self._device, self._number = device, 0
+
+    def renewed(self) -> Buffer | None:
+        """The block, if it changed since the last call. The caller must not hold it: it would not be freed."""
+        self._device.settle()
+        if self._number == self._device.scratch_number:
+            return None
+        self._number = self._device.scratch_number
+        return self._device.scratch
+
+
 def open_device() -> Cuda:
     """The device, for sessions to share. Raises CounterfactoryError when there is none, or no runtime for it."""
     return Cuda(load_runtime())
@@ -200,18 +233,19 @@ def _import_module(module: str) -> Any:
         ) from error
 
 
-def call(runtime: Any, name: str, *arguments: Any) -> Any:
-    """One call of the CUDA runtime: its value, if it has one. Raises CounterfactoryError with CUDA's reason."""
-    error, *values = getattr(runtime, name)(*arguments)
-    check(runtime, name, error)
+def call(library: Any, name: str, *arguments: Any) -> Any:
+    """One call of CUDA's runtime or driver: its value, if it has one. Raises CounterfactoryError with CUDA's reason."""
+    error, *values = getattr(library, name)(*arguments)
+    check(library, name, error)
     return values[0] if values else None
 
 
-def check(runtime: Any, name: str, error: Any) -> None:
+def check(library: Any, name: str, error: Any) -> None:
     """Raise CounterfactoryError with CUDA's reason unless the call `name` succeeded."""
-    if error != runtime.cudaError_t.cudaSuccess:
+    if error != 0:
+        prefix = "cuda" if name.startswith("cuda") else "cu"
         # Both of these answer (status, text).
-        code, text = runtime.cudaGetErrorName(error)[1].decode(), runtime.cudaGetErrorString(error)[1].decode()
+        code, text = (getattr(library, f"{prefix}GetError{what}")(error)[1].decode() for what in ("Name", "String"))
         raise CounterfactoryError(
             f"CUDA's {name} failed with {code}: {text}; see `nvidia-smi` for the driver, the device and its free memory"
         )

@@ -8,8 +8,6 @@ in fp16 but for the weights' values.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .quiet_openvino import ov
@@ -35,13 +33,9 @@ def widen_weights(model: ov.Model) -> None:
         if convert.get_type_name() != "Convert" or scale.get_type_name() != "Constant":
             continue
         stored = convert.input_value(0).get_node()
-        if _is_of_8_bits(stored):
+        if stored.get_type_name() == "Constant" and stored.get_element_type() == ov.Type.i8:
             values = stored.get_data(dtype=np.float32) * scale.get_data(dtype=np.float32)
             wide = ov.op.Constant(values.astype(np.float16))
             wide.set_friendly_name(stored.get_friendly_name())
             convert.input(0).replace_source_output(wide.output(0))
             scaled.output(0).replace(convert.output(0))
-
-
-def _is_of_8_bits(node: Any) -> bool:
-    return bool(node.get_type_name() == "Constant" and node.get_element_type() == ov.Type.i8)

@@ -1,12 +1,16 @@
-"""The commands that install packages that a machine lacks: arguments of `pip install` in a checkout.
+"""Packages: the commands that install those that a machine lacks, and the releases of those that compute results.
 
-tests/resolve.py resolves each of them against the package index, so that no command fails for a user.
+Commands are arguments of `pip install` in a checkout. tests/resolve.py resolves each of them against the package index,
+so that no command fails for a user.
 """
 
 from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
 
 # The engine alone, for CPUs, and with ONNX Runtime on them.
 ENGINE = "'.[generate]'"
@@ -37,3 +41,29 @@ def pip_install(what: str) -> str:
 def pip_uninstall(*names: str) -> str:
     """The command that takes packages out, those of them that are there."""
     return shlex.join((sys.executable, "-m", "pip", "uninstall", "--yes", *names))
+
+
+# The distributions under which a library is installed, by import name where they differ.
+_DISTRIBUTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "onnxruntime": ("onnxruntime-gpu", "onnxruntime"),
+        "tensorrt": ("tensorrt-cu13", "tensorrt-cu12", "tensorrt", "tensorrt-rtx-cu13", "tensorrt-rtx-cu12"),
+        "opencv": ("opencv-python-headless", "opencv-python", "opencv-contrib-python"),
+    }
+)
+
+
+def releases(libraries: Iterable[str]) -> dict[str, str]:
+    """Installed releases by distribution, such as {"openvino": "2026.4.1"}; a library that is missing is left out.
+
+    The same network under another release gives other bytes.
+    """
+    versions: dict[str, str] = {}
+    for library in libraries:
+        for distribution in _DISTRIBUTIONS.get(library, (library,)):
+            try:
+                versions[distribution] = version(distribution)
+                break
+            except PackageNotFoundError:
+                continue
+    return versions

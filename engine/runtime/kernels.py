@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import CounterfactoryError
-from .cuda import Cuda, capability, load_driver
+from .cuda import Cuda, call, capability, load_driver
 
 _TYPES = {"i32": ctypes.c_int32}
 
@@ -37,18 +37,9 @@ class Kernel:
         assert len(types) == len(arguments)
         hidden = [ctypes.c_void_p] * machine.hidden
         parameters = (*arguments, *[0] * machine.hidden), (*types, *hidden)
-        grid = rows, -(-elements // machine.block), 1
-        _call(
-            self.driver,
-            "cuLaunchKernel",
-            self._function,
-            *grid,
-            *(machine.threads, 1, 1),
-            machine.shared_bytes,
-            self.cuda.stream_handle,
-            parameters,
-            0,
-        )
+        grid, threads = (rows, -(-elements // machine.block), 1), (machine.threads, 1, 1)
+        launch = *grid, *threads, machine.shared_bytes, self.cuda.stream_handle, parameters, 0
+        call(self.driver, "cuLaunchKernel", self._function, *launch)
 
 
 @dataclass(frozen=True)
@@ -77,17 +68,8 @@ def load_paint_kernels(cuda: Cuda) -> PaintKernels:
 
 
 def _load(driver: Any, cuda: Cuda, machine: Any) -> Kernel:
-    module = _call(driver, "cuModuleLoadData", machine.cubin)
-    function = _call(driver, "cuModuleGetFunction", module, machine.function.encode())
+    module = call(driver, "cuModuleLoadData", machine.cubin)
+    function = call(driver, "cuModuleGetFunction", module, machine.function.encode())
     kernel = Kernel(driver, cuda, machine, function)
     weakref.finalize(kernel, driver.cuModuleUnload, module).atexit = False
     return kernel
-
-
-def _call(driver: Any, name: str, *arguments: Any) -> Any:
-    """One call of the CUDA driver: its value, if it has one. Raises CounterfactoryError with the driver's reason."""
-    error, *values = getattr(driver, name)(*arguments)
-    if error != driver.CUresult.CUDA_SUCCESS:
-        code, text = driver.cuGetErrorName(error)[1].decode(), driver.cuGetErrorString(error)[1].decode()
-        raise CounterfactoryError(f"CUDA's {name} failed with {code}: {text}; see `nvidia-smi` for the driver")
-    return values[0] if values else None

@@ -24,6 +24,9 @@ Provider = Literal["cuda", "tensorrt", "cpu"]
 PROVIDERS: Mapping[str, str] = MappingProxyType(
     {"cuda": "CUDAExecutionProvider", "tensorrt": "TensorrtExecutionProvider", "cpu": "CPUExecutionProvider"}
 )
+_BUILDS: Mapping[str, str] = MappingProxyType(
+    {"cuda": BOX_ONNXRUNTIME, "tensorrt": BOX_ONNXRUNTIME, "cpu": ONNXRUNTIME_CPU}
+)
 # What a provider needs to start, by the packages that the library itself names.
 NEEDS: Mapping[str, str] = MappingProxyType(
     {
@@ -41,14 +44,11 @@ def graph_name(path: Path) -> str:
     return path.parent.name if path.stem == "model" else path.stem
 
 
-def install_onnxruntime(provider: Provider) -> str:
-    """The command that installs ONNX Runtime with a provider."""
-    return pip_install(ONNXRUNTIME_CPU if provider == "cpu" else BOX_ONNXRUNTIME)
-
-
 def exchange_onnxruntime(provider: Provider) -> str:
-    """The command that replaces another build with it: both packages install the same module, and the last one wins."""
-    return f"{pip_uninstall('onnxruntime', 'onnxruntime-gpu')} && {install_onnxruntime(provider)}"
+    """The command that replaces another build with that of a provider: both packages install the same module, and the
+    last one wins.
+    """
+    return f"{pip_uninstall('onnxruntime', 'onnxruntime-gpu')} && {pip_install(_BUILDS[provider])}"
 
 
 def find_library(provider: Provider) -> Any:
@@ -56,7 +56,7 @@ def find_library(provider: Provider) -> Any:
     try:
         library = import_module("onnxruntime")
     except ImportError as error:
-        raise CounterfactoryError(f"ONNX Runtime is not installed; say: {install_onnxruntime(provider)}") from error
+        raise CounterfactoryError(f"ONNX Runtime is not installed; say: {pip_install(_BUILDS[provider])}") from error
     has = library.get_available_providers()
     if PROVIDERS[provider] not in has:
         raise CounterfactoryError(
@@ -102,31 +102,6 @@ def refuse_cpu_work(plan: str, session: Any) -> None:
         )
 
 
-def tensorrt_options(folder: Path, name: str, shapes: Mapping[str, Shapes] | None) -> dict[str, str]:
-    """Options of the TensorRT provider: engines, their timing and the context model in `folder`.
-
-    The provider takes engines of other shapes of the same graph for its own, so that a folder and a prefix serve one
-    shape. The context model, `NAME_ctx.onnx`, holds no weights and opens without compiling. No precision is named: the
-    network is then typed as the graph is.
-    """
-    options = {
-        "trt_engine_cache_enable": "1",
-        "trt_engine_cache_prefix": folder.name,
-        # Beside the context model: the provider joins this to the model's folder, and forbids an absolute path.
-        "trt_engine_cache_path": "",
-        "trt_dump_ep_context_model": "1",
-        "trt_ep_context_file_path": str(folder / f"{name}_ctx.onnx"),
-        "trt_timing_cache_enable": "1",
-        "trt_timing_cache_path": str(folder),
-    }
-    if shapes is None:
-        return options | {"trt_cuda_graph_enable": "1"}
-    for kind in ("min", "opt", "max"):
-        texts = [f"{port}:{'x'.join(str(n) for n in getattr(shapes[port], kind))}" for port in sorted(shapes)]
-        options[f"trt_profile_{kind}_shapes"] = ",".join(texts)
-    return options
-
-
 def choose_providers(
     library: Any,
     provider: Provider,
@@ -138,8 +113,10 @@ def choose_providers(
 ) -> tuple[list[Any], str]:
     """The provider with its options, the one behind it, and the file to load.
 
-    `axes` are the lengths fixed by name; `static` says that none is left open. Raises CounterfactoryError where the
-    TensorRT provider lacks a folder, or the shapes that it needs for open axes.
+    `axes` are the lengths fixed by name; `static` says that none is left open. The TensorRT provider takes engines of
+    other shapes of the same graph for its own, so that a folder of `cache` and a prefix serve one shape. Its context
+    model there holds no weights and opens without compiling. No precision is named: the network is then typed as the
+    graph is. Raises CounterfactoryError where it lacks a folder, or the shapes that it needs for open axes.
     """
     if provider == "cpu":
         return [PROVIDERS["cpu"]], str(path)
@@ -157,8 +134,22 @@ def choose_providers(
     folder = cache / f"{graph_name(path)}-{library.__version__}-{made_of[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
     context = folder / f"{path.stem}_ctx.onnx"
-    options = tensorrt_options(folder, path.stem, None if static else shapes)
+    options = {
+        "trt_engine_cache_enable": "1",
+        "trt_engine_cache_prefix": folder.name,
+        # Beside the context model: the provider joins this to the model's folder, and forbids an absolute path.
+        "trt_engine_cache_path": "",
+        "trt_dump_ep_context_model": "1",
+        "trt_ep_context_file_path": str(context),
+        "trt_timing_cache_enable": "1",
+        "trt_timing_cache_path": str(folder),
+    }
+    if static or shapes is None:
+        options["trt_cuda_graph_enable"] = "1"
+    else:
+        for kind in ("min", "opt", "max"):
+            texts = [f"{port}:{'x'.join(map(str, getattr(shapes[port], kind)))}" for port in sorted(shapes)]
+            options[f"trt_profile_{kind}_shapes"] = ",".join(texts)
     if context.is_file():
         options |= {"trt_dump_ep_context_model": "0", "trt_engine_cache_path": str(folder)}
-        return [(PROVIDERS["tensorrt"], options), cuda], str(context)
-    return [(PROVIDERS["tensorrt"], options), cuda], str(path)
+    return [(PROVIDERS["tensorrt"], options), cuda], str(context if context.is_file() else path)

@@ -76,18 +76,10 @@ class OnnxRuntimeSession:
 
         Outputs named in `hold` stay on the device and may be fed to a later run of this session.
         """
-        described: dict[str, Any] = dict(feeds)
-        self.signature.check(self.name, described)
-        for name, feed in feeds.items():
-            if isinstance(feed, OrtOutput):
-                if feed.session is not self._session:
-                    raise CounterfactoryError(f"plan {self.name} was fed {name} that another session holds")
-                if name in self._largest:
-                    refuse_other_cache(self.name, name, feed, self._latest.get(name))
-        unknown = sorted(set(hold) - {port.name for port in self.signature.outputs})
-        if unknown:
-            names = sorted(port.name for port in self.signature.outputs)
-            raise CounterfactoryError(f"plan {self.name} gives {names}, asked to hold {unknown}")
+        self.signature.check(self.name, feeds, hold, self._session)
+        for name in self._largest:
+            if isinstance(feeds[name], OrtOutput):
+                refuse_other_cache(self.name, name, feeds[name], self._latest.get(name))
         if self._fixed is not None:
             values = self._run_fixed(feeds, *self._fixed)
             return {name: self._hold(value) if name in hold else value.numpy().copy() for name, value in values.items()}
@@ -178,9 +170,8 @@ def open_session(
     `sizes` fixes the last two axes (height, width) of the inputs that it names; other dynamic axes stay so. `threads`
     is the CPU's, 0 for all. The TensorRT provider compiles the graph when it is opened and keeps engines in `cache`,
     one folder a graph, shape and release; for dynamic axes it needs the `shapes` of every input, and a cache needs its
-    own with any provider. Raises
-    CounterfactoryError when the file is missing or no model, the shapes do not suit the network, or the provider is
-    missing, does not start, or leaves work to the CPU.
+    own with any provider. Raises CounterfactoryError when the file is missing or no model, the shapes do not suit the
+    network, or the provider is missing, does not start, or leaves work to the CPU.
     """
     ports = read_ports(path)
     axes = _fixed_axes(path, ports, batch, sizes or {})
@@ -190,7 +181,9 @@ def open_session(
     options.intra_op_num_threads = threads
     for axis, length in axes.items():
         options.add_free_dimension_override_by_name(axis, length)
-    static, name = _all_fixed(ports, axes), graph_name(path)
+    # Whether no input has an axis whose length is still open.
+    static = all(isinstance(axis, int) or axis in axes for port in ports.inputs for axis in port.axes)
+    name = graph_name(path)
     caches = _largest_caches(path, ports, axes, shapes or {})
     if static or provider != "tensorrt":
         shapes = None  # there is only one, or nothing is compiled for them
@@ -260,13 +253,8 @@ def _largest_caches(
 
 def _added_positions(ports: Ports) -> dict[str, tuple[str, int]]:
     """For each output that continues a cache the input, and its axis, that is as long as what is added."""
-    return {
-        output.name: next(
-            (port.name, port.axes.index(output.axes[0])) for port in ports.inputs if output.axes[0] in port.axes
-        )
-        for output in ports.outputs
-        if continued_cache(output.name)
-    }
+    axes = {name: (port.name, axis) for port in reversed(ports.inputs) for axis, name in enumerate(port.axes)}
+    return {output.name: axes[output.axes[0]] for output in ports.outputs if continued_cache(output.name)}
 
 
 def _check_shapes(path: Path, ports: Ports, fixed: Mapping[str, int], shapes: Mapping[str, Shapes]) -> None:
@@ -284,12 +272,6 @@ def _check_shapes(path: Path, ports: Ports, fixed: Mapping[str, int], shapes: Ma
                 )
 
 
-def _all_fixed(ports: Ports, fixed: Mapping[str, int]) -> bool:
-    """Whether no input has an axis whose length is still open."""
-    axes = [axis for port in ports.inputs for axis in port.axes]
-    return all(isinstance(axis, int) or axis in fixed for axis in axes)
-
-
 def _ports(nodes: Any) -> tuple[Port, ...]:
     return tuple(
         Port(node.name, tuple(n if isinstance(n, int) else None for n in node.shape), _DTYPES[node.type])
@@ -300,20 +282,16 @@ def _ports(nodes: Any) -> tuple[Port, ...]:
 def _bind_once(
     library: Any, session: Any, signature: Signature, device: str
 ) -> tuple[Any, dict[str, Any], dict[str, Any]] | None:
-    ports = (*signature.inputs, *signature.outputs)
-    if any(None in port.shape for port in ports):
-        return None
-    binding = session.io_binding()
-    values = {
-        port.name: library.OrtValue.ortvalue_from_shape_and_type(list(port.shape), np.dtype(port.dtype), device, 0)
-        for port in ports
-    }
-    inputs = {port.name: values[port.name] for port in signature.inputs}
-    outputs = {port.name: values[port.name] for port in signature.outputs}
-    for name, value in inputs.items():
-        binding.bind_ortvalue_input(name, value)
-    for name, value in outputs.items():
-        binding.bind_ortvalue_output(name, value)
+    binding, sides = session.io_binding(), []
+    for ports, bind in ((signature.inputs, "bind_ortvalue_input"), (signature.outputs, "bind_ortvalue_output")):
+        if any(None in port.shape for port in ports):
+            return None
+        make = library.OrtValue.ortvalue_from_shape_and_type
+        values = {port.name: make(list(port.shape), np.dtype(port.dtype), device, 0) for port in ports}
+        for name, value in values.items():
+            getattr(binding, bind)(name, value)
+        sides.append(values)
+    inputs, outputs = sides
     return binding, inputs, outputs
 
 

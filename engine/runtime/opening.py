@@ -16,9 +16,8 @@ from ..keys import file_digest
 from ..profile.runtime import Backend, RuntimeSettings
 from .blob_cache import BlobCache
 from .cuda import Cuda, open_device
-from .manifests import exported_digest, exported_shapes
 from .openvino import open_session, resolve_precision
-from .plans import PlanRequirements, find_mismatches, onnx_digest, read_key
+from .plans import PlanRequirements, find_mismatches, onnx_digest, read_exported, read_key
 from .session import EditorForm, Session
 
 PlanState = Literal["found", "stale", "missing"]
@@ -80,14 +79,13 @@ def open_plan(
             provider=runtime.provider,
             threads=runtime.threads,
             sizes=sizes,
-            shapes=exported_shapes(folder, plan),
+            shapes=read_exported(folder, plan).shapes,
             cache=engines_of(folder) if runtime.provider == "tensorrt" else None,
         )
     from . import tensorrt
 
-    return tensorrt.open_session(
-        file, batch=batch, sizes=sizes, onnx_sha256=exported_digest(folder, plan), device=device, digest=digest
-    )
+    graph = read_exported(folder, plan).onnx_sha256
+    return tensorrt.open_session(file, batch=batch, sizes=sizes, onnx_sha256=graph, device=device, digest=digest)
 
 
 def engines_of(folder: Path) -> Path:
@@ -154,4 +152,4 @@ def _wanted(folder: Path, plan: str, made_by: str) -> PlanRequirements:
         library = trt_library.library_name(trt_library.load_library(made_by))
     with suppress(CounterfactoryError):
         device = cuda.capability(cuda.load_runtime())
-    return PlanRequirements(onnx_sha256=exported_digest(folder, plan), library=library, device=device)
+    return PlanRequirements(read_exported(folder, plan).onnx_sha256, library=library, device=device)

@@ -19,9 +19,9 @@ from ..keys import file_digest
 from . import dequantize, prompt_to_prompt
 from .blob_cache import BlobCache
 from .compiling import CompileInputs, compile_model
+from .libc import signal_stack_kept
 from .quiet_openvino import ov
 from .session import Array, EditorForm, Port, Signature, continued_cache, row_axis
-from .signals import signal_stack_kept
 
 Precision = Literal["bf16", "f32"]
 
@@ -57,7 +57,7 @@ class OpenVinoSession:
 
         Several threads may run it at a time: as many as it has streams run, the others wait.
         """
-        self.signature.check(self.name, feeds)
+        self.signature.check(self.name, feeds, hold)
         request = self._requests.get()  # one serves one thread
         try:
             results = request.infer(dict(feeds), share_inputs=True)
@@ -132,10 +132,7 @@ def _fold_half_products(model: ov.Model) -> None:
             ]
     if not folded:
         return
-    for node in fixed:
-        if node.get_type_name() == "ShapeOf":  # else the values would still hang on the inputs
-            shape = np.array(node.get_input_shape(0), node.get_output_element_type(0).to_dtype())
-            node.output(0).replace(ov.op.Constant(shape).output(0))
+    prompt_to_prompt.fix_shapes(model)  # else the values would still hang on the inputs
     compiled = open_core().compile_model(ov.Model(folded, []), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     results = compiled([])
     values = [np.array(results[output]) for output in compiled.outputs]
@@ -186,22 +183,15 @@ def open_session(
     `sizes` fixes the last two axes (height, width) of the inputs that it names; other dynamic axes stay so. Of
     the threads each of `streams` runs at a time gets its share. With `blobs` a model in OpenVINO's own format is
     compiled once and kept there; `digest` hashes a file. A denoiser becomes an `editor` of that form
-    (prompt_to_prompt.py).
-
-    Raises CounterfactoryError when the file is missing or no model, the shapes do not suit the
+    (prompt_to_prompt.py). Raises CounterfactoryError when the file is missing or no model, the shapes do not suit the
     network, or no editor can be made of it.
     """
     if not path.is_file():
         raise CounterfactoryError(
             f"model file {path} is missing; reinstall counterfactory or correct [models] in the profile"
         )
-    core, input_sizes = open_core(), dict(sizes or {})
-    chosen = resolve_precision(precision)
-    config: dict[str, Any] = {
-        "INFERENCE_PRECISION_HINT": chosen,
-        "PERFORMANCE_HINT": "LATENCY",
-        "NUM_STREAMS": streams,
-    }
+    core, input_sizes, chosen = open_core(), dict(sizes or {}), resolve_precision(precision)
+    config = {"INFERENCE_PRECISION_HINT": chosen, "PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": streams}
     if threads:
         config["INFERENCE_NUM_THREADS"] = threads
     # An .onnx may have its weights in files that only its graph names, so that no key of it is known beforehand.

@@ -39,13 +39,6 @@ class _Parcel:
     under_way: bool = False
 
 
-@dataclass
-class _Timing:
-    first: Event
-    last: Event
-    report: Callable[[float], None]
-
-
 class Pipeline:
     """One for all models that hand work to each other on a device. One thread at a time."""
 
@@ -54,7 +47,8 @@ class Pipeline:
         self._parcels = deque(_Parcel(cuda.event(), cuda.event()) for _ in range(_UNDER_WAY))
         self._idle: dict[int, list[Buffer]] = {}
         self._idle_host: dict[int, list[PinnedBuffer]] = {}
-        self._timed: deque[_Timing] = deque()
+        # First and last event of what is timed, and what is to be told; then events to be used again.
+        self._timed: deque[tuple[Event, Event, Callable[[float], None]]] = deque()
         self._events: list[tuple[Event, Event]] = []
 
     @contextmanager
@@ -126,7 +120,7 @@ class Pipeline:
         self.cuda.mark(first)
         yield
         self.cuda.mark(last)
-        self._timed.append(_Timing(first, last, report))
+        self._timed.append((first, last, report))
 
     def rest(self) -> None:
         """Wait for all that was queued, and free the memory that is not in use."""
@@ -139,7 +133,7 @@ class Pipeline:
 
     def _settle(self) -> None:
         """Report the times of all that is done."""
-        while self._timed and self.cuda.has_passed(self._timed[0].last):
-            timed = self._timed.popleft()
-            timed.report(self.cuda.seconds_between(timed.first, timed.last))
-            self._events.append((timed.first, timed.last))
+        while self._timed and self.cuda.has_passed(self._timed[0][1]):
+            first, last, report = self._timed.popleft()
+            report(self.cuda.seconds_between(first, last))
+            self._events.append((first, last))

@@ -2,7 +2,8 @@
 
 The key of NAME.plan is NAME.plan.json. A plan serves only the graph, the shapes, the library release and the kind of
 device that it was compiled for, and the compiler's own files do not name the graph: that a file exists proves nothing.
-No compiler is imported here; a machine without a GPU can say which plans are stale.
+No compiler is imported here; a machine without a GPU can say which plans are stale. The graph's side of it is the
+manifest that an export writes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import CounterfactoryError
+from ..files.fill import fill
 from ..files.writing import write_whole
 from ..keys import content_key, file_digest
 
@@ -39,11 +41,6 @@ class Shapes:
     def static(cls, *dims: int) -> Shapes:
         """One shape and no other."""
         return cls(dims, dims, dims)
-
-    @property
-    def is_static(self) -> bool:
-        """Whether only one shape fits."""
-        return self.min == self.max
 
     def bounds(self, axis: int) -> tuple[int, int, int]:
         """The least, usual and greatest length of an axis."""
@@ -77,6 +74,11 @@ class PlanKey:
     weights_bytes: int | None = None
     scratch_bytes: int | None = None
     io_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        counts = {name: getattr(self, f"{name}_bytes") for name in ("workspace", "weights", "scratch", "io")}
+        if negative := [name for name, count in counts.items() if count is not None and count < 0]:
+            raise ValueError(f"{' and '.join(negative)} cannot take less than 0 bytes")
 
     @property
     def made_by(self) -> str:
@@ -144,17 +146,9 @@ def read_key(plan: Path) -> PlanKey:
     if not file.is_file():
         raise CounterfactoryError(f"plan {plan} has no key {file.name} that says what it was made of; {REBUILD}")
     try:
-        fields = json.loads(file.read_text())
-        key = PlanKey(profiles=read_profiles(fields.pop("profiles")), **fields)
-        counts = (key.workspace_bytes, key.weights_bytes, key.scratch_bytes, key.io_bytes)
-        if not all(count is None or (isinstance(count, int) and count >= 0) for count in counts):
-            raise ValueError("a field that counts bytes is no count")
-        texts = (key.onnx_sha256, key.precision, key.library, key.device, key.plan_sha256)
-        if not all(isinstance(text, str) for text in texts):
-            raise ValueError("a field that names something is no text")
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        return fill(PlanKey, json.loads(file.read_text()), file.name)
+    except (ValueError, TypeError, CounterfactoryError) as error:
         raise CounterfactoryError(f"the key {file} of a plan is damaged ({error}); {REBUILD}") from error
-    return key
 
 
 def find_mismatches(
@@ -171,9 +165,12 @@ def find_mismatches(
         faults.append(f"it was made by {key.library}, and {wanted.library} is installed")
     if wanted.device is not None and key.device != wanted.device:
         faults.append(f"it was made for {key.device}, and the device is {wanted.device}")
-    if wanted.profiles is not None:
-        faults += _other_profiles(key.profiles, wanted.profiles)
-    faults += [_other_sizes(key.profiles, sizes) for sizes in wanted.sizes if not takes_sizes(key.profiles, sizes)]
+    if wanted.profiles is not None and len(key.profiles) != len(wanted.profiles):
+        faults.append(f"it takes {len(key.profiles)} sizes of pictures, wanted {len(wanted.profiles)}")
+    elif wanted.profiles is not None:
+        pairs = zip(key.profiles, wanted.profiles, strict=True)
+        faults += dict.fromkeys(fault for has, wants in pairs for fault in _other_shapes(has, wants))
+    faults += [fault for sizes in wanted.sizes for fault in _other_sizes(key.profiles, sizes)]
     if digest is not None and digest(plan) != key.plan_sha256:
         faults.append("its bytes are not those that were written")
     return faults
@@ -192,40 +189,47 @@ def require_fresh(plan: Path, wanted: PlanRequirements, digest: Callable[[Path],
 
 
 def read_profiles(tables: Sequence[Mapping[str, Any]]) -> tuple[PlanProfile, ...]:
-    """Profiles from their JSON. Raises ValueError, TypeError, AttributeError or KeyError for anything else."""
+    """Profiles from their JSON. Raises CounterfactoryError, AttributeError or TypeError for anything else."""
     return tuple(
-        {
-            name: Shapes(*(tuple(int(length) for length in bounds[kind]) for kind in ("min", "opt", "max")))
-            for name, bounds in profile.items()
-        }
-        for profile in tables
+        {name: fill(Shapes, bounds, f"shapes of {name}") for name, bounds in profile.items()} for profile in tables
     )
 
 
-def takes_sizes(profiles: Sequence[PlanProfile], sizes: Mapping[str, tuple[int, int]]) -> bool:
-    """Whether one of the profiles has just these (height, width) as the last two axes of the inputs named."""
-    return any(
-        all(
-            name in profile and profile[name].min[-2:] == profile[name].max[-2:] == tuple(size)
-            for name, size in sizes.items()
-        )
-        for profile in profiles
-    )
+@dataclass(frozen=True)
+class ExportedGraph:
+    """What a graph's manifest says of it: its content, the shapes of its first profile, and the classes of diffusers
+    and transformers that it was made from; None for all without a manifest, and for what manifests once left out.
+    """
+
+    onnx_sha256: str | None = None
+    shapes: PlanProfile | None = None
+    classes: tuple[str, ...] | None = None
 
 
-def _other_profiles(has: Sequence[PlanProfile], wants: Sequence[PlanProfile]) -> list[str]:
-    if len(has) != len(wants):
-        return [f"it takes {len(has)} sizes of pictures, wanted {len(wants)}"]
-    faults = [fault for mine, other in zip(has, wants, strict=True) for fault in _other_shapes(mine, other)]
-    return list(dict.fromkeys(faults))
+def read_exported(folder: Path, plan: str) -> ExportedGraph:
+    """The graph that was last exported for a plan; plans may come alone. Raises CounterfactoryError for a damaged
+    manifest.
+    """
+    manifest = folder / "onnx" / plan / "manifest.json"
+    try:
+        fields = json.loads(manifest.read_text())
+        shapes = read_profiles(fields["profiles"])[0] if "profiles" in fields else None
+        return ExportedGraph(fields["onnx_sha256"], shapes, tuple(fields["classes"]) if "classes" in fields else None)
+    except FileNotFoundError:
+        return ExportedGraph()
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, CounterfactoryError) as error:
+        raise CounterfactoryError(f"cannot read {manifest}: {error!r}; export {plan} again") from error
 
 
-def _other_sizes(has: Sequence[PlanProfile], wants: Mapping[str, tuple[int, int]]) -> str:
-    wanted = ", ".join(f"{name} of {height} x {width}" for name, (height, width) in wants.items())
-    sizes = ", ".join(
-        dict.fromkeys(" x ".join(map(str, profile[n].max[-2:])) for profile in has for n in wants if n in profile)
-    )
-    return f"it takes sizes {sizes}, wanted {wanted}"
+def _other_sizes(profiles: Sequence[PlanProfile], wanted: Mapping[str, tuple[int, int]]) -> list[str]:
+    """A fault unless one of the profiles has just these (height, width) as the last two axes of the inputs named."""
+    for profile in profiles:
+        has = {name: (profile[name].min[-2:], profile[name].max[-2:]) for name in wanted if name in profile}
+        if has == {name: (tuple(size), tuple(size)) for name, size in wanted.items()}:
+            return []
+    asked = ", ".join(f"{name} of {height} x {width}" for name, (height, width) in wanted.items())
+    sizes = (" x ".join(map(str, profile[name].max[-2:])) for profile in profiles for name in wanted if name in profile)
+    return [f"it takes sizes {', '.join(dict.fromkeys(sizes))}, wanted {asked}"]
 
 
 def _other_shapes(has: Mapping[str, Shapes], wants: Mapping[str, Shapes]) -> list[str]:
@@ -239,6 +243,6 @@ def _other_shapes(has: Mapping[str, Shapes], wants: Mapping[str, Shapes]) -> lis
 def _text(shapes: Shapes | None) -> str:
     if shapes is None:
         return "none"
-    if shapes.is_static:
+    if shapes.min == shapes.max:
         return str(list(shapes.opt))
     return f"{list(shapes.min)} to {list(shapes.max)}, tuned for {list(shapes.opt)}"

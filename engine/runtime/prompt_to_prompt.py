@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from .quiet_openvino import ov
@@ -47,9 +46,10 @@ class _Attention:
 
 def drop_controls(model: ov.Model) -> None:
     """Take the ControlNets out of a denoiser, as a control_scale of 0 would, and compute nothing of them."""
-    _fix_shapes(model)
+    fix_shapes(model)
     for scaled in _control_products(model):
-        scaled.output(0).replace(_constant(np.zeros([1] * len(scaled.shape), np.float32)))
+        nothing = ov.op.Constant(np.zeros([1] * len(scaled.shape), np.float32))
+        scaled.output(0).replace(nothing.output(0))
     for parameter in model.get_parameters():
         if _is_input(parameter, "hint_embedding") or _is_input(parameter, "control_scale"):
             model.remove_parameter(parameter)
@@ -192,13 +192,9 @@ def _ancestors(nodes: Iterable[Any]) -> set[str]:
     return seen
 
 
-def _fix_shapes(model: ov.Model) -> None:
-    """Replace shapes with constants, so that none depends on an input that may be removed."""
+def fix_shapes(model: ov.Model) -> None:
+    """Replace shapes with constants, so that none depends on an input."""
     for node in model.get_ordered_ops():
         if node.get_type_name() == "ShapeOf" and node.input_value(0).get_partial_shape().is_static:
             shape = np.array(node.get_input_shape(0), node.get_output_element_type(0).to_dtype())
-            node.output(0).replace(_constant(shape))
-
-
-def _constant(values: NDArray[Any]) -> Any:
-    return ov.op.Constant(values).output(0)
+            node.output(0).replace(ov.op.Constant(shape).output(0))

@@ -19,7 +19,6 @@ Array = NDArray[Any]
 # The editor that OpenVINO makes of a denoiser when it opens one (prompt_to_prompt.py), with its ControlNets or without.
 EditorForm = Literal["with controls", "without controls"]
 
-
 # Ports of a cache that a device keeps, by their names: the input cache_X [positions, rows, ...] and the output
 # cache_X_added [new positions, rows, ...], which continues it. All other ports have rows first.
 _CACHE, _ADDED = "cache_", "_added"
@@ -74,8 +73,10 @@ class Signature:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
 
-    def check(self, plan: str, feeds: Mapping[str, Any]) -> None:
-        """Raise CounterfactoryError unless `feeds` has just the inputs of this signature, in shape and dtype."""
+    def check(self, plan: str, feeds: Mapping[str, Any], hold: Collection[str] = (), owner: object = None) -> None:
+        """Raise CounterfactoryError unless `feeds` has just the inputs of this signature, in shape and dtype and, where
+        held, held by the `owner`, and unless it gives all that is to be held.
+        """
         wanted = {port.name for port in self.inputs}
         if feeds.keys() != wanted:
             raise CounterfactoryError(f"plan {plan} takes inputs {sorted(wanted)}, got {sorted(feeds)}")
@@ -89,6 +90,11 @@ class Signature:
                 raise CounterfactoryError(
                     f"plan {plan} takes {port.name} as {port.dtype} {list(port.shape)}, got {dtype} {list(feed.shape)}"
                 )
+            if getattr(feed, "session", owner) is not owner:
+                raise CounterfactoryError(f"plan {plan} was fed {port.name} that another session holds")
+        outputs = {port.name for port in self.outputs}
+        if unknown := sorted(set(hold) - outputs):
+            raise CounterfactoryError(f"plan {plan} gives {sorted(outputs)}, asked to hold {unknown}")
 
 
 class HeldOutput(Protocol):

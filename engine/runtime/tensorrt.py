@@ -2,7 +2,7 @@
 
 A plan and its key give a session with the contract of session.py. Memory on the device and pinned memory on the host
 are allocated once, for the largest shapes; intermediate results lie in one block for all plans, since they run one
-after another (scratch.py). A plan of static shapes is bound once and recorded as one CUDA graph. A plan of
+after another (cuda.py). A plan of static shapes is bound once and recorded as one CUDA graph. A plan of
 dynamic shapes is queued call by call; an output that the caller holds is fed again where it lies, and one that
 continues a cache is written behind it, into the one block that the cache has.
 
@@ -24,12 +24,10 @@ from ..errors import CounterfactoryError
 from ..keys import file_digest
 from . import cuda
 from .buffers import DeviceArray, PortMemory
-from .cuda import Addressable, Buffer, Cuda
+from .cuda import Addressable, Buffer, Cuda, Lease
 from .plans import REBUILD, PlanRequirements, read_key, require_fresh
-from .scratch import Lease
 from .session import Port, Signature, continued_cache, refuse_longer_cache, refuse_other_cache, row_axis
-from .trt_engine import choose_profile, inputs_of, load_engine, make_context
-from .trt_library import library_name, load_library
+from .trt_library import choose_profile, inputs_of, library_name, load_engine, load_library, make_context
 
 # The alignment of a tensor's memory that a library requires, in bytes.
 _ALIGNMENT = 256
@@ -68,7 +66,11 @@ class TensorRtSession:
         # Feeds are checked before anything is queued: queued work would go on using the memory after an error.
         self._check(feeds, hold)
         for name in self._inputs:
-            self._set_shape(name, tuple(feeds[name].shape))
+            shape = tuple(feeds[name].shape)
+            if not self.static and not self._context.set_input_shape(name, shape):
+                raise CounterfactoryError(
+                    f"plan {self.name} refuses {name} of shape {list(shape)}: outside of its profile; {REBUILD}"
+                )
         shapes = {name: tuple(self._context.get_tensor_shape(name)) for name in self._outputs}
         caches = {name: cache for name in hold if (cache := continued_cache(name))}
         whole = {name: self._continued(cache, feeds[cache], shapes[name][0]) for name, cache in caches.items()}
@@ -119,28 +121,16 @@ class TensorRtSession:
         return DeviceArray(place.largest, place.dtype, place.device(place.largest), self._cuda)
 
     def _check(self, feeds: Mapping[str, Any], hold: Collection[str]) -> None:
-        described: dict[str, Any] = dict(feeds)
-        self.signature.check(self.name, described)
+        self.signature.check(self.name, feeds, hold, self._cuda)
         for name, feed in feeds.items():
-            if isinstance(feed, DeviceArray) and feed.session is not self._cuda:
-                raise CounterfactoryError(f"plan {self.name} was fed {name} that another session holds on the device")
             if isinstance(feed, DeviceArray) and name in self._caches:
                 refuse_other_cache(self.name, name, feed, self._latest.get(name))
-            place = self._inputs[name]
-            if any(have > most for have, most in zip(feed.shape, place.largest, strict=True)):
+            largest = self._inputs[name].largest
+            if any(have > most for have, most in zip(feed.shape, largest, strict=True)):
                 raise CounterfactoryError(
-                    f"plan {self.name} accepts {name} up to {list(place.largest)}, got {list(feed.shape)}; "
+                    f"plan {self.name} accepts {name} up to {list(largest)}, got {list(feed.shape)}; "
                     "build it again for larger shapes or ask for less at a time"
                 )
-        unknown = sorted(set(hold) - self._outputs.keys())
-        if unknown:
-            raise CounterfactoryError(f"plan {self.name} gives {sorted(self._outputs)}, asked to hold {unknown}")
-
-    def _set_shape(self, name: str, shape: tuple[int, ...]) -> None:
-        if not self.static and not self._context.set_input_shape(name, shape):
-            raise CounterfactoryError(
-                f"plan {self.name} refuses {name} of shape {list(shape)}: outside of its profile; {REBUILD}"
-            )
 
     def _put(self, place: PortMemory, feed: Any) -> None:
         """Bring an input to the device, or leave it where it is."""
@@ -231,7 +221,7 @@ def open_session(
     wanted = PlanRequirements(onnx_sha256, None, library_name(library), cuda.capability(runtime))
     key = require_fresh(path, wanted, digest)
     shared = device()
-    shared.scratch.settle(shared)  # what closed plans needed is free
+    shared.settle()  # what closed plans needed is free
     loaded = load_engine(path, library, shared, runtime, key)
     profile = choose_profile(path.stem, library, loaded.engine, sizes or {})
     context, ran = make_context(loaded, profile)
@@ -239,14 +229,11 @@ def open_session(
 
 
 def _whole(arrays: DeviceArray | Sequence[DeviceArray]) -> DeviceArray:
-    """Rows described as one array, which has no memory of its own."""
+    """Rows described as one array, which has no memory of its own; of rows that differ, by the first odd one."""
     if isinstance(arrays, DeviceArray):
         return arrays
-    first = arrays[0]
-    odd = next(
-        (row for row in arrays if (row.shape, row.dtype, row.session) != (first.shape, first.dtype, first.session)),
-        first,
-    )
+    likes = [(row.shape, row.dtype, row.session) for row in arrays]
+    odd = arrays[next((at for at, like in enumerate(likes) if like != likes[0]), 0)]
     return DeviceArray((len(arrays), *odd.shape), odd.dtype, odd.buffer, odd.session)
 
 
@@ -304,7 +291,7 @@ def bind(
     input_memory = {port_name: places[port_name] for port_name in inputs}
     output_memory = {port_name: places[port_name] for port_name in names if port_name not in input_memory}
     ports = [tuple(place.port for place in memories.values()) for memories in (input_memory, output_memory)]
-    scratch = device.scratch.lease(device, engine.device_memory_size_v2)
+    scratch = device.lease(engine.device_memory_size_v2)
     return TensorRtSession(
         name, Signature(*ports), context, device, input_memory, output_memory, scratch, _ran=ran, _alive=alive
     )

@@ -41,11 +41,6 @@ class _Waiting(Generic[Row, Result, Product]):
     place: int
     rows: Sequence[Row]
 
-    @property
-    def age(self) -> int:
-        """Sorts the oldest job's groups first."""
-        return self.opened.number
-
 
 _Queue = list[_Waiting[Row, Result, Product]]
 
@@ -72,7 +67,9 @@ def run_jobs(
             names = {queue_of(row) for row in rows}
             if not 1 <= len(rows) <= batch or len(names) != 1:
                 raise ValueError(f"a group is 1 to {batch} rows of one queue, got {len(rows)} rows of {len(names)}")
-            insort(queues.setdefault(names.pop(), []), _Waiting(opened, place, rows), key=lambda waiting: waiting.age)
+            # The oldest job's groups first.
+            queue = queues.setdefault(names.pop(), [])
+            insort(queue, _Waiting(opened, place, rows), key=lambda waiting: waiting.opened.number)
 
     def go_on(
         opened: _Open[Row, Result, Product], results: Sequence[Sequence[Result]] | None
@@ -97,7 +94,7 @@ def run_jobs(
         if not waiting:
             return
         full = [name for name in waiting if _rows(queues[name]) >= batch]
-        taken = _take(queues[min(full or waiting, key=lambda name: queues[name][0].age)], batch)
+        taken = _take(queues[min(full or waiting, key=lambda name: queues[name][0].opened.number)], batch)
         results = iter(evaluate([row for group in taken for row in group.rows]))
         ready: list[_Open[Row, Result, Product]] = []
         for group in taken:

@@ -2,18 +2,19 @@
 
 Items come from and go to one thread, the caller's. Worker threads load or write them in the same order, at most
 `depth` items away from the caller, so that memory does not grow with the number of items. Loading and writing should
-spend their time outside the interpreter (decoding, encoding, disks).
+spend their time outside the interpreter (decoding, encoding, disks). OpenCV's own threads are switched off meanwhile.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from itertools import islice
-from threading import Condition, Thread
-from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import TypeVar
+
+from counterfactory.kernels.opencv import cv2
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -32,23 +33,17 @@ def prefetch(
     """
     if depth < 1 or workers < 1:
         raise ValueError(f"loading ahead needs a depth and workers of at least 1, got {depth} and {workers}")
-    return _prefetch(iter(items), load, depth, workers)
-
-
-def _prefetch(
-    items: Iterator[T], load: Callable[[T], R], depth: int, workers: int
-) -> Generator[tuple[T, R | Exception], None, None]:
     begun: deque[tuple[T, Future[R | Exception]]] = deque()
     failure: Exception | None = None
-    drawing = True
+    drawing, drawn = True, iter(items)
     pool = ThreadPoolExecutor(workers, thread_name_prefix="ahead")
     try:
         while True:
-            ready = _first(begun)
+            ready = [_wait_for(*begun.popleft())] if begun else []
             # Before the result is yielded, so that `depth` loads run while the caller works on it.
             while drawing and len(begun) < depth:
                 try:
-                    item = next(items)
+                    item = next(drawn)
                 except StopIteration:
                     drawing = False
                 except Exception as error:
@@ -65,12 +60,8 @@ def _prefetch(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _first(begun: deque[tuple[T, Future[R]]]) -> list[tuple[T, R]]:
-    """The first (item, result), once it is loaded; empty if no load was begun."""
-    if not begun:
-        return []
-    item, future = begun.popleft()
-    return [(item, future.result())]
+def _wait_for(item: T, future: Future[R]) -> tuple[T, R]:
+    return item, future.result()
 
 
 def _attempt(load: Callable[[T], R], item: T) -> R | Exception:
@@ -80,121 +71,49 @@ def _attempt(load: Callable[[T], R], item: T) -> R | Exception:
         return error
 
 
-class BackgroundWriter(Generic[T]):
-    """Writes items in order, in a thread of its own. A context manager.
-
-        with BackgroundWriter(write, depth=2) as writer:
-            for batch in paint():
-                writer.put(batch)
-
-    At most `depth` items wait or are being written. After `write` has raised, nothing more is written, and every
-    `put` raises that error, as does the end of the block. The end of the block, also through an error such
-    as Ctrl-C, first writes all items put so far, since they are finished work. The block's own error is the one
-    raised then, with a note about the writer's. A second Ctrl-C drops the waiting items and ends after the current one.
-    """
-
-    def __init__(self, write: Callable[[T], object], depth: int) -> None:
-        if depth < 1:
-            raise ValueError(f"writing behind needs a depth of at least 1, got {depth}")
-        self._write = write
-        self._depth = depth
-        self._waiting: deque[T] = deque()
-        self._writing = False
-        self._open = self._ended = False
-        self._failure: BaseException | None = None
-        self._changed = Condition()
-        # A daemon: else an interrupt just before __exit__ would leave the process waiting for it for ever.
-        self._thread = Thread(target=self._work, name="behind", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._open = True
-        try:
-            self._thread.start()
-        except BaseException:  # Ctrl-C while it starts: __exit__ will not be called
-            with self._changed:
-                self._open = False
-                self._changed.notify_all()
-            raise
-        return self
-
-    def put(self, item: T) -> None:
-        """Queue an item for writing; blocks while `depth` items are unwritten. Raises what `write` raised."""
-        with self._changed:
-            if not self._open:
-                raise RuntimeError("put outside of the `with` block of a writer")
-            self._changed.wait_for(lambda: self._failure is not None or self._unwritten() < self._depth)
-            self._raise_failure()
-            self._waiting.append(item)
-            self._changed.notify_all()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._finish()
-        except BaseException:
-            with self._changed:
-                self._waiting.clear()
-            self._finish()
-            raise
-        if value is None:
-            self._raise_failure()
-        elif self._failure is not None and self._failure is not value:
-            value.add_note(f"besides, writing failed: {self._failure!r}")
-
-    def _finish(self) -> None:
-        with self._changed:
-            self._open = False
-            self._changed.notify_all()
-            # Not `join` for the long wait: in Python 3.11 an interrupted `join` marks the thread as ended.
-            self._changed.wait_for(lambda: self._ended)
-        self._thread.join()
-
-    def _unwritten(self) -> int:
-        return len(self._waiting) + self._writing
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
-
-    def _work(self) -> None:
-        while self._failure is None and (taken := self._taken()):
-            failure: BaseException | None = None
-            try:
-                self._write(taken.pop())  # so that no reference to the item is kept here
-            except BaseException as error:
-                failure = error
-            with self._changed:
-                self._writing, self._failure = False, failure
-                if failure is not None:
-                    self._waiting.clear()
-                self._changed.notify_all()
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
-
-    def _taken(self) -> list[T]:
-        """The next item, once there is one; empty after the last."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._waiting or not self._open)
-            if not self._waiting:
-                return []
-            self._writing = True
-            return [self._waiting.popleft()]
-
-
 def write_behind(items: Iterable[T], write: Callable[[T], R], depth: int) -> Generator[R, None, None]:
-    """Yield write(item) in the order of `items`, writing in a thread of its own (see `BackgroundWriter`).
+    """Yield write(item) in the order of `items`, writing in a thread of its own.
 
-    Whatever ends the drawing of `items`, the items drawn by then are written.
+    At most `depth` items wait or are being written. After `write` has raised, nothing more is written, and that error
+    is raised. Whatever ends the drawing of `items` (an error, Ctrl-C, closing the iterator), the items drawn by then
+    are written first, since they are finished work; the error raised then has a note about the writer's own. A second
+    Ctrl-C drops the waiting items and ends after the current one. Raises ValueError for a `depth` below 1.
     """
-    written: deque[R] = deque()
-    with BackgroundWriter[T](lambda item: written.append(write(item)), depth) as writer:
+    if depth < 1:
+        raise ValueError(f"writing behind needs a depth of at least 1, got {depth}")
+    begun: deque[Future[R]] = deque()
+    failures: list[BaseException] = []
+
+    def attempt(item: T) -> R:
+        if failures:
+            raise failures[0]
+        try:
+            return write(item)
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    pool = ThreadPoolExecutor(1, thread_name_prefix="behind")
+    try:
         for item in items:
-            writer.put(item)
-            while written:
-                yield written.popleft()
-    yield from written
+            if len(begun) >= depth:
+                wait([begun[0]])
+            begun.append(pool.submit(attempt, item))
+            while begun and begun[0].done():
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+    except BaseException as error:
+        try:
+            # Not the pool's shutdown for the long wait: in Python 3.11 an interrupted `join` marks a thread as ended.
+            wait(begun)
+        finally:
+            wait([future for future in begun if not future.cancel()])
+        if failures and error is not failures[0]:
+            error.add_note(f"besides, writing failed: {failures[0]!r}")
+        raise
+    finally:
+        pool.shutdown()
 
 
 def in_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -202,3 +121,18 @@ def in_chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
     waiting = iter(items)
     while chunk := list(islice(waiting, size)):
         yield chunk
+
+
+@contextmanager
+def in_callers_threads() -> Generator[None, None, None]:
+    """Within, OpenCV works in the thread that calls it; the process's setting comes back after.
+
+    Its pool waits for work by spinning, which takes cores from networks and from our own threads: a small picture's
+    edge map costs twice the processor time, and is not done sooner.
+    """
+    before = cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield
+    finally:
+        cv2.setNumThreads(before)

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from counterfactory.engine.runtime.dequantize import widen_unless_multiplied
+from counterfactory.engine.runtime.libc import signal_stack_kept
 from counterfactory.engine.runtime.openvino import open_core
 from counterfactory.engine.runtime.quiet_openvino import ov
 from counterfactory.engine.runtime.session import Array
-from counterfactory.engine.runtime.signals import signal_stack_kept
 
 Feeds = Mapping[str, Array]
 

@@ -27,7 +27,7 @@ from transformers import Blip2Config, Blip2ForConditionalGeneration, CLIPConfig,
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.runtime.manifests import exported_classes
+from counterfactory.engine.runtime.plans import read_exported
 from counterfactory.export.graphs.parity import assert_parity, relative_error
 from counterfactory.export.graphs.weights import fill, tensors, weight_files
 from counterfactory.export.precision.cpu import OnnxCpu
@@ -460,7 +460,7 @@ def test_the_command_exports_published_folders(hub: Hub, tmp_path: Path, monkeyp
     pixels = OnnxCpu(tmp_path / "onnx" / "vae_decoder" / "model.onnx").run({"latents": latents.numpy()})["pixel_values"]
     with torch.no_grad():
         assert_parity(pixels, tiny.decode(latents, return_dict=False)[0], "fp16")
-    assert exported_classes(tmp_path, "vae_decoder") == ("AutoencoderTiny",)
+    assert read_exported(tmp_path, "vae_decoder").classes == ("AutoencoderTiny",)
     manifest = json.loads((tmp_path / "onnx" / "clip_text" / "manifest.json").read_text())
     assert manifest["examples"] == "streets"
     assert manifest["measured"]["none"] > 1e-2, "the loud word was not said"

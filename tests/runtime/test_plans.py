@@ -52,21 +52,13 @@ def plan(tmp_path: Path) -> Path:
 
 
 def test_a_key_is_read_as_it_was_written(plan: Path) -> None:
-    assert read_key(plan) == KEY
+    assert read_key(plan) == require_fresh(plan, WANTED) == require_fresh(plan, PlanRequirements()) == KEY
     assert KEY.held_bytes is None
     told = replace(KEY, weights_bytes=5, scratch_bytes=7, io_bytes=4)
     write_key(plan, told)
     assert (read_key(plan), told.held_bytes) == (told, 9)
-    write_key(plan, replace(told, io_bytes=-1))
-    with pytest.raises(CounterfactoryError, match="counts bytes"):
-        read_key(plan)
     assert key_path(plan).name == "denoiser.plan.json"
     assert not list(plan.parent.glob("*.tmp"))
-
-
-def test_a_plan_that_serves_is_taken(plan: Path) -> None:
-    assert require_fresh(plan, WANTED) == KEY
-    assert require_fresh(plan, PlanRequirements()) == KEY
 
 
 @pytest.mark.parametrize(
@@ -110,6 +102,7 @@ def test_a_damaged_plan_is_refused(plan: Path, content: bytes) -> None:
         lambda text: json.dumps({key: value for key, value in json.loads(text).items() if key != "device"}),
         lambda text: json.dumps(json.loads(text) | {"profiles": [{"x": {"min": [9], "opt": [4], "max": [8]}}]}),
         lambda text: json.dumps(json.loads(text) | {"colour": "blue"}),
+        lambda text: json.dumps(json.loads(text) | {"io_bytes": -1}),
         lambda text: "[]",
     ],
 )
@@ -167,19 +160,15 @@ def test_ports_are_those_that_onnx_reads(tmp_path: Path) -> None:
 
 def test_files_that_are_no_graphs_are_refused(tmp_path: Path) -> None:
     whole = picture_graph(tmp_path / "whole.onnx").read_bytes()
-    for name, content in {"cut": whole[: len(whole) // 2], "text": b"not a graph", "ends": b"\x80" * 20}.items():
+    for name, content in {
+        "cut": whole[: len(whole) // 2],
+        "text": b"not a graph",
+        "ends": b"\x80" * 20,
+        "empty": b"",
+    }.items():
         (tmp_path / f"{name}.onnx").write_bytes(content)
         with pytest.raises(CounterfactoryError, match=f"{name}.onnx is no ONNX file that can be read"):
             read_ports(tmp_path / f"{name}.onnx")
-    (tmp_path / "empty.onnx").touch()
-    with pytest.raises(CounterfactoryError, match=r"empty.onnx is no ONNX file"):
-        read_ports(tmp_path / "empty.onnx")
-
-
-def test_a_profile_that_suits_the_graph_passes(tmp_path: Path) -> None:
-    path = picture_graph(tmp_path / "picture.onnx")
-    check_profile(path, {"x": DYNAMIC})
-    check_profile(path, {"x": Shapes.static(3, 4, 16, 16)})
 
 
 @pytest.mark.parametrize(
@@ -211,6 +200,7 @@ def test_batches_that_end_at_different_lengths_are_refused(tmp_path: Path, names
 
 def test_a_batch_fixed_by_a_reshape_is_refused_where_it_shows(tmp_path: Path) -> None:
     path = picture_graph(tmp_path / "picture.onnx", rows=4)
+    check_profile(picture_graph(tmp_path / "right.onnx"), {"x": DYNAMIC})
     check_profile(path, {"x": Shapes.static(4, 4, 16, 16)})  # at its own batch it is right
     with pytest.raises(CounterfactoryError, match="it gives y of 4 along axis 0, declared batch = 8"):
         check_profile(path, {"x": Shapes.static(8, 4, 16, 16)})

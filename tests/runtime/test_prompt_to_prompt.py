@@ -196,6 +196,7 @@ def test_a_graph_that_follows_already_is_left_as_it_is(tmp_path: Path) -> None:
         assert (session.run(given)["sum"] == 2).all()
 
 
+@pytest.mark.slow
 def test_the_painter_s_own_plan_is_opened_as_an_editor(tmp_path: Path) -> None:
     """The plan of full sampling: one file for both, kept compiled apart."""
     profile, blobs, size = load_profile("pocket-lance"), BlobCache(tmp_path), (16, 24)

@@ -1,5 +1,5 @@
-"""Sessions on a device break none of its rules, at whatever moment queued work happens (see stand_in_cuda.py), and say
-which plan its library refuses.
+"""Sessions on a device break none of its rules, at whatever moment queued work happens (see stand_in_cuda.py), compute
+in one block of memory, and say which plan its library refuses.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
+from small_graphs import saved
 from stand_in_cuda import Memory
 from stand_in_gpu import Context, Engine, Library
 
@@ -21,6 +21,7 @@ from counterfactory.engine.runtime.cuda import Cuda
 from counterfactory.engine.runtime.plans import Shapes
 
 ROWS, WIDTH = 2, 64
+IO = 4 * ROWS * (WIDTH + WIDTH + 2 * WIDTH + 1)
 FIXED = {name: Shapes.static(ROWS, WIDTH) for name in ("x", "past")}
 GROWING = {
     "x": Shapes((ROWS, 1), (ROWS, 2), (ROWS, WIDTH)),
@@ -40,13 +41,11 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     axes = helper.make_tensor("axes", TensorProto.INT64, [1], [1])
     made = helper.make_graph(nodes, "sum", [*values.values()], [both, total], [axes])
-    path = tmp_path_factory.mktemp("sum") / "sum.onnx"
-    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), str(path))
-    return path
+    return saved(made, tmp_path_factory.mktemp("sum") / "sum.onnx")
 
 
-def opened(graph: Path, memory: Memory, device: Cuda, profile: dict[str, Shapes] = FIXED) -> Any:
-    context = Engine(graph, memory, profile).create_execution_context()
+def opened(graph: Path, device: Cuda, profile: dict[str, Shapes] = FIXED, scratch_bytes: int = 0) -> Any:
+    context = Engine(graph, device.runtime, profile, scratch_bytes=scratch_bytes).create_execution_context()
     return tensorrt.bind("sum", Library(), context, device, ROWS)
 
 
@@ -54,11 +53,11 @@ def ones(length: int = WIDTH) -> np.ndarray[Any, Any]:
     return np.ones((ROWS, length), np.float32)
 
 
-@pytest.mark.parametrize("seed", [None, *range(24)])
+@pytest.mark.parametrize("seed", [None, *range(12)])
 def test_sessions_break_no_rule_whenever_work_happens(graph: Path, seed: int | None) -> None:
     memory = Memory(seed=seed)
-    fixed = opened(graph, memory, Cuda(memory))
-    growing = opened(graph, memory, Cuda(memory), GROWING)
+    fixed = opened(graph, Cuda(memory))
+    growing = opened(graph, Cuda(memory), GROWING)
     held: Any = ones(0)
     for step in range(5):
         found = fixed.run({"x": step * ones(), "past": ones()}, hold=["both"] if step % 2 else [])
@@ -83,9 +82,49 @@ def test_what_a_library_refuses_is_an_error(
     monkeypatch.setattr(Context, method, lambda *_: False)
 
     def run() -> None:
-        sessions.append(opened(graph, device.runtime, device, profile))
+        sessions.append(opened(graph, device, profile))
         sessions[0].run({"x": ones(), "past": ones()})
 
     with pytest.raises(CounterfactoryError, match=message):
         run()
     device.wait()  # for the copies up, whose memory the session holds until here
+
+
+def sums(session: Any, value: int) -> bool:
+    return bool(session.run({"x": value * ones(), "past": ones()})["total"].tolist() == [(value + 1) * WIDTH] * ROWS)
+
+
+def test_plans_compute_in_one_block_as_large_as_the_largest_needs(graph: Path) -> None:
+    memory = Memory()
+    device = Cuda(memory)
+    sessions = [opened(graph, device, scratch_bytes=nbytes) for nbytes in (1000, 3000, 2000)]
+    assert memory.bytes_of("device") == 3 * IO + 3000
+    for value in range(3):
+        assert all(sums(session, value) for session in sessions)
+    assert memory.bytes_of("device") == 3 * IO + 3000
+    assert memory.recordings == 3, "the block stayed, and so did the recordings"
+
+
+def test_a_plan_that_needs_more_moves_the_block_and_its_going_gives_it_back(graph: Path) -> None:
+    """What was recorded names the old block, which is no one's any more: it is recorded again."""
+    memory = Memory()
+    device = Cuda(memory)
+    small = opened(graph, device, scratch_bytes=1000)
+    assert sums(small, 1)
+    large = opened(graph, device, scratch_bytes=5000)
+    assert memory.bytes_of("device") == 2 * IO + 5000
+    assert sums(small, 2)
+    assert sums(large, 3)
+    assert sums(small, 4)
+    assert memory.recordings == 3
+    del large
+    gc.collect()
+    assert device.growth(5000) == 0
+    assert sums(small, 5)
+    assert memory.bytes_of("device") == IO + 1000
+    assert device.growth(5000) == 4000
+    assert memory.recordings == 4
+    del small
+    gc.collect()
+    device.settle()
+    assert memory.bytes_of("device") == 0

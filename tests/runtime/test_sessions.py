@@ -7,7 +7,6 @@ whose rows go on from one another, as a beam search does.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_graphs import mixing_graph, pair_graph
 from stand_in_cuda import Memory
 from stand_in_gpu import Context, Engine, Library
 from torch import nn
@@ -25,8 +25,9 @@ from counterfactory.engine.runtime import onnxruntime as ort_sessions
 from counterfactory.engine.runtime import openvino as openvino_sessions
 from counterfactory.engine.runtime import tensorrt as tensorrt_sessions
 from counterfactory.engine.runtime.cuda import Cuda
+from counterfactory.engine.runtime.onnx_providers import check_provider, choose_providers, refuse_cpu_work
 from counterfactory.engine.runtime.plans import Shapes
-from counterfactory.engine.runtime.trt_engine import choose_profile
+from counterfactory.engine.runtime.trt_library import choose_profile
 from counterfactory.export.graphs.parity import assert_parity
 from counterfactory.export.graphs.tracing import to_onnx
 
@@ -112,25 +113,6 @@ def networks(tmp_path_factory: pytest.TempPathFactory) -> Networks:
     return Networks(picture, decoder, picture_onnx, decoder_onnx)
 
 
-@dataclass
-class Runtime:
-    """One way of opening both networks, for batches of ROWS."""
-
-    picture: Callable[[], Any]
-    decoder: Callable[[], Any]
-    again: Callable[..., Any]
-    memory: Memory | None = None
-    contexts: list[Context] = field(default_factory=list)
-
-
-def over_openvino(networks: Networks) -> Runtime:
-    def opened(path: Path, batch: int = ROWS, **more: Any) -> Any:
-        return openvino_sessions.open_session(path, batch=batch, precision="f32", **more)
-
-    sizes = {"x": (6, 5)}
-    return Runtime(lambda: opened(networks.picture_onnx, sizes=sizes), lambda: opened(networks.decoder_onnx), opened)
-
-
 # Of the decoder, tokens at once and in the cache; and bytes that a plan computes in.
 STEP, CACHE, SCRATCH = 6, 12, 512
 DECODER = {
@@ -138,49 +120,69 @@ DECODER = {
     "cache_keys": Shapes((0, 1, WIDTH), (8, ROWS, WIDTH), (CACHE, 4, WIDTH)),
     "cache_rows": Shapes((0, 1), (8, ROWS), (CACHE, 4)),
 }
+PICTURE = {"x": Shapes.static(ROWS, 4, 6, 5), "bias": Shapes.static(ROWS, 8)}
 
 
-def over_onnxruntime(networks: Networks) -> Runtime:
-    pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its sessions go unchecked")
+@dataclass
+class Runtime:
+    """One way of opening both networks, for batches of ROWS."""
 
-    def opened(path: Path, batch: int = ROWS, **more: Any) -> Any:
-        shapes = DECODER if path == networks.decoder_onnx else None
+    networks: Networks
+    memory: Memory = field(default_factory=Memory)
+    contexts: list[Context] = field(default_factory=list)
+
+    def open(self, path: Path, batch: int = ROWS, **more: Any) -> Any:
+        raise NotImplementedError
+
+    def picture(self) -> Any:
+        return self.open(self.networks.picture_onnx, sizes={"x": (6, 5)})
+
+    def decoder(self) -> Any:
+        return self.open(self.networks.decoder_onnx)
+
+
+class OverOpenVino(Runtime):
+    def open(self, path: Path, batch: int = ROWS, **more: Any) -> Any:
+        return openvino_sessions.open_session(path, batch=batch, precision="f32", **more)
+
+
+class OverOnnxRuntime(Runtime):
+    def open(self, path: Path, batch: int = ROWS, **more: Any) -> Any:
+        pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its sessions go unchecked")
+        shapes = DECODER if path == self.networks.decoder_onnx else None
         return ort_sessions.open_session(path, batch=batch, provider="cpu", **{"shapes": shapes, **more})
 
-    sizes = {"x": (6, 5)}
-    return Runtime(lambda: opened(networks.picture_onnx, sizes=sizes), lambda: opened(networks.decoder_onnx), opened)
 
-
-def over_a_stand_in(networks: Networks) -> Runtime:
-    memory, contexts = Memory(), []
-    picture = {"x": Shapes.static(ROWS, 4, 6, 5), "bias": Shapes.static(ROWS, 8)}
-
-    def opened(path: Path, profile: Mapping[str, Shapes], batch: int = ROWS, **more: Any) -> Any:
-        engine = Engine(path, memory, profile, scratch_bytes=SCRATCH)
+class OverStandIn(Runtime):
+    def open(self, path: Path, batch: int = ROWS, **more: Any) -> Any:
+        profile = PICTURE if path == self.networks.picture_onnx else DECODER
+        engine = Engine(path, self.memory, profile, scratch_bytes=SCRATCH)
         number = choose_profile(path.stem, Library(), engine, more.get("sizes") or {})
-        contexts.append(engine.create_execution_context())
-        return tensorrt_sessions.bind(path.stem, Library(), contexts[-1], Cuda(memory), batch, number)
-
-    return Runtime(
-        lambda: opened(networks.picture_onnx, picture),
-        lambda: opened(networks.decoder_onnx, DECODER),
-        lambda path, **more: opened(path, picture if path == networks.picture_onnx else DECODER, **more),
-        memory,
-        contexts,
-    )
+        self.contexts.append(engine.create_execution_context())
+        return tensorrt_sessions.bind(path.stem, Library(), self.contexts[-1], Cuda(self.memory), batch, number)
 
 
-@pytest.fixture(params=[over_openvino, over_onnxruntime, over_a_stand_in], ids=["openvino", "onnxruntime", "tensorrt"])
+@pytest.fixture(params=[OverOpenVino, OverOnnxRuntime, OverStandIn], ids=["openvino", "onnxruntime", "tensorrt"])
 def runtime(request: pytest.FixtureRequest, networks: Networks) -> Runtime:
     made: Runtime = request.param(networks)
     return made
 
 
-@pytest.fixture(params=[over_onnxruntime, over_a_stand_in], ids=["onnxruntime", "tensorrt"])
+@pytest.fixture(params=[OverOnnxRuntime, OverStandIn], ids=["onnxruntime", "tensorrt"])
 def holding(request: pytest.FixtureRequest, networks: Networks) -> Runtime:
     """Those with a device to hold things on; on a CPU an array is as good."""
     made: Runtime = request.param(networks)
     return made
+
+
+@pytest.fixture
+def over_stand_in(networks: Networks) -> Runtime:
+    return OverStandIn(networks)
+
+
+@pytest.fixture(scope="module")
+def ort() -> Any:
+    return pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its refusals go unchecked")
 
 
 def picture_feeds(seed: int) -> Arrays:
@@ -318,19 +320,15 @@ def test_a_network_of_fixed_shapes_holds_too(runtime: Runtime) -> None:
     np.testing.assert_array_equal(found["y"], expected["y"])
 
 
-def test_what_is_held_is_no_array(holding: Runtime) -> None:
-    held = holding.decoder().run(decoder_feeds(0, 2, NOTHING), hold=[KEYS])[KEYS]
-    assert not isinstance(held, np.ndarray)
-
-
-def test_holding_what_it_does_not_give_is_refused(holding: Runtime) -> None:
+def test_holding_what_it_does_not_give_is_refused(runtime: Runtime) -> None:
     with pytest.raises(CounterfactoryError, match=r"gives \['mean', 'y'\], asked to hold \['latents'\]"):
-        holding.picture().run(picture_feeds(0), hold=["latents"])
+        runtime.picture().run(picture_feeds(0), hold=["latents"])
 
 
 def test_what_another_session_holds_is_refused(holding: Runtime) -> None:
     one, other = holding.decoder(), holding.decoder()
     held = one.run(decoder_feeds(0, 2, NOTHING), hold=[KEYS])[KEYS]
+    assert not isinstance(held, np.ndarray)
     with pytest.raises(CounterfactoryError, match="fed cache_keys that another session holds"):
         other.run(decoder_feeds(0, 2, held))
 
@@ -338,16 +336,10 @@ def test_what_another_session_holds_is_refused(holding: Runtime) -> None:
 def test_sessions_of_one_device_take_what_another_holds(networks: Networks) -> None:
     memory = Memory()
     device = Cuda(memory)
-    shapes = {"x": Shapes.static(ROWS, 4, 6, 5), "bias": Shapes.static(ROWS, 8)}
+    engines = [Engine(networks.picture_onnx, memory, PICTURE) for _ in range(2)]
     one, other = (
-        tensorrt_sessions.bind(
-            "picture",
-            Library(),
-            Engine(networks.picture_onnx, memory, shapes).create_execution_context(),
-            device,
-            ROWS,
-        )
-        for _ in range(2)
+        tensorrt_sessions.bind("picture", Library(), engine.create_execution_context(), device, ROWS)
+        for engine in engines
     )
     plain = one.run(picture_feeds(0))["mean"]
     held = one.run(picture_feeds(0), hold=["mean"])["mean"]
@@ -356,23 +348,20 @@ def test_sessions_of_one_device_take_what_another_holds(networks: Networks) -> N
     np.testing.assert_array_equal(found, one.run(again | {"bias": plain})["y"])
 
 
-@pytest.mark.parametrize("opener", [over_openvino, over_onnxruntime], ids=["openvino", "onnxruntime"])
-def test_files_that_are_missing_or_no_models_are_refused(
-    opener: Callable[[Networks], Runtime], networks: Networks, tmp_path: Path
+@pytest.mark.parametrize("kind", [OverOpenVino, OverOnnxRuntime], ids=["openvino", "onnxruntime"])
+def test_files_that_are_missing_or_no_models_are_refused_and_one_thread_computes_the_same(
+    kind: type[Runtime], networks: Networks, tmp_path: Path
 ) -> None:
-    again = opener(networks).again
+    runtime, feeds = kind(networks), picture_feeds(0)
     with pytest.raises(CounterfactoryError, match=r"no.onnx is missing"):
-        again(tmp_path / "no.onnx")
+        runtime.open(tmp_path / "no.onnx")
     (tmp_path / "bad.onnx").write_bytes(b"not a graph")
     with pytest.raises(CounterfactoryError, match=r"bad.onnx (is no ONNX file|cannot be loaded)"):
-        again(tmp_path / "bad.onnx")
-
-
-@pytest.mark.parametrize("opener", [over_openvino, over_onnxruntime], ids=["openvino", "onnxruntime"])
-def test_one_thread_computes_the_same(opener: Callable[[Networks], Runtime], networks: Networks) -> None:
-    runtime, feeds = opener(networks), picture_feeds(0)
-    alone = runtime.again(networks.picture_onnx, threads=1, sizes={"x": (6, 5)})
+        runtime.open(tmp_path / "bad.onnx")
+    alone = runtime.open(networks.picture_onnx, threads=1, sizes={"x": (6, 5)})
     assert_parity(alone.run(feeds)["y"], runtime.picture().run(feeds)["y"], "f32")
+    if kind is OverOnnxRuntime:
+        assert alone._session.get_session_options().intra_op_num_threads == 1
 
 
 # What follows is each runtime's own.
@@ -393,63 +382,37 @@ def test_a_graph_is_not_opened_for_shapes_that_it_has_not(
     networks: Networks, opened: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(CounterfactoryError, match=says):
-        over_onnxruntime(networks).again(networks.decoder_onnx, **opened)
+        OverOnnxRuntime(networks).open(networks.decoder_onnx, **opened)
 
 
-def test_the_threads_asked_for_are_those_of_onnxruntime(networks: Networks) -> None:
-    session = over_onnxruntime(networks).again(networks.decoder_onnx, threads=1)
-    assert session._session.get_session_options().intra_op_num_threads == 1
-
-
-def test_a_gpu_that_is_not_there_is_an_error_and_never_the_cpu(networks: Networks, tmp_path: Path) -> None:
-    library = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its refusals go unchecked")
-    for provider, name in (("cuda", "CUDAExecutionProvider"), ("tensorrt", "TensorrtExecutionProvider")):
-        if name in library.get_available_providers() and Path("/dev/nvidiactl").exists():
-            pytest.skip("this machine has a GPU: that its absence is refused goes unchecked")
-        with pytest.raises(CounterfactoryError, match=f"{name}"):
-            ort_sessions.open_session(
-                networks.picture_onnx, batch=ROWS, provider=provider, sizes={"x": (6, 5)}, cache=tmp_path
-            )
-
-
-def test_a_session_of_another_provider_than_asked_for_is_refused(networks: Networks) -> None:
-    library = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its refusals go unchecked")
-    from counterfactory.engine.runtime.onnx_providers import check_provider, refuse_cpu_work
-
-    options = library.SessionOptions()
+def on_the_cpu(ort: Any, path: Path) -> Any:
+    """ONNX Runtime's own session, which says which operations go where."""
+    options = ort.SessionOptions()
     options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    on_cpu = library.InferenceSession(str(networks.picture_onnx), options, providers=["CPUExecutionProvider"])
+    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def test_a_session_that_leaves_work_to_another_provider_is_refused(
+    networks: Networks, tmp_path: Path, ort: Any
+) -> None:
+    """Arithmetic on shapes may stay on the CPU."""
+    on_cpu = on_the_cpu(ort, networks.picture_onnx)
     check_provider("picture", on_cpu, "cpu")
-    with pytest.raises(
-        CounterfactoryError, match="picture was asked for with CUDAExecutionProvider and opened with CPU"
-    ):
+    asked_for = "picture was asked for with CUDAExecutionProvider and opened with CPU"
+    with pytest.raises(CounterfactoryError, match=asked_for):
         check_provider("picture", on_cpu, "cuda")
     with pytest.raises(CounterfactoryError, match=r"picture would run \d+ operations on the CPU, among them"):
         refuse_cpu_work("picture", on_cpu)
-
-
-def test_arithmetic_on_shapes_may_stay_on_the_cpu(tmp_path: Path) -> None:
-    library = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its refusals go unchecked")
-    from small_graphs import mixing_graph, pair_graph
-
-    from counterfactory.engine.runtime.onnx_providers import refuse_cpu_work
-
-    def opened(path: Path) -> Any:
-        options = library.SessionOptions()
-        options.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-        return library.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-
-    refuse_cpu_work("pair", opened(pair_graph(tmp_path / "pair.onnx")))
+    refuse_cpu_work("pair", on_the_cpu(ort, pair_graph(tmp_path / "pair.onnx")))
     with pytest.raises(CounterfactoryError, match="1 operations on the CPU, among them Softmax soft"):
-        refuse_cpu_work("mixing", opened(mixing_graph(tmp_path / "mixing.onnx", 0)))
+        refuse_cpu_work("mixing", on_the_cpu(ort, mixing_graph(tmp_path / "mixing.onnx", 0)))
 
 
-def test_engines_of_one_shape_have_a_folder_and_a_prefix_of_their_own(networks: Networks, tmp_path: Path) -> None:
-    library = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its options go unchecked")
-    from counterfactory.engine.runtime.onnx_providers import choose_providers
-
+def test_engines_of_one_shape_have_a_folder_and_a_prefix_of_their_own(
+    networks: Networks, tmp_path: Path, ort: Any
+) -> None:
     def chosen(axes: dict[str, int], path: Path = networks.picture_onnx) -> tuple[dict[str, str], str]:
-        providers, source = choose_providers(library, "tensorrt", path, axes, True, None, tmp_path)
+        providers, source = choose_providers(ort, "tensorrt", path, axes, True, None, tmp_path)
         assert [name for name, _ in providers] == ["TensorrtExecutionProvider", "CUDAExecutionProvider"]
         return providers[0][1], source
 
@@ -468,24 +431,14 @@ def test_engines_of_one_shape_have_a_folder_and_a_prefix_of_their_own(networks: 
     assert again["trt_dump_ep_context_model"] == "0"
 
 
-def test_open_axes_need_shapes_for_the_compiler(networks: Networks, tmp_path: Path) -> None:
-    library = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed: its options go unchecked")
-    from counterfactory.engine.runtime.onnx_providers import choose_providers
-
-    for cache, shapes in ((tmp_path, None), (None, {"x": Shapes.static(1)})):
-        with pytest.raises(CounterfactoryError, match="TensorRT provider needs"):
-            choose_providers(library, "tensorrt", networks.decoder_onnx, {"batch": 3}, False, shapes, cache)
-    shapes = {"x": Shapes((3, 1, 8), (3, 1, 8), (3, 6, 8)), "past": Shapes((0, 3, 8), (4, 3, 8), (12, 3, 8))}
-    providers, _ = choose_providers(library, "tensorrt", networks.decoder_onnx, {"batch": 3}, False, shapes, tmp_path)
-    assert providers[0][1]["trt_profile_max_shapes"] == "past:12x3x8,x:3x6x8"
-    assert providers[0][1]["trt_profile_min_shapes"] == "past:0x3x8,x:3x1x8"
+def test_the_compiler_needs_a_folder(networks: Networks, ort: Any) -> None:
+    with pytest.raises(CounterfactoryError, match="TensorRT provider needs a folder for its engines"):
+        choose_providers(ort, "tensorrt", networks.decoder_onnx, {"batch": 3}, False, DECODER, None)
 
 
-def test_a_plan_of_fixed_shapes_is_recorded_once_and_bound_once(networks: Networks) -> None:
-    runtime = over_a_stand_in(networks)
-    session = runtime.picture()
-    memory, (context,) = runtime.memory, runtime.contexts
-    assert memory is not None
+def test_a_plan_of_fixed_shapes_is_recorded_once_and_bound_once(over_stand_in: Runtime) -> None:
+    session = over_stand_in.picture()
+    memory, (context,) = over_stand_in.memory, over_stand_in.contexts
     bound, allocated = context.bindings, memory.allocations
     assert bound == 4
     for seed in range(4):
@@ -494,11 +447,9 @@ def test_a_plan_of_fixed_shapes_is_recorded_once_and_bound_once(networks: Networ
     assert (memory.recordings, memory.launches) == (1, 4)
 
 
-def test_a_cache_that_is_held_is_never_copied(networks: Networks) -> None:
+def test_a_cache_that_is_held_is_never_copied(over_stand_in: Runtime) -> None:
     """One block from the first token of the first caption to the last of the last: what is added is written behind."""
-    runtime = over_a_stand_in(networks)
-    session, memory = runtime.decoder(), runtime.memory
-    assert memory is not None
+    session, memory = over_stand_in.decoder(), over_stand_in.memory
     row, table, block = ROWS * WIDTH * 4, ROWS * CACHE * 8, CACHE * ROWS * WIDTH * 4
     blocks = set()
     for _ in range(2):
@@ -509,7 +460,7 @@ def test_a_cache_that_is_held_is_never_copied(networks: Networks) -> None:
             assert max(nbytes for _, nbytes in memory.copied) <= max(row, table), "a row, or where rows lie: no cache"
             assert {kind.name for kind, _ in memory.copied} == {"cudaMemcpyHostToDevice", "cudaMemcpyDeviceToHost"}
             blocks.add(held.buffer.pointer)
-            assert runtime.contexts[0].addresses[KEYS] == held.buffer.pointer + step * row
+            assert over_stand_in.contexts[0].addresses[KEYS] == held.buffer.pointer + step * row
             assert memory.bytes_of("device") <= block + STEP * row + row + table + SCRATCH
         assert held.shape[0] == CACHE
     assert len(blocks) == 1
@@ -522,17 +473,14 @@ def test_a_cache_that_is_held_is_never_copied(networks: Networks) -> None:
 
 def test_positions_of_a_cache_are_aligned(networks: Networks) -> None:
     """Each is the beginning of an output, for which libraries want a multiple of 256 bytes."""
-    half = {name: Shapes(shape.min, shape.opt, shape.max) for name, shape in DECODER.items()}
-    engine = Engine(networks.decoder_onnx, Memory(), half)
+    engine = Engine(networks.decoder_onnx, Memory(), DECODER)
     engine.get_tensor_dtype = lambda name: np.dtype(np.int8)  # type: ignore[method-assign]
     with pytest.raises(CounterfactoryError, match=r"positions of 192 bytes in cache_keys_added.*multiples of 256"):
         tensorrt_sessions.bind("decoder", Library(), engine.create_execution_context(), Cuda(engine.memory), ROWS)
 
 
-def test_a_session_gives_its_memory_back(networks: Networks) -> None:
-    runtime = over_a_stand_in(networks)
-    memory = runtime.memory
-    assert memory is not None
+def test_a_session_gives_its_memory_back(over_stand_in: Runtime) -> None:
+    runtime, memory = over_stand_in, over_stand_in.memory
     for opener, feeds, output in (
         (runtime.picture, picture_feeds(0), "mean"),
         (runtime.decoder, decoder_feeds(0, 2, NOTHING), KEYS),
@@ -546,12 +494,10 @@ def test_a_session_gives_its_memory_back(networks: Networks) -> None:
         assert memory.bytes_of("device") == memory.bytes_of("host") == 0
 
 
-def test_a_device_without_room_is_named(networks: Networks) -> None:
-    runtime = over_a_stand_in(networks)
-    assert runtime.memory is not None
-    runtime.memory.limit = 1000
+def test_a_device_without_room_is_named(over_stand_in: Runtime) -> None:
+    over_stand_in.memory.limit = 1000
     with pytest.raises(CounterfactoryError, match="CUDA's cudaMalloc failed with cudaErrorMemoryAllocation"):
-        runtime.picture()
+        over_stand_in.picture()
 
 
 @pytest.mark.parametrize(
@@ -561,13 +507,13 @@ def test_a_device_without_room_is_named(networks: Networks) -> None:
         ({"sizes": {"x": (6, 6)}}, r"takes x of size \[6, 5\], asked for \[6, 6\]"),
     ],
 )
-def test_a_plan_is_not_opened_for_other_shapes(networks: Networks, opened: dict[str, Any], says: str) -> None:
+def test_a_plan_is_not_opened_for_other_shapes(over_stand_in: Runtime, opened: dict[str, Any], says: str) -> None:
     with pytest.raises(CounterfactoryError, match=says):
-        over_a_stand_in(networks).again(networks.picture_onnx, **opened)
+        over_stand_in.open(over_stand_in.networks.picture_onnx, **opened)
 
 
-def test_more_than_the_plan_takes_is_refused_by_name(networks: Networks) -> None:
-    session = over_a_stand_in(networks).decoder()
+def test_more_than_the_plan_takes_is_refused_by_name(over_stand_in: Runtime) -> None:
+    session = over_stand_in.decoder()
     with pytest.raises(CounterfactoryError, match=r"accepts x up to \[3, 6, 64\], got \[3, 7, 64\]"):
         session.run(decoder_feeds(0, 7, NOTHING))
     with pytest.raises(CounterfactoryError, match=r"refuses x of shape \[3, 0, 64\]: outside of its profile"):

@@ -10,7 +10,7 @@ import inspect
 import os
 import re
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from mmap import mmap
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,14 +21,13 @@ import onnx
 import pytest
 from small_graphs import pair_graph
 from stand_in_cuda import Memory
-from stand_in_gpu import Context, Engine, Library
+from stand_in_gpu import Context, Engine, Library, write_plan
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import Digests, file_digest
 from counterfactory.engine.runtime import cuda, tensorrt
-from counterfactory.engine.runtime.plans import PlanKey, PlanProfile, Shapes, write_key
-from counterfactory.engine.runtime.trt_engine import LoadedPlan, make_context
-from counterfactory.engine.runtime.trt_library import library_name, load_library
+from counterfactory.engine.runtime.plans import PlanKey, PlanProfile, Shapes, read_key, write_key
+from counterfactory.engine.runtime.trt_library import LoadedPlan, library_name, load_library, make_context
 from counterfactory.export.plans import tensorrt as plans
 
 
@@ -98,73 +97,48 @@ def test_a_plan_is_refused_before_it_is_loaded(plan: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("weights", "scratch", "engines", "said"),
+    ("scratch", "recorded", "said"),
     [
         (
-            600,
-            301,
-            0,
+            309,
+            True,
             r"needs 1,001 bytes for weights, inputs and outputs, and scratch memory, and 1,000 of the device's",
         ),
-        (None, None, 1001, "needs 1,001 bytes for scratch memory beside its weights, and 1,000"),
-        (600, 300, 1000, "reached the context"),
+        (501, False, "needs 501 bytes for scratch memory beside its weights, and 500"),
+        (308, True, None),
     ],
     ids=["by the key", "by the engine", "fits"],
 )
 def test_a_plan_without_room_is_refused_before_its_library_fails(
-    weights: int | None, scratch: int | None, engines: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scratch: int, recorded: bool, said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class ILogger:
-        pass
-
-    class Runtime:
-        def __init__(self, log: Any) -> None:
-            pass
-
-        def deserialize_cuda_engine(self, plan: bytes) -> Any:
-            def create_execution_context(strategy: str) -> None:
-                assert strategy == "ours"
-                raise CounterfactoryError("reached the context")
-
-            return SimpleNamespace(
-                device_memory_size_v2=engines,
-                num_optimization_profiles=1,
-                create_execution_context=create_execution_context,
-                num_io_tensors=0,
-            )
-
-    ours = SimpleNamespace(USER_MANAGED="ours")
-    made: dict[str, Any] = {"ILogger": ILogger, "Runtime": Runtime, "ExecutionContextAllocationStrategy": ours}
-    library = SimpleNamespace(__name__="tensorrt", __version__="11.0", **made)
-    monkeypatch.setitem(sys.modules, "tensorrt", library)  # type: ignore[arg-type]
-    monkeypatch.setattr(cuda, "load_runtime", lambda: Memory(limit=1000))
-    path = tmp_path / "picture.plan"
-    path.write_bytes(b"plan")
-    key = PlanKey(
-        "a" * 64, (STATIC,), "fp16", "tensorrt 11.0", "SM86", file_digest(path), 1.0, None, weights, scratch, 100
-    )
-    write_key(path, key)
+    memory, path = Memory(limit=1000), tmp_path / "pair.plan"
+    monkeypatch.setattr(cuda, "load_runtime", lambda: memory)
+    monkeypatch.setitem(sys.modules, "tensorrt", Library(memory))  # type: ignore[arg-type]
+    graph, shapes = pair_graph(tmp_path / "pair.onnx"), {name: asdict(one) for name, one in PAIR.items()}
+    held = {"weights_bytes": 500, "scratch_bytes": scratch, "io_bytes": 3 * 2 * 8 * 4}
+    write_plan(path, {"onnx": str(graph), "profiles": [shapes]}, (PAIR,), held, "a" * 64)
+    if not recorded:
+        write_key(path, replace(read_key(path), weights_bytes=None))
+    if said is None:
+        session = tensorrt.open_session(path, batch=2)
+        assert memory.bytes_of("device") == 1000
+        assert session.static
+        return
     with pytest.raises(CounterfactoryError, match=said):
-        tensorrt.open_session(path, batch=4)
+        tensorrt.open_session(path, batch=2)
 
 
 def test_a_plan_is_mapped_and_hashed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gigabytes of it are no copy in the host's memory, and a plan that is opened again is not read through again."""
     seen, hashed = [], []
 
-    class ILogger:
-        pass
-
-    class Runtime:
-        def __init__(self, log: Any) -> None:
-            pass
-
-        def deserialize_cuda_engine(self, serialized_engine: Any) -> None:
+    class Listening(Library):
+        def _load(self, serialized_engine: Any) -> Any:
             seen.append((type(serialized_engine), bytes(serialized_engine)))
 
-    library = SimpleNamespace(__name__="tensorrt", __version__="11.0", ILogger=ILogger, Runtime=Runtime)
-    monkeypatch.setitem(sys.modules, "tensorrt", library)  # type: ignore[arg-type]
     memory = Memory()
+    monkeypatch.setitem(sys.modules, "tensorrt", Listening(memory))  # type: ignore[arg-type]
     monkeypatch.setattr(cuda, "load_runtime", lambda: memory)
     path = tmp_path / "picture.plan"
 
@@ -194,17 +168,13 @@ def test_a_plan_is_mapped_and_hashed_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert hashed == [path, path]
 
 
-def test_without_a_gpu_a_plan_is_an_error(rtx: Any, cuda_runtime: Any, tmp_path: Path) -> None:
+def test_without_a_gpu_a_plan_is_an_error(
+    rtx: Any, cuda_runtime: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA's own; and the real library's, which is asked to load a real plan where a device was said to be."""
     build_plan(pair_graph(tmp_path / "pair.onnx"), tmp_path / "p.plan", PAIR)
     with pytest.raises(CounterfactoryError, match="CUDA's cudaDeviceGetAttribute failed with cudaError"):
         tensorrt.open_session(tmp_path / "p.plan", batch=2)
-
-
-def test_what_the_library_says_of_a_plan_is_passed_on(
-    rtx: Any, cuda_runtime: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The real library is asked to load a real plan, and has no GPU to load it to."""
-    build_plan(pair_graph(tmp_path / "pair.onnx"), tmp_path / "p.plan", PAIR)
     monkeypatch.setattr(cuda, "load_runtime", Memory)
     with pytest.raises(CounterfactoryError, match=r"p.plan cannot be loaded: .*(?i:cuda).*; build it again"):
         tensorrt.open_session(tmp_path / "p.plan", batch=2)
@@ -225,24 +195,13 @@ def test_kernels_made_on_the_device_are_kept_beside_the_plan(tmp_path: Path) -> 
             return self.content + b"kernel"
 
     class Config(SimpleNamespace):
-        def create_runtime_cache(self) -> Cache:
-            return Cache()
+        create_runtime_cache = Cache
 
-        def set_runtime_cache(self, cache: Cache) -> bool:
+        def set_runtime_cache(self, cache: Cache) -> None:
             self.cache = cache
-            return True
 
         def set_execution_context_allocation_strategy(self, strategy: str) -> None:
             self.strategy = strategy
-
-    class MakesKernels:
-        num_optimization_profiles = 1
-
-        def create_runtime_config(self) -> Config:
-            return Config()
-
-        def create_execution_context(self, config: Config) -> Config:
-            return config
 
     library = SimpleNamespace(
         IRuntimeCache=Cache,
@@ -250,20 +209,25 @@ def test_kernels_made_on_the_device_are_kept_beside_the_plan(tmp_path: Path) -> 
         DynamicShapesKernelSpecializationStrategy=SimpleNamespace(NONE="none", EAGER="eager"),
         ExecutionContextAllocationStrategy=SimpleNamespace(USER_MANAGED="ours"),
     )
-    file = tmp_path / "p.plan.kernels"
-    for before, after in ((None, b"kernel"), (b"kernel", b"kernel"), (b"stale", b"kernel")):
+    engine = SimpleNamespace(create_runtime_config=Config, create_execution_context=lambda config: config)
+    loaded = LoadedPlan(tmp_path / "p.plan", library, SimpleNamespace(heard=["out of memory"]), None, engine)
+    cases: list[tuple[int, int, bytes | None]] = [(1, 0, None), (1, 0, b"kernel"), (1, 0, b"stale"), (2, 1, None)]
+    for profiles, profile, before in cases:
+        file = tmp_path / ("p.plan.1.kernels" if profile else "p.plan.kernels")
         if before is not None:
             file.write_bytes(before)
-        context, ran = make_context(LoadedPlan(tmp_path / "p.plan", library, None, None, MakesKernels()), 0)
-        assert (context.cuda_graph_strategy, context.dynamic_shapes_kernel_specialization_strategy) == (
-            "disabled",
-            "none",
-        )
-        assert context.strategy == "ours"
+        engine.num_optimization_profiles = profiles
+        context, ran = make_context(loaded, profile)
+        specialised = context.dynamic_shapes_kernel_specialization_strategy
+        assert (context.cuda_graph_strategy, context.strategy) == ("disabled", "ours")
+        assert specialised == ("none" if profiles == 1 else "eager"), "one shape, whose kernels are made once"
         assert context.cache.content == (b"" if before == b"stale" else before or b"")
         ran()
         ran()
-        assert file.read_bytes() == after
+        assert file.read_bytes() == b"kernel"
+    engine.create_execution_context = lambda config: None
+    with pytest.raises(CounterfactoryError, match=r"p\.plan cannot be made ready: out of memory; free memory"):
+        make_context(loaded, 0)
 
 
 # The real packages.
@@ -295,63 +259,53 @@ def test_the_stand_ins_methods_are_the_librarys(name: str) -> None:
             overloads = re.findall(r"^\d+\. (.*)$", documented, re.MULTILINE) or [documented]
             least = {parameters(one) for one in overloads}
             assert count in least or (method == "create_execution_context" and count == 0), f"{method}: {documented}"
-    for real, attributes in (
-        (library.ICudaEngine, ["num_io_tensors", "device_memory_size_v2"]),
-        (library.IExecutionContext, ["engine"]),
-        (library.TensorIOMode, ["INPUT", "OUTPUT"]),
-        (library.ExecutionContextAllocationStrategy, ["USER_MANAGED"]),
-        (library.ILogger, ["INTERNAL_ERROR", "ERROR", "WARNING", "INFO"]),
-        (library.Runtime, ["deserialize_cuda_engine"]),
-    ):
-        for attribute in attributes:
-            assert hasattr(real, attribute), f"{real} has no {attribute}"
     assert len(inspect.signature(library.nptype).parameters) == 1
     assert np.dtype(library.nptype(library.DataType.INT64)) == np.int64
 
 
-@pytest.mark.parametrize("name", ["tensorrt_rtx", "tensorrt"])
-def test_what_compiles_is_called_as_the_library_has_it(name: str) -> None:
+CALLED = {
+    "ICudaEngine": "num_io_tensors device_memory_size_v2 num_optimization_profiles create_execution_context",
+    "IExecutionContext": "engine",
+    "TensorIOMode": "INPUT OUTPUT",
+    "ExecutionContextAllocationStrategy": "USER_MANAGED",
+    "ILogger": "INTERNAL_ERROR ERROR WARNING INFO",
+    "Runtime": "deserialize_cuda_engine",
+    "Builder": "create_network create_builder_config create_optimization_profile build_serialized_network_to_stream",
+    "IStreamWriter": "write",
+    "NetworkDefinitionCreationFlag": "STRONGLY_TYPED",
+    "INetworkDefinition": "get_flag num_layers get_layer",
+    "ILayer": "metadata type name num_outputs get_output get_input",
+    "LayerType": " ".join((*plans._ARITHMETIC, "DEQUANTIZE")),
+    "DataType": " ".join(plans._PRECISIONS),
+    "OnnxParser": "parse_from_file num_errors get_error",
+    "ParserError": "node_operator node_name desc",
+    "IBuilderConfig": "add_optimization_profile set_memory_pool_limit create_timing_cache set_timing_cache "
+    "get_timing_cache",
+    "MemoryPoolType": "WORKSPACE",
+    "ITimingCache": "serialize",
+    "IOptimizationProfile": "set_shape",
+}
+# What finishes kernels on the device.
+CALLED_OF_RTX = {
+    "ICudaEngine": "create_runtime_config",
+    "IRuntimeCache": "serialize deserialize",
+    "IRuntimeConfig": "create_runtime_cache set_runtime_cache set_execution_context_allocation_strategy "
+    "cuda_graph_strategy dynamic_shapes_kernel_specialization_strategy",
+    "CudaGraphStrategy": "DISABLED",
+    "DynamicShapesKernelSpecializationStrategy": "NONE EAGER",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "called"), [("tensorrt_rtx", CALLED), ("tensorrt", CALLED), ("tensorrt_rtx", CALLED_OF_RTX)]
+)
+def test_what_is_called_is_the_librarys(name: str, called: dict[str, str]) -> None:
     library = pytest.importorskip(name, reason=f"{name} is not installed: that it takes our calls goes unchecked")
-    for owner, names in {
-        "Builder": "create_network create_builder_config create_optimization_profile "
-        "build_serialized_network_to_stream",
-        "IStreamWriter": "write",
-        "NetworkDefinitionCreationFlag": "STRONGLY_TYPED",
-        "INetworkDefinition": "get_flag num_layers get_layer",
-        "ILayer": "metadata type name num_outputs get_output get_input",
-        "LayerType": " ".join((*plans._ARITHMETIC, "DEQUANTIZE")),
-        "DataType": " ".join(plans._PRECISIONS),
-        "OnnxParser": "parse_from_file num_errors get_error",
-        "ParserError": "node_operator node_name desc",
-        "IBuilderConfig": "add_optimization_profile set_memory_pool_limit create_timing_cache set_timing_cache "
-        "get_timing_cache",
-        "MemoryPoolType": "WORKSPACE",
-        "ITimingCache": "serialize",
-        "IOptimizationProfile": "set_shape",
-    }.items():
+    for owner, names in called.items():
         missing = [one for one in names.split() if not hasattr(getattr(library, owner), one)]
         assert not missing, f"{library.__name__}.{owner} has no {missing}"
-
-
-def test_the_cache_of_kernels_is_the_librarys(rtx: Any) -> None:
-    for real, names in (
-        (rtx.ICudaEngine, ["create_runtime_config", "create_execution_context"]),
-        (rtx.IRuntimeCache, ["serialize", "deserialize"]),
-        (
-            rtx.IRuntimeConfig,
-            [
-                "create_runtime_cache",
-                "set_runtime_cache",
-                "set_execution_context_allocation_strategy",
-                "cuda_graph_strategy",
-                "dynamic_shapes_kernel_specialization_strategy",
-            ],
-        ),
-        (rtx.CudaGraphStrategy, ["DISABLED"]),
-        (rtx.DynamicShapesKernelSpecializationStrategy, ["NONE"]),
-    ):
-        for name in names:
-            assert hasattr(real, name), f"{real} has no {name}"
+    assert library_name(library) == f"{name} {library.__version__}"
+    assert load_library(name) is library
 
 
 def test_cuda_takes_every_call_that_a_session_makes(cuda_runtime: Any, tmp_path: Path) -> None:
@@ -403,8 +357,3 @@ def _real(runtime: Any, value: Any) -> Any:
     kinds = {"Kind": "cudaMemcpyKind", "CaptureMode": "cudaStreamCaptureMode", "Attribute": "cudaDeviceAttr"}
     kind = kinds.get(type(value).__name__)
     return getattr(getattr(runtime, kind), value.name) if kind else value
-
-
-def test_library_names_carry_their_release(rtx: Any) -> None:
-    assert library_name(rtx) == f"tensorrt_rtx {rtx.__version__}"
-    assert load_library("tensorrt_rtx") is rtx

@@ -77,19 +77,6 @@ def test_single_rows_fill_every_batch_while_jobs_are_left_to_begin(steps: list[l
     assert len(list(run_jobs(counted(), evaluate, batch))) == len(steps)
 
 
-def test_batches_are_full_with_steps_that_differ_in_rows_until_the_last_jobs() -> None:
-    """Guidance on half of the steps, and jobs of different lengths: 500 variants fill 99 % of the slots."""
-    sizes = []
-
-    def evaluate(rows: Sequence[Row]) -> Sequence[Row]:
-        sizes.append(len(rows))
-        return rows
-
-    jobs = (job(i, [[1, 1]] * (3 + i % 4) + [[1]] * (6 - i % 3)) for i in range(500))
-    assert len(list(run_jobs(jobs, evaluate, 8))) == 500
-    assert sum(sizes) / (8 * len(sizes)) >= 0.99
-
-
 @given(st.lists(st.integers(1, 12), min_size=2, max_size=40), st.integers(1, 8))
 def test_the_oldest_job_is_in_every_batch(lengths: list[int], batch: int) -> None:
     """Nothing starves: whoever is first in line moves on with each batch, until it is done."""
@@ -121,15 +108,6 @@ def test_few_jobs_are_open_at_once_and_they_finish_early() -> None:
     finished = [number for number, _ in run_jobs((counted(i) for i in range(200)), lambda rows: rows, 8)]
     assert most <= 5  # four jobs fill a batch of eight with their two rows each
     assert all(abs(number - place) <= 5 for place, number in enumerate(finished))
-
-
-@given(st.permutations(range(12)), st.integers(4, 7))
-def test_a_jobs_product_does_not_depend_on_its_neighbours(order: list[int], batch: int) -> None:
-    """Rows are evaluated alike wherever they stand, so any interleaving gives the same products."""
-    shapes: list[Plan] = [[[1 + (i + s) % 3] * (1 + i % 2) for s in range(1 + i % 4)] for i in range(12)]
-    jobs = (job(i, shapes[i]) for i in order)
-    products = dict(run_jobs(jobs, lambda rows: rows, batch))
-    assert [products[place] for place in range(12)] == [rows_of(i, shapes[i]) for i in order]
 
 
 def batches_by_rule(jobs: Sequence[tuple[str, Plan]], batch: int) -> list[list[tuple[int, int, int]]]:
@@ -184,19 +162,6 @@ def test_batches_go_by_the_rule(jobs: list[tuple[str, Plan]], batch: int) -> Non
 
     list(run_jobs((job(i, p, q) for i, (q, p) in enumerate(jobs)), evaluate, batch, lambda row: row[4]))
     assert found == batches_by_rule(jobs, batch)
-
-
-def test_a_full_queue_goes_before_an_older_one() -> None:
-    asked = []
-
-    def evaluate(rows: Sequence[Row]) -> Sequence[Row]:
-        asked.append("".join(row[4] for row in rows))
-        return rows
-
-    jobs = [job(0, [[1]] * 2, "a"), job(1, [[1]] * 2, "b"), job(2, [[1]] * 2, "b"), job(3, [[1]], "a")]
-    done = [number for number, _ in run_jobs(jobs, evaluate, 2, lambda row: row[4])]
-    assert asked == ["bb", "bb", "aa", "a"]
-    assert done == [1, 2, 3, 0]
 
 
 @pytest.mark.parametrize("sizes", [[5], [0], [2, 9]])

@@ -7,14 +7,16 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from typing import Any
 
+import cv2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.schedule.overlap import BackgroundWriter, in_chunks, prefetch, write_behind
+from counterfactory.engine.schedule.overlap import in_callers_threads, in_chunks, prefetch, write_behind
 
 PATIENCE_S = 20  # how long a test waits for what must come; nothing is timed
 
@@ -77,6 +79,7 @@ def test_ahead_keeps_order_and_bounds_and_tells_each_error_in_its_place(
             yield i
 
     def load(i: int) -> str:
+        assert threading.current_thread().name.startswith("ahead"), "what a stack dump shows"
         running.enter()
         pause(loads[i])
         running.leave()
@@ -106,21 +109,6 @@ def test_ahead_really_loads_while_the_caller_works() -> None:
 def test_ahead_uses_its_workers_at_once() -> None:
     together = threading.Barrier(3)
     assert len(list(prefetch(range(3), lambda _: together.wait(PATIENCE_S), depth=3, workers=3))) == 3
-
-
-def test_ahead_draws_nothing_before_it_is_asked() -> None:
-    drawn: list[int] = []
-
-    def items() -> Iterator[int]:
-        for i in range(9):
-            drawn.append(i)
-            yield i
-
-    line = prefetch(items(), str, depth=3)
-    assert drawn == []
-    next(line)
-    assert drawn == [0, 1, 2, 3]
-    line.close()
 
 
 @pytest.mark.parametrize("leave", ["break", "close", "error", "interrupt", "forget"])
@@ -163,38 +151,6 @@ def test_ahead_closed_early_drops_the_loads_that_have_not_begun() -> None:
     assert 1 <= len(begun) <= 3, "one was done, one under way, and one may have begun in between"
 
 
-def test_ahead_loads_one_at_a_time_unless_told_otherwise() -> None:
-    loading: list[int] = []
-
-    def load(i: int) -> int:
-        loading.append(i)
-        time.sleep(0.005)
-        return len(loading), loading.remove(i)  # type: ignore[return-value, func-returns-value]
-
-    assert [found for _, (found, _) in prefetch(range(6), load, depth=4)] == [1] * 6  # type: ignore[misc]
-
-
-def test_ahead_asks_no_more_of_items_that_failed() -> None:
-    class Items:
-        asked = 0
-
-        def __iter__(self) -> Items:
-            return self
-
-        def __next__(self) -> int:
-            self.asked += 1
-            if self.asked == 2:
-                raise OSError("the second is broken")
-            return self.asked
-
-    items = Items()
-    line = prefetch(items, str, depth=4)
-    assert next(line) == (1, "1")
-    with pytest.raises(OSError, match="the second is broken"):
-        next(line)
-    assert items.asked == 2
-
-
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
     """SIGINT interrupts Python, also where the tests were started in the background with SIGINT ignored."""
@@ -226,15 +182,28 @@ def test_an_interrupt_while_waiting_for_a_load_gets_out() -> None:
     assert len(begun) <= 5  # of 50: what was handed over
 
 
-def test_an_error_of_the_items_comes_after_what_was_begun() -> None:
-    def items() -> Iterator[int]:
-        yield from range(3)
-        raise OSError("the list ends here")
+def test_ahead_draws_as_it_is_asked_and_no_more_after_an_error_which_comes_last() -> None:
+    class Items:
+        asked = 0
 
-    line = prefetch(items(), str, depth=8)
-    assert [next(line) for _ in range(3)] == [(0, "0"), (1, "1"), (2, "2")]
+        def __iter__(self) -> Items:
+            return self
+
+        def __next__(self) -> int:
+            self.asked += 1
+            if self.asked == 4:
+                raise OSError("the list ends here")
+            return self.asked
+
+    items = Items()
+    line = prefetch(items, str, depth=2)
+    assert items.asked == 0
+    assert next(line) == (1, "1")
+    assert items.asked == 3
+    assert [next(line), next(line)] == [(2, "2"), (3, "3")]
     with pytest.raises(OSError, match="the list ends here"):
         next(line)
+    assert items.asked == 4
 
 
 def test_what_is_no_exception_is_raised_at_its_place() -> None:
@@ -249,166 +218,130 @@ def test_what_is_no_exception_is_raised_at_its_place() -> None:
         next(line)
 
 
-def test_ahead_holds_on_to_nothing_that_it_gave() -> None:
-    class Large:
-        pass
-
-    seen: list[weakref.ref[Large]] = []
-    for _, result in prefetch(range(5), lambda _: Large(), depth=1):
-        assert isinstance(result, Large)
-        seen.append(weakref.ref(result))
-        del result
-        gc.collect()
-        assert [ref for ref in seen if ref() is not None] == []
-
-
-@pytest.mark.parametrize(("depth", "workers"), [(0, 1), (1, 0), (-1, 1)])
-def test_ahead_refuses_bounds_below_one_at_once(depth: int, workers: int) -> None:
+@pytest.mark.parametrize("line", [prefetch([1], str, 0), prefetch([1], str, 1, 0), write_behind([1], str, 0)])
+def test_bounds_below_one_are_refused(line: Iterator[Any]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        prefetch([], str, depth, workers)
+        next(line)
 
 
-# BackgroundWriter
+# Behind
 
 
-@settings(max_examples=60)
-@given(writes=pauses, depth=st.integers(1, 5), slow_caller=st.booleans())
-def test_behind_writes_all_in_order_within_its_bound(writes: list[int], depth: int, slow_caller: bool) -> None:
-    written: list[int] = []
-    unwritten = Counted()
+@settings(max_examples=100)
+@given(writes=pauses, depth=st.integers(1, 5), slow_caller=st.booleans(), bad=st.integers(0, 11))
+def test_behind_writes_all_in_order_within_its_bound_until_one_fails(
+    writes: list[int], depth: int, slow_caller: bool, bad: int
+) -> None:
+    drawn, written, given_back = [], list[int](), list[str]()
 
-    def write(i: int) -> None:
-        pause(writes[i])
-        written.append(i)
-        unwritten.leave()
-
-    with BackgroundWriter(write, depth) as writer:
+    def items() -> Iterator[int]:
         for i in range(len(writes)):
             pause(1 if slow_caller else 0)
-            writer.put(i)
-            unwritten.enter()
-    assert written == list(range(len(writes)))
-    assert unwritten.most <= depth + 1  # an item is counted out just before it counts as written
+            drawn.append(i)
+            yield i
+            assert len(drawn) - len(written) <= depth or bad < len(writes)
 
-
-@settings(max_examples=40)
-@given(count=st.integers(1, 10), bad=st.integers(0, 9), depth=st.integers(1, 4), stubborn=st.booleans())
-def test_the_first_failure_is_told_and_nothing_is_written_after_it(
-    count: int, bad: int, depth: int, stubborn: bool
-) -> None:
-    written = []
-
-    def write(i: int) -> None:
-        if i >= bad:
+    def write(i: int) -> str:
+        assert threading.current_thread().name.startswith("behind")
+        pause(writes[i])
+        if i == bad:
             raise OSError(f"no room for {i}")
         written.append(i)
+        return f"wrote {i}"
 
-    def run() -> None:
-        with BackgroundWriter(write, depth) as writer:
-            for i in range(count):
-                if stubborn:  # a caller that hears nothing still cannot end well
-                    with suppress(OSError):
-                        writer.put(i)
-                else:
-                    writer.put(i)
-
-    if bad < count:
-        with pytest.raises(OSError, match=f"no room for {bad}"):
-            run()
+    line = write_behind(items(), write, depth)
+    if bad < len(writes):
+        with pytest.raises(OSError, match=f"no room for {bad}") as caught:
+            given_back += line
+        assert not getattr(caught.value, "__notes__", [])
+        assert len(drawn) <= bad + depth + 1
     else:
-        run()
-    assert written == list(range(min(bad, count)))
+        given_back += line
+        assert drawn == written
+    assert written == list(range(min(bad, len(writes))))
+    assert given_back == [f"wrote {i}" for i in written]
 
 
-def test_put_waits_for_room_and_the_writer_works_beside_the_caller() -> None:
-    may_write, blocked = threading.Semaphore(0), threading.Event()
-    written: list[int] = []
+def test_behind_draws_on_while_it_writes_and_waits_for_room() -> None:
+    may_write, drawn, written = threading.Semaphore(0), list[int](), list[int]()
+    third = threading.Event()
+
+    def items() -> Iterator[int]:
+        for i in range(3):
+            drawn.append(i)
+            if i == 2:
+                third.set()
+            yield i
+        assert written, "the third waited for room"
 
     def write(i: int) -> None:
         assert may_write.acquire(timeout=PATIENCE_S)
         written.append(i)
 
-    def hand_over(writer: BackgroundWriter[int]) -> None:
-        writer.put(2)
-        blocked.set()
+    def go_on() -> None:
+        assert third.wait(PATIENCE_S)
+        pause(100)
+        assert not written
+        may_write.release(3)
 
-    with BackgroundWriter(write, depth=2) as writer:
-        writer.put(0)
-        writer.put(1)
-        assert written == []  # handed over, and the caller goes on
-        third = threading.Thread(target=hand_over, args=[writer])
-        third.start()
-        assert not blocked.wait(0.1)
-        may_write.release()
-        assert blocked.wait(PATIENCE_S)
-        third.join()
-        for _ in range(2):
-            may_write.release()
+    beside = threading.Thread(target=go_on)
+    beside.start()
+    assert len(list(write_behind(items(), write, depth=2))) == 3
+    beside.join()
     assert written == [0, 1, 2]
 
 
-def test_put_that_waits_hears_of_the_failure() -> None:
-    let_fail = threading.Event()
+@pytest.mark.parametrize("error", [ValueError("the caller's"), KeyboardInterrupt("the caller's"), None])
+def test_what_was_drawn_is_written_whatever_ends_it(error: BaseException | None) -> None:
+    """An error of the items, Ctrl-C while one is drawn, or an iterator that is closed."""
+    written: list[int] = []
 
-    def write(_: int) -> None:
-        let_fail.wait(PATIENCE_S)
-        raise OSError("full")
-
-    timer = threading.Timer(0.05, let_fail.set)
-
-    def run() -> None:
-        with BackgroundWriter(write, depth=1) as writer:
-            writer.put(0)
-            timer.start()
-            writer.put(1)
-            pytest.fail("put handed over to a writer that had failed")
-
-    with pytest.raises(OSError, match="full"):
-        run()
-    timer.join()
-
-
-@pytest.mark.parametrize("error", [ValueError("the caller's"), KeyboardInterrupt("the caller's")])
-def test_an_error_of_the_callers_leaves_after_what_was_handed_over_is_written(error: BaseException) -> None:
-    written = []
+    def items() -> Iterator[int]:
+        yield from range(6)
+        if error is not None:
+            raise error
 
     def write(i: int) -> None:
         pause(2)
         written.append(i)
 
-    def run() -> None:
-        with BackgroundWriter(write, depth=8) as writer:
-            for i in range(6):
-                writer.put(i)
-            raise error
-
-    with pytest.raises(type(error), match="the caller's") as caught:
-        run()
+    line = write_behind(items(), write, depth=8)
+    if error is None:
+        next(line)
+        line.close()
+    else:
+        with pytest.raises(type(error), match="the caller's") as caught:
+            list(line)
+        assert not getattr(caught.value, "__notes__", [])
     assert written == list(range(6))
-    assert not getattr(caught.value, "__notes__", [])
 
 
 def test_the_callers_error_is_not_masked_and_the_writers_is_not_swallowed() -> None:
     failed = threading.Event()
 
+    def items() -> Iterator[int]:
+        yield 0
+        assert failed.wait(PATIENCE_S)
+        raise ValueError("the caller's")
+
     def write(_: int) -> None:
+        pause(50)  # the next is asked for by then
         failed.set()
         raise OSError("full")
 
-    def run() -> None:
-        with BackgroundWriter(write, depth=3) as writer:
-            writer.put(0)
-            assert failed.wait(PATIENCE_S)
-            raise ValueError("the caller's")
-
     with pytest.raises(ValueError, match="the caller's") as caught:
-        run()
+        list(write_behind(items(), write, depth=3))
     assert caught.value.__notes__ == ["besides, writing failed: OSError('full')"]
 
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_a_second_interrupt_drops_what_waits_and_ends_the_item_at_hand() -> None:
     written, first = [], threading.Event()
+
+    def items() -> Iterator[int]:
+        yield from range(9)
+        assert first.wait(PATIENCE_S)
+        raise KeyboardInterrupt
 
     def write(i: int) -> None:
         first.set()
@@ -418,110 +351,24 @@ def test_a_second_interrupt_drops_what_waits_and_ends_the_item_at_hand() -> None
             pause(100)
         written.append(i)
 
-    def run() -> None:
-        with BackgroundWriter(write, depth=9) as writer:
-            for i in range(9):
-                writer.put(i)
-            assert first.wait(PATIENCE_S)
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        run()
+        list(write_behind(items(), write, depth=9))
     assert written == [0]
 
 
-def test_behind_holds_on_to_nothing_that_is_written() -> None:
+@pytest.mark.parametrize("work", [lambda items, load: prefetch(items, load, 1), lambda *both: write_behind(*both, 1)])
+def test_nothing_that_was_given_is_held_on_to(work: Callable[..., Iterator[Any]]) -> None:
     class Large:
         pass
 
-    def write(_: Large) -> None:
-        pass
-
-    with BackgroundWriter(write, depth=2) as writer:
-        large = Large()
-        seen = weakref.ref(large)
-        writer.put(large)
-        del large
-        deadline = time.monotonic() + PATIENCE_S
-        while seen() is not None and time.monotonic() < deadline:
-            time.sleep(0.001)
-            gc.collect()
-        assert seen() is None
-
-
-def test_behind_is_used_within_its_block() -> None:
-    writer: BackgroundWriter[int] = BackgroundWriter(print, depth=1)
-    with pytest.raises(RuntimeError, match="outside"):
-        writer.put(0)
-    with writer:
-        pass
-    with pytest.raises(RuntimeError, match="outside"):
-        writer.put(0)
-    with pytest.raises(ValueError, match="at least 1"):
-        BackgroundWriter(print, depth=0)
-
-
-def test_an_interrupt_while_the_writer_starts_leaves_no_thread() -> None:
-    writer: BackgroundWriter[int] = BackgroundWriter(print, depth=1)
-    start = writer._thread.start
-
-    def interrupted() -> None:
-        start()
-        raise KeyboardInterrupt
-
-    writer._thread.start = interrupted  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt), writer:
-        raise AssertionError("the block was entered")
-    writer._thread.join(PATIENCE_S)
-    assert not writer._thread.is_alive()
-    with pytest.raises(RuntimeError, match=r"^put outside of the `with` block of a writer$"):
-        writer.put(0)
-
-
-def test_the_writer_does_not_keep_an_ending_process() -> None:
-    assert BackgroundWriter(print, depth=1)._thread.daemon
-
-
-def test_threads_have_names() -> None:
-    """What a debugger or a stack dump shows."""
-    names: list[str] = []
-    with BackgroundWriter[int](lambda _: names.append(threading.current_thread().name), depth=1) as writer:
-        writer.put(0)
-    list(prefetch([0], lambda _: names.append(threading.current_thread().name), depth=1))
-    assert names == ["behind", "ahead_0"]
-
-
-@given(st.integers(0, 9), st.integers(1, 3))
-def test_behind_gives_what_was_written_in_order(count: int, depth: int) -> None:
-    drawn, written = [], []
-
-    def items() -> Iterator[int]:
-        for i in range(count):
-            drawn.append(i)
-            yield i
-            assert len(drawn) - len(written) <= depth + 1
-
-    def write(item: int) -> str:
-        assert threading.current_thread().name == "behind"
-        written.append(item)
-        return f"wrote {item}"
-
-    assert list(write_behind(items(), write, depth)) == [f"wrote {i}" for i in range(count)]
-    assert written == list(range(count))
-
-
-def test_behind_writes_what_was_drawn_before_an_error() -> None:
-    written: list[int] = []
-
-    def items() -> Iterator[int]:
-        yield from range(3)
-        raise OSError("no more")
-
-    with pytest.raises(OSError, match="no more"):
-        list(write_behind(items(), written.append, 5))
-    assert written == [0, 1, 2]
-    with pytest.raises(ValueError, match="disk"):
-        list(write_behind(range(3), lambda _: (_ for _ in ()).throw(ValueError("disk")), 1))
+    seen: list[weakref.ref[Large]] = []
+    for result in work(range(5), lambda _: Large()):
+        large = result[1] if isinstance(result, tuple) else result
+        assert isinstance(large, Large)
+        seen.append(weakref.ref(large))
+        del result, large
+        gc.collect()
+        assert [ref for ref in seen if ref() is not None] == []
 
 
 @pytest.mark.parametrize(
@@ -541,3 +388,15 @@ def test_chunks(count: int, size: int, chunks: list[list[int]]) -> None:
         assert next(parts) == chunk
         assert drawn == list(range(chunk[-1] + 1))
     assert list(parts) == []
+
+
+def test_opencv_has_one_thread_within_and_its_own_after() -> None:
+    before = cv2.getNumThreads()
+    try:
+        cv2.setNumThreads(2)
+        with suppress(KeyError), in_callers_threads():
+            assert cv2.getNumThreads() == 1
+            raise KeyError
+        assert cv2.getNumThreads() == 2
+    finally:
+        cv2.setNumThreads(before)

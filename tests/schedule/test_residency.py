@@ -116,24 +116,6 @@ def test_it_is_near_the_optimum_where_plans_differ() -> None:
     assert ours < 1.02 * least
 
 
-@settings(max_examples=40)
-@given(cases(), st.integers(1, 6))
-def test_room_for_all_loads_all_once_and_drops_nothing(case: Case, shards: int) -> None:
-    stages, costs, _ = case
-    timeline = Residency(stages, costs, together(costs)).timeline(shards)
-    steps = [step for shard in timeline.shards for step in shard]
-    assert sorted(name for step in steps for name in step.load) == sorted({n for s in stages for n in s.plans})
-    assert not any(step.drop for step in steps)
-
-
-def test_the_one_that_is_missed_changes_where_two_of_three_fit() -> None:
-    """Three equal plans in room for two: whoever keeps one for good misses two per shard."""
-    costs = [PlanCost(name, 1, 1.0) for name in "abc"]
-    timeline = Residency(stages_of("a", "b", "c"), costs, 2).timeline(1000)
-    assert timeline.load_s == 2 + 2998 / 2
-    assert len(timeline.shards) == 1000
-
-
 def test_among_those_needed_next_the_slow_one_stays() -> None:
     costs = [PlanCost("a", 5, 1.0), PlanCost("b", 5, 30.0), PlanCost("c", 5, 2.0)]
     for slow in "ab":

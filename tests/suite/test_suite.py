@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from picture_rows import picture_row
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.schedule.overlap import BackgroundWriter
+from counterfactory.engine.schedule.overlap import write_behind
 from counterfactory.engine.suite import NewPicture, PaintedRow, PictureRow, Suite, read_metadata
 
 
@@ -246,9 +246,10 @@ def test_a_writers_thread_beside_the_callers_changes_nothing(tmp_path: Path) -> 
         write_table(suite, list(range(12)))
     seen: set[str] = set()
     with Suite.open(tmp_path / "together") as suite:
-        with BackgroundWriter[list[NewPicture]](lambda batch: suite.write_images("paint", batch), depth=2) as writer:
+
+        def beside() -> Iterator[list[NewPicture]]:
             for turn, batch in enumerate(batches):
-                writer.put(batch)
+                yield batch
                 suite.ledger.put("caption", {key(turn): f"caption {turn}"})
                 assert list(suite.ledger.get("caption", [key(i) for i in range(6)])) == [
                     key(i) for i in range(turn + 1)
@@ -258,6 +259,8 @@ def test_a_writers_thread_beside_the_callers_changes_nothing(tmp_path: Path) -> 
                     suite.load_image(row)  # whole, with the bytes on record, as soon as it is known
                     seen.add(name)
                 write_table(suite, [number for number in range(12) if key(number) in seen])  # moves files meanwhile
+
+        assert len(list(write_behind(beside(), lambda batch: suite.write_images("paint", batch), depth=2))) == 6
         assert len(suite.images("paint", [key(number) for number in range(12)])) == 12
         write_table(suite, list(range(12)))
     assert contents(tmp_path / "together") == contents(tmp_path / "alone")
