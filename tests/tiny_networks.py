@@ -18,7 +18,7 @@ from torch import nn
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.editor import EditorPlans
-from counterfactory.engine.models.encoder import LatentEncoder
+from counterfactory.engine.models.picture_networks import LatentEncoder
 from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.editing import EditingDenoiser

@@ -19,8 +19,8 @@ from counterfactory.kernels.pixels import to_pictures
 
 from ..runtime.session import Array
 from .batching import Batched
-from .encoder import LatentEncoder
 from .hints import embed, embed_several, hints_apart
+from .picture_networks import LatentEncoder
 
 Floats = NDArray[np.float32]
 Pictures = NDArray[np.uint8]

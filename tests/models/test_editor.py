@@ -11,7 +11,7 @@ import pytest
 
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.editor import EditorPlans, EditorRow, RowHint
-from counterfactory.engine.models.encoder import LatentEncoder
+from counterfactory.engine.models.picture_networks import LatentEncoder
 from counterfactory.engine.runtime.session import Array, Port, Signature
 
 LATENT, TOKENS, WIDTH = (2, 3, 4), 5, 6
