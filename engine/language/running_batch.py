@@ -18,8 +18,7 @@ import numpy as np
 from .grammar import Grammar
 from .llama import Common, Llama, Piece
 from .llm_request import Usage
-from .parallel_answers import Answers
-from .token_filter import TokenFilter
+from .token_filter import Answers, TokenFilter
 
 # The running batch and its cache are bounded, whatever is asked at once.
 MAX_ROWS = 64

@@ -12,7 +12,10 @@ run is left out where it could grow together with what follows freely.
 from __future__ import annotations
 
 import json
+import os
+from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,9 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from .grammar import Grammar
 
-BITS = 32
+_BITS = 32
+# Questions about the same keyword have the same grammar, and it takes a millisecond to compile; some 160 kB each.
+_MAX_GRAMMARS = 48
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,7 @@ class TokenFilter:
 
     def mask(self) -> NDArray[np.int32]:
         """Allowed tokens as bits, int32 [ceil(size / 32)], token t being bit t % 32 of word t // 32."""
-        bits = np.zeros((self.vocabulary.size + BITS - 1) // BITS, np.int32)
+        bits = np.zeros((self.vocabulary.size + _BITS - 1) // _BITS, np.int32)
         self.matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
         self.check(f"has no mask after {self.text!r}")
         return bits
@@ -141,3 +146,38 @@ def allowed(masks: NDArray[np.int32], tokens: int) -> NDArray[np.bool_]:
     bits = np.unpackbits(masks.view(np.uint8), axis=-1, bitorder="little").view(np.bool_)[..., :tokens]
     missing = tokens - bits.shape[-1]
     return np.concatenate([bits, np.zeros((*bits.shape[:-1], missing), np.bool_)], -1) if missing > 0 else bits
+
+
+class Answers:
+    """Many answers in one vocabulary at once, begun and taken further on `threads` threads (0: all cores)."""
+
+    def __init__(self, vocabulary: TokenVocabulary, threads: int) -> None:
+        from llguidance import LLExecutor
+
+        self._vocabulary = vocabulary
+        self._threads = threads or os.cpu_count() or 1
+        self._executor = LLExecutor(self._threads)
+        self._grammars: OrderedDict[Grammar, TokenFilter] = OrderedDict()
+
+    def begin(self, grammars: Sequence[Grammar]) -> list[TokenFilter]:
+        """An empty answer for each grammar. Raises ValueError for one that is none."""
+        missing = [grammar for grammar in dict.fromkeys(grammars) if grammar not in self._grammars]
+        with ThreadPoolExecutor(self._threads) as compiling:
+            filters = list(compiling.map(lambda grammar: TokenFilter(self._vocabulary, grammar), missing))
+        for grammar in grammars:
+            if grammar in self._grammars:
+                self._grammars.move_to_end(grammar)
+        self._grammars.update(zip(missing, filters, strict=True))
+        begun = [self._grammars[grammar].clone() for grammar in grammars]
+        while len(self._grammars) > _MAX_GRAMMARS:
+            self._grammars.popitem(last=False)
+        return begun
+
+    def likeliest(self, answers: Sequence[TokenFilter], logits: NDArray[np.float32]) -> list[int]:
+        """For each answer the allowed token of the highest logit, of equal ones the first; `logits` is [B, V]."""
+        masks = np.zeros((len(answers), -(-self._vocabulary.size // _BITS)), np.int32)
+        rows = [(answer.matcher, i) for i, answer in enumerate(answers)]
+        self._executor.unsafe_compute_mask_ptr(rows, masks.ctypes.data, masks[0].nbytes, len(rows))
+        for answer in answers:
+            answer.check("has no mask")
+        return [int(t) for t in np.where(allowed(masks, logits.shape[1]), logits, -np.inf).argmax(1)]
