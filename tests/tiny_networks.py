@@ -167,8 +167,7 @@ def tiny_editor(height: int, width: int, *, batch: int, picture_batch: int, cont
         plan(EditingDenoiser(tiny_denoiser()[0], *controlnets), rows, "prediction", "attention"),
         plan(modules.VaeDecoder(vae), {"latents": (picture_batch, 4, h, w)}, "pixel_values"),
         (4, h, w),
-        encoders[0] if encoders else None,
-        tuple(encoders[1:]),
+        tuple(encoders),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -71,12 +72,10 @@ class Blip2:
 
         A caption continues `prefix` and does not contain it.
         """
-        side = self.vision.signature.inputs[0].shape[2]
-        assert side is not None
         captions: list[list[str]] = []
         for start in range(0, len(images), self.at_once):
             batch = images[start : start + self.at_once]
-            queries = self.vision.run({"pixel_values": to_pixel_values(batch, side)})["query_embeds"]
+            queries = self._look(batch)
             parts = [
                 (queries[at : at + self.vision.batch], generators[start + at : start + at + self.vision.batch])
                 for at in range(0, len(batch), self.vision.batch)
@@ -94,10 +93,7 @@ class Blip2:
         Images are uint8 RGB of any sizes. None for words beyond `room` tokens of a text, which the decoder's plan may
         have no place for, and for a span without tokens.
         """
-        side = self.vision.signature.inputs[0].shape[2]
-        assert side is not None
-        queries = self.vision.run({"pixel_values": to_pixel_values(images, side)})["query_embeds"]
-        prompt = [self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
+        queries, prompt = self._look(images), self._prompt(prefix)
         texts = [_span_tokens(self.tokenizer, reading, room) for reading in readings]
         # Rows with the same places to score share the long runs of the decoder between them.
         rows = sorted(_rows(readings, texts), key=lambda row: row.places)
@@ -113,6 +109,15 @@ class Blip2:
             tuple(None if span is None else float(np.exp(-surprises[i][span].mean())) for span in text.spans)
             for i, text in enumerate(texts)
         ]
+
+    def _look(self, images: Sequence[NDArray[np.uint8]]) -> Floats:
+        """Query embeddings [N, Q, D]."""
+        side = self.vision.signature.inputs[0].shape[2]
+        assert side is not None
+        return self.vision.run({"pixel_values": to_pixel_values(images, side)})["query_embeds"]
+
+    def _prompt(self, prefix: str) -> list[int]:
+        return [self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
 
     def _surprises(
         self, queries: Floats, prompt: Sequence[int], rows: Sequence[_DecoderRow]
@@ -134,15 +139,13 @@ class Blip2:
             for start in range(position, at, most):
                 logits = past.append(self.embeddings[tokens[:, start : min(start + most, at)]])
             position = at
-            asking = [
-                (row, text.tokens[at], own)
-                for (row, text), own in zip(texts, surprises, strict=True)
-                if at in text.places
-            ]
-            looked = sorted({row for row, _, _ in asking})
-            whole = dict(zip(looked, _log_sums(logits[looked]), strict=True))
-            for row, token, own in asking:
-                own[at] = whole[row] - logits[row, token]
+            looked = sorted({row for row, text in texts if at in text.places})
+            most_of = logits[looked].max(axis=1, keepdims=True).astype(np.float64)
+            sums = np.log(np.exp(logits[looked] - most_of).sum(axis=1)) + most_of[:, 0]  # log of the sum of exp
+            whole = dict(zip(looked, sums, strict=True))
+            for (row, text), own in zip(texts, surprises, strict=True):
+                if at in text.places:
+                    own[at] = whole[row] - logits[row, text.tokens[at]]
         return surprises
 
     def _continue(
@@ -153,8 +156,7 @@ class Blip2:
         settings: DecodingSettings,
     ) -> list[list[str]]:
         """Captions after the query embeddings [B, Q, D] of each image."""
-        each = len(generators[0])
-        prompt = [self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
+        each, prompt = len(generators[0]), self._prompt(prefix)
         rows = np.repeat(queries, each * settings.beams, axis=0)
         spoken = np.repeat(self.embeddings[prompt][None], len(rows), axis=0)
         past = _Continuation(self.decoder, len(rows))
@@ -164,9 +166,7 @@ class Blip2:
             past.reorder(parents)
             return past.append(self.embeddings[tokens][:, None])
 
-        texts = decode(
-            logits, advance, settings, prompt, self.eos, [g for row_generators in generators for g in row_generators]
-        )
+        texts = decode(logits, advance, settings, prompt, self.eos, list(chain(*generators)))
         captions = [str(self.tokenizer.decode(text)).strip() for text in texts]
         return [captions[i : i + each] for i in range(0, len(captions), each)]
 
@@ -228,13 +228,6 @@ def _span_tokens(tokenizer: Tokenizer, reading: Reading, room: int) -> _SpanToke
     spans = tuple(find(*span) for span in reading.spans)
     places = frozenset(at for span in spans if span is not None for at in range(span.start, span.stop))
     return _SpanTokens(encoded.ids, spans, places)
-
-
-def _log_sums(logits: Floats) -> NDArray[np.float64]:
-    """log of the sum of exp of each row of [R, V]."""
-    most = logits.max(axis=1, keepdims=True).astype(np.float64)
-    sums: NDArray[np.float64] = np.log(np.exp(logits - most).sum(axis=1)) + most[:, 0]
-    return sums
 
 
 class _GrowingCache:

@@ -200,8 +200,7 @@ class ModelPool:
 
     def _open_editor_plans(self, size: _Size) -> EditorPlans:
         hints, editor, decoder, shape = self._open_painters(size)  # no hints without a control scale
-        hint = hints[0] if hints else None
-        return EditorPlans(self.vae_encoder(*size), editor, decoder, shape, hint, tuple(hints[1:]))
+        return EditorPlans(self.vae_encoder(*size), editor, decoder, shape, tuple(hints))
 
     def _open_painters(self, size: _Size) -> tuple[list[Batched], Batched, Batched, tuple[int, int, int]]:
         """The networks that embed maps, in their order, the denoiser and the decoder, and the shape of latents."""
