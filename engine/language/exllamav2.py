@@ -18,6 +18,7 @@ from .token_filter import TokenFilter, allowed
 
 # Above 32 rows its kernels write the weights out in fp16 for every product.
 MAX_ROWS = 32
+_CACHES = {"fp16": "ExLlamaV2Cache", "q8": "ExLlamaV2Cache_Q8", "q4": "ExLlamaV2Cache_Q4"}
 
 
 @dataclass
@@ -65,12 +66,7 @@ class ExLlamaV2:
         """The cache of so many bits."""
         import exllamav2
 
-        classes = {
-            "fp16": exllamav2.ExLlamaV2Cache,
-            "q8": exllamav2.ExLlamaV2Cache_Q8,
-            "q4": exllamav2.ExLlamaV2Cache_Q4,
-        }
-        return classes[self.settings.cache]
+        return getattr(exllamav2, _CACHES[self.settings.cache])
 
     def sampling(self) -> Any:
         """The likeliest token, or temperature, then top-p, and nothing else."""

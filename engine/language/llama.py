@@ -27,8 +27,7 @@ from ..runtime.blob_cache import BlobCache
 from ..runtime.compiling import CompileInputs, compile_model
 from ..runtime.openvino import Precision, open_core
 from ..runtime.quiet_openvino import ov
-from .token_filter import read_vocabulary
-from .tokenizer import load_tokenizer
+from .token_filter import load_tokenizer, read_vocabulary
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]

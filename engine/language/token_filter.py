@@ -18,13 +18,16 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
 from .grammar import Grammar
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _BITS = 32
 # Questions about the same keyword have the same grammar, and it takes a millisecond to compile; some 160 kB each.
@@ -61,6 +64,20 @@ def read_vocabulary(tokenizer: Path, end: int) -> TokenVocabulary:
         reason = str(error).strip().splitlines()[0]
         raise CounterfactoryError(f"{tokenizer} is no tokenizer of the tokenizers library: {reason}") from error
     return TokenVocabulary(int(tokens.vocab_size), end, tokens)
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Read a tokenizer.json. Raises CounterfactoryError when it is missing or no tokenizer."""
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CounterfactoryError(
+            f"tokenizer file {path} is missing; reinstall counterfactory or correct [models]"
+        ) from error
+    except Exception as error:  # tokenizers raises bare Exception
+        raise CounterfactoryError(f"tokenizer file {path} cannot be read: {error}") from error
 
 
 def _without_prefix_space(tokenizer: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from counterfactory.kernels.guided_step import guide
 from counterfactory.kernels.pixels import to_pictures
 
-from ..runtime.session import Array, HeldOutput
+from ..runtime.session import Array
 from .batching import Batched
 from .hints import embed, embed_several, hints_apart, hints_of
 from .sampler import Sampler
@@ -40,24 +40,24 @@ class DenoiserRow:
     control_scale: float | tuple[float, ...]
 
 
-class Denoising(Protocol):
-    """One variant on its way from noise to latents."""
+class Denoising:
+    """One variant on its way from noise to latents [C, h, w], which are an array of the host here."""
 
-    @property
-    def latents(self) -> HeldOutput:
-        """The latents [C, h, w] that it has come to."""
-        ...
+    def __init__(self, latents: Any, sampler: Sampler) -> None:
+        self.latents = latents
+        self._sampler, self._history = sampler, sampler.start
 
     def step(self, i: int, outputs: Sequence[Any], scale: float | None, noise: Floats | None) -> None:
         """Take the sampler's step `i` by the outputs of its rows: with the text and, where `scale` guides, without.
 
         `noise` [C, h, w] is what the step adds, if it does.
         """
-        ...
+        output = outputs[0] if scale is None else guide(outputs[0], outputs[1], scale)
+        self.latents, self._history = self._sampler.step(i, self.latents, output, self._history, noise)
 
     def blend(self, replacement: Floats, share: Floats) -> None:
         """Mix `replacement` [C, h, w] into the latents by `share` [h, w]; 1 replaces them."""
-        ...
+        self.latents = blend(self.latents, replacement, share)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class PaintPlans:
 
     def begin(self, noise: Floats, sampler: Sampler) -> Denoising:
         """A variant's way from standard normal noise [C, h, w] by a sampler's steps."""
-        return _OnHost(noise * np.float32(sampler.initial_scale), sampler)
+        return Denoising(noise * np.float32(sampler.initial_scale), sampler)
 
     def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Any]:
         """Model outputs [C, h, w] of rows."""
@@ -141,21 +141,6 @@ class PaintPlans:
             if buffer.rows[place] is not row:
                 buffer.array[place] = buffer.rows[place] = row
         return buffer.array[: len(rows)]
-
-
-class _OnHost:
-    """A variant whose latents are an array of the host."""
-
-    def __init__(self, latents: Floats, sampler: Sampler) -> None:
-        self.latents = latents
-        self._sampler, self._history = sampler, sampler.start
-
-    def step(self, i: int, outputs: Sequence[Any], scale: float | None, noise: Floats | None) -> None:
-        output = outputs[0] if scale is None else guide(outputs[0], outputs[1], scale)
-        self.latents, self._history = self._sampler.step(i, self.latents, output, self._history, noise)
-
-    def blend(self, replacement: Floats, share: Floats) -> None:
-        self.latents = blend(self.latents, replacement, share)
 
 
 def blend(latents: Floats, replacement: Floats, share: Floats) -> Floats:

@@ -59,12 +59,12 @@ class _Step:
     scale: float | None
 
 
-class _OnDevice:
+class _OnDevice(Denoising):
     """A variant whose latents and history are arrays of the device."""
 
     def __init__(self, arrays: DeviceArray, sampler: Sampler, pending: _Pending, fetch: _Fetch) -> None:
-        self.latents = arrays.row(0)
-        self._arrays, self._sampler, self._pending, self._fetch = arrays, sampler, pending, fetch
+        super().__init__(arrays.row(0), sampler)
+        self._arrays, self._pending, self._fetch = arrays, pending, fetch
 
     def step(self, i: int, outputs: Sequence[Any], scale: float | None, noise: Floats | None) -> None:
         if noise is not None:
@@ -184,7 +184,7 @@ class DevicePaintPlans(PaintPlans):
 
     def _queue_pending(self, sent: Sequence[DeviceArray]) -> None:
         """Put the noise into its places, and take the steps, by what `_going_up` sent."""
-        noise, steps = list(self._pending.noise), list(self._pending.steps)
+        noise, steps = self._pending.noise.copy(), self._pending.steps.copy()
         self._pending.noise.clear()
         self._pending.steps.clear()
         for (place, _), row in zip(noise, sent, strict=False):

@@ -17,7 +17,7 @@ from ..content_keys import Stage
 from ..errors import CounterfactoryError
 from ..language.llm_request import Llm
 from ..language.open_llm import open_llm
-from ..language.tokenizer import load_tokenizer
+from ..language.token_filter import load_tokenizer
 from ..meter.meter import Meter
 from ..runtime.cuda import Cuda, open_device
 from ..runtime.kernels import PaintKernels, load_paint_kernels
@@ -106,10 +106,7 @@ class ModelPool:
 
     def hed(self, height: int, width: int) -> Hed | None:
         """The network of soft edges for pictures of a size in pixels; None where the detector is another."""
-        if "hed" not in self._library.networks:
-            return None
-        size = (height, width)
-        return self._once(("hed",), lambda: Hed(self._open("hed", size)), size)
+        return self._sized("hed", Hed, (height, width)) if "hed" in self._library.networks else None
 
     @property
     def estimates_depth(self) -> bool:
@@ -118,13 +115,11 @@ class ModelPool:
 
     def depth(self, height: int, width: int) -> DepthEstimator:
         """The network of depth for pictures of a size in pixels, which a profile with [depth] has."""
-        size = (height, width)
-        return self._once(("depth",), lambda: DepthEstimator(self._open("depth", size)), size)
+        return self._sized("depth", DepthEstimator, (height, width))
 
     def vae_encoder(self, height: int, width: int) -> LatentEncoder:
         """The encoder of pictures of a size in pixels, which a profile with [invert] or [protect] has."""
-        size = (height, width)
-        return self._once(("vae_encoder",), lambda: LatentEncoder(self._open("vae_encoder", size)), size)
+        return self._sized("vae_encoder", LatentEncoder, (height, width))
 
     def paint_plans(self, height: int, width: int) -> PaintPlans:
         """The painter's plans for pictures of a size in pixels."""
@@ -135,6 +130,9 @@ class ModelPool:
         """The plans that invert and edit pictures of a size in pixels, which a profile with [invert] has."""
         networks, size = ("vae_encoder", *self._hints, "denoiser", "vae_decoder"), (height, width)
         return self._once(networks, lambda: self._open_editor_plans(size), size)
+
+    def _sized(self, name: str, model: Callable[[Batched], _Model], size: _Size) -> _Model:
+        return self._once((name,), lambda: model(self._open(name, size)), size)
 
     def _once(self, networks: tuple[str, ...], opener: Callable[[], _Model], size: _Size | None = None) -> _Model:
         if (networks, size) not in self._models:
@@ -176,13 +174,13 @@ class ModelPool:
         file = self._library.folder / "opt_tokens.json"
         if file.is_file():
             tokens = json.loads(file.read_text())
-            bos, eos = int(tokens["bos"]), int(tokens["eos"])
         else:
-            bos, eos = tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")
-            if bos is None or eos is None:
+            tokens = {"bos": tokenizer.token_to_id("<s>"), "eos": tokenizer.token_to_id("</s>")}
+            if None in tokens.values():
                 path = self._library.folder / "opt_tokenizer.json"
                 raise CounterfactoryError(f"{path} has no <s> or no </s>: export the captioner again")
-        return Blip2(self._open("blip2_vision"), self._open("opt_decoder"), table, tokenizer, bos, eos)
+        vision, decoder = self._open("blip2_vision"), self._open("opt_decoder")
+        return Blip2(vision, decoder, table, tokenizer, int(tokens["bos"]), int(tokens["eos"]))
 
     def _open_llm(self) -> Llm:
         library = self._library

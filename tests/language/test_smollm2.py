@@ -21,7 +21,7 @@ from counterfactory.engine.language.grammar import choices_grammar, edited_gramm
 from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import read_caption, read_proposals
-from counterfactory.engine.language.tokenizer import load_tokenizer
+from counterfactory.engine.language.token_filter import load_tokenizer
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.suite import read_metadata
 
