@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from counterfactory.export.pocket import llama
@@ -16,6 +17,19 @@ TEXTS = ("a red car on a street", "12 Keywords: none")
 def tiny_tokenizer(vocabulary: int = 300) -> Tokenizer:
     """A byte-level tokenizer that knows the words of `TEXTS`."""
     return llama.byte_tokenizer(TEXTS * 4, vocabulary)
+
+
+def byte_level(texts: Sequence[str], vocabulary: int, special: Sequence[str], space_before: bool = False) -> Tokenizer:
+    """As GPT-2's, SmolLM2's and OPT's, which differ in whether a space is put before a text."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=space_before)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary, special_tokens=list(special), initial_alphabet=alphabet, show_progress=False
+    )
+    made.train_from_iterator(texts, trainer)
+    return made
 
 
 def tiny_llama(tokenizer: Tokenizer, **changed: Any) -> LlamaForCausalLM:

@@ -124,17 +124,12 @@ class _JobRow:
     def decided(self) -> bool:
         """Whether the grammar leaves one way to the end of the answer."""
         rest = self.answer.clone()
-        while not rest.closed and (forced := rest.forced()):
-            for token in forced:
-                rest.accept(token)
+        rest.follow_forced(self.request.max_tokens)
         return rest.closed
 
     def follow_forced(self) -> None:
         """Take what is forced, as far as there is room for it."""
-        while self.room > 0 and not self.answer.closed and (forced := self.answer.forced()):
-            for token in forced[: self.room]:
-                self.answer.accept(token)
-                self.given += 1
+        self.given += len(self.answer.follow_forced(self.request.max_tokens))
 
 
 @dataclass

@@ -95,8 +95,8 @@ def _without_prefix_space(tokenizer: str) -> str:
 class TokenFilter:
     """One answer under a grammar. `tokens` are those of the answer so far, the end token not among them."""
 
-    def __init__(self, vocabulary: TokenVocabulary, grammar: Grammar, tokens: Sequence[int] = ()) -> None:
-        """Begin an answer of `grammar`, `tokens` being given. Raises ValueError for what cannot be one."""
+    def __init__(self, vocabulary: TokenVocabulary, grammar: Grammar) -> None:
+        """Begin an answer. Raises ValueError for a grammar that is none."""
         from llguidance import LLMatcher
 
         if grammar.schema is None:
@@ -108,8 +108,6 @@ class TokenFilter:
         self.vocabulary, self.grammar = vocabulary, grammar
         self.tokens: list[int] = []
         self.check(f"cannot follow the grammar {grammar.pattern!r}")
-        for token in tokens:
-            self.accept(token)
 
     @property
     def closed(self) -> bool:
@@ -135,6 +133,15 @@ class TokenFilter:
         if self.closed:
             return (self.vocabulary.end,)
         return tuple(self.matcher.compute_ff_tokens())
+
+    def follow_forced(self, room: int) -> list[int]:
+        """Take what is forced, while the answer has fewer than `room` tokens; the tokens that were taken."""
+        taken: list[int] = []
+        while len(self.tokens) < room and not self.closed and (forced := self.forced()):
+            for token in forced[: room - len(self.tokens)]:
+                self.accept(token)
+                taken.append(token)
+        return taken
 
     def mask(self) -> NDArray[np.int32]:
         """Allowed tokens as bits, int32 [ceil(size / 32)], token t being bit t % 32 of word t // 32."""

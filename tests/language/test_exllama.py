@@ -483,7 +483,7 @@ def test_the_calls_of_exllamav3_bind(exllamav3: Any, folder: Path, monkeypatch: 
     assert (layer.k_bits, layer.v_bits, cache.max_num_tokens) == (4, 4, 4096)
     assert llm.package.max_length == 2048
     answer = TokenFilter(llm.vocabulary, Grammar("(?:ab|ac)d", 3))
-    answer.accept(answer.forced()[0]) if answer.forced() else None
+    answer.follow_forced(1)
     job = llm.enqueue([5, 6, *answer.tokens], answer, 7, 8, 9)
     assert isinstance(job, exllamav3.Job)
     assert (job.max_new_tokens, job.identifier, job.stop_tokens) == (7, 9, {2})
