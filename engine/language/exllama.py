@@ -265,17 +265,14 @@ class ExllamaLlm:
             elif row.answer.closed:
                 self.package.generator.cancel(row.job)
                 self._end(row, open_rows, answers)
-            elif "token_ids" in result and self._skips(row, open_rows):
-                # The new job first: a generator without any job puts its pages in order.
-                left = row.job
+            elif "token_ids" in result and (forced := row.answer.forced()):
+                # Forced tokens cost less outside of the batch: nothing at the end, a pass if there are many.
+                if len(forced) <= min(len(open_rows), self.settings.rows) and not row.decided:
+                    continue
+                left = row.job  # the new job first: a generator without any job puts its pages in order
                 row.follow_forced()
                 self._start(row, open_rows, answers)
                 self.package.generator.cancel(left)
-
-    def _skips(self, row: _JobRow, open_rows: dict[int, _JobRow]) -> bool:
-        """Whether what is forced next costs less outside of the batch: nothing at the end, a pass if it is long."""
-        forced = row.answer.forced()
-        return bool(forced) and (len(forced) > min(len(open_rows), self.settings.rows) or row.decided)
 
     def _end(self, row: _JobRow, open_rows: dict[int, _JobRow], answers: dict[int, str]) -> None:
         open_rows.pop(row.name, None)

@@ -56,7 +56,11 @@ class OpenVinoLlm:
         answers: dict[int, str] = {}
         try:
             for beginning, group in self._by_beginning(requests).items():
-                batch = RunningBatch(self._llama, self._read_once(beginning), group, self._answers)
+                if beginning not in self._beginnings:
+                    while len(self._beginnings) >= _MAX_BEGINNINGS:
+                        del self._beginnings[next(iter(self._beginnings))]
+                    self._beginnings[beginning] = self._llama.beginning(beginning)
+                batch = RunningBatch(self._llama, self._beginnings[beginning], group, self._answers)
                 answers |= dict(batch.run())
                 self.usage += batch.usage
         except RuntimeError as error:
@@ -105,10 +109,3 @@ class OpenVinoLlm:
             row = EncodedRequest(name, tuple(prompt), suite, source, request.grammar, room)
             groups.setdefault(row.prompt[:suite], []).append(row)
         return groups
-
-    def _read_once(self, tokens: tuple[int, ...]) -> Common:
-        if tokens not in self._beginnings:
-            while len(self._beginnings) >= _MAX_BEGINNINGS:
-                del self._beginnings[next(iter(self._beginnings))]
-            self._beginnings[tokens] = self._llama.beginning(tokens)
-        return self._beginnings[tokens]

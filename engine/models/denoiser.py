@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from counterfactory.kernels.pixels import to_pictures
 
 from ..runtime.session import Array
 from .batching import Batched
-from .hints import embed, embed_several, hints_apart, hints_of
+from .hints import embed_several, hints_apart, hints_of
 from .sampler import Sampler
 
 Floats = NDArray[np.float32]
@@ -79,14 +79,11 @@ class PaintPlans:
     decoder: Batched
     latent_shape: tuple[int, int, int]
     other_hints: tuple[Batched, ...] = field(default=(), kw_only=True)
+    # How many decodes may be under way before the first of them has to be waited for.
+    behind: ClassVar[int] = 0
     # Where rows are gathered, again and again: memory that is new each time costs as much as the copying, and texts and
     # hints are often where they were.
     _gathered: dict[str, _RowBuffer] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    @property
-    def behind(self) -> int:
-        """How many decodes may be under way before the first of them has to be waited for."""
-        return 0
 
     def embed_hints(self, edges: NDArray[np.uint8]) -> Sequence[Any]:
         """Hint embeddings [D, h, w] of edge maps uint8 [N, H, W], for a denoiser that follows them alone."""
@@ -94,16 +91,12 @@ class PaintPlans:
 
     def embed_several(self, maps: Sequence[NDArray[Any] | None], weights: Sequence[float]) -> Sequence[Any]:
         """Hint embeddings of pictures by the maps of each hint; see hints.embed_several."""
-        return embed_several((self.hint, *self.other_hints), self.denoiser.signature, maps, weights, self._embed)
+        return embed_several((self.hint, *self.other_hints), self.denoiser.signature, maps, weights)
 
     @property
     def hints_apart(self) -> bool:
         """Whether each hint has a ControlNet of its own in the denoiser."""
         return hints_apart(self.denoiser.signature) is not None
-
-    def _embed(self, encoder: Batched, maps: NDArray[Any]) -> Sequence[Floats]:
-        """One hint's embeddings [D, h, w], on the host."""
-        return embed(encoder, maps)
 
     def put_text(self, states: Floats) -> Any:
         """Text states [T, D] of the host, where rows take them."""

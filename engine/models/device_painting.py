@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ from ..runtime.pipeline import Pipeline
 from ..runtime.session import Array
 from .batching import Batched, pad_rows
 from .denoiser import DenoiserRow, Denoising, Floats, PaintPlans, blend
-from .hints import hints_of
+from .hints import embed_several, hints_of
 from .sampler import Sampler
 
 _Fetch = Callable[[DeviceArray], Array]
@@ -90,12 +90,8 @@ class DevicePaintPlans(PaintPlans):
 
     pipeline: Pipeline
     kernels: PaintKernels
+    behind: ClassVar[int] = 1  # the device paints on while pictures are brought down and written
     _pending: _Pending = field(default_factory=_Pending, init=False, repr=False, compare=False)
-
-    @property
-    def behind(self) -> int:
-        """One decode: the device paints on while its pictures are brought down and written."""
-        return 1
 
     def embed_hints(self, edges: NDArray[np.uint8]) -> Sequence[Any]:
         """Hint embeddings [D, h, w] of edge maps uint8 [N, H, W], a batch at a time."""
@@ -103,13 +99,14 @@ class DevicePaintPlans(PaintPlans):
 
     def embed_several(self, maps: Sequence[NDArray[Any] | None], weights: Sequence[float]) -> Sequence[Any]:
         """As on the host: embeddings are joined there, once a source, and go up again."""
-        embeddings = super().embed_several(maps, weights)
+
+        def embed(encoder: Batched, of_hint: NDArray[Any]) -> Sequence[Floats]:
+            rows = self._queue_hints(encoder, hints_of(of_hint, encoder.signature.inputs[0].shape[1]))
+            return [fetched() for fetched in [self.pipeline.fetch(row) for row in rows]]
+
+        embeddings = embed_several((self.hint, *self.other_hints), self.denoiser.signature, maps, weights, embed)
         with self.pipeline.parcel([np.stack(embeddings)]) as (sent,):
             return [self.pipeline.keep(sent.row(at)) for at in range(len(embeddings))]
-
-    def _embed(self, encoder: Batched, maps: NDArray[Any]) -> Sequence[Floats]:
-        rows = self._queue_hints(encoder, hints_of(maps, encoder.signature.inputs[0].shape[1]))
-        return [fetched() for fetched in [self.pipeline.fetch(row) for row in rows]]
 
     def _queue_hints(self, encoder: Batched, hints: Floats) -> list[DeviceArray]:
         """Embeddings [D, h, w] of hints [N, C, H, W], a batch at a time."""

@@ -87,8 +87,3 @@ def hints_apart(denoiser: Signature) -> int | None:
     """How many hints have a ControlNet of their own in a denoiser; None where one ControlNet follows all of them."""
     (port,) = (port for port in denoiser.inputs if port.name == "hint_embedding")
     return port.shape[1] if len(port.shape) == 5 else None
-
-
-def scales_of(control_scale: float, weights: Sequence[float], apart: bool) -> float | tuple[float, ...]:
-    """The control scale of a row: one, or one for each ControlNet."""
-    return tuple(control_scale * weight for weight in weights) if apart else control_scale

@@ -155,7 +155,11 @@ def _captions_per_image(caption: CaptionSettings) -> float:
 def networks_of(profile: Profile) -> Networks:
     """The networks that a profile's suites need."""
     moved = _moved_bytes(profile)
-    table = (*_readers_of(profile), *painters_of(profile, _kept_bytes(profile)), _judge_of(profile))
+    looked: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=1)}
+    if profile.invert is not None:  # an editor looks for the best of its pictures
+        looked["paint"] = Rows(1, len(profile.invert.fractions), 1)
+    judge = Network("clip_image", "clip_image", profile.check.batch, looked, streams=profile.paint.streams)
+    table = (*_readers_of(profile), *painters_of(profile, _kept_bytes(profile)), judge)
     return Networks(tuple(replace(network, moved_bytes=moved.get(network.name, 0)) for network in table))
 
 
@@ -204,14 +208,6 @@ def _readers_of(profile: Profile) -> Iterator[Network]:
     for name, settings in (("hed", profile.edges.hed), ("depth", profile.depth)):
         if settings is not None:
             yield Network(name, name, settings.batch, {"edges": Rows(per_source=1)}, {"image": "picture"})
-
-
-def _judge_of(profile: Profile) -> Network:
-    """The image encoder of checks; an editor looks for the best of its pictures with it."""
-    looked: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=1)}
-    if profile.invert is not None:
-        looked["paint"] = Rows(1, len(profile.invert.fractions), 1)
-    return Network("clip_image", "clip_image", profile.check.batch, looked, streams=profile.paint.streams)
 
 
 def library_of(profile: Profile) -> Library:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tiny_blip2 import EOS, WORDS, tiny_blip2
 from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import Blip2Config, Blip2ForConditionalGeneration
+from transformers import Blip2ForConditionalGeneration
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.keys import generator
@@ -22,8 +23,6 @@ from counterfactory.engine.profile.caption import CaptionSettings, DecodingSetti
 from counterfactory.engine.runtime.session import Port, Signature, continued_cache
 from counterfactory.engine.stages.caption_sources import caption_images
 from counterfactory.export.graphs import modules
-
-EOS, WORDS = 2, 20
 
 
 def greedy(most: int) -> DecodingSettings:
@@ -65,52 +64,7 @@ class Torch:
 
 @pytest.fixture(scope="module")
 def blip2() -> Blip2ForConditionalGeneration:
-    torch.manual_seed(11)
-    config = Blip2Config(
-        vision_config={
-            "image_size": 16,
-            "patch_size": 8,
-            "hidden_size": 16,
-            "intermediate_size": 24,
-            "num_hidden_layers": 1,
-            "num_attention_heads": 2,
-        },
-        qformer_config={
-            "hidden_size": 16,
-            "intermediate_size": 24,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "encoder_hidden_size": 16,
-            "vocab_size": 8,
-        },
-        text_config={
-            "model_type": "opt",
-            "vocab_size": WORDS + 1,
-            "hidden_size": 24,
-            "word_embed_proj_dim": 24,
-            "ffn_dim": 32,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "max_position_embeddings": 64,
-            "bos_token_id": 0,
-            "pad_token_id": 1,
-            "eos_token_id": EOS,
-            "tie_word_embeddings": False,
-        },
-        num_query_tokens=3,
-        image_token_index=WORDS,
-    )
-    model = Blip2ForConditionalGeneration(config).eval()
-    with torch.no_grad():
-        for value in model.parameters():  # fresh weights tell no picture from another
-            if value.ndim > 1:
-                value.normal_(std=2 * value[0].numel() ** -0.5)
-        for name, value in model.named_parameters():
-            if "norm" in name and name.endswith("weight"):
-                value.fill_(1.0)
-        model.language_model.lm_head.weight[WORDS] = 0  # no image within a caption
-        model.language_model.lm_head.weight[EOS] *= 3
-    return model
+    return tiny_blip2()
 
 
 def blocks(random: np.random.Generator, count: int) -> list[np.ndarray]:

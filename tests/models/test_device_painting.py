@@ -55,19 +55,20 @@ def node(kind: str, inputs: str, output: str, **attributes: Any) -> onnx.NodePro
 
 
 def saved(
-    path: Path, nodes: list[onnx.NodeProto], inputs: Mapping[str, tuple[Any, ...]], output: str, **weights: Floats
+    path: Path, nodes: list[onnx.NodeProto], inputs: Mapping[str, tuple[Any, ...]], outputs: str, **weights: Any
 ) -> None:
+    """Write a graph of a free batch; `inputs` have their shapes without it, and `outputs` are names."""
+    whole = ("timestep", "input_ids")
     ports = [
         helper.make_tensor_value_info(
-            name, TensorProto.INT64 if name == "timestep" else TensorProto.FLOAT, ["batch", *shape]
+            name, TensorProto.INT64 if name in whole else TensorProto.FLOAT, ["batch", *shape]
         )
         for name, shape in inputs.items()
     ]
-    given = [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["batch", *"abc"])]
-    known = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs.split()]
+    known = [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()]
     graph = helper.make_graph(nodes, path.stem, ports, given, known)
-    opset = helper.make_opsetid("", 18)
-    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), path)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
 
 
 @pytest.fixture(scope="module")
@@ -96,13 +97,8 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         node("Sum", "x3 h1 l0", "sum"),
         node("Tanh", "sum", "prediction"),
     ]
-    inputs = {
-        "latents": (CHANNELS, "h", "w"),
-        "timestep": (),
-        "text": (TOKENS, WIDTH),
-        "hint_embedding": (HINT, "h", "w"),
-        "control_scale": (),
-    }
+    inputs: dict[str, tuple[Any, ...]] = {"timestep": (), "control_scale": (), "text": (TOKENS, WIDTH)}
+    inputs |= {"latents": (CHANNELS, "h", "w"), "hint_embedding": (HINT, "h", "w")}
     saved(
         folder / "denoiser.onnx",
         step,
@@ -301,18 +297,6 @@ def test_nothing_of_a_row_crosses_the_bus(graphs: Path, monkeypatch: pytest.Monk
     assert down == [DECODE_BATCH * size[0] * size[1] * 3] * 2
 
 
-def test_edges_go_up_once_a_source_and_in_batches(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    device, size = opened(graphs, monkeypatch), SIZES[0]
-    edges = (np.random.default_rng(0).random((3, *size)) < 0.2).astype(np.uint8) * 255
-    hints = device.plans[size].embed_hints(edges)
-    expected = host_plans(graphs, size).embed_hints(edges)
-    copies = [count for kind, count in device.memory.copied if kind is UP]
-    assert copies == [HINT_BATCH * size[0] * size[1] * 4] * 2
-    for hint, wanted in zip(hints, expected, strict=True):
-        np.testing.assert_array_equal(device.line.fetch(hint)(), wanted)
-    assert (device.work["hint"].rows, device.work["hint"].calls) == (3, 2)
-
-
 def test_several_hints_are_joined_as_on_the_host(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device, size = opened(graphs, monkeypatch), SIZES[0]
     rng, host = np.random.default_rng(0), host_plans(graphs, size)
@@ -329,15 +313,8 @@ def test_captions_stay_where_they_were_encoded(tmp_path: Path) -> None:
     """The text encoder's states are the painter's texts; checks still get arrays."""
     table = np.random.default_rng(0).standard_normal((9, WIDTH)).astype(np.float32)
     nodes = [node("Gather", "table input_ids", "states"), node("ReduceMax", "states one", "text_embeds", keepdims=0)]
-    ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", TOKENS])
-    outputs = [
-        helper.make_tensor_value_info("states", TensorProto.FLOAT, ["batch", TOKENS, WIDTH]),
-        helper.make_tensor_value_info("text_embeds", TensorProto.FLOAT, ["batch", WIDTH]),
-    ]
-    known = [numpy_helper.from_array(table, "table"), numpy_helper.from_array(np.array([1], np.int64), "one")]
-    graph = helper.make_graph(nodes, "clip_text", [ids], outputs, known)
-    opset = helper.make_opsetid("", 18)
-    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), tmp_path / "clip_text.onnx")
+    one = np.array([1], np.int64)
+    saved(tmp_path / "clip_text.onnx", nodes, {"input_ids": (TOKENS,)}, "states text_embeds", table=table, one=one)
     memory = Memory()
     device = Cuda(memory)
     line = Pipeline(device)
