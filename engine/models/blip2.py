@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -230,73 +229,43 @@ def _span_tokens(tokenizer: Tokenizer, reading: Reading, room: int) -> _SpanToke
     return _SpanTokens(encoded.ids, spans, places)
 
 
-class _GrowingCache:
-    """A cache that each run takes and returns whole, [B, L, heads, P, D/heads]: rows are reordered here."""
+class _Continuation:
+    """The rows of a decoder behind their cache. The plan's batch is padded with copies of the last row.
 
-    outputs = MappingProxyType({"past_keys": "keys", "past_values": "values"})
-
-    def __init__(self, decoder: Batched) -> None:
-        inputs = {port.name: port for port in decoder.signature.inputs}
-        shape = tuple(length or 0 for length in inputs["past_keys"].shape)
-        empty = np.zeros((decoder.batch, *shape[1:3], 0, shape[4]), inputs["past_keys"].dtype)
-        self._cache: dict[str, Any] = {"past_keys": empty, "past_values": empty}
-
-    def reorder(self, parents: Ids) -> None:
-        if not np.array_equal(parents, np.arange(len(parents))):
-            self._cache = {name: array[parents] for name, array in self._cache.items()}
-
-    def feeds(self) -> dict[str, Any]:
-        return self._cache
-
-    def take(self, cache: dict[str, Any], added: int) -> None:
-        self._cache = cache
-
-
-class _AddedCache:
-    """A cache that a device keeps, [P, B, L, heads, D/heads]: what was written stays where it is.
-
-    A row that goes on from another finds its past in the table `rows` [P, B], which alone is reordered.
+    One kind of cache is taken and returned whole by each run, [B, L, heads, P, D/heads]: its rows are reordered here.
+    Another is kept by a device, [P, B, L, heads, D/heads]: what was written stays where it is, and a row that goes on
+    from another finds its past in a table of rows [P, B], which alone is reordered.
     """
 
-    outputs = MappingProxyType({"cache_keys": "cache_keys_added", "cache_values": "cache_values_added"})
-
-    def __init__(self, decoder: Batched) -> None:
+    def __init__(self, decoder: Batched, rows: int) -> None:
+        self._decoder, self._rows, self._position = decoder, rows, 0
         inputs = {port.name: port for port in decoder.signature.inputs}
-        shape = tuple(length or 0 for length in inputs["cache_keys"].shape)
-        empty = np.zeros((0, decoder.batch, *shape[2:]), inputs["cache_keys"].dtype)
-        self._cache: dict[str, Any] = {"cache_keys": empty, "cache_values": empty}
+        self._keeps = "cache_keys" in inputs
+        if self._keeps:
+            self._outputs = {"cache_keys": "cache_keys_added", "cache_values": "cache_values_added"}
+        else:
+            self._outputs = {"past_keys": "keys", "past_values": "values"}
+        port = inputs[next(iter(self._outputs))]
+        shape = [length or 0 for length in port.shape]  # no positions yet
+        shape[1 if self._keeps else 0] = decoder.batch
+        self._cache: dict[str, Any] = dict.fromkeys(self._outputs, np.zeros(shape, port.dtype))
         self._own: Ids = np.arange(decoder.batch)
-        self._rows: Ids | None = np.zeros((0, decoder.batch), np.int64) if "cache_rows" in inputs else None
+        self._table: Ids | None = np.zeros((0, decoder.batch), np.int64) if "cache_rows" in inputs else None
 
     def reorder(self, parents: Ids) -> None:
-        if self._rows is not None:
-            self._rows = self._rows[:, parents]
-        elif not np.array_equal(parents, self._own):
+        """Let row i continue what row `parents[i]` was."""
+        parents = np.append(parents, self._own[self._rows :])
+        if self._table is not None:
+            self._table = self._table[:, parents]
+        elif np.array_equal(parents, self._own):
+            return
+        elif self._keeps:
             raise CounterfactoryError(
                 "the captioner's decoder was exported for captions without beams; export opt_decoder again with the "
                 "profile that asks for them"
             )
-
-    def feeds(self) -> dict[str, Any]:
-        return self._cache if self._rows is None else {**self._cache, "cache_rows": self._rows}
-
-    def take(self, cache: dict[str, Any], added: int) -> None:
-        self._cache = cache
-        if self._rows is not None:
-            self._rows = np.concatenate([self._rows, np.tile(self._own, (added, 1))])
-
-
-class _Continuation:
-    """The rows of a decoder behind their cache. The plan's batch is padded with copies of the last row."""
-
-    def __init__(self, decoder: Batched, rows: int) -> None:
-        self._decoder, self._rows, self._position = decoder, rows, 0
-        keeps = any(port.name == "cache_keys" for port in decoder.signature.inputs)
-        self._cache = _AddedCache(decoder) if keeps else _GrowingCache(decoder)
-
-    def reorder(self, parents: Ids) -> None:
-        """Let row i continue what row `parents[i]` was."""
-        self._cache.reorder(np.append(parents, np.arange(self._rows, self._decoder.batch)))
+        else:
+            self._cache = {name: array[parents] for name, array in self._cache.items()}
 
     def append(self, inputs_embeds: Floats) -> Floats:
         """Append embeddings [R, S, D] to the cache; returns logits [R, V] after the last position."""
@@ -304,11 +273,13 @@ class _Continuation:
         feeds = {
             "inputs_embeds": pad_rows(inputs_embeds, self._decoder.batch),
             "position_ids": np.tile(steps, (self._decoder.batch, 1)),
-            **self._cache.feeds(),
+            **self._cache,
         }
-        outputs = self._cache.outputs
-        out = self._decoder.run_full(feeds, hold=tuple(outputs.values()), rows=self._rows)
-        self._cache.take({name: out[output] for name, output in outputs.items()}, len(steps))
+        if self._table is not None:
+            feeds["cache_rows"] = self._table
+            self._table = np.concatenate([self._table, np.tile(self._own, (len(steps), 1))])
+        out = self._decoder.run_full(feeds, hold=tuple(self._outputs.values()), rows=self._rows)
+        self._cache = {name: out[output] for name, output in self._outputs.items()}
         self._position += len(steps)
         logits: Floats = out["logits"][: self._rows]
         return logits
