@@ -212,12 +212,10 @@ def settings_of(sampler: SamplerSettings, scale: float, stop: float) -> PaintSet
 
 
 def painted(
-    plans: Mapping[tuple[int, int], PaintPlans],
-    wanted: Sequence[Order],
-    settings: PaintSettings,
-    put: Callable[[Floats], Any] = lambda array: array,
+    plans: Mapping[tuple[int, int], PaintPlans], wanted: Sequence[Order], settings: PaintSettings
 ) -> dict[int, Image]:
-    """Pictures by their places; `put` brings text states to where the plans take them."""
+    """Pictures by their places."""
+    put = plans[SIZES[0]].put_text
     texts = [put(text_states(seed)) for seed in range(3)]
 
     def jobs() -> Iterable[PaintJob]:
@@ -252,21 +250,13 @@ def test_a_protected_region_is_the_hosts_bit_for_bit(graphs: Path, monkeypatch: 
         np.testing.assert_array_equal(found[place], picture)
 
 
-def putting(line: Pipeline) -> Callable[[Floats], Any]:
-    def put(array: Floats) -> Any:
-        with line.parcel([array]) as (sent,):
-            return line.keep(sent)
-
-    return put
-
-
 @pytest.mark.parametrize(("sampler", "scale", "seed"), [(UNIPC, 4.0, None), (UNIPC, 4.0, 1), (LCM, 2.0, 1)])
 def test_pictures_are_the_hosts_bit_for_bit(
     graphs: Path, sampler: SamplerSettings, scale: float, seed: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As late as queued work may be done, and at random times; guided for half of the steps."""
     settings, device = settings_of(sampler, scale, 0.5), opened(graphs, monkeypatch, seed)
-    found = painted(device.plans, orders(), settings, putting(device.line))
+    found = painted(device.plans, orders(), settings)
     expected = painted({size: host_plans(graphs, size) for size in SIZES}, orders(), settings)
     assert found.keys() == expected.keys()
     for place, picture in expected.items():
@@ -278,10 +268,10 @@ def test_nothing_of_a_row_crosses_the_bus(graphs: Path, monkeypatch: pytest.Monk
     """Up go edges once a source, noise once a variant, and some hundred bytes an evaluation; down come pictures."""
     device, size = opened(graphs, monkeypatch), SIZES[0]
     wanted = [replace(order, edges=orders()[0].edges, steps=None) for order in orders(4)]
-    plans, put = device.plans[size], putting(device.line)
-    texts = [put(text_states(order.text)) for order in wanted]
+    plans = device.plans[size]
+    texts = [plans.put_text(text_states(order.text)) for order in wanted]
     (hint,) = plans.embed_hints(wanted[0].edges[None])
-    negative = put(text_states(99))
+    negative = plans.put_text(text_states(99))
     device.memory.copied.clear()
     jobs = [PaintJob(order.key, text, hint, plans) for order, text in zip(wanted, texts, strict=True)]
     settings = settings_of(UNIPC, 4.0, 1.0)
@@ -338,9 +328,9 @@ def test_captions_stay_where_they_were_encoded(tmp_path: Path) -> None:
 def test_two_evaluations_are_under_way_and_no_more(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host waits for none of them until it wants to queue the third."""
     device, size = opened(graphs, monkeypatch), SIZES[0]
-    plans, put = device.plans[size], putting(device.line)
+    plans = device.plans[size]
     (hint,) = plans.embed_hints(orders()[0].edges[None])
-    text = put(text_states(0))
+    text = plans.put_text(text_states(0))
     noise = np.ones(latents_of(size), np.float32)
     rows = [DenoiserRow(plans.begin(noise, Sampler(UNIPC)).latents, 1, text, hint, 1.0)]
     plans.evaluate(rows)  # the first run records
@@ -363,7 +353,7 @@ def test_two_evaluations_are_under_way_and_no_more(graphs: Path, monkeypatch: py
 
 def test_the_device_s_own_time_is_metered(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device, settings = opened(graphs, monkeypatch), settings_of(UNIPC, 1.0, 1.0)
-    assert len(painted(device.plans, orders(4), settings, putting(device.line))) == 4
+    assert len(painted(device.plans, orders(4), settings)) == 4
     work = device.work["denoiser"]
     assert work.rows == 3 * 4 + 4
     assert (device.work["vae_decoder"].rows, device.work["hint"].rows) == (4, 4)
@@ -373,17 +363,16 @@ def test_the_device_s_own_time_is_metered(graphs: Path, monkeypatch: pytest.Monk
 
 def test_memory_is_used_again_and_given_back(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device, settings = opened(graphs, monkeypatch), settings_of(UNIPC, 4.0, 1.0)
-    put = putting(device.line)
     for _ in range(2):  # parcels grow to the largest that there is
-        painted(device.plans, orders(), settings, put)
+        painted(device.plans, orders(), settings)
     once, taken = device.memory.allocations, device.memory.bytes_of("device")
-    painted(device.plans, orders(), settings, put)
+    painted(device.plans, orders(), settings)
     assert device.memory.allocations == once
     device.line.rest()
     assert device.memory.bytes_of("device") < taken
     device.plans.clear()
     memory = device.memory
-    del device, put
+    del device
     gc.collect()
     assert memory.bytes_of("device") == memory.bytes_of("host") == 0
     assert memory.left == {}
@@ -398,7 +387,7 @@ def test_it_keeps_no_more_than_estimates_count(graphs: Path, monkeypatch: pytest
     wanted = [
         Order(f"variant {i}", i % 3, (rng.random(size) < 0.2).astype(np.uint8) * 255, 2 + i % 3) for i in range(24)
     ]
-    assert len(painted(device.plans, wanted, settings_of(UNIPC, 4.0, 0.5), putting(device.line))) == 24
+    assert len(painted(device.plans, wanted, settings_of(UNIPC, 4.0, 0.5))) == 24
     latents = 4 * int(np.prod(latents_of(size)))
     rows = {"latents": latents, "hint": latents // CHANNELS * HINT, "text": TOKENS * WIDTH * 4}
     most = kept_bytes(BATCH, DECODE_BATCH, HINT_BATCH, 2, picture=3 * size[0] * size[1], **rows)
