@@ -32,7 +32,6 @@ from typing import Any
 
 from ..errors import CounterfactoryError
 from ..keys import content_key
-from ..profile.llm import ExllamaSettings
 from ..runtime.installing import BOX, BOX_EXLLAMAV3, pip_install
 from .exllamav2 import ExLlamaV2
 from .exllamav3 import ExLlamaV3
@@ -42,7 +41,6 @@ from .token_filter import TokenFilter, TokenVocabulary, read_vocabulary
 # What brings each package with the torch that it was compiled for.
 INSTALL = MappingProxyType({"exllamav2": BOX, "exllamav3": BOX_EXLLAMAV3})
 
-_NO_PERPLEXITY = 'ExLlama tells no perplexity; say [rewrite] perplexity = false, or [llm] backend = "openvino"'
 # Grammars compiled ahead of the rows that need them, while the GPU works (2 to 10 ms each).
 _AHEAD = 16
 
@@ -143,11 +141,6 @@ class ExllamaLlm:
     vocabulary: TokenVocabulary
     usage: Usage = field(default_factory=Usage)
 
-    @property
-    def settings(self) -> ExllamaSettings:
-        """How it decodes."""
-        return self.package.settings
-
     def encode(self, prompt: str) -> list[int]:
         """The prompt's tokens; special tokens that it names ("<s>", "<|im_start|>") are those tokens, and no BOS is
         added.
@@ -182,7 +175,7 @@ class ExllamaLlm:
         ready = self._rows(requests)
         try:
             while len(answers) < len(requests):
-                while len(open_rows) < 2 * self.settings.rows and (row := next(ready, None)) is not None:
+                while len(open_rows) < 2 * self.package.settings.rows and (row := next(ready, None)) is not None:
                     self._start(row, open_rows, answers)
                 if open_rows:
                     self._step(open_rows, answers)
@@ -196,7 +189,9 @@ class ExllamaLlm:
 
     def surprises(self, texts: Sequence[str]) -> list[float]:
         """Raises CounterfactoryError: the generators give tokens, no probabilities."""
-        raise CounterfactoryError(_NO_PERPLEXITY)
+        raise CounterfactoryError(
+            'ExLlama tells no perplexity; say [rewrite] perplexity = false, or [llm] backend = "openvino"'
+        )
 
     def close(self) -> None:
         """Give the GPU's memory back; no question can be asked afterwards.
@@ -227,14 +222,16 @@ class ExllamaLlm:
     def _row(self, name: int, request: LlmRequest) -> _JobRow:
         prompt = self.encode(request.prompt.text)
         length = len(prompt) + request.max_tokens
-        room = min(self.settings.cache_tokens, self.package.max_length)
+        room = min(self.package.settings.cache_tokens, self.package.max_length)
         if length > room:
             raise CounterfactoryError(
                 f"a prompt of {len(prompt)} tokens with {request.max_tokens} for its answer does not fit {room}; "
                 "lower [rewrite] max_chars_caption or max_keywords, or raise [llm.exllama] cache_tokens"
             )
         answer = TokenFilter(self.vocabulary, request.grammar)
-        seed = int(content_key("answer", request.prompt.text, request.grammar.pattern, self.settings.seed)[:16], 16)
+        seed = int(
+            content_key("answer", request.prompt.text, request.grammar.pattern, self.package.settings.seed)[:16], 16
+        )
         row = _JobRow(name, request, prompt, answer, seed)
         row.follow_forced()
         return row
@@ -267,7 +264,7 @@ class ExllamaLlm:
                 self._end(row, open_rows, answers)
             elif "token_ids" in result and (forced := row.answer.forced()):
                 # Forced tokens cost less outside of the batch: nothing at the end, a pass if there are many.
-                if len(forced) <= min(len(open_rows), self.settings.rows) and not row.decided:
+                if len(forced) <= min(len(open_rows), self.package.settings.rows) and not row.decided:
                     continue
                 left = row.job  # the new job first: a generator without any job puts its pages in order
                 row.follow_forced()

@@ -137,7 +137,7 @@ def slow_answer(request: LlmRequest, llm: ExllamaLlm, random: Sequence[float] = 
         if forced:
             token = forced[0]
         elif random:
-            token = drawn(row, llm.settings.temperature, llm.settings.top_p, random[place])
+            token = drawn(row, llm.package.settings.temperature, llm.package.settings.top_p, random[place])
         else:
             token = int(row.argmax())
         if token == vocabulary.end:

@@ -123,13 +123,6 @@ def test_a_nucleus_of_next_to_nothing_is_greedy_and_temperature_sharpens() -> No
     assert np.mean(np.array(text) == 4) > 0.98
 
 
-def test_the_same_random_numbers_write_the_same_text(opt: OPTForCausalLM) -> None:
-    how = replace(NUCLEUS, temperature=3.0)
-    texts = [ours(opt, [0, 5, 6], how, seed) for seed in (1, 1, 2, 3, 4)]
-    assert texts[0] == texts[1]
-    assert len({tuple(text) for text in texts}) > 2
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [
