@@ -78,6 +78,17 @@ def test_two_streams_are_two_runs_at_a_time(network: Path) -> None:
         Batched(alone).run({"x": x})
 
 
+def test_time_is_that_of_the_clock_and_not_of_every_stream(network: Path) -> None:
+    class Slow(_Meeting):
+        def run(self, feeds: Mapping[str, Any], hold: Collection[str] = ()) -> dict[str, Any]:
+            time.sleep(0.2)
+            return self.session.run(feeds, hold)
+
+    work, began = Work(), time.perf_counter()
+    Batched(Slow(opened(network, 2)), lambda: work, 2).run({"x": np.zeros((2 * BATCH, WIDTH), np.float32)})
+    assert 0.2 <= work.busy_s <= time.perf_counter() - began
+
+
 def test_work_of_many_runs_goes_side_by_side_and_its_time_counts_once(network: Path) -> None:
     work, meeting = Work(), _Meeting(opened(network, 2))
     batched = Batched(meeting, lambda: work, 2)
