@@ -15,7 +15,6 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.english.label_names import short_name
 from counterfactory.engine.english.menus import kept_phrases
 from counterfactory.engine.language.llama import Llama
-from counterfactory.engine.language.surprises import surprises
 from counterfactory.engine.report.table import Table
 from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.engine.sources.source import Source
@@ -96,7 +94,7 @@ def main() -> None:
             captions = sources_of(rows)
             found, tokens, possible = _rewritten(desk, settings, captions, answers / "tokens.json")
             encode = desk.models.sentence().encode
-            read = partial(surprises, Llama(asked.llm, precision=resolve_precision("auto"), threads=0))
+            read = Llama(asked.llm, precision=resolve_precision("auto"), threads=0).surprises
             judged = judge(found, encode, read)
             judges = try_judges(judged, encode, read)
     figures: dict[str, Any] = {

@@ -221,7 +221,7 @@ class SizedLlm:
     weight_bytes: int
     held: list[int] = field(default_factory=list)
 
-    def load(self, package: ExLlamaV2, folder: Path) -> exllama.ExllamaModel:
+    def load(self, package: ExLlamaV2, folder: Path) -> None:
         """As ExLlamaV2 does: weights and cache layer by layer, a layer's cache in half precision, scratch memory."""
         settings = package.settings
         values, bits = settings.cache_tokens * _WIDTH, _CACHE_BITS[settings.cache]
@@ -236,9 +236,9 @@ class SizedLlm:
             self._take(2 * values)
         self._take(_LLM_SCRATCH_BYTES)
         vocabulary = mock.Mock(eos_token_id=2)
-        return exllama.ExllamaModel(mock.Mock(), mock.Mock(), vocabulary, settings.cache_tokens)
+        package.generator, package.tokenizer, package.max_length = mock.Mock(), vocabulary, settings.cache_tokens
 
-    def unload(self, package: ExLlamaV2, loaded: exllama.ExllamaModel) -> None:
+    def unload(self) -> None:
         """Python frees; the allocator keeps."""
         while self.held:
             self.torch.free(self.held.pop())
@@ -409,7 +409,7 @@ def _put_in(stack: ExitStack, watch: Watch, library: Library, llm: SizedLlm, kee
     stack.enter_context(mock.patch.dict(sys.modules, {"tensorrt": library}))
     patch(exllama, "_check_gpu", lambda package: None)
     patch(ExLlamaV2, "load", lambda self, folder: llm.load(self, folder))
-    patch(ExLlamaV2, "unload", lambda self, loaded: llm.unload(self, loaded))
+    patch(ExLlamaV2, "unload", lambda self: llm.unload())
     patch(exllama.ExllamaLlm, "generate", lambda self, requests: pocket.generate(requests))
     patch(torch.cuda, "empty_cache", (lambda: None) if keeps else llm.torch.empty_cache)
 

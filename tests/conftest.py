@@ -123,7 +123,8 @@ def shared_plans(opened_plans: dict[object, Session]) -> Iterator[None]:
         *rest: Any,
     ) -> Session:
         file = plan_file(folder, plan, runtime.backend)
-        key = (file.resolve(), runtime, batch, tuple(sorted((sizes or {}).items())), streams)
+        here = replace(runtime, memory_gb=0.0)  # which no network goes by
+        key = (file.resolve(), here, batch, tuple(sorted((sizes or {}).items())), streams)
         if key not in opened_plans or not file.is_file():
             opened_plans[key] = really(folder, plan, runtime, batch, sizes, streams, *rest)
         return opened_plans[key]

@@ -22,7 +22,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tiny_llama import byte_level
 
 PAGE = 256
 # The network's head is wider than the tokenizer's vocabulary, as heads often are.
@@ -147,24 +147,11 @@ class Forward:
         return {"logits": logits}
 
 
-def byte_tokenizer() -> Tokenizer:
-    """Byte-level BPE with LLaMA-2's marks as special tokens."""
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=HEAD - 20,
-        special_tokens=["<unk>", "<s>", "</s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    made.train_from_iterator(['["a red car on a street in the rain at night","weather"]'] * 20, trainer)
-    return made
-
-
 def write_model(folder: Path) -> Path:
     """A LLaMA of one layer as a folder from the hub: config.json, tokenizer.json, tokenizer_config.json, weights."""
-    tokenizer = byte_tokenizer()
+    # With LLaMA-2's marks as special tokens.
+    texts = ['["a red car on a street in the rain at night","weather"]'] * 20
+    tokenizer = byte_level(texts, HEAD - 20, ["<unk>", "<s>", "</s>"])
     folder.mkdir(parents=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>"}))

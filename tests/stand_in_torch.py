@@ -45,11 +45,6 @@ class CachingAllocator:
         """Bytes that the device has given."""
         return sum(piece.size for segment in self._segments for piece in segment.pieces)
 
-    @property
-    def used(self) -> int:
-        """Bytes that somebody holds."""
-        return sum(piece.size for segment in self._segments for piece in segment.pieces if piece.used)
-
     def allocate(self, nbytes: int) -> int:
         """The address of so many bytes, at least one. Raises CounterfactoryError where the device has no room."""
         size = -(-nbytes // _ROUND) * _ROUND

@@ -18,7 +18,7 @@ from torch import nn
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.denoiser import PaintPlans
 from counterfactory.engine.models.editor import EditorPlans
-from counterfactory.engine.models.encoder import LatentEncoder
+from counterfactory.engine.models.picture_networks import LatentEncoder
 from counterfactory.engine.runtime.session import Port, Signature
 from counterfactory.export.graphs import modules
 from counterfactory.export.graphs.editing import EditingDenoiser
@@ -167,8 +167,7 @@ def tiny_editor(height: int, width: int, *, batch: int, picture_batch: int, cont
         plan(EditingDenoiser(tiny_denoiser()[0], *controlnets), rows, "prediction", "attention"),
         plan(modules.VaeDecoder(vae), {"latents": (picture_batch, 4, h, w)}, "pixel_values"),
         (4, h, w),
-        encoders[0] if encoders else None,
-        tuple(encoders[1:]),
+        tuple(encoders),
     )
 
 

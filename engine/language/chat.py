@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ..profile.llm import Style
 from .edit_types import EXAMPLE_CAPTION, EditType
 from .llm_request import Prompt
-from .questions import PlainPrompts, clean_text, write_answer
+from .questions import PlainPrompts, clean_text, keep_and_caption, write_answer
 
 # A turn is what the user says and what the model answers.
 Turn = tuple[str, str]
@@ -69,58 +69,51 @@ def chatml(system: str, turns: Sequence[Turn]) -> tuple[str, str]:
 @dataclass(frozen=True)
 class ChatPrompts:
     """The questions in a chat template, which gives what stands before and after a question, by the system text and the
-    earlier turns.
+    earlier turns: type by type, what could change or be added, then the caption.
     """
 
     template: Callable[[str, Sequence[Turn]], tuple[str, str]]
 
     def proposals(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
-        """What edits of one type there could be."""
+        """What edits of one type there could be: spans of the caption with other words, or words to add."""
         intro = (
             f"Change or add: {_tame(type_.instruction)}. Touch nothing else. Copy words of the caption and say what "
             'stands in their place, in a few words; or write "" and words to add.\n\n'
         )
         shown = [[old, _tame(new)] for old, new in type_.examples]
-        example = (intro + _task_and_caption(_EXAMPLE_TASK, _example_keep(type_), type_.caption), write_answer(shown))
-        return self._ask(example, _task_and_caption(task, keep, caption), "")
+        return self._ask_of_type(intro, type_, shown, _task_and_caption(task, keep, caption))
 
     def choices(self, types: Sequence[EditType], keep: Sequence[str], caption: str) -> Prompt:
         """One edit of each type, in their order."""
         listed = "; ".join(_tame(type_.instruction) for type_ in types)
-        intro = (
+        example = (
             f"Make one change for each of these, in this order: {listed}. Copy words of the caption and say "
             'what stands in their place; or write "" and words to add. What fits the caption is best.\n\n'
-        )
+        ) + keep_and_caption(("dog",), EXAMPLE_CAPTION)
         shown = [[old, _tame(new)] for old, new in (type_.examples[0] for type_ in types)]
-        before, after = self.template(_CHOOSE, [(intro + _about(("dog",), EXAMPLE_CAPTION), write_answer(shown))])
-        return Prompt(before, _about(keep, caption), after)
+        before, after = self.template(_CHOOSE, [(example, write_answer(shown))])
+        return Prompt(before, keep_and_caption(keep, caption, _tame), after)
 
     def place(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
-        """Which span says what an edit of one type changes."""
+        """Which span of the caption says what an edit of one type changes, if any."""
         intro = (
             f'Which words of the caption say this: {_tame(type_.instruction)}? Copy them, or write "" if it says '
             "nothing of it.\n\n"
         )
-        example = (
-            intro + _task_and_caption(_EXAMPLE_TASK, _example_keep(type_), type_.caption),
-            write_answer(type_.examples[0][0]),
-        )
-        return self._ask(example, _task_and_caption(task, keep, caption), "")
+        return self._ask_of_type(intro, type_, type_.examples[0][0], _task_and_caption(task, keep, caption))
 
     def rewrite(self, task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> Prompt:
-        """Question 3."""
-        intro = (
+        """The caption with the changes, (keyword, alternative) each, as one coherent text."""
+        example = (
             "Write the caption anew with the changes. All other words stay as they are, "
             "but for what grammar needs (a, an, in, on).\n\n"
+            f"{_task_and_caption(_EXAMPLE_TASK, ('dog',), EXAMPLE_CAPTION)}\n"
+            "Changes: brown -> orange; on a sunny day -> on a rainy day"
         )
-
-        def own(changes: Sequence[tuple[str, str]]) -> str:
-            return "\nChanges: " + "; ".join(f"{_tame(old)} -> {_tame(new)}" for old, new in changes)
-
-        shown = [("brown", "orange"), ("on a sunny day", "on a rainy day")]
         new = "a photo of an orange dog chasing a ball on the grass, on a rainy day at noon."
-        example = (intro + _task_and_caption(_EXAMPLE_TASK, ("dog",), EXAMPLE_CAPTION) + own(shown), write_answer(new))
-        return self._ask(example, _task_and_caption(task, keep, caption), own(changes))
+        before, after = self.template(_SYSTEM, [(example, write_answer(new))])
+        own = "\nChanges: " + "; ".join(f"{_tame(old)} -> {_tame(new)}" for old, new in changes)
+        return Prompt(before, _task_and_caption(task, keep, caption), own + after)
 
     def pointing(self, label: str, definition: str, caption: str) -> Prompt:
         """Which words of the caption name what the picture is labelled with."""
@@ -134,28 +127,18 @@ class ChatPrompts:
         before, after = self.template(_POINT, [(intro + shown, write_answer("puppy"))])
         return Prompt(before, intro + about(label, definition, caption), after)
 
-    def _ask(self, example: Turn, about: str, own: str) -> Prompt:
-        before, after = self.template(_SYSTEM, [example])
-        return Prompt(before, about, own + after)
+    def _ask_of_type(self, intro: str, type_: EditType, answer: object, about: str) -> Prompt:
+        # The example keeps its subject, unless that is what changes.
+        keep = ("dog",) if type_.caption in EXAMPLE_CAPTION and type_.name != "subject" else ()
+        example = intro + _task_and_caption(_EXAMPLE_TASK, keep, type_.caption)
+        before, after = self.template(_SYSTEM, [(example, write_answer(answer))])
+        return Prompt(before, about, after)
 
 
 def _task_and_caption(task: str, keep: Sequence[str], caption: str) -> str:
-    return f"Task: {_tame(task)}\n{_about(keep, caption)}"
-
-
-def _about(keep: Sequence[str], caption: str) -> str:
-    return f"Keep: {_join(keep, 'nothing')}\nCaption: {_tame(caption)}"
+    return f"Task: {_tame(task)}\n{keep_and_caption(keep, caption, _tame)}"
 
 
 def _tame(text: str) -> str:
     """A user's or a model's text as one plain line that cannot end its turn."""
     return clean_text(_MARKS.sub(" ", text))
-
-
-def _join(words: Sequence[str], none: str) -> str:
-    return ", ".join(map(_tame, words)) if words else none
-
-
-def _example_keep(type_: EditType) -> tuple[str, ...]:
-    """What the example keeps: its subject, unless that is what changes."""
-    return ("dog",) if type_.caption in EXAMPLE_CAPTION and type_.name != "subject" else ()

@@ -1,8 +1,8 @@
 """The language model on a GPU: continuous batching over ExLlama, answers constrained by grammars. Not run on a GPU.
 
-ExLlamaV2 and ExLlamaV3 differ in what they load and in how a job is made: a `Package` each, in exllamav2.py and
-exllamav3.py. The rest is the same and stands here. The generator shares the pages of common prompt prefixes and forms
-the batches; what this loop adds is what only we know, the grammar:
+ExLlamaV2 and ExLlamaV3 differ in what they load and in how a job is made: a class each, in exllamav2.py and
+exllamav3.py, with the same methods. The rest is the same and stands here. The generator shares the pages of common
+prompt prefixes and forms the batches; what this loop adds is what only we know, the grammar:
 
 - what is forced before the first choice stands in the prompt and is read, not generated;
 - a long forced run amid an answer is read in the same way: the row leaves the batch and comes back as a prompt. Reading
@@ -28,66 +28,24 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 from ..errors import CounterfactoryError
 from ..keys import content_key
-from ..profile.llm import ExllamaSettings
 from ..runtime.installing import BOX, BOX_EXLLAMAV3, pip_install
+from .exllamav2 import ExLlamaV2
+from .exllamav3 import ExLlamaV3
 from .llm_request import LlmRequest, Usage
 from .token_filter import TokenFilter, TokenVocabulary, read_vocabulary
 
 # What brings each package with the torch that it was compiled for.
 INSTALL = MappingProxyType({"exllamav2": BOX, "exllamav3": BOX_EXLLAMAV3})
 
-_NO_PERPLEXITY = 'ExLlama tells no perplexity; say [rewrite] perplexity = false, or [llm] backend = "openvino"'
 # Grammars compiled ahead of the rows that need them, while the GPU works (2 to 10 ms each).
 _AHEAD = 16
 
 
-@dataclass(frozen=True)
-class ExllamaModel:
-    """A package's generator, with the model and the tokenizer in it; `max_length` is the longest row in tokens."""
-
-    generator: Any
-    model: Any
-    tokenizer: Any
-    max_length: int
-
-
-class Package(Protocol):
-    """What ExLlamaV2 and ExLlamaV3 each do in a way of their own, with the settings that they were made with."""
-
-    name: ClassVar[str]
-
-    @property
-    def settings(self) -> ExllamaSettings:
-        """How it decodes."""
-        ...
-
-    def load(self, folder: Path) -> ExllamaModel:
-        """Load the model in `folder` onto the GPU.
-
-        Raises ImportError without the package, and RuntimeError or AssertionError when the model does not fit.
-        """
-        ...
-
-    def job(self, loaded: ExllamaModel, answer: TokenFilter, tokens: Any, room: int, **common: Any) -> Any:
-        """A job that generates up to `room` tokens of `answer` after `tokens`, int64 [1, K]; `common` are arguments
-        that both packages take.
-        """
-        ...
-
-    def unload(self, loaded: ExllamaModel) -> None:
-        """Give back the weights, and what the generator holds outside of Python's own memory."""
-        ...
-
-    def skip_draw(self, numbers: random.Random) -> None:
-        """Draw what the package's own loop draws for a token."""
-        ...
-
-
-def open_exllama(package: Package, folder: Path) -> ExllamaLlm:
+def open_exllama(package: ExLlamaV2 | ExLlamaV3, folder: Path) -> ExllamaLlm:
     """Load the quantised model in `folder` onto the GPU.
 
     Raises CounterfactoryError for a missing model or package, no GPU, and when the model does not fit it.
@@ -95,7 +53,7 @@ def open_exllama(package: Package, folder: Path) -> ExllamaLlm:
     existing_model(folder, package.name)
     _check_gpu(package.name)
     try:
-        loaded = package.load(folder)
+        package.load(folder)
     except ImportError as error:
         raise CounterfactoryError(
             f"the language model needs {package.name} ({error}); "
@@ -107,8 +65,7 @@ def open_exllama(package: Package, folder: Path) -> ExllamaLlm:
             f"{package.name} cannot load {folder} with a {settings.cache} cache of {settings.cache_tokens} tokens: "
             f"{_reason(error)}; if it is memory, lower [llm.exllama] cache_tokens or take a q4 cache"
         ) from error
-    vocabulary = read_vocabulary(folder / "tokenizer.json", loaded.tokenizer.eos_token_id)
-    return ExllamaLlm(Decoder(package, loaded, vocabulary), package.settings)
+    return ExllamaLlm(package, read_vocabulary(folder / "tokenizer.json", package.tokenizer.eos_token_id))
 
 
 def existing_model(folder: Path, package: str) -> Path:
@@ -141,65 +98,6 @@ def _reason(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-class Decoder:
-    """A loaded generator, by the few calls that the loop makes."""
-
-    def __init__(self, package: Package, loaded: ExllamaModel, vocabulary: TokenVocabulary) -> None:
-        self.vocabulary, self.max_length = vocabulary, loaded.max_length
-        self._package, self._loaded, self._generator = package, loaded, loaded.generator
-
-    def encode(self, prompt: str) -> list[int]:
-        """The prompt's tokens; special tokens that it names ("<s>", "<|im_start|>") are those tokens, and no BOS is
-        added.
-        """
-        ids = self._loaded.tokenizer.encode(prompt, add_bos=False, encode_special_tokens=True)
-        tokens: list[int] = ids[0].tolist()
-        return tokens
-
-    def enqueue(self, tokens: Sequence[int], answer: TokenFilter, room: int, seed: int, name: int) -> Any:
-        """Begin to generate up to `room` tokens after `tokens`, which end with those of `answer`; the job.
-
-        Its random numbers belong to places in the answer, wherever the job begins.
-        """
-        import torch
-
-        ids = torch.tensor([tokens], dtype=torch.long)
-        stop = [self.vocabulary.end]
-        job = self._package.job(self._loaded, answer, ids, room, seed=seed, stop_conditions=stop, identifier=name)
-        job.rng = random.Random(seed)
-        for _ in answer.tokens:
-            self._package.skip_draw(job.rng)
-        self._generator.enqueue(job)
-        return job
-
-    def iterate(self) -> list[dict[str, Any]]:
-        """One step of all jobs: what each gained, under "identifier" and "token_ids", and whether it ended ("eos")."""
-        results: list[dict[str, Any]] = self._generator.iterate()
-        return results
-
-    def cancel(self, job: Any) -> None:
-        """End a job; the pages that it filled stay known until they are needed."""
-        self._generator.cancel(job)
-
-    def clear(self) -> None:
-        """End all jobs."""
-        self._generator.clear_queue()
-
-    def close(self) -> None:
-        """Give everything back to the device; the decoder cannot be used afterwards.
-
-        Model, cache and generator refer to each other, so that without the collector none would go. What torch has
-        freed it keeps for itself, where no plan could have it.
-        """
-        import torch
-
-        self.clear()
-        self._package.unload(self._loaded)
-        del self._loaded, self._generator
-        gc.collect()
-        torch.cuda.empty_cache()
-
-
 @dataclass
 class _JobRow:
     name: int
@@ -224,29 +122,47 @@ class _JobRow:
     def decided(self) -> bool:
         """Whether the grammar leaves one way to the end of the answer."""
         rest = self.answer.clone()
-        while not rest.closed and (forced := rest.forced()):
-            for token in forced:
-                rest.accept(token)
+        rest.follow_forced(self.request.max_tokens)
         return rest.closed
 
     def follow_forced(self) -> None:
         """Take what is forced, as far as there is room for it."""
-        while self.room > 0 and not self.answer.closed and (forced := self.answer.forced()):
-            for token in forced[: self.room]:
-                self.answer.accept(token)
-                self.given += 1
+        self.given += len(self.answer.follow_forced(self.request.max_tokens))
 
 
 @dataclass
 class ExllamaLlm:
-    """A quantised language model on a GPU. `usage` counts the tokens of all calls so far.
+    """A quantised language model on a GPU: a package that has loaded it. `usage` counts the tokens of all calls so far.
 
     Tokens that were forced and not generated count as prompt tokens.
     """
 
-    decoder: Decoder
-    settings: ExllamaSettings
+    package: ExLlamaV2 | ExLlamaV3
+    vocabulary: TokenVocabulary
     usage: Usage = field(default_factory=Usage)
+
+    def encode(self, prompt: str) -> list[int]:
+        """The prompt's tokens; special tokens that it names ("<s>", "<|im_start|>") are those tokens, and no BOS is
+        added.
+        """
+        ids = self.package.tokenizer.encode(prompt, add_bos=False, encode_special_tokens=True)
+        tokens: list[int] = ids[0].tolist()
+        return tokens
+
+    def enqueue(self, tokens: Sequence[int], answer: TokenFilter, room: int, seed: int, name: int) -> Any:
+        """Begin to generate up to `room` tokens after `tokens`, which end with those of `answer`; the job.
+
+        Its random numbers belong to places in the answer, wherever the job begins.
+        """
+        import torch
+
+        ids = torch.tensor([tokens], dtype=torch.long)
+        job = self.package.job(answer, ids, room, seed=seed, stop_conditions=[self.vocabulary.end], identifier=name)
+        job.rng = random.Random(seed)
+        for _ in answer.tokens:
+            self.package.skip_draw(job.rng)
+        self.package.generator.enqueue(job)
+        return job
 
     def generate(self, requests: Sequence[LlmRequest]) -> list[str]:
         """The answer to each request, in order. One that was cut off is returned as it stands.
@@ -259,7 +175,7 @@ class ExllamaLlm:
         ready = self._rows(requests)
         try:
             while len(answers) < len(requests):
-                while len(open_rows) < 2 * self.settings.rows and (row := next(ready, None)) is not None:
+                while len(open_rows) < 2 * self.package.settings.rows and (row := next(ready, None)) is not None:
                     self._start(row, open_rows, answers)
                 if open_rows:
                     self._step(open_rows, answers)
@@ -268,16 +184,27 @@ class ExllamaLlm:
                 f"the language model failed on {len(requests)} requests: {_reason(error)}"
             ) from error
         finally:
-            self.decoder.clear()
+            self.package.generator.clear_queue()
         return [answers[name] for name in range(len(requests))]
 
     def surprises(self, texts: Sequence[str]) -> list[float]:
         """Raises CounterfactoryError: the generators give tokens, no probabilities."""
-        raise CounterfactoryError(_NO_PERPLEXITY)
+        raise CounterfactoryError(
+            'ExLlama tells no perplexity; say [rewrite] perplexity = false, or [llm] backend = "openvino"'
+        )
 
     def close(self) -> None:
-        """Give the GPU's memory back; no question can be asked afterwards."""
-        self.decoder.close()
+        """Give the GPU's memory back; no question can be asked afterwards.
+
+        Model, cache and generator refer to each other, so that without the collector none would go. What torch has
+        freed it keeps for itself, where no plan could have it.
+        """
+        import torch
+
+        self.package.generator.clear_queue()
+        self.package.unload()
+        gc.collect()
+        torch.cuda.empty_cache()
 
     def _rows(self, requests: Sequence[LlmRequest]) -> Iterator[_JobRow]:
         """The requests' rows in order, their grammars compiled in a thread of their own."""
@@ -293,16 +220,18 @@ class ExllamaLlm:
                 compiling.shutdown(cancel_futures=True)
 
     def _row(self, name: int, request: LlmRequest) -> _JobRow:
-        prompt = self.decoder.encode(request.prompt.text)
+        prompt = self.encode(request.prompt.text)
         length = len(prompt) + request.max_tokens
-        room = min(self.settings.cache_tokens, self.decoder.max_length)
+        room = min(self.package.settings.cache_tokens, self.package.max_length)
         if length > room:
             raise CounterfactoryError(
                 f"a prompt of {len(prompt)} tokens with {request.max_tokens} for its answer does not fit {room}; "
                 "lower [rewrite] max_chars_caption or max_keywords, or raise [llm.exllama] cache_tokens"
             )
-        answer = TokenFilter(self.decoder.vocabulary, request.grammar)
-        seed = int(content_key("answer", request.prompt.text, request.grammar.pattern, self.settings.seed)[:16], 16)
+        answer = TokenFilter(self.vocabulary, request.grammar)
+        seed = int(
+            content_key("answer", request.prompt.text, request.grammar.pattern, self.package.settings.seed)[:16], 16
+        )
         row = _JobRow(name, request, prompt, answer, seed)
         row.follow_forced()
         return row
@@ -312,11 +241,11 @@ class ExllamaLlm:
             self._end(row, open_rows, answers)
             return
         tokens = [*row.prompt, *row.answer.tokens]
-        row.job = self.decoder.enqueue(tokens, row.answer.clone(), row.reserved, row.seed, row.name)
+        row.job = self.enqueue(tokens, row.answer.clone(), row.reserved, row.seed, row.name)
         open_rows[row.name] = row
 
     def _step(self, open_rows: dict[int, _JobRow], answers: dict[int, str]) -> None:
-        for result in self.decoder.iterate():
+        for result in self.package.generator.iterate():
             if "error" in result:  # exllamav3 ends one job and says why, without its name
                 raise RuntimeError(str(result["error"]))
             row = open_rows.get(result["identifier"])
@@ -331,19 +260,16 @@ class ExllamaLlm:
             elif result["eos"]:
                 self._end(row, open_rows, answers)
             elif row.answer.closed:
-                self.decoder.cancel(row.job)
+                self.package.generator.cancel(row.job)
                 self._end(row, open_rows, answers)
-            elif "token_ids" in result and self._skips(row, open_rows):
-                # The new job first: a generator without any job puts its pages in order.
-                left = row.job
+            elif "token_ids" in result and (forced := row.answer.forced()):
+                # Forced tokens cost less outside of the batch: nothing at the end, a pass if there are many.
+                if len(forced) <= min(len(open_rows), self.package.settings.rows) and not row.decided:
+                    continue
+                left = row.job  # the new job first: a generator without any job puts its pages in order
                 row.follow_forced()
                 self._start(row, open_rows, answers)
-                self.decoder.cancel(left)
-
-    def _skips(self, row: _JobRow, open_rows: dict[int, _JobRow]) -> bool:
-        """Whether what is forced next costs less outside of the batch: nothing at the end, a pass if it is long."""
-        forced = row.answer.forced()
-        return bool(forced) and (len(forced) > min(len(open_rows), self.settings.rows) or row.decided)
+                self.package.generator.cancel(left)
 
     def _end(self, row: _JobRow, open_rows: dict[int, _JobRow], answers: dict[int, str]) -> None:
         open_rows.pop(row.name, None)

@@ -7,25 +7,32 @@ flash-attn 2.5.7 or later beside it.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import CounterfactoryError
 from ..profile.llm import ExllamaSettings
-from .exllama import ExllamaModel
 from .token_filter import TokenFilter, allowed
 
 # Above 32 rows its kernels write the weights out in fp16 for every product.
 MAX_ROWS = 32
+_CACHES = {"fp16": "ExLlamaV2Cache", "q8": "ExLlamaV2Cache_Q8", "q4": "ExLlamaV2Cache_Q4"}
 
 
-@dataclass(frozen=True)
+@dataclass
 class ExLlamaV2:
-    """The package, as `exllama.Package` says. Raises CounterfactoryError for more rows than it decodes well."""
+    """The package, and the model that it has loaded; `max_length` is the longest row in tokens.
+
+    Raises CounterfactoryError for more rows than it decodes well.
+    """
 
     settings: ExllamaSettings
+    generator: Any = field(default=None, init=False)
+    model: Any = field(default=None, init=False)
+    tokenizer: Any = field(default=None, init=False)
+    max_length: int = field(default=0, init=False)
     name: ClassVar[str] = "exllamav2"
 
     def __post_init__(self) -> None:
@@ -35,32 +42,31 @@ class ExLlamaV2:
                 "lower [llm.exllama] rows, or use exllamav3"
             )
 
-    def load(self, folder: Path) -> ExllamaModel:
-        """Pages are shared between prompts, and masks computed while the GPU works."""
+    def load(self, folder: Path) -> None:
+        """Load the model in `folder` onto the GPU; pages are shared between prompts, masks computed while it works.
+
+        Raises ImportError without the package, and RuntimeError or AssertionError when the model does not fit.
+        """
         import exllamav2
         from exllamav2.generator import ExLlamaV2DynamicGenerator
 
         config = exllamav2.ExLlamaV2Config(str(folder))
         config.arch_compat_overrides(quiet=True)
-        tokenizer = exllamav2.ExLlamaV2Tokenizer(config)
-        model = exllamav2.ExLlamaV2(config, lazy_load=True)
-        cache = self.cache_class()(model, max_seq_len=self.settings.cache_tokens, lazy=True)
-        model.load_autosplit(cache)
-        generator = ExLlamaV2DynamicGenerator(
-            model, cache, tokenizer, max_batch_size=self.settings.rows, paged=True, filter_background_eval=True
+        self.tokenizer = exllamav2.ExLlamaV2Tokenizer(config)
+        self.model = exllamav2.ExLlamaV2(config, lazy_load=True)
+        cache = self.cache_class()(self.model, max_seq_len=self.settings.cache_tokens, lazy=True)
+        self.model.load_autosplit(cache)
+        rows = self.settings.rows
+        self.generator = ExLlamaV2DynamicGenerator(
+            self.model, cache, self.tokenizer, max_batch_size=rows, paged=True, filter_background_eval=True
         )
-        return ExllamaModel(generator, model, tokenizer, generator.max_seq_len)
+        self.max_length = self.generator.max_seq_len
 
     def cache_class(self) -> Any:
         """The cache of so many bits."""
         import exllamav2
 
-        classes = {
-            "fp16": exllamav2.ExLlamaV2Cache,
-            "q8": exllamav2.ExLlamaV2Cache_Q8,
-            "q4": exllamav2.ExLlamaV2Cache_Q4,
-        }
-        return classes[self.settings.cache]
+        return getattr(exllamav2, _CACHES[self.settings.cache])
 
     def sampling(self) -> Any:
         """The likeliest token, or temperature, then top-p, and nothing else."""
@@ -73,19 +79,22 @@ class ExLlamaV2:
             temperature=self.settings.temperature, top_p=self.settings.top_p, top_k=0, token_repetition_penalty=1.0
         )
 
-    def job(self, loaded: ExllamaModel, answer: TokenFilter, tokens: Any, room: int, **common: Any) -> Any:
-        """A job that follows the answer by a filter of ours."""
+    def job(self, answer: TokenFilter, tokens: Any, room: int, **common: Any) -> Any:
+        """A job that generates up to `room` tokens of `answer` after `tokens`, int64 [1, K], by a filter of ours;
+        `common` are arguments that both packages take.
+        """
         from exllamav2.generator import ExLlamaV2DynamicJob
 
-        filters = [filter_class()(loaded.model, loaded.tokenizer, answer)]
+        filters = [filter_class()(self.model, self.tokenizer, answer)]
         return ExLlamaV2DynamicJob(tokens, room, gen_settings=self.sampling(), filters=filters, **common)
 
-    def unload(self, loaded: ExllamaModel) -> None:
-        """The weights; threads of filters end with the generator."""
-        loaded.model.unload()
+    def unload(self) -> None:
+        """Give back the weights; threads of filters end with the generator."""
+        self.model.unload()
+        self.generator = self.model = self.tokenizer = None
 
     def skip_draw(self, numbers: random.Random) -> None:
-        """One number per token."""
+        """Draw what the package's own loop draws for a token."""
         numbers.random()
 
 

@@ -6,12 +6,11 @@ Grammars are followed by the filter that comes with ExLlamaV3, which is llguidan
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ..profile.llm import ExllamaSettings
-from .exllama import ExllamaModel
 from .token_filter import TokenFilter
 
 _CACHE_BITS = {"q8": 8, "q4": 4}
@@ -19,35 +18,39 @@ _CACHE_BITS = {"q8": 8, "q4": 4}
 _CHUNK = 2048
 
 
-@dataclass(frozen=True)
+@dataclass
 class ExLlamaV3:
-    """The package, as `exllama.Package` says."""
+    """The package, and the model that it has loaded, as ExLlamaV2."""
 
     settings: ExllamaSettings
+    generator: Any = field(default=None, init=False)
+    model: Any = field(default=None, init=False)
+    tokenizer: Any = field(default=None, init=False)
+    max_length: int = field(default=0, init=False)
     name: ClassVar[str] = "exllamav3"
 
-    def load(self, folder: Path) -> ExllamaModel:
-        """The generator is set for throughput."""
+    def load(self, folder: Path) -> None:
+        """Load the model in `folder` onto the GPU; the generator is set for throughput. Raises as ExLlamaV2's does."""
         import exllamav3
 
         config = exllamav3.Config.from_directory(str(folder))
-        tokenizer = exllamav3.Tokenizer.from_config(config)
-        model = exllamav3.Model.from_config(config)
+        self.tokenizer = exllamav3.Tokenizer.from_config(config)
+        self.model = exllamav3.Model.from_config(config)
         bits = _CACHE_BITS.get(self.settings.cache)
         quantised = {} if bits is None else {"layer_type": exllamav3.CacheLayer_quant, "k_bits": bits, "v_bits": bits}
         # Before the weights: loading gives it its memory.
-        cache = exllamav3.Cache(model, self.settings.cache_tokens, **quantised)
-        model.load()
-        generator = exllamav3.Generator(
-            model,
+        cache = exllamav3.Cache(self.model, self.settings.cache_tokens, **quantised)
+        self.model.load()
+        self.generator = exllamav3.Generator(
+            self.model,
             cache,
-            tokenizer,
+            self.tokenizer,
             max_batch_size=self.settings.rows,
             max_chunk_size=_CHUNK,
             shared_chunk_size=_CHUNK,
             prefill_cooldown=0,
         )
-        return ExllamaModel(generator, model, tokenizer, config.max_position_embeddings)
+        self.max_length = config.max_position_embeddings
 
     def sampler(self) -> Any:
         """The likeliest token, or temperature, then top-p."""
@@ -57,20 +60,21 @@ class ExLlamaV3:
             return exllamav3.GreedySampler()
         return exllamav3.TopPSampler(self.settings.top_p, self.settings.temperature)
 
-    def job(self, loaded: ExllamaModel, answer: TokenFilter, tokens: Any, room: int, **common: Any) -> Any:
-        """A job that ends where its grammar does."""
+    def job(self, answer: TokenFilter, tokens: Any, room: int, **common: Any) -> Any:
+        """A job that generates up to `room` tokens of `answer` after `tokens` and ends where its grammar does."""
         import exllamav3
 
-        filters = [answer_filter(loaded.tokenizer, answer.grammar.pattern, answer.text)]
+        filters = [answer_filter(self.tokenizer, answer.grammar.pattern, answer.text)]
         return exllamav3.Job(tokens, room, sampler=self.sampler(), filters=filters, **common)
 
-    def unload(self, loaded: ExllamaModel) -> None:
-        """The generator's pinned memory, then the weights and with them the cache's tensors."""
-        loaded.generator.close()
-        loaded.model.unload()
+    def unload(self) -> None:
+        """Give back the generator's pinned memory, then the weights and with them the cache's tensors."""
+        self.generator.close()
+        self.model.unload()
+        self.generator = self.model = self.tokenizer = None
 
     def skip_draw(self, numbers: random.Random) -> None:
-        """As its own loop draws once per token."""
+        """Draw what the package's own loop draws for a token."""
         numbers.randint(0, (1 << 32) - 1)
 
 

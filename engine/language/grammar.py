@@ -88,12 +88,20 @@ def _branches(tree: Mapping[str, Any]) -> str:
     return "|".join(ways)
 
 
+def _list_of(item: str, schema: Mapping[str, Any] | None, most: int, longest: int) -> Grammar:
+    """A list of 1 to `most` items, each of at most `longest` bytes with its comma."""
+    listed = {"type": "array", "items": schema, "minItems": 1, "maxItems": most}
+    return Grammar(
+        rf"\[{item}(?:,{item}){{0,{most - 1}}}\]", 2 + most * longest, _as_json(listed) if schema is not None else None
+    )
+
+
+def _text(pattern: str, longest: int) -> Grammar:
+    return Grammar(f'"{pattern}"', 2 + longest, _as_json(_text_schema(pattern)))
+
+
 def _text_schema(pattern: str) -> dict[str, Any]:
     return {"type": "string", "pattern": f"^(?:{pattern})$"}
-
-
-def _list_schema(item: Mapping[str, Any], most: int) -> dict[str, Any]:
-    return {"type": "array", "items": item, "minItems": 1, "maxItems": most}
 
 
 def _as_json(schema: Mapping[str, Any]) -> str:
@@ -116,22 +124,17 @@ def keywords_grammar(types: Sequence[str], spans: Sequence[str], most: int) -> G
     pair = rf'\["{_one_of(types)}","{_one_of(spans)}"\]'
     longest = max(map(_bytes, types)) + max(map(_bytes, spans)) + len('["",""],')
     pair_schema = {"type": "array", "prefixItems": [{"enum": types}, {"enum": spans}], "items": False, "minItems": 2}
-    schema = _as_json(_list_schema(pair_schema, most))
-    return Grammar(rf"\[{pair}(?:,{pair}){{0,{most - 1}}}\]", 2 + most * longest, schema)
-
-
-def _class(characters: str) -> str:
-    """One of `characters`, none of which has a meaning in a class but for a hyphen at the end."""
-    return f"[{characters}]"
+    return _list_of(pair, pair_schema, most, longest)
 
 
 def _unlike(keyword: str, at: int = 0) -> str:
     """Words that share `keyword[:at]` and are not `keyword`: they diverge here, end here, or go on sharing."""
     following = keyword[at] if at < len(keyword) else ""
     within_word = at > 0 and keyword[at - 1] in _LETTERS
-    ways = [_class(_LETTERS.replace(following, "") if following else _LETTERS) + _REST_OF_WORD]
+    # No character of these classes has a meaning in one, but for the hyphen, which stands at the end.
+    ways = [f"[{_LETTERS.replace(following, '') if following else _LETTERS}]{_REST_OF_WORD}"]
     if within_word:
-        ways.append(_class("".join(c for c in _SEPARATORS if c != following)) + _WORD + _MORE_WORDS)
+        ways.append(f"[{''.join(c for c in _SEPARATORS if c != following)}]{_WORD}{_MORE_WORDS}")
     if following and (following in _LETTERS or (within_word and following in _SEPARATORS)):
         ways.append(_literal(following) + _unlike(keyword, at + 1))
     may_end = within_word and at < len(keyword)
@@ -148,9 +151,7 @@ def alternatives_grammar(keyword: str, most: int) -> Grammar:
     if not folded or most < 1:
         raise ValueError(f"alternatives need a keyword and a count, got {keyword!r} and {most}")
     other = _unlike(folded)
-    longest = _bytes(folded) + _LONGEST_TAIL + len('"",')
-    schema = _as_json(_list_schema(_text_schema(other), most))
-    return Grammar(rf'\["{other}"(?:,"{other}"){{0,{most - 1}}}\]', 2 + most * longest, schema)
+    return _list_of(f'"{other}"', _text_schema(other), most, _bytes(folded) + _LONGEST_TAIL + len('"",'))
 
 
 def proposals_grammar(
@@ -184,12 +185,8 @@ def proposals_grammar(
     if not ways or most < 1:
         raise ValueError(f"proposals need words or a place to add some, and a count, got {most}")
     pair = f"(?:{'|'.join(ways)})"
-    longest = (
-        2 * max(map(_bytes, (*spans, *hosts, *removable)), default=0)
-        + _MOST_WORDS * (_MAX_LETTERS + 1)
-        + len('["",""],')
-    )
-    return Grammar(rf"\[{pair}(?:,{pair}){{0,{most - 1}}}\]", 2 + most * longest)
+    longest = 2 * max(map(_bytes, (*spans, *hosts, *removable)), default=0) + _MOST_WORDS * (_MAX_LETTERS + 1)
+    return _list_of(pair, None, most, longest + len('["",""],'))
 
 
 def choices_grammar(offered: Sequence[Sequence[tuple[str, str]]]) -> Grammar:
@@ -219,9 +216,7 @@ def values_grammar(values: Sequence[str]) -> Grammar:
     if not values:
         raise ValueError("a choice among values needs values")
     items = [f'"{_literal(value)}"' for value in values]
-    firsts = []
-    for at, item in enumerate(items):
-        firsts.append(item + "".join(f"(?:,{later})?" for later in items[at + 1 :]))
+    firsts = [item + "".join(f"(?:,{later})?" for later in items[at + 1 :]) for at, item in enumerate(items)]
     longest = sum(_bytes(value) + len('"",') for value in values)
     return Grammar(rf"\[(?:{'|'.join(firsts)})\]", 2 + longest)
 
@@ -257,26 +252,25 @@ def edited_grammar(caption: str, changes: Sequence[tuple[str, str]]) -> Grammar:
         pattern += (_literal(caption[at:start]) if start > at else "") + region
         longest, at = longest + most, end
     pattern += _literal(caption[at:]) if at < len(caption) else ""
-    return Grammar(f'"{pattern}"', 2 + _bytes(caption) + longest, _as_json(_text_schema(pattern)))
+    return _text(pattern, _bytes(caption) + longest)
 
 
 def _region(capital: bool, keyword: str, alternative: str) -> tuple[str, int]:
     """The alternative with one of the small words or none before it and a word of the keyword's or none after it; the
     expression, and the most bytes.
     """
+    changed = _literal(alternative)
+    capitalised = _literal(alternative[0].upper() + alternative[1:])
     if phrase_class(keyword) == phrase_class(alternative) == "place":  # both bring their small word
-        changed = _literal(alternative)
-        if capital:
-            changed = f"(?:{changed}|{_literal(alternative[0].upper() + alternative[1:])})"
-        return changed, _bytes(alternative)
+        return f"(?:{changed}|{capitalised})" if capital else changed, _bytes(alternative)
     words = alternative.casefold().split()
     tails = [f" {word}" for word in keyword.split() if word.casefold() not in words]
     heads = [head for head in HEADS if head not in _wrong_articles(alternative.casefold())]
     if capital:
         heads += [head.capitalize() for head in heads]
-    changed = rf"(?:{_one_of(heads)} )?{_literal(alternative)}"
+    changed = rf"(?:{_one_of(heads)} )?{changed}"
     if capital:
-        changed = f"(?:{changed}|{_literal(alternative[0].upper() + alternative[1:])})"
+        changed = f"(?:{changed}|{capitalised})"
     longest = max(map(_bytes, heads)) + 1 + _bytes(alternative) + max(map(_bytes, tails), default=0)
     return changed + (f"{_one_of(tails)}?" if tails else ""), longest
 
@@ -297,4 +291,4 @@ def text_grammar(most_chars: int, letters: str = "") -> Grammar:
     beyond = "".join(sorted({c for c in letters if not c.isascii() and c.isprintable()}))
     widest = max(map(_bytes, beyond), default=1)
     pattern = f"[{_TEXT}{beyond}-]{{1,{most_chars}}}"
-    return Grammar(f'"{pattern}"', 2 + most_chars * widest, _as_json(_text_schema(pattern)))
+    return _text(pattern, most_chars * widest)

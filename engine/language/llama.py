@@ -11,6 +11,7 @@ weighed with exact zeros, so that a row's logits do not depend on its company. W
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,7 @@ from ..runtime.blob_cache import BlobCache
 from ..runtime.compiling import CompileInputs, compile_model
 from ..runtime.openvino import Precision, open_core
 from ..runtime.quiet_openvino import ov
-from .token_filter import read_vocabulary
-from .tokenizer import load_tokenizer
+from .token_filter import load_tokenizer, read_vocabulary
 
 Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
@@ -41,6 +41,8 @@ _ROWS, _MORE_ROWS = (1, 8), 16
 _WIDTHS, _MORE_TOKENS = (1, 2, 4, 8, 16, 32, 48), 64
 # How much of that it keeps, in operations: with the 5,000 that it keeps if not told, long runs take 45 MB more.
 _KEPT_OPERATIONS = 64
+# What stands before a text whose surprise is measured, and how many are read together.
+_BEGINNING, _SIDE_BY_SIDE = "A caption of a photograph:", 64
 
 
 class Llama:
@@ -140,6 +142,31 @@ class Llama:
             array[row, :, read[row] + place] = self._bits(out[f"new_{name}"])[row, :, place]
         return np.array(out["logits"][: len(runs)])
 
+    def surprises(self, texts: Sequence[str]) -> list[float]:
+        """The mean of -log p over the tokens of each text, in nats: the perplexity that text filters and benches go by
+        is e to that. A text depends on no other; one without letters is no surprise, and gives 0.
+
+        Texts are read side by side behind one beginning, token by token: the graph gives logits after a row's last one.
+        """
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        means = np.zeros(len(texts))
+        *before, last = self.encode(_BEGINNING)
+        common = self.beginning(before)
+        for start in range(0, len(order), _SIDE_BY_SIDE):
+            part = order[start : start + _SIDE_BY_SIDE]
+            rows = [[last, *self.encode(f" {texts[i]}")] for i in part]
+            longest = max(map(len, rows))
+            cache, total = self.rows(len(rows), longest), np.zeros(len(rows))
+            for at in range(longest - 1):
+                runs = [row[at : at + 1] if at + 1 < len(row) else [] for row in rows]
+                logits = self.step(runs, common, cache, 0, np.full(len(rows), at))
+                for i, row in enumerate(rows):
+                    if runs[i]:
+                        scores = logits[i] - logits[i].max()
+                        total[i] += float(np.log(np.exp(scores).sum()) - scores[row[at + 1]])
+            means[part] = total / [max(1, len(row) - 1) for row in rows]
+        return means.tolist()
+
     def _run(
         self, tokens: Ids, fresh: Ids, common: Common, read: Ids, held: Sequence[NDArray[Any]]
     ) -> Mapping[str, NDArray[Any]]:
@@ -163,18 +190,19 @@ class Llama:
         return value.view(np.uint16) if self._element == ov.Type.bf16 else value
 
 
+@dataclass(frozen=True)
 class Common:
     """Keys and values [H, P, D] of the tokens that rows begin with, layer by layer, in the first `filled` places."""
 
-    def __init__(self, arrays: list[NDArray[Any]], filled: int) -> None:
-        self.arrays, self.filled = arrays, filled
+    arrays: list[NDArray[Any]]
+    filled: int
 
 
+@dataclass
 class RowCache:
     """Keys and values [B, H, T, D] of rows, layer by layer; the caller knows how many places each row fills."""
 
-    def __init__(self, arrays: list[NDArray[Any]]) -> None:
-        self.arrays = arrays
+    arrays: list[NDArray[Any]]
 
     def grow(self, places: int) -> None:
         """Make room for `places` tokens per row."""

@@ -35,14 +35,11 @@ def open_llm(
         precision = resolve_precision("auto" if runtime.precision == "f16" else runtime.precision)
         return OpenVinoLlm(model, precision=precision, threads=runtime.threads, blobs=blobs, digest=digest)
     from .exllama import open_exllama
-
-    if settings.backend == "exllamav2":
-        from .exllamav2 import ExLlamaV2
-
-        return open_exllama(ExLlamaV2(settings.exllama), model)
+    from .exllamav2 import ExLlamaV2
     from .exllamav3 import ExLlamaV3
 
-    return open_exllama(ExLlamaV3(settings.exllama), model)
+    package = ExLlamaV2 if settings.backend == "exllamav2" else ExLlamaV3
+    return open_exllama(package(settings.exllama), model)
 
 
 def model_digest(model: Path, backend: Backend, digest: Callable[[Path], str] = file_digest) -> str:
@@ -64,9 +61,8 @@ def model_digest(model: Path, backend: Backend, digest: Callable[[Path], str] = 
     files = sorted(path for path in model.iterdir() if path.is_file())
     if not files:
         raise CounterfactoryError(f"the language model's folder {model} is empty; export it, or correct [llm] model")
-    return content_key([(path.name, path.stat().st_size, _beginning(path)) for path in files])
-
-
-def _beginning(path: Path) -> str:
-    with path.open("rb") as file:
-        return content_key(file.read(_HEAD_BYTES).hex())
+    heads = []
+    for path in files:
+        with path.open("rb") as file:
+            heads.append((path.name, path.stat().st_size, content_key(file.read(_HEAD_BYTES).hex())))
+    return content_key(heads)

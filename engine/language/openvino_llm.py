@@ -7,6 +7,7 @@ rows, `llama` the network.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from ..errors import CounterfactoryError
@@ -16,9 +17,8 @@ from ..runtime.libc import give_back_freed
 from ..runtime.openvino import Precision
 from .llama import Common, Llama
 from .llm_request import LlmRequest, Usage
-from .parallel_answers import Answers
 from .running_batch import EncodedRequest, RunningBatch
-from .surprises import surprises
+from .token_filter import Answers
 
 # Beginnings of prompts that are kept, the latest ones: a question of a task has one, or one for each type of edit.
 _MAX_BEGINNINGS = 16
@@ -56,7 +56,11 @@ class OpenVinoLlm:
         answers: dict[int, str] = {}
         try:
             for beginning, group in self._by_beginning(requests).items():
-                batch = RunningBatch(self._llama, self._read_once(beginning), group, self._answers)
+                if beginning not in self._beginnings:
+                    while len(self._beginnings) >= _MAX_BEGINNINGS:
+                        del self._beginnings[next(iter(self._beginnings))]
+                    self._beginnings[beginning] = self._llama.beginning(beginning)
+                batch = RunningBatch(self._llama, self._beginnings[beginning], group, self._answers)
                 answers |= dict(batch.run())
                 self.usage += batch.usage
         except RuntimeError as error:
@@ -66,12 +70,12 @@ class OpenVinoLlm:
         return [answers[name] for name in range(len(requests))]
 
     def surprises(self, texts: Sequence[str]) -> list[float]:
-        """The mean of -log p over the tokens of each text, in nats; see `reading`.
+        """The mean of -log p over the tokens of each text, in nats; see `Llama.surprises`.
 
         Raises CounterfactoryError when the runtime fails.
         """
         try:
-            values = surprises(self._llama, texts)
+            values = self._llama.surprises(texts)
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[-1]
             raise CounterfactoryError(f"the language model failed to read {len(texts)} texts: {reason}") from error
@@ -98,22 +102,10 @@ class OpenVinoLlm:
             for text in (request.prompt.suite, request.prompt.suite + request.prompt.source):
                 if text not in encoded:
                     encoded[text] = self._llama.encode(text)
-                ends.append(_same(encoded[text], prompt[:-1]))
+                both = zip(encoded[text], prompt[:-1], strict=False)
+                ends.append(sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], both)))
             suite, source = ends[0], max(ends)
             room = min(request.max_tokens, left)
             row = EncodedRequest(name, tuple(prompt), suite, source, request.grammar, room)
             groups.setdefault(row.prompt[:suite], []).append(row)
         return groups
-
-    def _read_once(self, tokens: tuple[int, ...]) -> Common:
-        if tokens not in self._beginnings:
-            while len(self._beginnings) >= _MAX_BEGINNINGS:
-                del self._beginnings[next(iter(self._beginnings))]
-            self._beginnings[tokens] = self._llama.beginning(tokens)
-        return self._beginnings[tokens]
-
-
-def _same(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many tokens both begin with."""
-    both = enumerate(zip(left, right, strict=False))
-    return next((i for i, (a, b) in both if a != b), min(len(left), len(right)))

@@ -11,11 +11,9 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
-from .edit_types import EditType
 from .grammar import NOTHING
 from .llm_request import Prompt
 
@@ -60,74 +58,37 @@ def clean_text(text: str) -> str:
     return re.sub(" +", " ", text).strip()
 
 
-def _join(words: Sequence[str], none: str) -> str:
-    return ", ".join(map(clean_text, words)) if words else none
+def keep_and_caption(keep: Sequence[str], caption: str, clean: Callable[[str], str] = clean_text) -> str:
+    """The two lines of a question that say which words stay, and the caption."""
+    return f"Keep: {', '.join(map(clean, keep)) or 'nothing'}\nCaption: {clean(caption)}"
 
 
-class Prompts(Protocol):
-    """Writes the last question, which both ways of asking have."""
-
-    def rewrite(self, task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> Prompt:
-        """Question 3: the caption with the changes, (keyword, alternative) each, as one coherent text."""
-        ...
-
-
-@runtime_checkable
-class TypedPrompts(Prompts, Protocol):
-    """Asks type by type what an edit could change or add (LANCE, arXiv 2305.19164), and writes the last question."""
-
-    def proposals(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
-        """What edits of one type there could be: spans of the caption with other words, or words to add."""
-        ...
-
-    def choices(self, types: Sequence[EditType], keep: Sequence[str], caption: str) -> Prompt:
-        """One edit of each type, in their order."""
-        ...
-
-    def place(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
-        """Which span of the caption says what an edit of one type changes, if any."""
-        ...
-
-
-class SpanPrompts(Prompts, Protocol):
-    """Asks for the words that may change, then for others for each (DILLEMA), and writes the last question."""
+@dataclass(frozen=True)
+class PlainPrompts:
+    """The questions as plain text, which the pocket models were trained on: words that may change, then others for each
+    (DILLEMA), then the caption.
+    """
 
     def keywords(self, task: str, types: Sequence[str], keep: Sequence[str], caption: str) -> Prompt:
         """Question 1: which words of the caption may change, of the given types, without touching the words to keep."""
-        ...
+        suite = f"{_KEYWORDS}Task: {clean_text(task)}\nTypes: {', '.join(map(clean_text, types)) or 'any'}\n"
+        return Prompt(suite, keep_and_caption(keep, caption) + "\n", "Keywords:\n")
 
     def alternatives(
         self, task: str, keep: Sequence[str], caption: str, type_: str, keyword: str, values: Sequence[str] = ()
     ) -> Prompt:
         """Question 2: what else `keyword`, a span of the caption, could be; among `values` if there are any."""
-        ...
-
-
-@dataclass(frozen=True)
-class PlainPrompts:
-    """The questions as plain text, which the pocket models were trained on."""
-
-    def keywords(self, task: str, types: Sequence[str], keep: Sequence[str], caption: str) -> Prompt:
-        """Question 1."""
-        suite = f"{_KEYWORDS}Task: {clean_text(task)}\nTypes: {_join(types, 'any')}\n"
-        return Prompt(suite, _about(keep, caption), "Keywords:\n")
-
-    def alternatives(
-        self, task: str, keep: Sequence[str], caption: str, type_: str, keyword: str, values: Sequence[str] = ()
-    ) -> Prompt:
-        """Question 2."""
-        own = f"Values: {_join(values, 'any')}\nWords: {clean_text(type_)}: {clean_text(keyword)}\nAlternatives:\n"
-        return Prompt(f"{_ALTERNATIVES}Task: {clean_text(task)}\n", _about(keep, caption), own)
+        own = (
+            f"Values: {', '.join(map(clean_text, values)) or 'any'}\nWords: {clean_text(type_)}: {clean_text(keyword)}"
+        )
+        source = keep_and_caption(keep, caption) + "\n"
+        return Prompt(f"{_ALTERNATIVES}Task: {clean_text(task)}\n", source, f"{own}\nAlternatives:\n")
 
     def rewrite(self, task: str, keep: Sequence[str], caption: str, changes: Sequence[tuple[str, str]]) -> Prompt:
-        """Question 3."""
+        """Question 3: the caption with the changes, (keyword, alternative) each, as one coherent text."""
         listed = "; ".join(f"{clean_text(old)} -> {clean_text(new)}" for old, new in changes)
-        own = f"Changes: {listed}\nNew caption:\n"
-        return Prompt(f"{_REWRITE}Task: {clean_text(task)}\n", _about(keep, caption), own)
-
-
-def _about(keep: Sequence[str], caption: str) -> str:
-    return f"Keep: {_join(keep, 'nothing')}\nCaption: {clean_text(caption)}\n"
+        own, source = f"Changes: {listed}\nNew caption:\n", keep_and_caption(keep, caption) + "\n"
+        return Prompt(f"{_REWRITE}Task: {clean_text(task)}\n", source, own)
 
 
 def write_answer(value: object) -> str:

@@ -18,8 +18,7 @@ import numpy as np
 from .grammar import Grammar
 from .llama import Common, Llama, Piece
 from .llm_request import Usage
-from .parallel_answers import Answers
-from .token_filter import TokenFilter
+from .token_filter import Answers, TokenFilter
 
 # The running batch and its cache are bounded, whatever is asked at once.
 MAX_ROWS = 64
@@ -73,11 +72,9 @@ class _OpenRow:
 
     def follow_forced(self) -> None:
         """Take what is forced, as far as there is room for it."""
-        while not self.ended and (forced := self.answer.forced()):
-            for token in forced[: self.request.room - len(self.answer.tokens)]:
-                self.answer.accept(token)
-                self.waiting.append(token)
-                self.forced += 1
+        taken = self.answer.follow_forced(self.request.room)
+        self.waiting += taken
+        self.forced += len(taken)
 
     def choose(self, token: int) -> None:
         """Take a token that the grammar allows, and what is forced after it."""

@@ -12,10 +12,13 @@ run is left out where it could grow together with what follows freely.
 from __future__ import annotations
 
 import json
+import os
+from collections import OrderedDict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +26,12 @@ from numpy.typing import NDArray
 from ..errors import CounterfactoryError
 from .grammar import Grammar
 
-BITS = 32
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_BITS = 32
+# Questions about the same keyword have the same grammar, and it takes a millisecond to compile; some 160 kB each.
+_MAX_GRAMMARS = 48
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,20 @@ def read_vocabulary(tokenizer: Path, end: int) -> TokenVocabulary:
     return TokenVocabulary(int(tokens.vocab_size), end, tokens)
 
 
+def load_tokenizer(path: Path) -> Tokenizer:
+    """Read a tokenizer.json. Raises CounterfactoryError when it is missing or no tokenizer."""
+    from tokenizers import Tokenizer
+
+    try:
+        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CounterfactoryError(
+            f"tokenizer file {path} is missing; reinstall counterfactory or correct [models]"
+        ) from error
+    except Exception as error:  # tokenizers raises bare Exception
+        raise CounterfactoryError(f"tokenizer file {path} cannot be read: {error}") from error
+
+
 def _without_prefix_space(tokenizer: str) -> str:
     """A tokenizer that puts no space before a text: an answer is none, and llguidance 1.9 would force that space."""
     read = json.loads(tokenizer)
@@ -73,8 +95,8 @@ def _without_prefix_space(tokenizer: str) -> str:
 class TokenFilter:
     """One answer under a grammar. `tokens` are those of the answer so far, the end token not among them."""
 
-    def __init__(self, vocabulary: TokenVocabulary, grammar: Grammar, tokens: Sequence[int] = ()) -> None:
-        """Begin an answer of `grammar`, `tokens` being given. Raises ValueError for what cannot be one."""
+    def __init__(self, vocabulary: TokenVocabulary, grammar: Grammar) -> None:
+        """Begin an answer. Raises ValueError for a grammar that is none."""
         from llguidance import LLMatcher
 
         if grammar.schema is None:
@@ -86,8 +108,6 @@ class TokenFilter:
         self.vocabulary, self.grammar = vocabulary, grammar
         self.tokens: list[int] = []
         self.check(f"cannot follow the grammar {grammar.pattern!r}")
-        for token in tokens:
-            self.accept(token)
 
     @property
     def closed(self) -> bool:
@@ -114,9 +134,18 @@ class TokenFilter:
             return (self.vocabulary.end,)
         return tuple(self.matcher.compute_ff_tokens())
 
+    def follow_forced(self, room: int) -> list[int]:
+        """Take what is forced, while the answer has fewer than `room` tokens; the tokens that were taken."""
+        taken: list[int] = []
+        while len(self.tokens) < room and not self.closed and (forced := self.forced()):
+            for token in forced[: room - len(self.tokens)]:
+                self.accept(token)
+                taken.append(token)
+        return taken
+
     def mask(self) -> NDArray[np.int32]:
         """Allowed tokens as bits, int32 [ceil(size / 32)], token t being bit t % 32 of word t // 32."""
-        bits = np.zeros((self.vocabulary.size + BITS - 1) // BITS, np.int32)
+        bits = np.zeros((self.vocabulary.size + _BITS - 1) // _BITS, np.int32)
         self.matcher.unsafe_compute_mask_ptr(bits.ctypes.data, bits.nbytes)
         self.check(f"has no mask after {self.text!r}")
         return bits
@@ -141,3 +170,38 @@ def allowed(masks: NDArray[np.int32], tokens: int) -> NDArray[np.bool_]:
     bits = np.unpackbits(masks.view(np.uint8), axis=-1, bitorder="little").view(np.bool_)[..., :tokens]
     missing = tokens - bits.shape[-1]
     return np.concatenate([bits, np.zeros((*bits.shape[:-1], missing), np.bool_)], -1) if missing > 0 else bits
+
+
+class Answers:
+    """Many answers in one vocabulary at once, begun and taken further on `threads` threads (0: all cores)."""
+
+    def __init__(self, vocabulary: TokenVocabulary, threads: int) -> None:
+        from llguidance import LLExecutor
+
+        self._vocabulary = vocabulary
+        self._threads = threads or os.cpu_count() or 1
+        self._executor = LLExecutor(self._threads)
+        self._grammars: OrderedDict[Grammar, TokenFilter] = OrderedDict()
+
+    def begin(self, grammars: Sequence[Grammar]) -> list[TokenFilter]:
+        """An empty answer for each grammar. Raises ValueError for one that is none."""
+        missing = [grammar for grammar in dict.fromkeys(grammars) if grammar not in self._grammars]
+        with ThreadPoolExecutor(self._threads) as compiling:
+            filters = list(compiling.map(lambda grammar: TokenFilter(self._vocabulary, grammar), missing))
+        for grammar in grammars:
+            if grammar in self._grammars:
+                self._grammars.move_to_end(grammar)
+        self._grammars.update(zip(missing, filters, strict=True))
+        begun = [self._grammars[grammar].clone() for grammar in grammars]
+        while len(self._grammars) > _MAX_GRAMMARS:
+            self._grammars.popitem(last=False)
+        return begun
+
+    def likeliest(self, answers: Sequence[TokenFilter], logits: NDArray[np.float32]) -> list[int]:
+        """For each answer the allowed token of the highest logit, of equal ones the first; `logits` is [B, V]."""
+        masks = np.zeros((len(answers), -(-self._vocabulary.size // _BITS)), np.int32)
+        rows = [(answer.matcher, i) for i, answer in enumerate(answers)]
+        self._executor.unsafe_compute_mask_ptr(rows, masks.ctypes.data, masks[0].nbytes, len(rows))
+        for answer in answers:
+            answer.check("has no mask")
+        return [int(t) for t in np.where(allowed(masks, logits.shape[1]), logits, -np.inf).argmax(1)]

@@ -39,6 +39,11 @@ class CaptionTokens:
         return [place for place, word in enumerate(self.words) if word is not None]
 
     @property
+    def by_word(self) -> list[list[int]]:
+        """The places of each word's tokens."""
+        return [list(places) for _, places in groupby(self.inside, key=lambda place: self.words[place])]
+
+    @property
     def outside(self) -> list[int]:
         """All other places."""
         return [place for place, word in enumerate(self.words) if word is None]
@@ -81,14 +86,15 @@ def align(source: CaptionTokens, edited: CaptionTokens) -> Alignment:
     size = len(source.ids)
     if len(edited.ids) != size:
         raise ValueError(f"captions have {size} and {len(edited.ids)} places: they are of different text encoders")
-    old, new = _words(source), _words(edited)
+    old, new = source.by_word, edited.by_word
     pairs, gone, brought = (_replaced if len(old) == len(new) else _refined)(source, edited, old, new)
     cross_map, cross_own = follow_nobody(size)
     # The beginning, the end and the padding between them and the last place, each with its like.
     outside = zip(source.outside, edited.outside, strict=False)
     for i, j, share in [*pairs, *((i, j, 1.0) for i, j in outside)]:
         cross_map[i, j], cross_own[j] = share, 0
-    return Alignment(cross_map, cross_own, _flags(size, gone), _flags(size, brought))
+    places = np.arange(size)
+    return Alignment(cross_map, cross_own, np.isin(places, gone), np.isin(places, brought))
 
 
 _Places = list[int]
@@ -129,14 +135,3 @@ def _refined(source: CaptionTokens, edited: CaptionTokens, old: Sequence[_Places
             q += 1
     gone, brought = set(rows) - {i for i, _ in matches}, set(columns) - {j for _, j in matches}
     return [(i, j, 1.0) for i, j in matches], sorted(gone), sorted(brought)
-
-
-def _words(caption: CaptionTokens) -> list[_Places]:
-    """The places of each word's tokens."""
-    return [list(places) for _, places in groupby(caption.inside, key=lambda place: caption.words[place])]
-
-
-def _flags(size: int, places: Sequence[int]) -> Flags:
-    flags = np.zeros(size, np.bool_)
-    flags[list(places)] = True
-    return flags

@@ -48,23 +48,16 @@ class Batched:
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
         """Run all rows of `feeds`, at least one (the arrays' first axis); returns as many rows of each output."""
         rows = len(next(iter(feeds.values())))
-        starts = range(0, rows, self.batch)
         parts = [
             {name: pad_rows(array[start : start + self.batch], self.batch) for name, array in feeds.items()}
-            for start in starts
+            for start in range(0, rows, self.batch)
         ]
         began = time.perf_counter()
         outs = self.each(self._session.run, parts)
         self._work().add(rows, len(parts) * self.batch, time.perf_counter() - began)
-        outputs = [
-            {name: array[: rows - start] for name, array in out.items()}
-            for start, out in zip(starts, outs, strict=True)
-        ]
-        return (
-            {name: np.concatenate([part[name] for part in outputs]) for name in outputs[0]}
-            if outputs[1:]
-            else outputs[0]
-        )
+        if len(outs) == 1:
+            return {name: array[:rows] for name, array in outs[0].items()}
+        return {name: np.concatenate([out[name] for out in outs])[:rows] for name in outs[0]}
 
     def each(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """`work` of each item, which runs full batches one after another: as many items at a time as there are streams,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,12 +71,10 @@ class Blip2:
 
         A caption continues `prefix` and does not contain it.
         """
-        side = self.vision.signature.inputs[0].shape[2]
-        assert side is not None
         captions: list[list[str]] = []
         for start in range(0, len(images), self.at_once):
             batch = images[start : start + self.at_once]
-            queries = self.vision.run({"pixel_values": to_pixel_values(batch, side)})["query_embeds"]
+            queries = self._look(batch)
             parts = [
                 (queries[at : at + self.vision.batch], generators[start + at : start + at + self.vision.batch])
                 for at in range(0, len(batch), self.vision.batch)
@@ -94,10 +92,7 @@ class Blip2:
         Images are uint8 RGB of any sizes. None for words beyond `room` tokens of a text, which the decoder's plan may
         have no place for, and for a span without tokens.
         """
-        side = self.vision.signature.inputs[0].shape[2]
-        assert side is not None
-        queries = self.vision.run({"pixel_values": to_pixel_values(images, side)})["query_embeds"]
-        prompt = [self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
+        queries, prompt = self._look(images), self._prompt(prefix)
         texts = [_span_tokens(self.tokenizer, reading, room) for reading in readings]
         # Rows with the same places to score share the long runs of the decoder between them.
         rows = sorted(_rows(readings, texts), key=lambda row: row.places)
@@ -113,6 +108,15 @@ class Blip2:
             tuple(None if span is None else float(np.exp(-surprises[i][span].mean())) for span in text.spans)
             for i, text in enumerate(texts)
         ]
+
+    def _look(self, images: Sequence[NDArray[np.uint8]]) -> Floats:
+        """Query embeddings [N, Q, D]."""
+        side = self.vision.signature.inputs[0].shape[2]
+        assert side is not None
+        return self.vision.run({"pixel_values": to_pixel_values(images, side)})["query_embeds"]
+
+    def _prompt(self, prefix: str) -> list[int]:
+        return [self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
 
     def _surprises(
         self, queries: Floats, prompt: Sequence[int], rows: Sequence[_DecoderRow]
@@ -134,15 +138,13 @@ class Blip2:
             for start in range(position, at, most):
                 logits = past.append(self.embeddings[tokens[:, start : min(start + most, at)]])
             position = at
-            asking = [
-                (row, text.tokens[at], own)
-                for (row, text), own in zip(texts, surprises, strict=True)
-                if at in text.places
-            ]
-            looked = sorted({row for row, _, _ in asking})
-            whole = dict(zip(looked, _log_sums(logits[looked]), strict=True))
-            for row, token, own in asking:
-                own[at] = whole[row] - logits[row, token]
+            looked = sorted({row for row, text in texts if at in text.places})
+            most_of = logits[looked].max(axis=1, keepdims=True).astype(np.float64)
+            sums = np.log(np.exp(logits[looked] - most_of).sum(axis=1)) + most_of[:, 0]  # log of the sum of exp
+            whole = dict(zip(looked, sums, strict=True))
+            for (row, text), own in zip(texts, surprises, strict=True):
+                if at in text.places:
+                    own[at] = whole[row] - logits[row, text.tokens[at]]
         return surprises
 
     def _continue(
@@ -153,8 +155,7 @@ class Blip2:
         settings: DecodingSettings,
     ) -> list[list[str]]:
         """Captions after the query embeddings [B, Q, D] of each image."""
-        each = len(generators[0])
-        prompt = [self.bos, *(self.tokenizer.encode(prefix, add_special_tokens=False).ids if prefix else ())]
+        each, prompt = len(generators[0]), self._prompt(prefix)
         rows = np.repeat(queries, each * settings.beams, axis=0)
         spoken = np.repeat(self.embeddings[prompt][None], len(rows), axis=0)
         past = _Continuation(self.decoder, len(rows))
@@ -164,9 +165,7 @@ class Blip2:
             past.reorder(parents)
             return past.append(self.embeddings[tokens][:, None])
 
-        texts = decode(
-            logits, advance, settings, prompt, self.eos, [g for row_generators in generators for g in row_generators]
-        )
+        texts = decode(logits, advance, settings, prompt, self.eos, list(chain(*generators)))
         captions = [str(self.tokenizer.decode(text)).strip() for text in texts]
         return [captions[i : i + each] for i in range(0, len(captions), each)]
 
@@ -230,80 +229,43 @@ def _span_tokens(tokenizer: Tokenizer, reading: Reading, room: int) -> _SpanToke
     return _SpanTokens(encoded.ids, spans, places)
 
 
-def _log_sums(logits: Floats) -> NDArray[np.float64]:
-    """log of the sum of exp of each row of [R, V]."""
-    most = logits.max(axis=1, keepdims=True).astype(np.float64)
-    sums: NDArray[np.float64] = np.log(np.exp(logits - most).sum(axis=1)) + most[:, 0]
-    return sums
+class _Continuation:
+    """The rows of a decoder behind their cache. The plan's batch is padded with copies of the last row.
 
-
-class _GrowingCache:
-    """A cache that each run takes and returns whole, [B, L, heads, P, D/heads]: rows are reordered here."""
-
-    outputs = MappingProxyType({"past_keys": "keys", "past_values": "values"})
-
-    def __init__(self, decoder: Batched) -> None:
-        inputs = {port.name: port for port in decoder.signature.inputs}
-        shape = tuple(length or 0 for length in inputs["past_keys"].shape)
-        empty = np.zeros((decoder.batch, *shape[1:3], 0, shape[4]), inputs["past_keys"].dtype)
-        self._cache: dict[str, Any] = {"past_keys": empty, "past_values": empty}
-
-    def reorder(self, parents: Ids) -> None:
-        if not np.array_equal(parents, np.arange(len(parents))):
-            self._cache = {name: array[parents] for name, array in self._cache.items()}
-
-    def feeds(self) -> dict[str, Any]:
-        return self._cache
-
-    def take(self, cache: dict[str, Any], added: int) -> None:
-        self._cache = cache
-
-
-class _AddedCache:
-    """A cache that a device keeps, [P, B, L, heads, D/heads]: what was written stays where it is.
-
-    A row that goes on from another finds its past in the table `rows` [P, B], which alone is reordered.
+    One kind of cache is taken and returned whole by each run, [B, L, heads, P, D/heads]: its rows are reordered here.
+    Another is kept by a device, [P, B, L, heads, D/heads]: what was written stays where it is, and a row that goes on
+    from another finds its past in a table of rows [P, B], which alone is reordered.
     """
 
-    outputs = MappingProxyType({"cache_keys": "cache_keys_added", "cache_values": "cache_values_added"})
-
-    def __init__(self, decoder: Batched) -> None:
+    def __init__(self, decoder: Batched, rows: int) -> None:
+        self._decoder, self._rows, self._position = decoder, rows, 0
         inputs = {port.name: port for port in decoder.signature.inputs}
-        shape = tuple(length or 0 for length in inputs["cache_keys"].shape)
-        empty = np.zeros((0, decoder.batch, *shape[2:]), inputs["cache_keys"].dtype)
-        self._cache: dict[str, Any] = {"cache_keys": empty, "cache_values": empty}
+        self._keeps = "cache_keys" in inputs
+        if self._keeps:
+            self._outputs = {"cache_keys": "cache_keys_added", "cache_values": "cache_values_added"}
+        else:
+            self._outputs = {"past_keys": "keys", "past_values": "values"}
+        port = inputs[next(iter(self._outputs))]
+        shape = [length or 0 for length in port.shape]  # no positions yet
+        shape[1 if self._keeps else 0] = decoder.batch
+        self._cache: dict[str, Any] = dict.fromkeys(self._outputs, np.zeros(shape, port.dtype))
         self._own: Ids = np.arange(decoder.batch)
-        self._rows: Ids | None = np.zeros((0, decoder.batch), np.int64) if "cache_rows" in inputs else None
+        self._table: Ids | None = np.zeros((0, decoder.batch), np.int64) if "cache_rows" in inputs else None
 
     def reorder(self, parents: Ids) -> None:
-        if self._rows is not None:
-            self._rows = self._rows[:, parents]
-        elif not np.array_equal(parents, self._own):
+        """Let row i continue what row `parents[i]` was."""
+        parents = np.append(parents, self._own[self._rows :])
+        if self._table is not None:
+            self._table = self._table[:, parents]
+        elif np.array_equal(parents, self._own):
+            return
+        elif self._keeps:
             raise CounterfactoryError(
                 "the captioner's decoder was exported for captions without beams; export opt_decoder again with the "
                 "profile that asks for them"
             )
-
-    def feeds(self) -> dict[str, Any]:
-        return self._cache if self._rows is None else {**self._cache, "cache_rows": self._rows}
-
-    def take(self, cache: dict[str, Any], added: int) -> None:
-        self._cache = cache
-        if self._rows is not None:
-            self._rows = np.concatenate([self._rows, np.tile(self._own, (added, 1))])
-
-
-class _Continuation:
-    """The rows of a decoder behind their cache. The plan's batch is padded with copies of the last row."""
-
-    def __init__(self, decoder: Batched, rows: int) -> None:
-        self._decoder, self._rows, self._position = decoder, rows, 0
-        keeps = any(port.name == "cache_keys" for port in decoder.signature.inputs)
-        self._cache = _AddedCache(decoder) if keeps else _GrowingCache(decoder)
-
-    def reorder(self, parents: Ids) -> None:
-        """Let row i continue what row `parents[i]` was."""
-        self._cache.reorder(np.append(parents, np.arange(self._rows, self._decoder.batch)))
+        else:
+            self._cache = {name: array[parents] for name, array in self._cache.items()}
 
     def append(self, inputs_embeds: Floats) -> Floats:
         """Append embeddings [R, S, D] to the cache; returns logits [R, V] after the last position."""
@@ -311,11 +273,13 @@ class _Continuation:
         feeds = {
             "inputs_embeds": pad_rows(inputs_embeds, self._decoder.batch),
             "position_ids": np.tile(steps, (self._decoder.batch, 1)),
-            **self._cache.feeds(),
+            **self._cache,
         }
-        outputs = self._cache.outputs
-        out = self._decoder.run_full(feeds, hold=tuple(outputs.values()), rows=self._rows)
-        self._cache.take({name: out[output] for name, output in outputs.items()}, len(steps))
+        if self._table is not None:
+            feeds["cache_rows"] = self._table
+            self._table = np.concatenate([self._table, np.tile(self._own, (len(steps), 1))])
+        out = self._decoder.run_full(feeds, hold=tuple(self._outputs.values()), rows=self._rows)
+        self._cache = {name: out[output] for name, output in self._outputs.items()}
         self._position += len(steps)
         logits: Floats = out["logits"][: self._rows]
         return logits

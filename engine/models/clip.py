@@ -79,9 +79,8 @@ class ClipText:
         """Unit embeddings [E] of captions, each once; what was encoded lately is not encoded again."""
         wanted = dict.fromkeys(captions)
         embeddings = {caption: self._latest[caption] for caption in wanted if caption in self._latest}
-        for chunk in in_chunks(
-            [caption for caption in wanted if caption not in embeddings], _TOGETHER * self.plan.at_once
-        ):
+        missing = [caption for caption in wanted if caption not in embeddings]
+        for chunk in in_chunks(missing, _TOGETHER * self.plan.at_once):
             embeddings |= zip(chunk, self.encode(chunk)[1], strict=True)
         return embeddings
 

@@ -40,33 +40,21 @@ def decode(
     """
     if settings.mode == "beam":
         return _beam_search(logits, advance, settings, prompt, end)
-    return _decode_rows(logits, advance, settings, prompt, end, generators)
-
-
-def _decode_rows(
-    logits: NDArray[np.float32],
-    advance: Advance,
-    settings: DecodingSettings,
-    prompt: Sequence[int],
-    end: int,
-    generators: Sequence[np.random.Generator],
-) -> list[list[int]]:
     rows = np.arange(len(logits))
     texts: list[list[int]] = [[] for _ in rows]
     ended = np.zeros(len(logits), bool)
     while True:
         chosen = np.full(len(logits), end, np.int64)
         for row in np.flatnonzero(~ended).tolist():
-            scores = _apply_rules(
-                logits[row].astype(np.float64), [*prompt, *texts[row]], len(texts[row]), settings, end
-            )
+            text = texts[row]
+            scores = _apply_rules(logits[row].astype(np.float64), [*prompt, *text], len(text), settings, end)
             sampled = settings.mode == "nucleus"
             chosen[row] = _sample(scores, settings, generators[row]) if sampled else scores.argmax()
             if chosen[row] == end:
                 ended[row] = True
             else:
-                texts[row].append(int(chosen[row]))
-                ended[row] = len(texts[row]) == settings.max_tokens
+                text.append(int(chosen[row]))
+                ended[row] = len(text) == settings.max_tokens
         if ended.all():
             return texts
         logits = advance(chosen, rows)

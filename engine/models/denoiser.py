@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from counterfactory.kernels.guided_step import guide
 from counterfactory.kernels.pixels import to_pictures
 
-from ..runtime.session import Array, HeldOutput
+from ..runtime.session import Array
 from .batching import Batched
-from .hints import embed, embed_several, hints_apart, hints_of
+from .hints import embed_several, hints_apart, hints_of
 from .sampler import Sampler
 
 Floats = NDArray[np.float32]
@@ -40,24 +40,24 @@ class DenoiserRow:
     control_scale: float | tuple[float, ...]
 
 
-class Denoising(Protocol):
-    """One variant on its way from noise to latents."""
+class Denoising:
+    """One variant on its way from noise to latents [C, h, w], which are an array of the host here."""
 
-    @property
-    def latents(self) -> HeldOutput:
-        """The latents [C, h, w] that it has come to."""
-        ...
+    def __init__(self, latents: Any, sampler: Sampler) -> None:
+        self.latents = latents
+        self._sampler, self._history = sampler, sampler.start
 
     def step(self, i: int, outputs: Sequence[Any], scale: float | None, noise: Floats | None) -> None:
         """Take the sampler's step `i` by the outputs of its rows: with the text and, where `scale` guides, without.
 
         `noise` [C, h, w] is what the step adds, if it does.
         """
-        ...
+        output = outputs[0] if scale is None else guide(outputs[0], outputs[1], scale)
+        self.latents, self._history = self._sampler.step(i, self.latents, output, self._history, noise)
 
     def blend(self, replacement: Floats, share: Floats) -> None:
         """Mix `replacement` [C, h, w] into the latents by `share` [h, w]; 1 replaces them."""
-        ...
+        self.latents = blend(self.latents, replacement, share)
 
 
 @dataclass(frozen=True)
@@ -79,14 +79,11 @@ class PaintPlans:
     decoder: Batched
     latent_shape: tuple[int, int, int]
     other_hints: tuple[Batched, ...] = field(default=(), kw_only=True)
+    # How many decodes may be under way before the first of them has to be waited for.
+    behind: ClassVar[int] = 0
     # Where rows are gathered, again and again: memory that is new each time costs as much as the copying, and texts and
     # hints are often where they were.
     _gathered: dict[str, _RowBuffer] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    @property
-    def behind(self) -> int:
-        """How many decodes may be under way before the first of them has to be waited for."""
-        return 0
 
     def embed_hints(self, edges: NDArray[np.uint8]) -> Sequence[Any]:
         """Hint embeddings [D, h, w] of edge maps uint8 [N, H, W], for a denoiser that follows them alone."""
@@ -94,16 +91,12 @@ class PaintPlans:
 
     def embed_several(self, maps: Sequence[NDArray[Any] | None], weights: Sequence[float]) -> Sequence[Any]:
         """Hint embeddings of pictures by the maps of each hint; see hints.embed_several."""
-        return embed_several((self.hint, *self.other_hints), self.denoiser.signature, maps, weights, self._embed)
+        return embed_several((self.hint, *self.other_hints), self.denoiser.signature, maps, weights)
 
     @property
     def hints_apart(self) -> bool:
         """Whether each hint has a ControlNet of its own in the denoiser."""
         return hints_apart(self.denoiser.signature) is not None
-
-    def _embed(self, encoder: Batched, maps: NDArray[Any]) -> Sequence[Floats]:
-        """One hint's embeddings [D, h, w], on the host."""
-        return embed(encoder, maps)
 
     def put_text(self, states: Floats) -> Any:
         """Text states [T, D] of the host, where rows take them."""
@@ -111,7 +104,7 @@ class PaintPlans:
 
     def begin(self, noise: Floats, sampler: Sampler) -> Denoising:
         """A variant's way from standard normal noise [C, h, w] by a sampler's steps."""
-        return _OnHost(noise * np.float32(sampler.initial_scale), sampler)
+        return Denoising(noise * np.float32(sampler.initial_scale), sampler)
 
     def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Any]:
         """Model outputs [C, h, w] of rows."""
@@ -141,21 +134,6 @@ class PaintPlans:
             if buffer.rows[place] is not row:
                 buffer.array[place] = buffer.rows[place] = row
         return buffer.array[: len(rows)]
-
-
-class _OnHost:
-    """A variant whose latents are an array of the host."""
-
-    def __init__(self, latents: Floats, sampler: Sampler) -> None:
-        self.latents = latents
-        self._sampler, self._history = sampler, sampler.start
-
-    def step(self, i: int, outputs: Sequence[Any], scale: float | None, noise: Floats | None) -> None:
-        output = outputs[0] if scale is None else guide(outputs[0], outputs[1], scale)
-        self.latents, self._history = self._sampler.step(i, self.latents, output, self._history, noise)
-
-    def blend(self, replacement: Floats, share: Floats) -> None:
-        self.latents = blend(self.latents, replacement, share)
 
 
 def blend(latents: Floats, replacement: Floats, share: Floats) -> Floats:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +27,9 @@ from ..runtime.pipeline import Pipeline
 from ..runtime.session import Array
 from .batching import Batched, pad_rows
 from .denoiser import DenoiserRow, Denoising, Floats, PaintPlans, blend
-from .hints import hints_of
+from .hints import embed_several, hints_of
 from .sampler import Sampler
 
-_Fetch = Callable[[DeviceArray], Array]
 # Where fresh noise lies among a variant's arrays: latents, then its history, whose second array a step adds.
 _NOISE = 2
 
@@ -59,12 +58,12 @@ class _Step:
     scale: float | None
 
 
-class _OnDevice:
+class _OnDevice(Denoising):
     """A variant whose latents and history are arrays of the device."""
 
-    def __init__(self, arrays: DeviceArray, sampler: Sampler, pending: _Pending, fetch: _Fetch) -> None:
-        self.latents = arrays.row(0)
-        self._arrays, self._sampler, self._pending, self._fetch = arrays, sampler, pending, fetch
+    def __init__(self, arrays: DeviceArray, sampler: Sampler, plans: DevicePaintPlans) -> None:
+        super().__init__(arrays.row(0), sampler)
+        self._arrays, self._plans, self._pending = arrays, plans, plans.pending
 
     def step(self, i: int, outputs: Sequence[Any], scale: float | None, noise: Floats | None) -> None:
         if noise is not None:
@@ -73,7 +72,9 @@ class _OnDevice:
 
     def blend(self, replacement: Floats, share: Floats) -> None:
         """On the host, for which the device is waited for: once a step of a variant that protects a region."""
-        self._pending.noise.append((self.latents, blend(self._fetch(self.latents), replacement, share)))
+        self._plans.settle()
+        latents = self._plans.pipeline.fetch(self.latents)()
+        self._pending.noise.append((self.latents, blend(latents, replacement, share)))
 
 
 @dataclass
@@ -90,12 +91,8 @@ class DevicePaintPlans(PaintPlans):
 
     pipeline: Pipeline
     kernels: PaintKernels
-    _pending: _Pending = field(default_factory=_Pending, init=False, repr=False, compare=False)
-
-    @property
-    def behind(self) -> int:
-        """One decode: the device paints on while its pictures are brought down and written."""
-        return 1
+    behind: ClassVar[int] = 1  # the device paints on while pictures are brought down and written
+    pending: _Pending = field(default_factory=_Pending, init=False, repr=False, compare=False)
 
     def embed_hints(self, edges: NDArray[np.uint8]) -> Sequence[Any]:
         """Hint embeddings [D, h, w] of edge maps uint8 [N, H, W], a batch at a time."""
@@ -103,13 +100,14 @@ class DevicePaintPlans(PaintPlans):
 
     def embed_several(self, maps: Sequence[NDArray[Any] | None], weights: Sequence[float]) -> Sequence[Any]:
         """As on the host: embeddings are joined there, once a source, and go up again."""
-        embeddings = super().embed_several(maps, weights)
+
+        def embed(encoder: Batched, of_hint: NDArray[Any]) -> Sequence[Floats]:
+            rows = self._queue_hints(encoder, hints_of(of_hint, encoder.signature.inputs[0].shape[1]))
+            return [fetched() for fetched in [self.pipeline.fetch(row) for row in rows]]
+
+        embeddings = embed_several((self.hint, *self.other_hints), self.denoiser.signature, maps, weights, embed)
         with self.pipeline.parcel([np.stack(embeddings)]) as (sent,):
             return [self.pipeline.keep(sent.row(at)) for at in range(len(embeddings))]
-
-    def _embed(self, encoder: Batched, maps: NDArray[Any]) -> Sequence[Floats]:
-        rows = self._queue_hints(encoder, hints_of(maps, encoder.signature.inputs[0].shape[1]))
-        return [fetched() for fetched in [self.pipeline.fetch(row) for row in rows]]
 
     def _queue_hints(self, encoder: Batched, hints: Floats) -> list[DeviceArray]:
         """Embeddings [D, h, w] of hints [N, C, H, W], a batch at a time."""
@@ -129,8 +127,8 @@ class DevicePaintPlans(PaintPlans):
     def begin(self, noise: Floats, sampler: Sampler) -> Denoising:
         """A variant's way from standard normal noise [C, h, w], which goes up with the next parcel."""
         arrays = self.pipeline.take((1 + HISTORY, *self.latent_shape), np.float32)
-        self._pending.noise.append((arrays.row(0), noise * np.float32(sampler.initial_scale)))
-        return _OnDevice(arrays, sampler, self._pending, self._fetch_settled)
+        self.pending.noise.append((arrays.row(0), noise * np.float32(sampler.initial_scale)))
+        return _OnDevice(arrays, sampler, self)
 
     def evaluate(self, rows: Sequence[DenoiserRow]) -> Sequence[Any]:
         """Model outputs [C, h, w] of at most a batch of rows."""
@@ -151,7 +149,7 @@ class DevicePaintPlans(PaintPlans):
 
     def decode(self, latents: Sequence[Any]) -> Callable[[], list[NDArray[np.uint8]]]:
         """Begin to make pictures of scaled latents [C, h, w]; call the result for them, uint8 RGB [H, W, 3]."""
-        self._settle()
+        self.settle()
         values = self.decoder.queue({"latents": latents}, len(latents), self.pipeline)["pixel_values"]
         _, channels, height, width = values.shape
         levels = self.pipeline.take((len(latents), height, width, channels), np.uint8)
@@ -160,21 +158,16 @@ class DevicePaintPlans(PaintPlans):
         finish = self.pipeline.fetch(levels)
         return lambda: list(finish())
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Queue pending requests when no evaluation takes them along."""
-        if self._pending.steps or self._pending.noise:
+        if self.pending.steps or self.pending.noise:
             with self.pipeline.parcel(self._going_up()) as sent:
                 self._queue_pending(sent)
 
-    def _fetch_settled(self, array: DeviceArray) -> Array:
-        """An array after all pending requests are done."""
-        self._settle()
-        return self.pipeline.fetch(array)()
-
     def _going_up(self) -> list[Array]:
         """The noise, then the table of steps, if there are any: weights, counts and addresses."""
-        arrays: list[Array] = [noise for _, noise in self._pending.noise]
-        steps = self._pending.steps
+        arrays: list[Array] = [noise for _, noise in self.pending.noise]
+        steps = self.pending.steps
         if steps:
             table = pack([(step.weights, step.scale) for step in steps])
             # A row without guidance has one output, and the kernel does not look for another.
@@ -184,9 +177,9 @@ class DevicePaintPlans(PaintPlans):
 
     def _queue_pending(self, sent: Sequence[DeviceArray]) -> None:
         """Put the noise into its places, and take the steps, by what `_going_up` sent."""
-        noise, steps = list(self._pending.noise), list(self._pending.steps)
-        self._pending.noise.clear()
-        self._pending.steps.clear()
+        noise, steps = self.pending.noise.copy(), self.pending.steps.copy()
+        self.pending.noise.clear()
+        self.pending.steps.clear()
         for (place, _), row in zip(noise, sent, strict=False):
             self.pipeline.cuda.on_device(place, row, row.nbytes)
         if steps:

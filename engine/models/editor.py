@@ -19,8 +19,8 @@ from counterfactory.kernels.pixels import to_pictures
 
 from ..runtime.session import Array
 from .batching import Batched
-from .encoder import LatentEncoder
 from .hints import embed, embed_several, hints_apart
+from .picture_networks import LatentEncoder
 
 Floats = NDArray[np.float32]
 Pictures = NDArray[np.uint8]
@@ -66,34 +66,28 @@ class EditorOutput:
 
 @dataclass(frozen=True)
 class EditorPlans:
-    """The plans of one picture size. `latent_shape` is [C, h, w]; `hint` is None where no maps are followed, and embeds
-    those of the first hint, `other_hints` those of the others, as far as they have a weight.
+    """The plans of one picture size. `latent_shape` is [C, h, w]; `hints` embed the maps of each hint with a weight,
+    none where no maps are followed.
     """
 
     encoder: LatentEncoder
     editor: Batched
     decoder: Batched
     latent_shape: tuple[int, int, int]
-    hint: Batched | None = None
-    other_hints: tuple[Batched, ...] = ()
+    hints: tuple[Batched, ...] = ()
 
     def embed_hints(self, edges: NDArray[np.uint8]) -> Sequence[Floats]:
         """Hint embeddings [D, h, w] of edge maps uint8 [N, H, W], for an editor that follows them alone."""
-        return embed(self._first, edges)
+        return embed(self.hints[0], edges)
 
     def embed_several(self, maps: Sequence[NDArray[Any] | None], weights: Sequence[float]) -> Sequence[Floats]:
         """Hint embeddings of pictures by the maps of each hint; see hints.embed_several."""
-        return embed_several((self._first, *self.other_hints), self.editor.signature, maps, weights)
+        return embed_several(self.hints, self.editor.signature, maps, weights)
 
     @property
     def hints_apart(self) -> bool:
         """Whether each hint has a ControlNet of its own in the editor."""
         return hints_apart(self.editor.signature) is not None
-
-    @property
-    def _first(self) -> Batched:
-        assert self.hint is not None, "[paint] control_scale says whether maps are followed"
-        return self.hint
 
     def evaluate(self, rows: Sequence[EditorRow]) -> list[EditorOutput]:
         """One batch of rows, whole groups of them. Raises ValueError for more rows than the plan takes, and for a row

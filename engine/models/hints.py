@@ -57,59 +57,33 @@ def embed_several(
     Raises CounterfactoryError where the denoiser follows another number of hints, and for maps that do not suit their
     encoder.
     """
-    require_hints(denoiser, len(weights))
+    apart = hints_apart(denoiser)
+    if apart is not None and apart != len(weights):
+        raise CounterfactoryError(
+            f"the denoiser has {apart} ControlNets, and the profile names {len(weights)} hint"
+            f"{'s' * (len(weights) != 1)}: name as many tables [[hints]], in the order of the export, with weight = 0 "
+            "for one that is left out"
+        )
     each = iter(encoders)
     embedded = [None if hint_maps is None else embed_one(next(each), hint_maps) for hint_maps in maps]
-    return join_embeddings(embedded, list(map(has_content, maps)), weights, hints_apart(denoiser) is not None)
+    (first, *_) = (rows for rows in embedded if rows is not None)
+    nothing, embeddings = np.zeros_like(first[0]), []
+    for i in range(len(first)):
+        rows = [nothing if hint_rows is None else hint_rows[i] for hint_rows in embedded]
+        if apart is not None:
+            embeddings.append(np.stack(rows))
+            continue
+        # A map of zeros alone counts as absent, and adds nothing, as in the training of such a denoiser.
+        counted = [
+            np.float32(weight) * row
+            for row, hint_maps, weight in zip(rows, maps, weights, strict=True)
+            if hint_maps is not None and hint_maps[i].any()
+        ]
+        embeddings.append(sum(counted, nothing))
+    return embeddings
 
 
 def hints_apart(denoiser: Signature) -> int | None:
     """How many hints have a ControlNet of their own in a denoiser; None where one ControlNet follows all of them."""
     (port,) = (port for port in denoiser.inputs if port.name == "hint_embedding")
     return port.shape[1] if len(port.shape) == 5 else None
-
-
-def require_hints(denoiser: Signature, hints: int) -> None:
-    """Raise CounterfactoryError unless a denoiser follows so many hints."""
-    apart = hints_apart(denoiser)
-    if apart is not None and apart != hints:
-        raise CounterfactoryError(
-            f"the denoiser has {apart} ControlNets, and the profile names {hints} hint{'s' * (hints != 1)}: "
-            "name as many tables [[hints]], in the order of the export, with weight = 0 for one that is left out"
-        )
-
-
-def scales_of(control_scale: float, weights: Sequence[float], apart: bool) -> float | tuple[float, ...]:
-    """The control scale of a row: one, or one for each ControlNet."""
-    return tuple(control_scale * weight for weight in weights) if apart else control_scale
-
-
-def has_content(maps: NDArray[Any] | None) -> list[bool]:
-    """Whether each of the maps [N, ...] has content: a map of zeros alone counts as absent."""
-    return [] if maps is None else [bool(picture_map.any()) for picture_map in maps]
-
-
-def join_embeddings(
-    embedded: Sequence[Sequence[Floats] | None],
-    present: Sequence[Sequence[bool]],
-    weights: Sequence[float],
-    apart: bool,
-) -> list[Floats]:
-    """The denoiser's input for each picture, [D, h, w] or, with the hints `apart`, [N, D, h, w].
-
-    `embedded` are each hint's embeddings [D, h, w] by picture, None for one of weight 0. Where they are added, a map
-    that is not `present` adds nothing, as in the training of such a denoiser.
-    """
-    (first, *_) = (rows for rows in embedded if rows is not None)
-    nothing = np.zeros_like(first[0])
-    embeddings = []
-    for i in range(len(first)):
-        rows = [nothing if hint_rows is None else hint_rows[i] for hint_rows in embedded]
-        if apart:
-            embeddings.append(np.stack(rows))
-            continue
-        counted = [
-            (row, weight) for row, flags, weight in zip(rows, present, weights, strict=True) if flags and flags[i]
-        ]
-        embeddings.append(sum((np.float32(weight) * row for row, weight in counted), nothing))
-    return embeddings

@@ -118,12 +118,11 @@ class Library:
 
     def _content(self, network: Network) -> list[str]:
         if network.plan not in self._digests:
-            others = [self.files.of(self.existing(name)) for name in network.files]
-            others += [self.files.of(self.folder / n) for n in network.optional_files if (self.folder / n).is_file()]
-            self._digests[network.plan] = self._plan_content(network) + others
+            if network.name == "llm":
+                plan = [model_digest(existing(self.llm_path), self.llm.backend, self.files.of)]
+            else:
+                plan = plan_digest(self.folder, network.plan, self.runtime.backend, self.files.of)
+            optional = [self.folder / name for name in network.optional_files]
+            files = [*map(self.existing, network.files), *filter(Path.is_file, optional)]
+            self._digests[network.plan] = [*plan, *map(self.files.of, files)]
         return self._digests[network.plan]
-
-    def _plan_content(self, network: Network) -> list[str]:
-        if network.name == "llm":
-            return [model_digest(existing(self.llm_path), self.llm.backend, self.files.of)]
-        return plan_digest(self.folder, network.plan, self.runtime.backend, self.files.of)

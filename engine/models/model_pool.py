@@ -17,7 +17,7 @@ from ..content_keys import Stage
 from ..errors import CounterfactoryError
 from ..language.llm_request import Llm
 from ..language.open_llm import open_llm
-from ..language.tokenizer import load_tokenizer
+from ..language.token_filter import load_tokenizer
 from ..meter.meter import Meter
 from ..runtime.cuda import Cuda, open_device
 from ..runtime.kernels import PaintKernels, load_paint_kernels
@@ -28,21 +28,17 @@ from .batching import Batched
 from .blip2 import Blip2
 from .clip import ClipImage, ClipText, read_chars
 from .denoiser import PaintPlans
-from .depth_estimator import DepthEstimator
 from .device_painting import DevicePaintPlans
 from .editor import EditorPlans
-from .encoder import LatentEncoder
-from .hed import Hed
 from .library import Library
-from .masked import MaskedLm, open_masked
-from .sentence import SentenceEncoder
+from .picture_networks import DepthEstimator, Hed, LatentEncoder
+from .text_networks import MaskedLm, MaskVocabulary, SentenceEncoder
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _Model = TypeVar("_Model")
 _Size = tuple[int, int]
-_LLM = ("llm",)
 
 
 class ModelPool:
@@ -64,21 +60,14 @@ class ModelPool:
             drops = set(self._residency.enter(stage).drop)
             for key in list(self._models):
                 if not drops.isdisjoint(self._library.networks[name].plan for name in key[0]):
-                    self._close(key)
+                    _close(self._models.pop(key))
             if self._shared_device is not None:  # what they computed in is free too, before anything else is loaded
                 self._shared_device.settle()
 
-    def _close(self, key: tuple[tuple[str, ...], _Size | None]) -> None:
-        model = self._models.pop(key)
-        if key[0] == _LLM:
-            cast(Llm, model).close()
-
     def close(self) -> None:
         """The run is over: everything is closed, the language model's memory given back."""
-        for key, model in self._models.items():
-            if key[0] == _LLM:
-                cast(Llm, model).close()
-        self._models.clear()
+        while self._models:
+            _close(self._models.popitem()[1])
 
     def blip2(self) -> Blip2:
         """The captioner."""
@@ -86,23 +75,30 @@ class ModelPool:
 
     def llm(self) -> Llm:
         """The rewriting model."""
-        return self._once(_LLM, self._open_llm)
+        return self._once(("llm",), self._open_llm)
 
     def sentence(self) -> SentenceEncoder:
         """The sentence encoder, which a profile with [grounding] has."""
-        return self._once(("sentence",), self._open_sentence)
+        return self._once(("sentence",), lambda: SentenceEncoder(self._open("sentence"), self._tokenizer("sentence")))
 
     def masked(self) -> MaskedLm:
         """The masked language model, which a profile with [random_words] has."""
-        return self._once(("masked",), lambda: open_masked(self._open("masked"), self._library.folder))
+        words = self._library.folder / "masked.json"
+        return self._once(
+            ("masked",),
+            lambda: MaskedLm(self._open("masked"), self._tokenizer("masked"), MaskVocabulary.read(words)),
+        )
 
     def clip_text(self) -> ClipText:
         """The text encoder, the same for conditions and checks."""
-        return self._once(("clip_text",), self._open_clip_text)
+        return self._once(
+            ("clip_text",),
+            lambda: ClipText(self._open("clip_text"), self._tokenizer("clip"), self._painting_pipeline()),
+        )
 
     def caption_room(self) -> Callable[[str], int]:
         """How many of a caption's characters the text encoder reads, by its tokenizer; opens no network."""
-        return partial(read_chars, load_tokenizer(self._library.folder / "clip_tokenizer.json"))
+        return partial(read_chars, self._tokenizer("clip"))
 
     def clip_image(self) -> ClipImage:
         """The image encoder."""
@@ -110,10 +106,7 @@ class ModelPool:
 
     def hed(self, height: int, width: int) -> Hed | None:
         """The network of soft edges for pictures of a size in pixels; None where the detector is another."""
-        if "hed" not in self._library.networks:
-            return None
-        size = (height, width)
-        return self._once(("hed",), lambda: Hed(self._open("hed", size)), size)
+        return self._sized("hed", Hed, (height, width)) if "hed" in self._library.networks else None
 
     @property
     def estimates_depth(self) -> bool:
@@ -122,29 +115,24 @@ class ModelPool:
 
     def depth(self, height: int, width: int) -> DepthEstimator:
         """The network of depth for pictures of a size in pixels, which a profile with [depth] has."""
-        size = (height, width)
-        return self._once(("depth",), lambda: DepthEstimator(self._open("depth", size)), size)
+        return self._sized("depth", DepthEstimator, (height, width))
 
     def vae_encoder(self, height: int, width: int) -> LatentEncoder:
         """The encoder of pictures of a size in pixels, which a profile with [invert] or [protect] has."""
-        size = (height, width)
-        return self._once(("vae_encoder",), lambda: LatentEncoder(self._open("vae_encoder", size)), size)
-
-    @property
-    def _hints(self) -> tuple[str, ...]:
-        """The networks that embed maps, in their order."""
-        return tuple(n.name for n in self._library.networks if n.name == "hint" or n.name.startswith("hint_"))
+        return self._sized("vae_encoder", LatentEncoder, (height, width))
 
     def paint_plans(self, height: int, width: int) -> PaintPlans:
         """The painter's plans for pictures of a size in pixels."""
-        size = (height, width)
-        return self._once((*self._hints, "denoiser", "vae_decoder"), lambda: self._open_paint_plans(size), size)
+        networks, size = (*self._hints, "denoiser", "vae_decoder"), (height, width)
+        return self._once(networks, lambda: self._open_paint_plans(size), size)
 
     def editor_plans(self, height: int, width: int) -> EditorPlans:
         """The plans that invert and edit pictures of a size in pixels, which a profile with [invert] has."""
-        size = (height, width)
-        networks = ("vae_encoder", *self._hints, "denoiser", "vae_decoder")
+        networks, size = ("vae_encoder", *self._hints, "denoiser", "vae_decoder"), (height, width)
         return self._once(networks, lambda: self._open_editor_plans(size), size)
+
+    def _sized(self, name: str, model: Callable[[Batched], _Model], size: _Size) -> _Model:
+        return self._once((name,), lambda: model(self._open(name, size)), size)
 
     def _once(self, networks: tuple[str, ...], opener: Callable[[], _Model], size: _Size | None = None) -> _Model:
         if (networks, size) not in self._models:
@@ -176,42 +164,53 @@ class ModelPool:
             self._shared_device = open_device()
         return self._shared_device
 
+    def _tokenizer(self, name: str) -> Tokenizer:
+        return load_tokenizer(self._library.folder / f"{name}_tokenizer.json")
+
     def _open_blip2(self) -> Blip2:
         table = np.load(self._library.existing("opt_embeddings.npy")).astype(np.float32)
-        tokenizer = load_tokenizer(self._library.folder / "opt_tokenizer.json")
-        bos, eos = self._caption_ends(tokenizer)
-        return Blip2(self._open("blip2_vision"), self._open("opt_decoder"), table, tokenizer, bos, eos)
+        tokenizer = self._tokenizer("opt")
+        # The tokens that begin and end a caption: OPT's own, where its export says them, else by their names.
+        file = self._library.folder / "opt_tokens.json"
+        if file.is_file():
+            tokens = json.loads(file.read_text())
+        else:
+            tokens = {"bos": tokenizer.token_to_id("<s>"), "eos": tokenizer.token_to_id("</s>")}
+            if None in tokens.values():
+                path = self._library.folder / "opt_tokenizer.json"
+                raise CounterfactoryError(f"{path} has no <s> or no </s>: export the captioner again")
+        vision, decoder = self._open("blip2_vision"), self._open("opt_decoder")
+        return Blip2(vision, decoder, table, tokenizer, int(tokens["bos"]), int(tokens["eos"]))
 
     def _open_llm(self) -> Llm:
+        library = self._library
         with self._meter.loading("llm"):
-            library = self._library
             return open_llm(existing(library.llm_path), library.llm, library.runtime, library.blobs, library.files.of)
 
-    def _open_sentence(self) -> SentenceEncoder:
-        tokenizer = load_tokenizer(self._library.folder / "sentence_tokenizer.json")
-        return SentenceEncoder(self._open("sentence"), tokenizer)
-
-    def _open_clip_text(self) -> ClipText:
-        plan, tokenizer = self._open("clip_text"), load_tokenizer(self._library.folder / "clip_tokenizer.json")
-        return ClipText(plan, tokenizer, self._painting_pipeline())
-
     def _open_paint_plans(self, size: _Size) -> PaintPlans:
-        channels, factor = self._library.latents()
-        hint, *others = (self._open(name, size) for name in self._hints)
-        denoiser, decoder = (self._open(name, size) for name in ("denoiser", "vae_decoder"))
-        shape, pipeline = (channels, size[0] // factor, size[1] // factor), self._painting_pipeline()
+        (hint, *others), denoiser, decoder, shape = self._open_painters(size)
+        pipeline = self._painting_pipeline()
         if pipeline is None:
             return PaintPlans(hint, denoiser, decoder, shape, other_hints=tuple(others))
-        kernels = self._paint_kernels(pipeline)
-        return DevicePaintPlans(hint, denoiser, decoder, shape, pipeline, kernels, other_hints=tuple(others))
+        if self._kernels is None:
+            self._kernels = load_paint_kernels(pipeline.cuda)
+        return DevicePaintPlans(hint, denoiser, decoder, shape, pipeline, self._kernels, other_hints=tuple(others))
 
     def _open_editor_plans(self, size: _Size) -> EditorPlans:
+        hints, editor, decoder, shape = self._open_painters(size)  # no hints without a control scale
+        return EditorPlans(self.vae_encoder(*size), editor, decoder, shape, tuple(hints))
+
+    def _open_painters(self, size: _Size) -> tuple[list[Batched], Batched, Batched, tuple[int, int, int]]:
+        """The networks that embed maps, in their order, the denoiser and the decoder, and the shape of latents."""
         channels, factor = self._library.latents()
-        hints = [self._open(name, size) for name in self._hints]  # none without a control scale
-        editor, decoder = (self._open(name, size) for name in ("denoiser", "vae_decoder"))
+        hints = [self._open(name, size) for name in self._hints]
         shape = (channels, size[0] // factor, size[1] // factor)
-        hint = hints[0] if hints else None
-        return EditorPlans(self.vae_encoder(*size), editor, decoder, shape, hint, tuple(hints[1:]))
+        return hints, self._open("denoiser", size), self._open("vae_decoder", size), shape
+
+    @property
+    def _hints(self) -> tuple[str, ...]:
+        """The networks that embed maps, in their order."""
+        return tuple(n.name for n in self._library.networks if n.name == "hint" or n.name.startswith("hint_"))
 
     def _painting_pipeline(self) -> Pipeline | None:
         """The pipeline that painting's models share, where their plans are queued."""
@@ -219,19 +218,8 @@ class ModelPool:
             self._pipeline = Pipeline(self._device())
         return self._pipeline
 
-    def _paint_kernels(self, pipeline: Pipeline) -> PaintKernels:
-        if self._kernels is None:
-            self._kernels = load_paint_kernels(pipeline.cuda)
-        return self._kernels
 
-    def _caption_ends(self, tokenizer: Tokenizer) -> tuple[int, int]:
-        """The tokens that begin and end a caption: OPT's own, where its export says them, else by their names."""
-        file = self._library.folder / "opt_tokens.json"
-        if file.is_file():
-            tokens = json.loads(file.read_text())
-            return int(tokens["bos"]), int(tokens["eos"])
-        bos, eos = tokenizer.token_to_id("<s>"), tokenizer.token_to_id("</s>")
-        if bos is None or eos is None:
-            path = self._library.folder / "opt_tokenizer.json"
-            raise CounterfactoryError(f"{path} has no <s> or no </s>: export the captioner again")
-        return bos, eos
+def _close(model: object) -> None:
+    """The language model gives its memory back at once; plans do when nothing holds them any longer."""
+    if close := getattr(model, "close", None):
+        close()

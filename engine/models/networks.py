@@ -15,7 +15,8 @@ hashed, estimated, examined and exported by this table.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from ..content_keys import Stage
@@ -26,7 +27,7 @@ from ..runtime.blob_cache import find_blob_cache
 from .device_painting import kept_bytes
 from .library import Library
 from .network import LlmQuestion, Network, Networks, Rows, Tokens
-from .painters import hint_network, painters_of
+from .painters import hint_plans, painters_of
 
 # BLIP-2's queries, which its decoder reads before it writes.
 _QUERIES = 32
@@ -94,7 +95,8 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
     pixels, written = profile.image.short_side**2, profile.caption.decoding.max_tokens
     latent = pixels // _LATENT_SIDE**2
     hint, latents = _HINT_CHANNELS * latent, _LATENT_CHANNELS * latent
-    maps, count, joined = _map_channels(profile), _embeddings(profile), profile.hints is not None
+    # One embedding of a row where hints share a ControlNet, which only the open denoiser shows; at most one each.
+    maps, count, joined = hint_plans(profile), len(profile.hints or (0,)), profile.hints is not None
     values: dict[str, float] = {
         "blip2_vision": _VISION + _QUERIES * _OPT_WIDTH,
         "opt_decoder": _QUERIES * _OPT_WIDTH + written * (_OPT_WIDTH + _OPT_WORDS),
@@ -102,57 +104,43 @@ def _moved_bytes(profile: Profile) -> Mapping[str, int]:
         "masked": _MASKED,
         "clip_text": _TEXT,
         "hed": 4 * pixels,
+        "depth": 4 * pixels,
         "denoiser": count * hint + _TEXT + 2 * latents,
         "vae_decoder": latents + 3 * pixels,
         "vae_encoder": latents + 3 * pixels,
         "clip_image": _CLIP_IMAGE,
     }
-    values |= {name: channels * pixels + hint for name, channels in maps.items()}
+    values |= {name: channels * pixels + hint for name, (_, channels) in maps.items()}
     if profile.invert is not None:  # nothing of it stays on the device
         values["denoiser"] = _TEXT + 2 * latents + _ALIGNMENT + (count * hint if profile.follows_maps else 0)
     elif profile.runtime.backend == "tensorrt":  # painting stays on the device
         sampler, rows = profile.paint.sampler, profile.paint.rows_per_variant
         drawn = sampler.steps if sampler.kind == "lcm" else 1
-        values |= {
-            "denoiser": latents * drawn / rows + _PARCEL / profile.paint.batch,
-            "vae_decoder": 3 * pixels / 4,
-        }
+        values["denoiser"] = latents * drawn / rows + _PARCEL / profile.paint.batch
+        values["vae_decoder"] = 3 * pixels / 4
         # Embeddings of several hints come down, are joined, and go up again.
-        values |= {name: channels * pixels + (2 * hint if joined else 0) for name, channels in maps.items()}
+        values |= {name: channels * pixels + (2 * hint if joined else 0) for name, (_, channels) in maps.items()}
     return {name: round(4 * count) for name, count in values.items()}
-
-
-def _map_channels(profile: Profile) -> dict[str, int]:
-    """The channels of each hint's maps, by the network that embeds them."""
-    if profile.hints is None:
-        return {"hint": 1}
-    return {hint_network(i): 3 if c.kind == "segmentation" else 1 for i, c in enumerate(profile.hints) if c.weight}
-
-
-def _embeddings(profile: Profile) -> int:
-    """Embeddings of a row, at most: one where hints share a ControlNet, which only the open denoiser shows."""
-    return len(profile.hints or (0,))
 
 
 def _kept_bytes(profile: Profile) -> int:
     """Bytes that painting keeps on a GPU besides its plans, if it stays there: arrays for each picture size."""
     if profile.runtime.backend != "tensorrt" or profile.invert is not None:
         return 0
-    return sum(_kept_at(profile, height * width) for height, width in profile.image.sizes)
-
-
-def _kept_at(profile: Profile, pixels: int) -> int:
-    paint, latent = profile.paint, 4 * pixels // _LATENT_SIDE**2
-    return kept_bytes(
-        paint.batch,
-        paint.decode_batch,
-        paint.decode_batch,
-        profile.text.batch,
-        latents=_LATENT_CHANNELS * latent,
-        hint=_embeddings(profile) * _HINT_CHANNELS * latent,
-        text=4 * _TEXT,
-        picture=3 * pixels,
-    )
+    paint, most = profile.paint, 0
+    for height, width in profile.image.sizes:
+        latent = 4 * height * width // _LATENT_SIDE**2
+        most += kept_bytes(
+            paint.batch,
+            paint.decode_batch,
+            paint.decode_batch,
+            profile.text.batch,
+            latents=_LATENT_CHANNELS * latent,
+            hint=len(profile.hints or (0,)) * _HINT_CHANNELS * latent,
+            text=4 * _TEXT,
+            picture=3 * height * width,
+        )
+    return most
 
 
 def _captions_per_image(caption: CaptionSettings) -> float:
@@ -164,134 +152,62 @@ def _captions_per_image(caption: CaptionSettings) -> float:
     return 1 + SILENT_SHARE * caption.batch / min(caption.batch, SILENT_TOGETHER)
 
 
-def _cached_tokens(caption: CaptionSettings) -> int:
-    """Tokens in the captioner's only cache, where each step is written behind those before."""
-    return caption.batch * caption.rows * (_QUERIES + caption.prompt_tokens + caption.decoding.max_tokens - 1)
-
-
 def networks_of(profile: Profile) -> Networks:
     """The networks that a profile's suites need."""
-    caption, hed, exllama = profile.caption, profile.edges.hed, profile.llm.exllama
+    moved = _moved_bytes(profile)
+    looked: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=1)}
+    if profile.invert is not None:  # an editor looks for the best of its pictures
+        looked["paint"] = Rows(1, len(profile.invert.fractions), 1)
+    judge = Network("clip_image", "clip_image", profile.check.batch, looked, streams=profile.paint.streams)
+    table = (*_readers_of(profile), *painters_of(profile, _kept_bytes(profile)), judge)
+    return Networks(tuple(replace(network, moved_bytes=moved.get(network.name, 0)) for network in table))
+
+
+def _readers_of(profile: Profile) -> Iterator[Network]:
+    """The networks before those that paint, from pictures to captions, edits, conditions and maps."""
+    caption, exllama, streams = profile.caption, profile.llm.exllama, profile.paint.streams
     # The graphs that OpenVINO takes serve any number of beams and rows.
     form = "" if profile.runtime.backend == "openvino" else caption.form
-    again = 1.0 if profile.check.recaption else 0.0
-    questions, moved = _questions(profile), _moved_bytes(profile)
-    looked: dict[Stage, Rows] = {"check": Rows(per_source=1, per_variant=1)}
-    read = Rows(per_variant=1)
-    if profile.invert is not None:  # an editor reads both captions, and looks for the best of its pictures
-        read, looked["paint"] = Rows(2, 2, 0), Rows(1, len(profile.invert.fractions), 1)
-    question_rows = [question.rows for question in questions]
-    return Networks(
-        (
-            Network(
-                "blip2_vision",
-                f"blip2_vision{form}",
-                caption.batch,
-                {"caption": Rows(_captions_per_image(caption), again)},
-                streams=profile.paint.streams,
-                moved_bytes=moved["blip2_vision"],
-            ),
-            Network(
-                "opt_decoder",
-                f"opt_decoder{form}",
-                caption.batch * caption.rows,
-                {"caption": Rows(caption.rows * _captions_per_image(caption), caption.rows * again)},
-                streams=profile.paint.streams,
-                files=("opt_embeddings.npy", "opt_tokenizer.json"),
-                optional_files=("opt_tokens.json",),
-                tokens=Tokens(_QUERIES, caption.decoding.max_tokens),
-                cached_tokens=_cached_tokens(caption),
-                moved_bytes=moved["opt_decoder"],
-            ),
-            Network(
-                "llm",
-                "llm",
-                _rows_at_once(profile),
-                {
-                    "rewrite": Rows(
-                        sum(rows.per_source for rows in question_rows), sum(rows.per_variant for rows in question_rows)
-                    )
-                },
-                questions=questions,
-                cached_tokens=0 if exllama is None else exllama.cache_tokens * _CACHE_SHARE[exllama.cache],
-            ),
-            *(
-                ()
-                if profile.grounding is None
-                else (
-                    Network(
-                        "sentence",
-                        "sentence",
-                        profile.grounding.batch,
-                        {"rewrite": _compared_texts(profile)},
-                        files=("sentence_tokenizer.json",),
-                        moved_bytes=moved["sentence"],
-                    ),
-                )
-            ),
-            *(
-                ()
-                if profile.random_words is None
-                else (
-                    Network(
-                        "masked",
-                        "masked",
-                        profile.random_words.batch,
-                        {"rewrite": Rows(per_source=profile.random_words.words)},
-                        files=("masked_tokenizer.json", "masked.json"),
-                        moved_bytes=moved["masked"],
-                    ),
-                )
-            ),
-            Network(
-                "clip_text",
-                "clip_text",
-                profile.text.batch,
-                # Checks compare with both captions, and with an edited one of several edits without each of them.
-                {"paint": read, "check": Rows(per_source=1, per_variant=2)},
-                streams=profile.paint.streams,
-                files=("clip_tokenizer.json",),
-                moved_bytes=moved["clip_text"],
-            ),
-            *(
-                ()
-                if hed is None
-                else (
-                    Network(
-                        "hed",
-                        "hed",
-                        hed.batch,
-                        {"edges": Rows(per_source=1)},
-                        {"image": "picture"},
-                        moved_bytes=moved["hed"],
-                    ),
-                )
-            ),
-            *(
-                ()
-                if profile.depth is None
-                else (
-                    Network(
-                        "depth",
-                        "depth",
-                        profile.depth.batch,
-                        {"edges": Rows(per_source=1)},
-                        {"image": "picture"},
-                        moved_bytes=moved["hed"],
-                    ),
-                )
-            ),
-            *painters_of(profile, moved, _kept_bytes(profile)),
-            Network(
-                "clip_image",
-                "clip_image",
-                profile.check.batch,
-                looked,
-                streams=profile.paint.streams,
-                moved_bytes=moved["clip_image"],
-            ),
-        )
+    once, again = _captions_per_image(caption), 1.0 if profile.check.recaption else 0.0
+    yield Network("blip2_vision", f"blip2_vision{form}", caption.batch, {"caption": Rows(once, again)}, streams=streams)
+    written = caption.decoding.max_tokens
+    yield Network(
+        "opt_decoder",
+        f"opt_decoder{form}",
+        caption.batch * caption.rows,
+        {"caption": Rows(caption.rows * once, caption.rows * again)},
+        streams=streams,
+        files=("opt_embeddings.npy", "opt_tokenizer.json"),
+        optional_files=("opt_tokens.json",),
+        tokens=Tokens(_QUERIES, written),
+        # The captioner's only cache, where each step is written behind those before.
+        cached_tokens=caption.batch * caption.rows * (_QUERIES + caption.prompt_tokens + written - 1),
     )
+    questions = _questions(profile)
+    asked = [question.rows for question in questions]
+    yield Network(
+        "llm",
+        "llm",
+        _rows_at_once(profile),
+        {"rewrite": Rows(sum(rows.per_source for rows in asked), sum(rows.per_variant for rows in asked))},
+        questions=questions,
+        cached_tokens=0 if exllama is None else exllama.cache_tokens * _CACHE_SHARE[exllama.cache],
+    )
+    if profile.grounding is not None:
+        texts, files = _compared_texts(profile), ("sentence_tokenizer.json",)
+        yield Network("sentence", "sentence", profile.grounding.batch, {"rewrite": texts}, files=files)
+    if (words := profile.random_words) is not None:
+        blanks: dict[Stage, Rows] = {"rewrite": Rows(per_source=words.words)}
+        yield Network("masked", "masked", words.batch, blanks, files=("masked_tokenizer.json", "masked.json"))
+    # An editor reads both captions. Checks compare with both, and with an edited one of several edits without each.
+    read = Rows(per_variant=1) if profile.invert is None else Rows(2, 2, 0)
+    conditions: dict[Stage, Rows] = {"paint": read, "check": Rows(per_source=1, per_variant=2)}
+    yield Network(
+        "clip_text", "clip_text", profile.text.batch, conditions, streams=streams, files=("clip_tokenizer.json",)
+    )
+    for name, settings in (("hed", profile.edges.hed), ("depth", profile.depth)):
+        if settings is not None:
+            yield Network(name, name, settings.batch, {"edges": Rows(per_source=1)}, {"image": "picture"})
 
 
 def library_of(profile: Profile) -> Library:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 from ..profile.invert import rows_per_source, rows_per_variant
 from ..profile.profile import Profile
@@ -10,18 +10,17 @@ from ..runtime.session import EditorForm
 from .network import Follows, Network, Rows
 
 
-def hint_plans(profile: Profile) -> dict[str, str]:
-    """The plans that embed the maps of a profile's hints, by network: "hint", "hint_1", ... as the exporter counts
-    ControlNets; those of weight 0 are left out.
+def hint_plans(profile: Profile) -> dict[str, tuple[str, int]]:
+    """The plans that embed the maps of a profile's hints, with the channels of the maps, by network: "hint", "hint_1",
+    ... as the exporter counts ControlNets; those of weight 0 are left out.
     """
     if profile.hints is None:
-        return {"hint": "hint"}
-    return {hint_network(i): hint.plan for i, hint in enumerate(profile.hints) if hint.weight}
-
-
-def hint_network(number: int) -> str:
-    """The name of the network that embeds the maps of hint `number`."""
-    return f"hint_{number}" if number else "hint"
+        return {"hint": ("hint", 1)}
+    return {
+        f"hint_{i}" if i else "hint": (hint.plan, 3 if hint.kind == "segmentation" else 1)
+        for i, hint in enumerate(profile.hints)
+        if hint.weight
+    }
 
 
 def editor_form(profile: Profile) -> EditorForm | None:
@@ -33,63 +32,34 @@ def editor_form(profile: Profile) -> EditorForm | None:
     return "with controls" if profile.follows_maps else "without controls"
 
 
-def painters_of(profile: Profile, moved: Mapping[str, int], kept_bytes: int) -> tuple[Network, ...]:
-    """The networks that make pictures, from hints, or from the source where it is inverted. `moved` are the bytes of a
-    row of each network that cross a GPU's bus, `kept_bytes` those that painting keeps there.
+def painters_of(profile: Profile, kept_bytes: int) -> Iterator[Network]:
+    """The networks that make pictures, from hints, or from the source where it is inverted; painting keeps `kept_bytes`
+    on a GPU.
     """
-    paint, invert = profile.paint, profile.invert
-    pictures = Rows(per_variant=1)
+    paint, invert, form = profile.paint, profile.invert, editor_form(profile)
+    source, inputs = Rows(per_source=1), dict[str, Follows](latents="latents")
+    if form != "without controls":
+        inputs["hint_embedding"] = "latents"
+        batch = paint.decode_batch if profile.runtime.on_gpu else 1
+        for name, (plan, _) in hint_plans(profile).items():
+            yield Network(name, plan, batch, {"paint": source}, {"hint": "picture"})
+    rows, pictures = Rows(per_variant=paint.rows_per_variant), Rows(per_variant=1)
     if invert is not None:  # the source once, to measure the loss of decoding; a control is decoded, and not denoised
-        pictures = Rows(float(invert.detail_levels > 0), len(invert.fractions), 1)
-    before, encoders = tuple[Network, ...](), tuple[Network, ...]()
-    conditions: dict[str, Follows] = {}
-    if editor_form(profile) != "without controls":
-        conditions = {"hint_embedding": "latents"}
-        before = tuple(
-            Network(
-                name,
-                plan,
-                paint.decode_batch if profile.runtime.on_gpu else 1,
-                {"paint": Rows(per_source=1)},
-                {"hint": "picture"},
-                moved_bytes=moved[name],
-            )
-            for name, plan in hint_plans(profile).items()
-        )
-    rows = Rows(per_variant=paint.rows_per_variant)
-    if invert is not None:
         rows = Rows(rows_per_source(paint, invert), rows_per_variant(paint, invert), 0)
+        pictures = Rows(float(invert.detail_levels > 0), len(invert.fractions), 1)
+    yield Network(
+        "denoiser",
+        paint.denoiser,
+        paint.batch,
+        {"paint": rows},
+        inputs,
+        paint.streams,
+        kept_bytes=kept_bytes,
+        editor=form,
+    )
     if invert is not None or profile.protect is not None:
-        encoder = Network(
-            "vae_encoder",
-            "vae_encoder",
-            paint.decode_batch,
-            {"paint": Rows(per_source=1)},
-            {"pixel_values": "picture"},
-            moved_bytes=moved["vae_encoder"],
-        )
-        encoders = (encoder,)
-    return (
-        *before,
-        Network(
-            "denoiser",
-            paint.denoiser,
-            paint.batch,
-            {"paint": rows},
-            {"latents": "latents", **conditions},
-            paint.streams,
-            moved_bytes=moved["denoiser"],
-            kept_bytes=kept_bytes,
-            editor=editor_form(profile),
-        ),
-        *encoders,
-        Network(
-            "vae_decoder",
-            "vae_decoder",
-            paint.decode_batch,
-            {"paint": pictures},
-            {"latents": "latents"},
-            files=("latent.json",),
-            moved_bytes=moved["vae_decoder"],
-        ),
+        yield Network("vae_encoder", "vae_encoder", paint.decode_batch, {"paint": source}, {"pixel_values": "picture"})
+    decoded: dict[str, Follows] = {"latents": "latents"}
+    yield Network(
+        "vae_decoder", "vae_decoder", paint.decode_batch, {"paint": pictures}, decoded, files=("latent.json",)
     )

@@ -20,10 +20,12 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     exported = profile.models.path / "facts.json"
     facts = load_facts(exported if exported.is_file() else PROFILES / "a10g.json")
     tiny = facts.pop("vae_decoder_tiny", None)
-    if not exported.is_file() and tiny is not None and _decodes_with_taesd(profile):
-        facts["vae_decoder"] = tiny
-    if not exported.is_file() and profile.follows_maps:
-        facts.pop("editor", None)  # what is known of it is without a ControlNet
+    if not exported.is_file():
+        named, classes = _decoders(profile)
+        if tiny is not None and (named if classes is None else "AutoencoderTiny" in classes):
+            facts["vae_decoder"] = tiny
+        if profile.follows_maps:
+            facts.pop("editor", None)  # what is known of it is without a ControlNet
     # Another form of a network costs as much as the network, unless the form's own export was counted.
     forms = {f"{name}{profile.caption.form}": name for name in ("blip2_vision", "opt_decoder")}
     forms[profile.paint.denoiser] = "denoiser" if profile.follows_maps or "editor" not in facts else "editor"
@@ -31,22 +33,19 @@ def plan_facts(profile: Profile) -> dict[str, PlanFacts]:
     return {form: facts[name] for form, name in forms.items() if name in facts} | facts
 
 
+def _decoders(profile: Profile) -> tuple[bool, tuple[str, ...] | None]:
+    """Whether the profile names TAESD to decode latents, and the classes of the decoder that was exported, if any."""
+    named = profile.weights is not None and profile.weights.tiny_vae is not None
+    return named, read_exported(profile.models.path, "vae_decoder").classes
+
+
 def other_decoder(profile: Profile) -> str:
     """A sentence for a decoder of latents that was exported and is not the one that the profile names; "" otherwise."""
-    named, classes = _names_taesd(profile), read_exported(profile.models.path, "vae_decoder").classes
+    named, classes = _decoders(profile)
     if profile.weights is None or classes is None or ("AutoencoderTiny" in classes) == named:
         return ""
     wanted = "tiny_vae" if named else "the pipeline's own decoder"
     return f"it is {' and '.join(classes)}'s, and [weights] names {wanted}: pictures are decoded by what was exported"
-
-
-def _names_taesd(profile: Profile) -> bool:
-    return profile.weights is not None and profile.weights.tiny_vae is not None
-
-
-def _decodes_with_taesd(profile: Profile) -> bool:
-    classes = read_exported(profile.models.path, "vae_decoder").classes
-    return _names_taesd(profile) if classes is None else "AutoencoderTiny" in classes
 
 
 @dataclass(frozen=True)

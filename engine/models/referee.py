@@ -15,7 +15,7 @@ to 1, less `mean`, by `std`, scaled to `size`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,24 +56,23 @@ def open_referee(settings: RefereeSettings, runtime: RuntimeSettings) -> Sight:
 def _check_results(settings: RefereeSettings, sight: Sight) -> Sight:
     """The referee with its results checked for type and shape."""
 
+    def refuse(wanted: str, result: str) -> CounterfactoryError:
+        return CounterfactoryError(f"referee {settings.run} of {settings.kind} gives {wanted}, got {result}")
+
     def look(images: Pixels) -> Any:
         sightings, count = sight(images), len(images)
         if settings.kind == "boxes":
             if len(sightings) != count:
-                raise _wrong(settings, f"a list of boxes for each of {count} pictures", f"{len(sightings)}")
+                raise refuse(f"a list of boxes for each of {count} pictures", f"{len(sightings)}")
             return [[(*map(float, box[:4]), int(box[4])) for box in boxes] for boxes in sightings]
         values = np.asarray(sightings)
         shape = images.shape[:3] if settings.kind == "masks" else (count, len(settings.classes))
         if values.shape != shape or (settings.kind == "masks" and values.dtype.kind not in "iu"):
             wanted = "whole numbers" if settings.kind == "masks" else "probabilities"
-            raise _wrong(settings, f"{wanted} {list(shape)}", f"{values.dtype} {list(values.shape)}")
+            raise refuse(f"{wanted} {list(shape)}", f"{values.dtype} {list(values.shape)}")
         return values
 
     return look
-
-
-def _wrong(settings: RefereeSettings, wanted: str, result: str) -> CounterfactoryError:
-    return CounterfactoryError(f"referee {settings.run} of {settings.kind} gives {wanted}, got {result}")
 
 
 def _look(session: Session, settings: RefereeSettings, images: Pixels) -> Any:
@@ -88,25 +87,15 @@ def _look(session: Session, settings: RefereeSettings, images: Pixels) -> Any:
         feed[i] = ((scaled / 255 - mean) / std).transpose(2, 0, 1)
     (name,) = [port.name for port in session.signature.inputs]
     out = [np.asarray(values)[: len(images)] for values in session.run({name: feed}).values()]
-    across = (images.shape[2] / width, images.shape[1] / height)
-    if settings.kind == "masks":
-        return np.stack([_enlarge(logits, images.shape[1:3]) for logits in out[0]])
+    if settings.kind == "masks":  # the likeliest class of every pixel, [C, h, w] to [H, W]
+        likeliest, size = out[0].argmax(axis=1).astype(np.uint16), (images.shape[2], images.shape[1])
+        masks = [cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST_EXACT) for mask in likeliest]
+        return np.stack(masks).astype(np.int64)
     if settings.kind == "labels":
         powers = np.exp(out[0] - out[0].max(axis=1, keepdims=True))
         return powers / powers.sum(axis=1, keepdims=True)
-    return [_boxes_of(boxes, kinds, scores, across) for boxes, kinds, scores in zip(*out, strict=True)]
-
-
-def _enlarge(logits: NDArray[Any], size: Sequence[int]) -> NDArray[np.int64]:
-    """The likeliest class of every pixel, [C, h, w] to [H, W]."""
-    best = logits.argmax(axis=0).astype(np.uint16)
-    return np.asarray(cv2.resize(best, (size[1], size[0]), interpolation=cv2.INTER_NEAREST_EXACT), np.int64)
-
-
-def _boxes_of(
-    boxes: NDArray[Any], kinds: NDArray[Any], scores: NDArray[Any], across: tuple[float, float]
-) -> list[tuple[float, ...]]:
-    scale = np.array([*across, *across])
+    scale = np.array([images.shape[2] / width, images.shape[1] / height] * 2)
     return [
-        (*(box * scale), kind) for box, kind, score in zip(boxes, kinds, scores, strict=True) if score >= _LEAST_SCORE
+        [(*(box * scale), kind) for box, kind, score in zip(*seen, strict=True) if score >= _LEAST_SCORE]
+        for seen in zip(*out, strict=True)
     ]

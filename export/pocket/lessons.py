@@ -74,31 +74,28 @@ class _Watched(PaintPlans):
     def begin(self, noise: Floats, sampler: Sampler) -> Denoising:
         """As without watching."""
         self.ways.append([])
-        return _Watching(super().begin(noise, sampler), self.ways[-1])
+        return _Watching(super().begin(noise, sampler).latents, sampler, self.ways[-1])
 
     def decode(self, latents: Sequence[Any]) -> Callable[[], list[NDArray[np.uint8]]]:
         """Pictures of one black pixel."""
         return lambda: [np.zeros((1, 1, 3), np.uint8)] * len(latents)
 
 
-class _Watching:
+class _Watching(Denoising):
     """A variant whose latents are kept on the way."""
 
-    def __init__(self, variant: Denoising, way: list[Any]) -> None:
-        self._variant, self._way = variant, way
-        way.append(variant.latents)
-
-    @property
-    def latents(self) -> Any:
-        return self._variant.latents
+    def __init__(self, latents: Floats, sampler: Sampler, way: list[Any]) -> None:
+        super().__init__(latents, sampler)
+        self._way = way
+        way.append(latents)
 
     def step(self, i: int, outputs: Sequence[Any], scale: float | None, noise: Floats | None) -> None:
-        self._variant.step(i, outputs, scale, noise)
-        self._way.append(self._variant.latents)
+        super().step(i, outputs, scale, noise)
+        self._way.append(self.latents)
 
-    def blend(self, kept: Floats, share: Floats) -> None:
-        self._variant.blend(kept, share)
-        self._way[-1] = self._variant.latents
+    def blend(self, replacement: Floats, share: Floats) -> None:
+        super().blend(replacement, share)
+        self._way[-1] = self.latents
 
 
 @dataclass

@@ -14,7 +14,7 @@ from diffusers.models.attention_processor import AttnProcessor2_0
 from tokenizers import Tokenizer
 from transformers import Blip2ForConditionalGeneration, CLIPModel, LlamaForCausalLM
 
-from counterfactory.engine.language.tokenizer import load_tokenizer
+from counterfactory.engine.language.token_filter import load_tokenizer
 
 from ..graphs.modules import FusedDenoiser
 from . import blip2, clip, denoiser, llama, vae

@@ -19,9 +19,9 @@ from transformers import (
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.library import Library
-from counterfactory.engine.models.masked import MaskVocabulary
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import networks_of
+from counterfactory.engine.models.text_networks import MaskVocabulary
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.profile.rewrite import RandomWordSettings
 from counterfactory.export import __main__ as exporter

@@ -13,7 +13,7 @@ from transformers import BertModel
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.formulas import known_facts
-from counterfactory.engine.language.tokenizer import load_tokenizer
+from counterfactory.engine.language.token_filter import load_tokenizer
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.library import Library
 from counterfactory.engine.models.model_pool import ModelPool

@@ -30,6 +30,7 @@ def test_guidance_goes_from_the_row_without_text_past_the_one_with_it(seed: int,
     conditional, unconditional = arrays(seed, 2)
     pairs = zip(conditional.ravel().tolist(), unconditional.ravel().tolist(), strict=True)
     assert close(guide(conditional, unconditional, scale), [u + scale * (c - u) for c, u in pairs])
+    assert guide(conditional, unconditional, np.float64(scale)).dtype == np.float32
 
 
 @given(

@@ -20,13 +20,7 @@ from counterfactory.engine.language.chat import ChatPrompts, chatml, llama2, pro
 from counterfactory.engine.language.edit_types import BUILT_IN, EditType, edit_types
 from counterfactory.engine.language.grammar import edited_grammar, place_grammar, proposals_grammar, values_grammar
 from counterfactory.engine.language.llm_request import LlmRequest, Prompt
-from counterfactory.engine.language.questions import (
-    PlainPrompts,
-    Prompts,
-    TypedPrompts,
-    read_caption,
-    read_proposals,
-)
+from counterfactory.engine.language.questions import PlainPrompts, read_caption, read_proposals
 from counterfactory.engine.profile.llm import Style
 
 TASK = "classify the animal"
@@ -46,54 +40,30 @@ def turns_of(asked: Prompt, style: Style) -> list[str]:
 
 
 def asked(
-    written: Prompts, kind: str, task: str = TASK, caption: str = CAPTION, keep: Sequence[str] = ("horse",)
+    style: Style, kind: str, task: str = TASK, caption: str = CAPTION, keep: Sequence[str] = ("horse",)
 ) -> Prompt:
-    if isinstance(written, TypedPrompts) and kind != "rewrite":
-        put = written.proposals if kind == "proposals" else written.place
-        return put(task, BUILT_IN["weather"], keep, caption)
-    if isinstance(written, PlainPrompts) and kind == "proposals":
+    written = prompts_of(style)
+    if kind == "rewrite":
+        return written.rewrite(task, keep, caption, [("in the rain", "in the snow")])
+    if isinstance(written, ChatPrompts):
+        return (written.proposals if kind == "proposals" else written.place)(task, BUILT_IN["weather"], keep, caption)
+    if kind == "proposals":
         return written.keywords(task, EDIT_TYPES, keep, caption)
-    if isinstance(written, PlainPrompts) and kind == "place":
-        return written.alternatives(task, keep, caption, "weather", "in the rain")
-    return written.rewrite(task, keep, caption, [("in the rain", "in the snow")])
+    return written.alternatives(task, keep, caption, "weather", "in the rain")
 
 
-MARKS = [
-    "<s>",
-    "</s>",
-    "[INST]",
-    "[/INST]",
-    "<|im_end|>",
-    "<|",
-    "|>",
-    "<<SYS>>",
-    "<",
-    "|",
-    ">",
-    "s",
-    "im_end",
-    "\n",
-    '"',
-]
+MARKS = ["<s>", "</s>", "[INST]", "[/INST]", "<|im_end|>", "<|", "|>", "<<SYS>>", *"<|>s\n", "im_end", '"']
 KINDS = ("proposals", "place", "rewrite")
 
 
-def around(question: str, whole: tuple[str, str]) -> str:
-    return whole[0] + question + whole[1]
-
-
-def test_llama2_is_metas_template() -> None:
-    # As the reference code and the tokenizer's own template write it, but for where the answers begin.
-    assert around("u3", llama2("S", [("u1", "a1"), ("u2", "a2")])) == (
+def test_templates_are_the_published_ones() -> None:
+    # As the reference code and the tokenizer's own template write LLaMA-2's, but for where the answers begin.
+    assert "u3".join(llama2("S", [("u1", "a1"), ("u2", "a2")])) == (
         "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nu1 [/INST] Answer:\na1 </s>"
         "<s>[INST] u2 [/INST] Answer:\na2 </s>"
         "<s>[INST] u3 [/INST] Answer:\n"
     )
-    assert around("u", llama2("S", [])) == "<s>[INST] <<SYS>>\nS\n<</SYS>>\n\nu [/INST] Answer:\n"
-
-
-def test_chatml_is_its_template() -> None:
-    assert around("u2", chatml("S", [("u1", "a1")])) == (
+    assert "u2".join(chatml("S", [("u1", "a1")])) == (
         "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nu1<|im_end|>\n<|im_start|>assistant\na1<|im_end|>\n"
         "<|im_start|>user\nu2<|im_end|>\n<|im_start|>assistant\n"
     )
@@ -102,7 +72,7 @@ def test_chatml_is_its_template() -> None:
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_prompt_has_the_task_one_example_and_the_question(style: Style, kind: str) -> None:
-    system, example, answer, question, *begun = turns_of(asked(prompts_of(style), kind), style)
+    system, example, answer, question, *begun = turns_of(asked(style, kind), style)
     assert TASK in question
     assert TASK not in system + example
     assert begun in ([], [""])
@@ -117,37 +87,27 @@ def test_a_prompt_has_the_task_one_example_and_the_question(style: Style, kind: 
 @pytest.mark.parametrize("style", ["pocket", *STYLES])
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_the_same_stands_first(style: Style, kind: str) -> None:
-    written = prompts_of(style)
-    one, other = (asked(written, kind, caption=c, keep=k) for c, k in ((CAPTION, ("horse",)), ("a cat.", ("cat",))))
-    assert one.suite == other.suite
+    one, other = (asked(style, kind, caption=c, keep=k) for c, k in ((CAPTION, ("horse",)), ("a cat.", ("cat",))))
+    assert (one.suite, one.own) == (other.suite, other.own)
+    assert len(one.suite) > len(one.text) / 2
     # Models that converse hear the task with the source, whose label it names.
     assert (TASK in one.suite) == (style == "pocket")
     heard = "" if style == "pocket" else f"Task: {TASK}\n"
-    assert len(one.suite) > len(one.text) / 2
-    assert (one.source.strip(), other.source.strip()) == (
-        f"{heard}Keep: horse\nCaption: {CAPTION}",
-        f"{heard}Keep: cat\nCaption: a cat.",
-    )
-    assert one.own == other.own
-
-
-@pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_prompts_about_two_labels_begin_alike(style: Style, kind: str) -> None:
-    one, other = (asked(prompts_of(style), kind, task=f"here it is {label}") for label in ("cat", "dog"))
-    assert one.suite == other.suite
-    assert (one.source == other.source, one.own) == (False, other.own)
+    assert one.source.strip() == f"{heard}Keep: horse\nCaption: {CAPTION}"
+    assert other.source.strip() == f"{heard}Keep: cat\nCaption: a cat."
+    if style != "pocket":
+        assert asked(style, kind, task="here it is cat").suite == one.suite
 
 
 @pytest.mark.parametrize("style", ["pocket", *STYLES])
 def test_questions_about_one_caption_share_it(style: Style) -> None:
     written = prompts_of(style)
-    one, other = (written.rewrite(TASK, (), CAPTION, [(word, "x")]) for word in ("in the rain", "horse"))
-    assert (one.suite, one.source) == (other.suite, other.source)
-    assert one.own != other.own
+    pairs = [[written.rewrite(TASK, (), CAPTION, [(word, "x")]) for word in ("in the rain", "horse")]]
     if isinstance(written, PlainPrompts):
-        one, other = (written.alternatives(TASK, (), CAPTION, "weather", word) for word in ("in the rain", "horse"))
+        pairs.append([written.alternatives(TASK, (), CAPTION, "weather", word) for word in ("in the rain", "horse")])
+    for one, other in pairs:
         assert (one.suite, one.source) == (other.suite, other.source)
+        assert one.own != other.own
 
 
 def test_a_key_is_of_the_text_whatever_is_shared_of_it() -> None:
@@ -165,11 +125,6 @@ def chat(style: Style) -> ChatPrompts:
 def example_of(prompt: Prompt) -> tuple[dict[str, str], str]:
     _, example, answer, *_ = turns_of(prompt, "chatml")
     return dict(re.findall(r"^(\w+): (.*)$", example, re.MULTILINE)), answer
-
-
-def test_there_is_a_built_in_type_of_every_name() -> None:
-    assert tuple(BUILT_IN) == EDIT_TYPES
-    assert all(name == type_.name for name, type_ in BUILT_IN.items())
 
 
 @pytest.mark.parametrize("type_", BUILT_IN.values(), ids=BUILT_IN)
@@ -208,12 +163,13 @@ def test_types_that_show_nothing_are_refused(
 
 
 def test_a_user_s_type_stands_before_a_built_in_one() -> None:
+    assert tuple(BUILT_IN) == EDIT_TYPES
     own = EditType("time", "the century", "end", (("", "in 1920"),), "a dog")
     assert edit_types(("weather", "time"), (own,)) == (BUILT_IN["weather"], own)
 
 
 def test_the_example_caption_is_rewritten_by_the_rules() -> None:
-    fields, answer = example_of(asked(prompts_of("chatml"), "rewrite"))
+    fields, answer = example_of(asked("chatml", "rewrite"))
     changes = [tuple(change.split(" -> ")) for change in fields["Changes"].split("; ")]
     pairs = [(old, new) for old, new in changes]
     assert edited_grammar(fields["Caption"], pairs).allows(answer)
@@ -236,10 +192,8 @@ def test_no_word_of_a_user_ends_a_turn(style: Style, text: str) -> None:
 
 def test_pocket_prompts_are_those_it_was_trained_on() -> None:
     """Word for word: the model knows no others."""
+    assert prompts_of("pocket") == PlainPrompts()
     words = PlainPrompts().keywords(TASK, ("weather", "time"), ("horse", "barn"), ' a "horse"\n in\\ rain ')
-    written = prompts_of("pocket")
-    assert isinstance(written, PlainPrompts)
-    assert written.keywords(TASK, ("weather", "time"), ("horse", "barn"), " a 'horse' in/ rain") == words
     assert words.text == (
         "Which words of the caption can change while the task keeps its answer?\n"
         "Task: count the trees\nTypes: weather, time\nKeep: trees\nCaption: tall trees in the rain at noon.\n"

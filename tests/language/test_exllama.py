@@ -18,17 +18,14 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-
-pytest.importorskip("torch", reason="no torch: the language models for GPUs go unchecked")
-pytest.importorskip("llguidance", reason="no llguidance: the language models for GPUs go unchecked")
-
 import torch
 from exllama_standin import Forward, drawn, real_package, scores, write_model
 
 from counterfactory.engine.errors import CounterfactoryError
+from counterfactory.engine.keys import content_key
 from counterfactory.engine.language.chat import ChatPrompts, prompts_of
 from counterfactory.engine.language.edit_types import edit_types
-from counterfactory.engine.language.exllama import Decoder, ExllamaLlm, ExllamaModel, Package, _JobRow, open_exllama
+from counterfactory.engine.language.exllama import ExllamaLlm, _JobRow, open_exllama
 from counterfactory.engine.language.exllamav2 import ExLlamaV2, filter_class
 from counterfactory.engine.language.exllamav3 import ExLlamaV3, answer_filter
 from counterfactory.engine.language.grammar import (
@@ -60,26 +57,20 @@ def requests(count: int) -> list[LlmRequest]:
     weather, time = edit_types(("weather", "time"), ())
     words = ("at night", "foggy", "red car", "brick", "street", "road", "buildings", "along the road")
     for i in range(count):
-        word, other = words[i % len(words)], ("in the rain", "dawn", "été")[i % 3]
-        kind = i % 5
-        keep, caption = ("car",), f"{CAPTION} {i // 5} people."
-        grammar: Grammar
-        if kind == 0:
-            prompt = written.proposals(TASK, weather, keep, caption)
-            grammar = keywords_grammar(("weather", "time"), words[: 2 + i % 4], 2)
-        elif kind == 1:
-            prompt = written.place(TASK, weather, keep, caption)
-            grammar = values_grammar(("in the rain", "sunny", "snowy"))
-        elif kind == 2:
-            prompt = written.rewrite(TASK, keep, caption, [(word, other)])
-            grammar = edited_grammar(caption, [(word, other)])
-        elif kind == 3:
-            prompt = written.rewrite(TASK, keep, caption, [(word, other)])
-            grammar = text_grammar(9, "été")
-        else:
-            prompt = written.place(TASK, time, keep, caption)
-            grammar = alternatives_grammar(word, 1)
-        made.append(LlmRequest(prompt, grammar))
+        word, other, keep = words[i % len(words)], ("in the rain", "dawn", "été")[i % 3], ("car",)
+        caption = f"{CAPTION} {i // 5} people."
+        rewritten = written.rewrite(TASK, keep, caption, [(word, other)])
+        kinds = (
+            (
+                written.proposals(TASK, weather, keep, caption),
+                keywords_grammar(("weather", "time"), words[: 2 + i % 4], 2),
+            ),
+            (written.place(TASK, weather, keep, caption), values_grammar(("in the rain", "sunny", "snowy"))),
+            (rewritten, edited_grammar(caption, [(word, other)])),
+            (rewritten, text_grammar(9, "été")),
+            (written.place(TASK, time, keep, caption), alternatives_grammar(word, 1)),
+        )
+        made.append(LlmRequest(*kinds[i % 5]))
     return made
 
 
@@ -109,19 +100,24 @@ def exllamav3(gpu: None) -> Any:
 Opener = Callable[..., tuple[ExllamaLlm, Forward]]
 
 
+def loaded_with(forward: Forward) -> Any:
+    """What loads ExLlamaV2's model, but for the weights' way to a GPU: `forward` in their place."""
+
+    def load(self: Any, cache: Any) -> None:
+        self.cache_map = dict.fromkeys(range(self.config.num_hidden_layers), "cpu")
+        cache.update_cache_tensors()
+        self.forward_chunk = forward
+
+    return load
+
+
 @pytest.fixture
 def opened(exllamav2: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Opener:
-    """Opens ExLlamaV2, but for the weights' way to a GPU; the model, and the forward pass in their place."""
+    """Opens ExLlamaV2; the model, and the forward pass."""
 
     def open_one(settings: ExllamaSettings = SETTINGS) -> tuple[ExllamaLlm, Forward]:
         forward = Forward()
-
-        def load(self: Any, cache: Any) -> None:
-            self.cache_map = dict.fromkeys(range(self.config.num_hidden_layers), "cpu")
-            cache.update_cache_tensors()
-            self.forward_chunk = forward
-
-        monkeypatch.setattr(exllamav2.ExLlamaV2, "load_autosplit", load)
+        monkeypatch.setattr(exllamav2.ExLlamaV2, "load_autosplit", loaded_with(forward))
         return open_exllama(ExLlamaV2(settings), folder), forward
 
     inspect.signature(exllamav2.ExLlamaV2.load_autosplit).bind(None, None)
@@ -130,8 +126,8 @@ def opened(exllamav2: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Ope
 
 def slow_answer(request: LlmRequest, llm: ExllamaLlm, random: Sequence[float] = ()) -> str:
     """One token after another, the likeliest of those allowed, or the drawn one."""
-    vocabulary = llm.decoder.vocabulary
-    prompt = llm.decoder.encode(request.prompt.text)
+    vocabulary = llm.vocabulary
+    prompt = llm.encode(request.prompt.text)
     answer = TokenFilter(vocabulary, request.grammar)
     while not answer.closed and len(answer.tokens) < request.max_tokens:
         forced = answer.forced()
@@ -141,7 +137,7 @@ def slow_answer(request: LlmRequest, llm: ExllamaLlm, random: Sequence[float] = 
         if forced:
             token = forced[0]
         elif random:
-            token = drawn(row, llm.settings.temperature, llm.settings.top_p, random[place])
+            token = drawn(row, llm.package.settings.temperature, llm.package.settings.top_p, random[place])
         else:
             token = int(row.argmax())
         if token == vocabulary.end:
@@ -156,13 +152,13 @@ def test_answers_are_those_of_a_slow_loop(opened: Opener) -> None:
     answers = llm.generate(asked)
     assert answers == [slow_answer(request, llm) for request in asked]
     for request, answer in zip(asked, answers, strict=True):
-        assert request.grammar.allows(answer) or len(llm.decoder.vocabulary.tokens.tokenize_str(answer)) > 8
+        assert request.grammar.allows(answer) or len(llm.vocabulary.tokens.tokenize_str(answer)) > 8
     assert sum(request.grammar.allows(a) for request, a in zip(asked, answers, strict=True)) >= 25
     assert max(forward.steps) == SETTINGS.rows, "rows are decoded together"
-    said = sum(len(llm.decoder.vocabulary.tokens.tokenize_str(a)) for a in answers)
+    said = sum(len(llm.vocabulary.tokens.tokenize_str(a)) for a in answers)
     assert sum(forward.steps) < 0.8 * said, "forced tokens take no step"
     assert llm.usage.generated_tokens == sum(forward.steps)
-    prompt_tokens = sum(len(llm.decoder.encode(request.prompt.text)) for request in asked)
+    prompt_tokens = sum(len(llm.encode(request.prompt.text)) for request in asked)
     assert sum(forward.read) < 0.7 * prompt_tokens, "shared beginnings are read once"
     assert llm.usage.prompt_tokens >= prompt_tokens
 
@@ -173,8 +169,8 @@ def test_a_long_forced_run_is_read_and_not_generated(opened: Opener) -> None:
         Prompt("", "", "<s>Write.\n"), edited_grammar(caption, [("dog", "cat"), ("foggy", "rainy"), ("brick", "stone")])
     )
     llm, forward = opened()
-    answer, steps = TokenFilter(llm.decoder.vocabulary, request.grammar), 0
-    prompt = llm.decoder.encode(request.prompt.text)
+    answer, steps = TokenFilter(llm.vocabulary, request.grammar), 0
+    prompt = llm.encode(request.prompt.text)
     while not answer.closed:
         # Alone, two forced tokens are worth a pass; those before the first choice cost nothing.
         if (run := answer.forced()) and (len(run) > 1 or not answer.tokens):
@@ -182,8 +178,8 @@ def test_a_long_forced_run_is_read_and_not_generated(opened: Opener) -> None:
         elif run:
             steps += 1
         else:
-            row = scores([*prompt, *answer.tokens])[: llm.decoder.vocabulary.size]
-            row[~allowed(answer.mask(), llm.decoder.vocabulary.size)] = -np.inf
+            row = scores([*prompt, *answer.tokens])[: llm.vocabulary.size]
+            row[~allowed(answer.mask(), llm.vocabulary.size)] = -np.inf
             run, steps = (int(row.argmax()),), steps + 1
         for token in run:
             answer.accept(token)
@@ -208,23 +204,10 @@ def test_nothing_is_generated_after_the_last_choice(opened: Opener, monkeypatch:
     assert sum(forward.steps) <= sum(stepwise.steps) - 3
 
 
-def test_company_and_order_change_nothing(opened: Opener) -> None:
-    warm = ExllamaSettings(rows=4, cache="fp16", cache_tokens=16 * 256, temperature=0.7, top_p=0.85, seed=3)
-    asked = requests(15)
-    llm, _ = opened(warm)
-    answers = llm.generate(asked)
-    assert llm.generate(asked[::-1]) == answers[::-1]
-    assert [llm.generate([request])[0] for request in asked] == answers
-    other, _ = opened(ExllamaSettings(4, "fp16", 16 * 256, 0.7, 0.85, seed=4))
-    assert other.generate(asked) != answers
-    greedy, _ = opened()
-    assert greedy.generate(asked) != answers
-
-
 def test_random_numbers_belong_to_places_in_the_answer(opened: Opener) -> None:
-    from counterfactory.engine.keys import content_key
-
-    llm, _ = opened(ExllamaSettings(4, "fp16", 4096, 0.7, 0.85, seed=3))
+    """Whatever the company, and its order."""
+    warm = replace(SETTINGS, temperature=0.7, seed=3)
+    llm, _ = opened(warm)
     asked = requests(10)
     slow = []
     for request in asked:
@@ -232,24 +215,25 @@ def test_random_numbers_belong_to_places_in_the_answer(opened: Opener) -> None:
         numbers = random.Random(seed)
         slow.append(slow_answer(request, llm, [numbers.random() for _ in range(request.max_tokens)]))
     assert llm.generate(asked) == slow
+    assert llm.generate(asked[::-1]) == slow[::-1]
+    other, _ = opened(replace(warm, seed=4))
+    assert other.generate(asked) != slow
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.7])
-@pytest.mark.parametrize("likely", [1, 3, 8])
+@pytest.mark.parametrize(("likely", "temperature"), [(1, 0.0), (3, 0.7)])
 def test_an_answer_longer_than_is_likely_goes_on_and_is_the_same(
     opened: Opener, monkeypatch: pytest.MonkeyPatch, likely: int, temperature: float
 ) -> None:
-    asked = requests(15)
-    settings = ExllamaSettings(4, "fp16", 16 * 256, temperature, 0.85, seed=3)
+    asked, settings = requests(15), replace(SETTINGS, temperature=temperature, seed=3)
     whole = opened(settings)[0].generate(asked)
     rooms: list[int] = []
-    enqueue = Decoder.enqueue
+    enqueue = ExllamaLlm.enqueue
 
-    def counted(self: Decoder, tokens: Any, answer: Any, room: int, *rest: Any) -> Any:
+    def counted(self: ExllamaLlm, tokens: Any, answer: Any, room: int, *rest: Any) -> Any:
         rooms.append(room)
         return enqueue(self, tokens, answer, room, *rest)
 
-    monkeypatch.setattr(Decoder, "enqueue", counted)
+    monkeypatch.setattr(ExllamaLlm, "enqueue", counted)
     monkeypatch.setattr(LlmRequest, "likely_tokens", likely)
     llm, _ = opened(settings)
     assert llm.generate(asked) == whole
@@ -279,7 +263,7 @@ def test_as_many_rows_as_asked_for_find_pages(opened: Opener, monkeypatch: pytes
         LlmRequest(Prompt(shared, "", f"{i:034d}"), text_grammar(profile.rewrite.max_chars_caption, "é"))
         for i in range(2 * settings.rows)
     ]
-    assert {len(llm.decoder.encode(request.prompt.text)) for request in asked} == {290}
+    assert {len(llm.encode(request.prompt.text)) for request in asked} == {290}
     with pytest.raises(CounterfactoryError, match="failed on 64 requests"):
         llm.generate(asked)
     assert max(forward.steps) == settings.rows == 32
@@ -315,16 +299,23 @@ def test_what_does_not_fit_is_refused(
         open_exllama(ExLlamaV2(SETTINGS), folder)
 
 
-PACKAGES = pytest.mark.parametrize("package", [ExLlamaV2(SETTINGS), ExLlamaV3(SETTINGS)], ids=lambda made: made.name)
+@pytest.mark.parametrize("made", [ExLlamaV2, ExLlamaV3])
+def test_what_is_missing_is_named(made: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = made(SETTINGS)
 
+    def says(message: str, model: Path = folder) -> None:
+        with pytest.raises(CounterfactoryError, match=message):
+            open_exllama(package, model)
 
-@PACKAGES
-def test_what_is_missing_is_named(package: Package, folder: Path, gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CounterfactoryError, match=rf"no model for {package.name} \(config.json, tokenizer.json\)"):
-        open_exllama(package, folder / "none")
+    says(rf"no model for {package.name} \(config.json, tokenizer.json\)", folder / "none")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    says(rf"{package.name} needs an NVIDIA GPU and torch .* sees none")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "torch", None)
+        says(rf"{package.name} needs torch \(.*pip install -r requirements/a10g")
     monkeypatch.setitem(sys.modules, package.name, None)
-    with pytest.raises(CounterfactoryError, match=rf"needs {package.name} \(.*pip install -r requirements/a10g\.txt"):
-        open_exllama(package, folder)
+    says(rf"needs {package.name} \(.*pip install -r requirements/a10g\.txt")
 
 
 @pytest.mark.parametrize("name", ["exllamav2", "exllamav3"])
@@ -341,11 +332,6 @@ def test_a_dropped_model_gives_everything_back(
     model = package.ExLlamaV2 if name == "exllamav2" else package.Model
     unload = model.unload
 
-    def load_v2(self: Any, cache: Any) -> None:
-        self.cache_map = dict.fromkeys(range(self.config.num_hidden_layers), "cpu")
-        cache.update_cache_tensors()
-        self.forward_chunk = Forward()
-
     def load_v3(self: Any) -> None:
         for layer in self.get_cache_layers():
             for one in layer.cache_layers:
@@ -355,7 +341,9 @@ def test_a_dropped_model_gives_everything_back(
         unload(self)
         done.append("unloaded")
 
-    monkeypatch.setattr(model, *(("load_autosplit", load_v2) if name == "exllamav2" else ("load", load_v3)))
+    monkeypatch.setattr(
+        model, *(("load_autosplit", loaded_with(Forward())) if name == "exllamav2" else ("load", load_v3))
+    )
     monkeypatch.setattr(model, "unload", unloaded)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: done.append("emptied"))
     library = library_of(load_profile("a10g"))
@@ -368,12 +356,11 @@ def test_a_dropped_model_gives_everything_back(
     assert isinstance(llm, ExllamaLlm)
     if name == "exllamav2":
         assert llm.generate(requests(5))
-    loaded = llm.decoder._loaded
-    cache = loaded.generator.cache
+    cache = llm.package.generator.cache
     tensor = cache.key_states[0] if name == "exllamav2" else next(iter(cache.layers.values())).k
-    held = [weakref.ref(one) for one in (loaded.generator, loaded.model, cache, tensor)]
+    held = [weakref.ref(one) for one in (llm.package.generator, llm.package.model, cache, tensor)]
     assert tensor.nbytes > 0
-    del llm, loaded, cache, tensor
+    del llm, cache, tensor
     gc.disable()
     try:
         models.enter("caption")
@@ -381,20 +368,6 @@ def test_a_dropped_model_gives_everything_back(
         gc.enable()
     assert [one() is None for one in held] == [True] * 4
     assert done == ["unloaded", "emptied"]
-
-
-@PACKAGES
-def test_without_torch_it_is_said(package: Package, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(CounterfactoryError, match=rf"{package.name} needs torch \(.*pip install -r requirements/a10g"):
-        open_exllama(package, folder)
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: what is said without one goes unchecked")
-@PACKAGES
-def test_without_a_gpu_it_is_said(package: Package, folder: Path) -> None:
-    with pytest.raises(CounterfactoryError, match=rf"{package.name} needs an NVIDIA GPU and torch .* sees none"):
-        open_exllama(package, folder)
 
 
 @pytest.mark.parametrize(
@@ -470,10 +443,9 @@ def test_special_tokens_of_a_prompt_are_tokens_and_none_is_added(name: str, fold
         tokenizer = package.ExLlamaV2Tokenizer(package.ExLlamaV2Config(str(folder)))
     else:
         tokenizer = package.Tokenizer.from_config(package.Config.from_directory(str(folder)))
-    decoder = Decoder(
-        ExLlamaV2(SETTINGS), ExllamaModel(None, None, tokenizer, 2048), read_vocabulary(folder / "tokenizer.json", 2)
-    )
-    ids = decoder.encode("<s>[INST] a</s><s>[INST] b")
+    opened = ExLlamaV2(SETTINGS)
+    opened.tokenizer = tokenizer
+    ids = ExllamaLlm(opened, read_vocabulary(folder / "tokenizer.json", 2)).encode("<s>[INST] a</s><s>[INST] b")
     assert [i for i in ids if i < 3] == [1, 2, 1]
     assert ids[0] == 1
 
@@ -509,12 +481,10 @@ def test_the_calls_of_exllamav3_bind(exllamav3: Any, folder: Path, monkeypatch: 
     cache = generator.call_args.args[1]
     layer = next(iter(cache.layers.values()))
     assert (layer.k_bits, layer.v_bits, cache.max_num_tokens) == (4, 4, 4096)
-    assert llm.decoder.max_length == 2048
-
-    decoder = llm.decoder
-    answer = TokenFilter(llm.decoder.vocabulary, Grammar("(?:ab|ac)d", 3))
-    answer.accept(answer.forced()[0]) if answer.forced() else None
-    job = decoder.enqueue([5, 6, *answer.tokens], answer, 7, 8, 9)
+    assert llm.package.max_length == 2048
+    answer = TokenFilter(llm.vocabulary, Grammar("(?:ab|ac)d", 3))
+    answer.follow_forced(1)
+    job = llm.enqueue([5, 6, *answer.tokens], answer, 7, 8, 9)
     assert isinstance(job, exllamav3.Job)
     assert (job.max_new_tokens, job.identifier, job.stop_tokens) == (7, 9, {2})
     assert isinstance(job.sampler, exllamav3.GreedySampler)
@@ -525,10 +495,6 @@ def test_the_calls_of_exllamav3_bind(exllamav3: Any, folder: Path, monkeypatch: 
         drawn_before.randint(0, (1 << 32) - 1)
     assert job.rng.getstate() == drawn_before.getstate()
     generator.return_value.enqueue.assert_called_once_with(job)
-    decoder.cancel(job)
-    generator.return_value.cancel.assert_called_once_with(job)
-    decoder.clear()
-    generator.return_value.clear_queue.assert_called_once_with()
     assert isinstance(ExLlamaV3(replace(SETTINGS, temperature=0.1)).sampler(), exllamav3.TopPSampler)
 
 
@@ -539,9 +505,10 @@ def test_a_job_that_exllamav3_gives_up_is_an_error(exllamav3: Any, folder: Path)
     failed: list[dict[str, Any]] = []
     generator = unittest.mock.Mock(active_jobs=[])
     Generator.reap_failed_job(generator, unittest.mock.Mock(serial_number=1), RuntimeError("no memory"), failed)
-    decoder = unittest.mock.Mock(vocabulary=read_vocabulary(folder / "tokenizer.json", 2), max_length=2048)
-    decoder.encode.return_value = [1, 5]
-    decoder.iterate.return_value = failed
+    package = unittest.mock.Mock(settings=SETTINGS, max_length=2048)
+    package.tokenizer.encode.return_value = torch.tensor([[1, 5]])
+    package.generator.iterate.return_value = failed
+    llm = ExllamaLlm(package, read_vocabulary(folder / "tokenizer.json", 2))
     with pytest.raises(CounterfactoryError, match="failed on 1 requests: no memory"):
-        ExllamaLlm(decoder, SETTINGS).generate([LlmRequest(Prompt("", "", "p"), values_grammar(("a", "b")))])
-    decoder.clear.assert_called_once_with()
+        llm.generate([LlmRequest(Prompt("", "", "p"), values_grammar(("a", "b")))])
+    package.generator.clear_queue.assert_called_once_with()

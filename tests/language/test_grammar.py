@@ -178,7 +178,7 @@ phrases = st.lists(words, min_size=1, max_size=3).flatmap(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(phrases, phrases)
 @example("a", "a a")
 @example("a a", "a")
@@ -188,7 +188,7 @@ def test_an_alternative_is_any_phrase_but_the_keyword(keyword: str, value: str) 
     assert alternatives_grammar(keyword, 1).allows(f'["{value}"]') == (value != keyword)
 
 
-@settings(max_examples=200)
+@settings(max_examples=40)
 @given(st.text(max_size=12).filter(lambda k: k.strip()), st.data())
 def test_no_answer_repeats_the_keyword_whatever_its_letters(keyword: str, data: st.DataObject) -> None:
     grammar = alternatives_grammar(keyword, 2)

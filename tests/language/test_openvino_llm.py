@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +11,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny_llama import tiny_llama, tiny_tokenizer
 from tokenizers import Tokenizer
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from counterfactory.engine.edit import STREET_TYPES
 from counterfactory.engine.english.words import spans
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.language import openvino_llm, parallel_answers, running_batch
+from counterfactory.engine.language import openvino_llm, running_batch, token_filter
 from counterfactory.engine.language.grammar import (
     alternatives_grammar,
     edited_grammar,
@@ -29,11 +29,11 @@ from counterfactory.engine.language.grammar import (
 from counterfactory.engine.language.llama import Llama
 from counterfactory.engine.language.llm_request import LlmRequest, Prompt
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
-from counterfactory.engine.language.parallel_answers import Answers
 from counterfactory.engine.language.questions import PlainPrompts
 from counterfactory.engine.language.running_batch import step_width
-from counterfactory.engine.language.token_filter import TokenFilter, TokenVocabulary, allowed
+from counterfactory.engine.language.token_filter import Answers, TokenFilter, TokenVocabulary, allowed
 from counterfactory.engine.profile.profile import load_profile
+from counterfactory.engine.runtime.openvino import resolve_precision
 from counterfactory.export.language.llama_steps import write_llama
 from counterfactory.export.language.llm import write_for_cpu
 from counterfactory.export.pocket import llama
@@ -54,11 +54,6 @@ WORDS = (
 )
 
 
-@cache
-def pocket_vocabulary() -> TokenVocabulary:
-    return Llama(WEIGHTS / "llm", precision="f32", threads=1).vocabulary
-
-
 def questions() -> list[LlmRequest]:
     """All three questions about three captions, by turns: several of one caption stand apart."""
     asked = []
@@ -66,9 +61,8 @@ def questions() -> list[LlmRequest]:
         grammar = keywords_grammar(STREET_TYPES, spans(caption, 3, keep), 4)
         asked.append(LlmRequest(PROMPTS.keywords(TASK, STREET_TYPES, keep, caption), grammar))
         for word in words:
-            asked.append(
-                LlmRequest(PROMPTS.alternatives(TASK, keep, caption, "weather", word), alternatives_grammar(word, 3))
-            )
+            prompt = PROMPTS.alternatives(TASK, keep, caption, "weather", word)
+            asked.append(LlmRequest(prompt, alternatives_grammar(word, 3)))
             changes = [(word, "rainy"), (next(other for other in words if other != word), "purple")]
             asked.append(LlmRequest(PROMPTS.rewrite(TASK, keep, caption, changes), edited_grammar(caption, changes)))
     return asked
@@ -93,37 +87,28 @@ def llm() -> OpenVinoLlm:
     return OpenVinoLlm(WEIGHTS / "llm", precision="f32", threads=0)
 
 
-def test_every_answer_is_what_transformers_would_say(llm: OpenVinoLlm, packed_models: Path) -> None:
+@pytest.fixture(scope="module")
+def together(llm: OpenVinoLlm) -> list[str]:
+    """The answers to all questions at once."""
+    return llm.generate(questions())
+
+
+def test_every_answer_is_what_transformers_would_say(
+    llm: OpenVinoLlm, together: list[str], packed_models: Path
+) -> None:
     model, tokenizer = restore_llm(packed_models)
-    vocabulary = pocket_vocabulary()
-    asked = questions()[::3]
-    expected = [slow_answer(model, tokenizer, vocabulary, request) for request in asked]
+    asked = questions()[::4]
+    expected = [slow_answer(model, tokenizer, llm._llama.vocabulary, request) for request in asked]
     assert len(set(expected)) > len(asked) // 2
-    assert llm.generate(asked) == expected
+    assert together[::4] == expected
     assert all(request.grammar.allows(answer) for request, answer in zip(asked, expected, strict=True))
 
 
 @pytest.fixture(scope="module")
 def grouped(tmp_path_factory: pytest.TempPathFactory) -> tuple[LlamaForCausalLM, Llama]:
-    """A Llama whose queries share keys by twos, with an output matrix of its own, and its export, opened."""
-    torch.manual_seed(3)
-    tokenizer = llama.byte_tokenizer(["a red car on a street"] * 4, 290)
-    config = LlamaConfig(
-        vocab_size=tokenizer.get_vocab_size(),
-        hidden_size=48,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
-        tie_word_embeddings=False,
-        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
-    )
-    model = LlamaForCausalLM(config).eval()
-    with torch.no_grad():
-        for name, value in model.named_parameters():  # fresh weights hardly look at the context
-            value.mul_(1.0 if "norm" in name else 8.0)
-            value.copy_(value.half().float())
+    """A small Llama whose queries share keys by twos, and its export, opened."""
+    tokenizer = tiny_tokenizer()
+    model = tiny_llama(tokenizer)
     folder = tmp_path_factory.mktemp("grouped")
     write_llama(model, tokenizer, 0, folder)
     return model, Llama(folder, precision="f32", threads=1)
@@ -158,6 +143,25 @@ def test_logits_are_those_of_transformers_however_rows_are_cut(
                 assert np.allclose(logits[i], expected, atol=1e-4 * np.abs(expected).max())
 
 
+SURPRISING = ("a red car on a street", "a car", "", "a street in the rain, with a red bus and a car behind it", "a cat")
+
+
+def test_a_text_is_as_surprising_as_transformers_loss_says(grouped: tuple[LlamaForCausalLM, Llama]) -> None:
+    model, session = grouped
+    begun, expected = session.encode("A caption of a photograph:"), []
+    for text in SURPRISING:
+        tokens = session.encode(f" {text}")
+        labels = torch.tensor([[*[-100] * len(begun), *tokens]])
+        with torch.no_grad():
+            expected.append(float(model(torch.tensor([[*begun, *tokens]]), labels=labels).loss))
+    found = session.surprises(SURPRISING)
+    assert max(expected) - min(expected) > 0.5
+    assert found == pytest.approx(expected, rel=1e-4)
+    alone = [session.surprises([text])[0] for text in SURPRISING]
+    assert alone == pytest.approx(found, rel=1e-5), "company changes nothing"
+    assert session.surprises([]) == []
+
+
 def test_any_rows_of_a_full_cache_can_go_on(grouped: tuple[LlamaForCausalLM, Llama]) -> None:
     session, rng = grouped[1], np.random.default_rng(5)
     common, runs = session.beginning([7, 8, 9]), [rng.integers(0, 250, 3).tolist() for _ in range(64)]
@@ -173,32 +177,30 @@ def test_any_rows_of_a_full_cache_can_go_on(grouped: tuple[LlamaForCausalLM, Lla
 
 
 @pytest.mark.parametrize("precision", ["f32", "bf16"])
-def test_company_changes_no_answer(precision: str) -> None:
-    from counterfactory.engine.runtime.openvino import resolve_precision
-
-    asked = questions()
-    kept = resolve_precision("auto") if precision == "bf16" else "f32"
-    llm = OpenVinoLlm(WEIGHTS / "llm", precision=kept, threads=0)
-    together = llm.generate(asked)
-    used = llm.usage
-    assert llm.generate(asked[::-1])[::-1] == together
+def test_company_changes_no_answer(together: list[str], precision: str) -> None:
+    """Nor does the number of threads; bf16 where the processor has it."""
+    asked, kept = questions()[::2], resolve_precision("auto") if precision == "bf16" else "f32"
     alone = OpenVinoLlm(WEIGHTS / "llm", precision=kept, threads=1)
-    assert [alone.generate([request])[0] for request in asked] == together
-    assert alone.usage == used
+    expected = together[::2] if precision == "f32" else alone.generate(asked[::-1])[::-1]
+    before = alone.usage
+    assert alone.generate(asked) == expected
+    used, before = alone.usage - before, alone.usage
+    assert [alone.generate([request])[0] for request in asked] == expected
+    assert alone.usage - before == used
     assert 0 < used.generated_tokens < used.prompt_tokens
 
 
-def test_rows_come_and_go(llm: OpenVinoLlm, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = questions()
-    expected = llm.generate(asked)
+def test_rows_come_and_go(llm: OpenVinoLlm, together: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, expected = questions()[:12], together[:12]
     for rows in (1, 3):
         monkeypatch.setattr(running_batch, "MAX_ROWS", rows)
         assert llm.generate(asked) == expected
     monkeypatch.setattr(running_batch, "_CACHE_BYTES", 1)
     assert llm.generate(asked[:4]) == expected[:4]
+    llm.close()
     monkeypatch.setattr(openvino_llm, "_MAX_BEGINNINGS", 1)
-    monkeypatch.setattr(parallel_answers, "_MAX_GRAMMARS", 1)
-    assert OpenVinoLlm(WEIGHTS / "llm", precision="f32", threads=0).generate(asked) == expected
+    monkeypatch.setattr(token_filter, "_MAX_GRAMMARS", 1)
+    assert llm.generate(asked) == expected
 
 
 def test_what_the_grammar_forces_is_not_asked_for(llm: OpenVinoLlm) -> None:
@@ -263,8 +265,8 @@ def test_a_long_run_waits_for_company_and_not_for_ever() -> None:
 
 
 @given(st.integers(0, 10_000), st.lists(st.sampled_from(["", '["', "rainy", " dark", "no"]), max_size=3))
-def test_the_likeliest_allowed_token_is_taken(seed: int, begun: Sequence[str]) -> None:
-    vocabulary = pocket_vocabulary()
+def test_the_likeliest_allowed_token_is_taken(llm: OpenVinoLlm, seed: int, begun: Sequence[str]) -> None:
+    vocabulary = llm._llama.vocabulary
     size = vocabulary.size + 10  # a model may have more logits than there are tokens
     logits = np.random.default_rng(seed).normal(size=size).astype(np.float32)
     answer = TokenFilter(vocabulary, values_grammar(["rainy", "very dark", "no"]))
@@ -283,19 +285,18 @@ def test_the_likeliest_allowed_token_is_taken(seed: int, begun: Sequence[str]) -
 def test_a_users_llama_is_exported_and_answers_as_transformers_would(
     grouped: tuple[LlamaForCausalLM, Llama], tmp_path: Path
 ) -> None:
-    model, tokenizer = grouped[0], llama.byte_tokenizer(["a red car on a street"] * 4, 290)
+    model, tokenizer = grouped[0], tiny_tokenizer()
     model.config.eos_token_id = 0
     model.save_pretrained(tmp_path / "hub")
     PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(tmp_path / "hub")
     told = write_for_cpu(str(tmp_path / "hub"), tmp_path / "llm")
     assert 'backend = "openvino"' in told
     own = OpenVinoLlm(tmp_path / "llm", precision="f32", threads=0)
-    vocabulary = Llama(tmp_path / "llm", precision="f32", threads=1).vocabulary
     for request in (
         LlmRequest(Prompt("", "", "a car"), text_grammar(8)),
         LlmRequest(Prompt("Keep: ", "a\nCaption: red\n", "Say"), values_grammar(["a", "b"])),
     ):
-        assert own.generate([request]) == [slow_answer(model, tokenizer, vocabulary, request)]
+        assert own.generate([request]) == [slow_answer(model, tokenizer, own._llama.vocabulary, request)]
 
 
 def test_what_is_no_llama_is_not_exported(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from counterfactory.engine.language.grammar import choices_grammar, edited_gramm
 from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.language.openvino_llm import OpenVinoLlm
 from counterfactory.engine.language.questions import read_caption, read_proposals
-from counterfactory.engine.language.tokenizer import load_tokenizer
+from counterfactory.engine.language.token_filter import load_tokenizer
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.suite import read_metadata
 
@@ -100,14 +100,6 @@ def street(index: int) -> str:
     return EMBEDDED.describe(EMBEDDED.sample(rng), rng, True)
 
 
-def test_every_answer_is_valid(model: OpenVinoLlm) -> None:
-    questions(model, [PHOTOGRAPHS[0], street(0)], STREET_TYPES)
-
-
-def test_typed_edits_are_valid(model: OpenVinoLlm) -> None:
-    questions(model, [PHOTOGRAPHS[0]], ("adjective",))
-
-
 def test_edits_chosen_from_menus_are_valid(model: OpenVinoLlm) -> None:
     written, types = prompts_of("chatml"), tuple(BUILT_IN.values())
     assert isinstance(written, ChatPrompts)
@@ -117,14 +109,6 @@ def test_edits_chosen_from_menus_are_valid(model: OpenVinoLlm) -> None:
         asked.append(LlmRequest(written.choices(types, keep, caption), choices_grammar(offered)))
     for answer in ask(model, asked, read_proposals):
         assert len(read_proposals(answer)) == len(types)
-
-
-def test_company_changes_no_answer(model: OpenVinoLlm) -> None:
-    asked = [
-        LlmRequest(prompts_of("chatml").rewrite(TASK, (), caption, [("a", "one")]), text_grammar(12))
-        for caption in PHOTOGRAPHS
-    ]
-    assert model.generate(asked) == [model.generate([request])[0] for request in asked]
 
 
 def test_chatml_is_the_models_own_template_and_its_marks_are_tokens(folder: Path) -> None:
@@ -166,5 +150,6 @@ def test_generate_with_another_language_model(
 
 
 def test_30_captions_have_no_unparsable_answer(model: OpenVinoLlm) -> None:
-    answers = questions(model, [street(i) for i in range(30)], STREET_TYPES)
+    answers = questions(model, [PHOTOGRAPHS[0], *(street(i) for i in range(29))], STREET_TYPES)
     assert answers >= 450
+    questions(model, [PHOTOGRAPHS[0]], ("adjective",))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from counterfactory.engine.language.tokenizer import load_tokenizer
+from counterfactory.engine.language.token_filter import load_tokenizer
 from counterfactory.engine.models.alignment import CaptionTokens, align, follow_nobody, read_tokens
 from counterfactory.engine.profile.profile import load_profile
 

@@ -19,13 +19,7 @@ BATCH, TOKENS = 2, 3
 class Encoder:
     """States and embeddings that say which caption they are of, and how many batches were run."""
 
-    signature = Signature(
-        (Port("input_ids", (BATCH, TOKENS), "int64"),),
-        (
-            Port("states", (BATCH, TOKENS, 1), "float32"),
-            Port("text_embeds", (BATCH, 1), "float32"),
-        ),
-    )
+    signature = Signature((Port("input_ids", (BATCH, TOKENS), "int64"),), ())
 
     def __init__(self) -> None:
         self.seen: list[int] = []

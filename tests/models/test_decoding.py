@@ -10,12 +10,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import OPTConfig, OPTForCausalLM
+from tiny_blip2 import EOS as END
+from tiny_blip2 import WORDS, tiny_blip2
+from transformers import OPTForCausalLM
 
 from counterfactory.engine.models.decoding import decode
 from counterfactory.engine.profile.caption import DecodingSettings
 
-END, VOCABULARY = 2, 24
 GREEDY = DecodingSettings("greedy", 1, 1.0, 1.0, 0, 8, 1.0, 1.0)
 BEAM = replace(GREEDY, mode="beam", beams=3)
 NUCLEUS = replace(GREEDY, mode="nucleus", top_p=0.9)
@@ -23,26 +24,7 @@ NUCLEUS = replace(GREEDY, mode="nucleus", top_p=0.9)
 
 @pytest.fixture(scope="module")
 def opt() -> OPTForCausalLM:
-    torch.manual_seed(3)
-    config = OPTConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=32,
-        num_hidden_layers=2,
-        ffn_dim=48,
-        num_attention_heads=4,
-        max_position_embeddings=64,
-        word_embed_proj_dim=32,
-        bos_token_id=0,
-        pad_token_id=1,
-        eos_token_id=END,
-        tie_word_embeddings=False,
-    )
-    model = OPTForCausalLM(config).eval()
-    with torch.no_grad():
-        for name, value in model.named_parameters():  # fresh weights prefer nothing to anything
-            value.mul_(1.0 if "norm" in name else 12.0)
-        model.lm_head.weight[END] *= 3  # and hardly ever the end
-    return model
+    return tiny_blip2().language_model
 
 
 class Rows:
@@ -91,14 +73,14 @@ hows = st.builds(
 
 
 @settings(max_examples=60)
-@given(prompt=st.lists(st.integers(3, VOCABULARY - 1), min_size=2, max_size=5), how=hows)
+@given(prompt=st.lists(st.integers(3, WORDS - 1), min_size=2, max_size=5), how=hows)
 def test_writes_what_transformers_writes(opt: OPTForCausalLM, prompt: list[int], how: DecodingSettings) -> None:
     assert ours(opt, [0, *prompt], how) == theirs(opt, [0, *prompt], how)
 
 
 @settings(max_examples=20)
 @given(
-    prompts=st.lists(st.lists(st.integers(3, VOCABULARY - 1), min_size=3, max_size=3), min_size=2, max_size=4),
+    prompts=st.lists(st.lists(st.integers(3, WORDS - 1), min_size=3, max_size=3), min_size=2, max_size=4),
     how=st.sampled_from([GREEDY, BEAM, NUCLEUS]),
 )
 def test_a_text_does_not_depend_on_its_neighbours(
@@ -132,23 +114,13 @@ def test_nucleus_draws_by_probability_within_the_nucleus_and_never_outside() -> 
     assert np.mean(np.array(text) == 4) == pytest.approx(0.45 / 0.75, abs=0.03)
 
 
-def test_nucleus_of_next_to_nothing_is_greedy() -> None:
+def test_a_nucleus_of_next_to_nothing_is_greedy_and_temperature_sharpens() -> None:
     logits, advance = fixed([0.1, 0.2, 1e-9, 0.3, 0.4])
     assert decode(logits, advance, replace(NUCLEUS, top_p=1e-6), [], END, [np.random.default_rng(5)]) == [[4] * 8]
-
-
-def test_temperature_sharpens() -> None:
     logits, advance = fixed([0.2, 0.2, 1e-9, 0.2, 0.4])
     how = replace(NUCLEUS, top_p=1.0, temperature=0.1, max_tokens=500)
     (text,) = decode(logits, advance, how, [], END, [np.random.default_rng(5)])
     assert np.mean(np.array(text) == 4) > 0.98
-
-
-def test_the_same_random_numbers_write_the_same_text(opt: OPTForCausalLM) -> None:
-    how = replace(NUCLEUS, temperature=3.0)
-    texts = [ours(opt, [0, 5, 6], how, seed) for seed in (1, 1, 2, 3, 4)]
-    assert texts[0] == texts[1]
-    assert len({tuple(text) for text in texts}) > 2
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 
 from counterfactory.engine.models.batching import Batched
 from counterfactory.engine.models.editor import EditorPlans, EditorRow, RowHint
-from counterfactory.engine.models.encoder import LatentEncoder
+from counterfactory.engine.models.picture_networks import LatentEncoder
 from counterfactory.engine.runtime.session import Array, Port, Signature
 
 LATENT, TOKENS, WIDTH = (2, 3, 4), 5, 6
@@ -88,7 +88,7 @@ def test_rows_bring_what_their_controlnet_follows() -> None:
     assert fed["hint_embedding"][:, 0, 0, 0].tolist() == [1, 2]
     assert (fed["control_scale"].dtype, fed["control_scale"].tolist()) == (np.float32, [0.5, 1.0])
     edges = np.full((2, 8, 8), 255, np.uint8)
-    embedded = replace(plans(Recording()), hint=cast(Batched, network)).embed_hints(edges)
+    embedded = replace(plans(Recording()), hints=(cast(Batched, network),)).embed_hints(edges)
     assert [(found.shape, float(found.max())) for found in embedded] == [((1, 8, 8), 3.0)] * 2
 
 

@@ -15,7 +15,7 @@ from conftest import Street, quick_profile
 from stand_in_cuda import Memory
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.estimate.estimate import residency_of
+from counterfactory.engine.estimate import estimate
 from counterfactory.engine.inputs import Inputs
 from counterfactory.engine.journey import Journey
 from counterfactory.engine.meter.meter import Meter
@@ -33,6 +33,7 @@ from counterfactory.engine.sources.data_set import find_sources
 from counterfactory.engine.suite import Suite
 from counterfactory.engine.suite.run_record import RunSummary
 
+SESSION = SimpleNamespace(signature=Signature((Port("x", (2, 3), "float32"),), ()))
 SETTINGS = SuiteRequest(street_task("classification"), variants=1, controls=0, edits=(1, 1), seed=0)
 
 
@@ -51,24 +52,28 @@ def within(profile: Profile, gigabytes: float) -> Profile:
     return replace(profile, runtime=replace(profile.runtime, memory_gb=gigabytes))
 
 
-def tight(profile: Profile) -> float:
+def tight(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> float:
     """As little memory as the neediest stage takes, in 10^9 bytes: found with the planner that estimates use."""
+    library = library_of(profile)
+    facts = estimate.known_facts(profile, library, None)  # counted once, not for every try
 
     def fits(megabytes: int) -> bool:
         try:
-            return residency_of(within(profile, megabytes / 1000), library_of(profile)) is not None
+            return estimate.residency_of(within(profile, megabytes / 1000), library) is not None
         except CounterfactoryError:
             return False
 
-    return bisect_left(range(1, 100_000), True, key=fits) / 1000 + 0.001
+    with monkeypatch.context() as patched:
+        patched.setattr(estimate, "known_facts", lambda *_, **__: facts)
+        return bisect_left(range(1, 100_000), True, key=fits) / 1000 + 0.001
 
 
+@pytest.mark.usefixtures("shared_plans")  # what the pool holds comes and goes; networks are compiled once
 def test_little_memory_loads_more_often_and_makes_the_same_suite(
-    quick: Profile, street: Street, tmp_path: Path
+    quick: Profile, street: Street, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     roomy, expected = travel(quick, street, tmp_path / "roomy")
-    least = tight(quick)
-    cramped, found = travel(within(quick, least), street, tmp_path / "cramped")
+    cramped, found = travel(within(quick, tight(quick, monkeypatch)), street, tmp_path / "cramped")
     assert found == expected
     plans = networks_of(quick).plans
     assert {use.plan: use.loads for use in roomy.plans if use.loads} == dict.fromkeys(plans, 1)
@@ -84,8 +89,11 @@ def test_memory_that_no_stage_fits_is_refused_before_anything_is_done(
 
 
 @pytest.mark.parametrize("denoiser", ["denoiser", "denoiser_few_int8"])
-def test_what_a_stage_drops_is_closed_and_nothing_else(quick: Profile, denoiser: str) -> None:
+def test_what_a_stage_drops_is_closed_and_nothing_else(
+    quick: Profile, denoiser: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A plan's name may be another than its network's, and a model of several plans goes with any of them."""
+    monkeypatch.setattr(model_pool, "open_plan", lambda *_: SESSION)
     profile = replace(quick, paint=replace(quick.paint, denoiser=denoiser))
     painting = ("clip_text", "hint", denoiser, "vae_decoder")
     costs = [*(PlanCost(plan, 1, 1.0) for plan in ("clip_text", "hint", "vae_decoder")), PlanCost(denoiser, 2, 0.5)]
@@ -111,7 +119,7 @@ def test_what_closed_plans_computed_in_is_free_before_others_load(
     def open_plan(*arguments: Any) -> Any:
         *_, own_device, _digest, _blobs, _editor = arguments
         lease = own_device().lease(needs[arguments[1]])
-        return SimpleNamespace(signature=Signature((Port("x", (2, 3), "float32"),), ()), lease=lease)
+        return SimpleNamespace(signature=SESSION.signature, lease=lease)
 
     monkeypatch.setattr(model_pool, "open_device", lambda: device)
     monkeypatch.setattr(model_pool, "open_plan", open_plan)
@@ -131,7 +139,6 @@ def test_plans_are_opened_on_one_device(quick: Profile, monkeypatch: pytest.Monk
     made: list[object] = []
     devices: list[object] = []
     known: list[object] = []
-    session = SimpleNamespace(signature=Signature((Port("x", (2, 3), "float32"),), ()))
 
     def open_device() -> object:
         made.append(object())
@@ -144,7 +151,7 @@ def test_plans_are_opened_on_one_device(quick: Profile, monkeypatch: pytest.Monk
         known.append(digest.__self__)
         if arguments[1] != "hint":
             devices.append(device())
-        return session
+        return SESSION
 
     monkeypatch.setattr(model_pool, "open_device", open_device)
     monkeypatch.setattr(model_pool, "open_plan", open_plan)

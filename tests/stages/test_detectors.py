@@ -27,9 +27,9 @@ from counterfactory.engine.inputs import Inputs
 from counterfactory.engine.journey import Journey
 from counterfactory.engine.meter.meter import Meter
 from counterfactory.engine.models.batching import Batched
-from counterfactory.engine.models.hed import Hed
 from counterfactory.engine.models.model_pool import ModelPool
 from counterfactory.engine.models.networks import library_of, networks_of
+from counterfactory.engine.models.picture_networks import Hed
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.pocket.worlds import EMBEDDED
 from counterfactory.engine.profile import profile as profile_module

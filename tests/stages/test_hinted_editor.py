@@ -78,13 +78,12 @@ def test_every_row_follows_its_source_s_hints_by_their_weights(controls: int, tm
     sources = [one for one in tiny_sources(tmp_path / "sources", 4) if one.size == (32, 32)]
     assert len(sources) == 2
     plans, noted, others = plans_of(controls), list[EditorRow](), list[EditorRow]()
-    assert plans.hint is not None
     found = edited(plans, sources, (0.5, 2.0), tmp_path / "one", noted)
     wanted = []
     for edges, depth in map(maps_of, sources):
         assert edges is not None
         assert depth is not None
-        encoders = (plans.hint, edges / 255), (*plans.other_hints, depth / 65535)
+        encoders = zip(plans.hints, (edges / 255, depth / 65535), strict=True)
         each = [plan.run({"hint": np.float32(one)[None, None]})["hint_embedding"][0] for plan, one in encoders]
         wanted.append(np.stack(each) if controls == 2 else 0.5 * each[0] + 2.0 * each[1])
     scales = {row.hint.scale for row in noted if row.hint is not None}

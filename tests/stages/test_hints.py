@@ -12,9 +12,9 @@ from PIL import Image
 from tiny_desk import TinyRun, tiny_run, tiny_sources
 
 from counterfactory.engine.errors import CounterfactoryError
-from counterfactory.engine.models.depth_estimator import DepthEstimator
 from counterfactory.engine.models.hints import hints_of
 from counterfactory.engine.models.networks import networks_of
+from counterfactory.engine.models.picture_networks import DepthEstimator
 from counterfactory.engine.profile import profile as profile_module
 from counterfactory.engine.profile.maps import DepthSettings, HintSettings
 from counterfactory.engine.profile.profile import Profile, load_profile

@@ -15,7 +15,7 @@ from counterfactory.engine.content_keys import choice_key
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.language.questions import PlainPrompts
-from counterfactory.engine.models.masked import Blank
+from counterfactory.engine.models.text_networks import Blank
 from counterfactory.engine.profile.rewrite import RandomWordSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.stages.rewrite.caption_edits import Questions, draft_of

@@ -14,6 +14,7 @@ from rewriting import rewrite
 from counterfactory.engine.edit import EDIT_TYPES, Edit
 from counterfactory.engine.english.words import phrases
 from counterfactory.engine.keys import content_key
+from counterfactory.engine.language.chat import ChatPrompts, chatml
 from counterfactory.engine.language.edit_types import BUILT_IN, EditType
 from counterfactory.engine.language.grammar import edited_grammar, place_grammar, proposals_grammar
 from counterfactory.engine.language.llm_request import LlmRequest, Prompt
@@ -28,8 +29,11 @@ TASK = Task("animals", "classify the animal", (), True)
 CAPTION = "a brown dog on grass. a dog looks up."
 
 
-class Told:
+class Told(ChatPrompts):
     """Prompts that say what they are made of."""
+
+    def __init__(self) -> None:
+        super().__init__(chatml)
 
     def proposals(self, task: str, type_: EditType, keep: Sequence[str], caption: str) -> Prompt:
         return Prompt("proposals", json.dumps([task, type_.name, *keep]), caption)

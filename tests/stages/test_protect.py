@@ -20,8 +20,8 @@ from tiny_networks import TinyPainter, tiny_painter
 
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.denoiser import PaintPlans
-from counterfactory.engine.models.encoder import LatentEncoder
 from counterfactory.engine.models.networks import networks_of
+from counterfactory.engine.models.picture_networks import LatentEncoder
 from counterfactory.engine.profile.paint import ProtectSettings, protect_classes
 from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.sources.data_set import SetOptions, read_set

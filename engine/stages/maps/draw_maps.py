@@ -1,7 +1,7 @@
 """Hints of a shard's sources: the maps that keep a variant's layout, for a denoiser that follows more than edges.
 
     edges          outlines of the picture (edges.py), uint8 [H, W]
-    depth          how near each pixel is: from a file, or by a network (models/depth_estimator.py), uint16 [H, W]
+    depth          how near each pixel is: from a file, or by a network (models/picture_networks.py), uint16 [H, W]
     segmentation   the labelled mask in the colours of a palette, uint8 RGB [H, W, 3]
 
 A profile without `[[hints]]` follows the edges alone.

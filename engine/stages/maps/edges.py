@@ -5,7 +5,7 @@ and paint other layouts from another's maps:
 
     relative   gradients against their surroundings (kernels/edges.py): the pocket denoiser's
     canny      `cv2.Canny` as it is (kernels/canny.py): control_v11p_sd15_canny's
-    hed        a network's soft edges (models/hed.py): control_v11p_sd15_softedge's, and DILLEMA's public code
+    hed        soft edges by a network (models/picture_networks.py): control_v11p_sd15_softedge's, and DILLEMA's code
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from counterfactory.kernels.canny import canny
 from counterfactory.kernels.edges import canny_edges
 
 from ...errors import CounterfactoryError
-from ...models.hed import Hed
+from ...models.picture_networks import Hed
 from ...profile.maps import DetectorSettings
 from ...schedule.overlap import in_chunks, prefetch
 from ...sources.source import Source

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from ...keys import generator
 from ...models.denoiser import DenoiserRow, PaintPlans
 from ...models.editor import EditorPlans
-from ...models.hints import scales_of
 from ...models.sampler import Sampler
 from ...profile.paint import PaintSettings
 from ...profile.profile import Profile
@@ -146,7 +145,7 @@ def embed_maps(profile: Profile, plans: PaintPlans | EditorPlans, maps: Sequence
 def control_scale(profile: Profile, plans: PaintPlans | EditorPlans) -> float | tuple[float, ...]:
     """The control scale of rows: one, or one for each ControlNet of the denoiser."""
     scale, weights = profile.paint.control_scale, profile.hint_weights
-    return scale if weights is None else scales_of(scale, weights, plans.hints_apart)
+    return tuple(scale * weight for weight in weights) if weights is not None and plans.hints_apart else scale
 
 
 def _size(maps: Maps) -> tuple[int, int]:

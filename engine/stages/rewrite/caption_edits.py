@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ...language.chat import ChatPrompts
 from ...language.llm_request import LlmRequest
-from ...language.questions import SpanPrompts, TypedPrompts
+from ...language.questions import PlainPrompts
 from ...profile.rewrite import RewriteSettings
 from ...request import SuiteRequest
 from ...sources.source import Source
@@ -24,7 +25,7 @@ class Questions:
     settings: RewriteSettings
     request: SuiteRequest
     ask: Ask
-    prompts: SpanPrompts | TypedPrompts
+    prompts: PlainPrompts | ChatPrompts
 
     def answers(self, question: str, requests: Sequence[LlmRequest]) -> dict[LlmRequest, str]:
         """The answers by their requests; a request that stands there twice is put once."""

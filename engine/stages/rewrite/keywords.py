@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ...english.additions import phrase_of, speaking
 from ...english.mentions import distinct
 from ...english.words import allowed_alternatives, allowed_values, drop_overlapping, spans
+from ...language.chat import ChatPrompts
 from ...language.grammar import (
     Grammar,
     alternatives_grammar,
@@ -17,7 +18,7 @@ from ...language.grammar import (
     values_grammar,
 )
 from ...language.llm_request import LlmRequest
-from ...language.questions import AnswerError, SpanPrompts, TypedPrompts, read_alternatives, read_keywords
+from ...language.questions import AnswerError, PlainPrompts, read_alternatives, read_keywords
 from ...tasks.choose import Choice
 from ...tasks.user_task import Interventions
 from .caption_edits import CaptionEdits, Questions, why_not
@@ -70,8 +71,8 @@ def _added_by_rule(draft: CaptionEdits, values: Interventions) -> list[Choice]:
     return choices
 
 
-def _prompts(questions: Questions) -> SpanPrompts:
-    assert not isinstance(questions.prompts, TypedPrompts), "models that converse are asked type by type"
+def _prompts(questions: Questions) -> PlainPrompts:
+    assert not isinstance(questions.prompts, ChatPrompts), "models that converse are asked type by type"
     return questions.prompts
 
 

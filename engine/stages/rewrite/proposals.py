@@ -18,11 +18,12 @@ from ...english.label_names import named_alike, names_of
 from ...english.menus import has_menu, kept_phrases, menu, offer
 from ...english.words import allowed_proposals, allowed_values, in_order, phrases, removable, says_again
 from ...keys import content_key
+from ...language.chat import ChatPrompts
 from ...language.edit_types import EditType, edit_types
 from ...language.grammar import choices_grammar, place_grammar, proposals_grammar
 from ...language.llm_request import LlmRequest
 from ...language.phrases import find_mentions, phrase_class
-from ...language.questions import AnswerError, TypedPrompts, read_caption, read_proposals
+from ...language.questions import AnswerError, read_caption, read_proposals
 from ...profile.rewrite import RewriteSettings
 from ...tasks.choose import Choice
 from ...tasks.user_task import Interventions
@@ -76,8 +77,8 @@ def find_choices(drafts: Sequence[CaptionEdits], questions: Questions) -> None:
             draft.choices = _choices(about.caption, pairs[about])
 
 
-def _prompts(questions: Questions) -> TypedPrompts:
-    assert isinstance(questions.prompts, TypedPrompts), "only models that converse are asked type by type"
+def _prompts(questions: Questions) -> ChatPrompts:
+    assert isinstance(questions.prompts, ChatPrompts), "only models that converse are asked type by type"
     return questions.prompts
 
 

@@ -13,7 +13,7 @@ from ...content_keys import choice_key
 from ...english.words import blank, random_alternatives, random_words
 from ...errors import CounterfactoryError
 from ...keys import generator
-from ...models.masked import Blank
+from ...models.text_networks import Blank
 from ...profile.rewrite import MOST_ALTERNATIVES, RandomWordSettings
 from ...tasks.choose import Choice
 from ..run import Run

@@ -23,10 +23,10 @@ from ...edit import Edit
 from ...english.additions import apply_by_rule
 from ...english.edit_scope import TextLimit, check_edited_caption, cut_edit, fit_caption
 from ...english.replacing import write_by_rule
-from ...language.chat import prompts_of
+from ...language.chat import ChatPrompts, prompts_of
 from ...language.grammar import edited_grammar, text_grammar
 from ...language.llm_request import LlmRequest
-from ...language.questions import AnswerError, TypedPrompts, clean_text, read_caption, write_answer
+from ...language.questions import AnswerError, clean_text, read_caption, write_answer
 from ...request import SuiteRequest
 from ...sources.source import Problem, Source
 from ...tasks.choose import choose_edits
@@ -162,7 +162,7 @@ def rewrite(
         draft.caption = fit_caption(draft.caption, draft.keep, limits.text_limit)
     if limits.find is not None:
         limits.find(drafts)
-    elif isinstance(questions.prompts, TypedPrompts):
+    elif isinstance(questions.prompts, ChatPrompts):
         proposals.find_choices(drafts, questions)
     else:
         keywords.find_choices(drafts, questions)

@@ -1,4 +1,7 @@
-"""A masked language model as the engine uses it: which words are likeliest where a text has a blank."""
+"""Small encoders of texts as the engine uses them: sentences to embeddings, and the likeliest words of a blank.
+
+Their tokenizers pad and truncate to the plan's length.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CounterfactoryError
-from ..language.tokenizer import load_tokenizer
 from .batching import Batched
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
 
 # What stands before a blank, and after it.
 Blank = tuple[str, str]
+
+
+def _feeds(encodings: Sequence[Encoding]) -> dict[str, NDArray[np.int64]]:
+    return {
+        "input_ids": np.array([encoding.ids for encoding in encodings], np.int64),
+        "attention_mask": np.array([encoding.attention_mask for encoding in encodings], np.int64),
+    }
+
+
+@dataclass(frozen=True)
+class SentenceEncoder:
+    """A sentence encoder, such as all-MiniLM-L6-v2: embeddings' cosine is how similar their texts' meanings are."""
+
+    plan: Batched
+    tokenizer: Tokenizer
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit embeddings [N, D] of any number of texts, at least one."""
+        return self.plan.run(_feeds(self.tokenizer.encode_batch(list(texts))))["embeddings"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +68,7 @@ class MaskVocabulary:
 
 @dataclass(frozen=True)
 class MaskedLm:
-    """The network, such as a BERT; its tokenizer pads and truncates to the plan's length."""
+    """A masked language model, such as a BERT."""
 
     plan: Batched
     tokenizer: Tokenizer
@@ -63,18 +84,9 @@ class MaskedLm:
         words: list[list[str]] = [[] for _ in blanks]
         if not read:
             return words
-        feeds = {
-            "input_ids": np.array([encodings[i].ids for i in read], np.int64),
-            "attention_mask": np.array([encodings[i].attention_mask for i in read], np.int64),
-            "place": np.array([places[i] for i in read], np.int64),
-        }
+        feeds = _feeds([encodings[i] for i in read]) | {"place": np.array([places[i] for i in read], np.int64)}
         logits = self.plan.run(feeds)["logits"][:, self.mask.tokens]
         order = np.argsort(-logits, axis=1, kind="stable")[:, :count]
         for i, row in zip(read, order, strict=True):
             words[i] = [self.mask.words[at] for at in row]
         return words
-
-
-def open_masked(plan: Batched, folder: Path) -> MaskedLm:
-    """The model of an open plan, with its files in `folder`."""
-    return MaskedLm(plan, load_tokenizer(folder / "masked_tokenizer.json"), MaskVocabulary.read(folder / "masked.json"))
