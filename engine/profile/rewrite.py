@@ -43,7 +43,7 @@ class RewriteSettings:
 @dataclass(frozen=True)
 class GroundingSettings:
     """The sentence encoder's `batch`, the least cosine of a label and the words that are taken to name it, and that of
-    a caption and what a rewritten one says beside its edits (stages/rewrite/meaning.py).
+    a caption and what a rewritten one says beside its edits (stages/rewrite/text_filters.py).
     """
 
     batch: int

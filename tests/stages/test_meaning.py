@@ -16,8 +16,8 @@ from counterfactory.engine.language.chat import ChatPrompts, chatml
 from counterfactory.engine.profile.rewrite import GroundingSettings, RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
-from counterfactory.engine.stages.rewrite.meaning import MeaningCheck, Pair
 from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
+from counterfactory.engine.stages.rewrite.text_filters import Pair, TextFilter
 from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.variant import Variant
 
@@ -52,7 +52,7 @@ def test_a_caption_that_means_something_else_beside_its_edits_is_dropped(cosine:
         ['"A blue dog, on grass."', '"a blue dog in grass"', '"a blue dog in grass"'],
         ["{}", f'"{CAPTION}"', '"a blue dog at grass"'],
     ]
-    found = MeaningCheck(encoder, 0.9).drop_changed(made, answers)
+    found = TextFilter(NO_LIMITS, encoder, None, 0.9).drop_changed(made, answers)
     assert encoder.asked == [[(CAPTION, OTHER), (CAPTION, "a red dog at grass")]], "each once, and none that is equal"
     reason = (
         "the edited caption means something else beside its edits: with them set back it says 'a red dog in grass' for "
@@ -69,7 +69,7 @@ def test_a_caption_that_means_something_else_beside_its_edits_is_dropped(cosine:
 def test_nothing_is_compared_where_nothing_else_changed() -> None:
     encoder = Encoder(0.0)
     made = [[variant(0), variant(1, dropped="no")], []]
-    assert MeaningCheck(encoder, 1.0).drop_changed(made, [['"a blue dog on grass"', "{"], []]) == made
+    assert TextFilter(NO_LIMITS, encoder, None, 1.0).drop_changed(made, [['"a blue dog on grass"', "{"], []]) == made
     assert encoder.asked == [[]]
 
 

@@ -21,13 +21,8 @@ from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.check.verdict import failing, verdict
 from counterfactory.engine.stages.rewrite.caption_edits import CaptionEdits, draft_of
-from counterfactory.engine.stages.rewrite.meaning import Pair
 from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
-from counterfactory.engine.stages.rewrite.text_filters import (
-    TextFilter,
-    changed_words,
-    perplexities,
-)
+from counterfactory.engine.stages.rewrite.text_filters import Pair, TextFilter, changed_words, perplexities
 from counterfactory.engine.tasks.choose import Choice
 from counterfactory.engine.tasks.task import builtin_task
 from counterfactory.engine.variant import Variant
