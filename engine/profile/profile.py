@@ -14,21 +14,20 @@ from typing import Any
 from ..edit import EDIT_TYPES
 from ..errors import CounterfactoryError
 from ..files.fill import fill, nearest, read_toml
+from .bounds import require
 from .caption import CaptionSettings
 from .check import CheckSettings
-from .device import DeviceSettings
 from .extend import EXTENDS, WITHOUT, extend, is_path, parent_of
 from .image import ImageSettings
 from .invert import InvertSettings, require_invertible
 from .llm import LlmSettings
 from .maps import DepthSettings, DetectorSettings, HintSettings, check_hints
-from .models import ModelPaths
+from .models import ModelPaths, WeightSettings
 from .paint import PaintSettings, ProtectSettings, TextSettings
 from .referees import RefereeSettings
 from .rewrite import GroundingSettings, RandomWordSettings, RewriteSettings
-from .runtime import RuntimeSettings
+from .runtime import DeviceSettings, RuntimeSettings
 from .scores import Score, score_named
-from .weights import WeightSettings
 
 __all__ = ["ModelPaths", "Profile", "fill", "load_profile", "profile_names"]
 
@@ -110,8 +109,7 @@ class Profile:
                 '[image] needs buckets with backend = "tensorrt", whose plans are compiled for them: such as buckets = '
                 f"[[{self.image.short_side}, {self.image.short_side}]], or a max_long_side that is the short_side"
             )
-        if self.shard_sources < 1:
-            raise ValueError(f"shard_sources must be at least 1, found {self.shard_sources}")
+        require(self, 1, "shard_sources")
 
     def _unscored(self) -> tuple[str, str] | None:
         """A setting of [check] for a score that the profile does not measure, and what would."""

@@ -114,13 +114,3 @@ TEXT_SCORES: tuple[str, ...] = tuple(score.name for score in SCORES if score.of_
 def score_named(name: str) -> Score | None:
     """The row of a score; None for a name that is none's."""
     return next((score for score in SCORES if score.name == name), None)
-
-
-def limited_below() -> tuple[str, ...]:
-    """The scores that may have a minimum."""
-    return tuple(score.name for score in SCORES if score.low)
-
-
-def limited_above() -> tuple[str, ...]:
-    """The scores that may have a maximum."""
-    return tuple(score.name for score in SCORES if score.high)

@@ -173,7 +173,7 @@ def test_what_is_wrong_is_the_file_s_and_no_parent_s(tmp_path: Path, text: str, 
     ("text", "told"),
     [
         ('extends = "pocket"\nname = "base"\n[paint]\nbacth = 3', "unknown key 'paint.bacth'"),
-        ('extends = "pocket"\nname = "base"\n[paint]\nbatch = 0', "[paint] needs batches of at least 1"),
+        ('extends = "pocket"\nname = "base"\n[paint]\nbatch = 0', "[paint] batch is at least 1, got 0"),
         ('name = "base"\n', "key 'shard_sources' is missing"),
         ("name = ", "is not valid TOML"),
     ],

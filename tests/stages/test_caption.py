@@ -168,19 +168,3 @@ def test_a_prefix_for_labels_names_one_and_its_longest_has_room() -> None:
 )
 def test_captions_of_one_picture_are_sentences_said_once(texts: list[str], joined: str) -> None:
     assert stage._join(texts) == joined
-
-
-@pytest.mark.parametrize(
-    ("batch", "texts", "mode", "message"),
-    [
-        (0, 1, "greedy", r"^\[caption\] needs batch and texts of at least 1, got 0 and 1$"),
-        (1, 0, "greedy", "got 1 and 0"),
-        (1, 2, "greedy", r"texts = 2 would join equal captions: only mode = \"nucleus\" writes different ones$"),
-    ],
-)
-def test_caption_settings_that_make_no_sense_are_refused(batch: int, texts: int, mode: str, message: str) -> None:
-    decoding = DecodingSettings(mode, 1, 1.0, 1.0, 0, 8, 1.0, 1.0)  # type: ignore[arg-type]
-    assert CaptionSettings(1, 1, "", decoding).rows == 1
-    assert CaptionSettings(1, 2, "", NUCLEUS).rows == 2
-    with pytest.raises(ValueError, match=message):
-        CaptionSettings(batch, texts, "", decoding)

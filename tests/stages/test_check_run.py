@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +19,10 @@ from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.profile.check import CheckSettings
 from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.stages.check import score_pictures as stage
-from counterfactory.engine.stages.check.clip_scores import class_share, edit_scores, label_score, score
+from counterfactory.engine.stages.check.clip_scores import edit_scores, label_score, score
 from counterfactory.engine.stages.check.colours import Region, recolouring
 from counterfactory.engine.stages.check.layout import outlined_share
-from counterfactory.engine.stages.check.quality import distinctness, look_at_source, quality_scores, thumbnail
+from counterfactory.engine.stages.check.quality import distance, look_at_source, quality_scores, thumbnail
 from counterfactory.engine.stages.check.score_pictures import PictureScores, score_pictures
 from counterfactory.engine.suite import NewPicture, PaintedRow
 from counterfactory.engine.variant import Variant
@@ -68,20 +67,18 @@ def expected(
     scores |= quality_scores(picture, thumbnail(picture), look_at_source(source))
     if earlier:
         others = [thumbnail(run.run.suite.load_image(other)) for other in earlier]
-        scores["distinct"] = distinctness(thumbnail(picture), others)
+        scores["distinct"] = min(distance(thumbnail(picture), other) for other in others)
     pairs = [(unit(variant.edited_caption), unit(variant.caption))] * len(variant.edits)
     edits = edit_scores(shown, pairs, 7.0)
     if edits:
         scores["edit"] = edits[0]
     names = run.run.classes.names
     if names and variant.source.label in names:
-        others = [original]
+        compared = [shown, original]
         if control is not None:
-            others.append(unit(image_name(run.run.suite.load_image(control))))
+            compared.append(unit(image_name(run.run.suite.load_image(control))))
         classes = np.stack([unit(f"one {name}") for name in names])
-        place = names.index(variant.source.label)
-        own, *rest = (class_share(one, classes, place, 7.0) for one in (shown, *others))
-        scores["label"] = label_score(own, rest)
+        scores["label"] = label_score(compared, classes, names.index(variant.source.label), 7.0)
     if variant.source.mask_path is not None:
         scores["layout"] = outlined_share(picture, load_mask(variant.source, picture.shape[:2]))
     return PictureScores(scores, tuple(edits))
@@ -266,21 +263,6 @@ def test_a_variant_is_held_to_those_before_it_alone(sources: list[Source], tmp_p
         (other,) = painted_rows(run, [replace(three[0], key="9" * 64)]).values()
         score_pictures(run.of(check=CHECK), {three[0]: other, three[1]: painted[twin]}, run.pictures)
         assert run.made("check") == 5, "one before it is another picture"
-
-
-def test_another_layout_may_be_plugged_in(sources: list[Source], tmp_path: Path) -> None:
-    seen: list[tuple[Any, ...]] = []
-
-    def layout(image: Pixels, mask: NDArray[Any]) -> float:
-        seen.append((image.shape, mask.shape))
-        return 0.125
-
-    with tiny_run(tmp_path / "suite", sources, variants=7) as run:
-        painted = painted_rows(run, tiny_variants(sources, 1))
-        found = score_pictures(run.of(check=CHECK), painted, run.pictures, layout)
-        assert {scored.scores["layout"] for scored in found.values()} == {0.125}
-    assert len(seen) == 7
-    assert all(image[:2] == mask for image, mask in seen)
 
 
 def test_a_picture_that_was_changed_since_is_not_scored(sources: list[Source], tmp_path: Path) -> None:

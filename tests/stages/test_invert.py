@@ -21,7 +21,6 @@ from counterfactory.engine.models.editor import EditorPlans, RowHint
 from counterfactory.engine.profile.invert import (
     InvertSettings,
     end_of,
-    require_invertible,
     rows_per_source,
     rows_per_variant,
 )
@@ -170,11 +169,10 @@ def edited(desk: TinyRun, variants: list[Variant], paint: PaintSettings, invert:
     return list(edit_candidates(desk.of(paint=paint, invert=invert), variants, {}, desk.pictures))
 
 
-@pytest.mark.parametrize("rounds", [0, 1])
-def test_pictures_are_edited_as_one_by_one(sources: list[Source], tmp_path: Path, rounds: int) -> None:
-    invert, some = replace(INVERT, rounds=rounds), [sources[0], sources[3]][: 2 - rounds]  # of one size
+def test_pictures_are_edited_as_one_by_one(sources: list[Source], tmp_path: Path) -> None:
+    invert, some = replace(INVERT, rounds=1), sources[:1]
     variants = variants_of(some)
-    variants[0] = replace(variants[0], level=1, levels=1 + rounds)  # once in full, once faintly
+    variants[0] = replace(variants[0], level=1, levels=2)  # one faintly, another in full
     with tiny_run(tmp_path / "suite", sources) as desk:
         found = edited(desk, variants, PAINT, invert)
         pictures = desk.pictures.of(some)
@@ -191,7 +189,7 @@ def test_pictures_are_edited_as_one_by_one(sources: list[Source], tmp_path: Path
         difference = np.abs(one.pixels.astype(int) - wanted)
         assert difference.max() <= 2, (one.variant.edited_caption, one.fraction)
         assert wanted.std() > 20
-    assert len(moved) == 4 * len(some), "shares and captions make different pictures"
+    assert len(moved) == 4, "shares and captions make different pictures"
 
 
 def test_rows_are_gathered_on_the_host(sources: list[Source], tmp_path: Path) -> None:
@@ -205,7 +203,7 @@ def test_rows_are_gathered_on_the_host(sources: list[Source], tmp_path: Path) ->
 
 
 def test_what_is_protected_is_the_source_for_as_long(sources: list[Source], tmp_path: Path) -> None:
-    *variants, control = variants_of(sources[:1])
+    variant, _, control = variants_of(sources[:1])
 
     def kept(share: float, until: float) -> ProtectedRegion:
         return ProtectedRegion(
@@ -214,13 +212,13 @@ def test_what_is_protected_is_the_source_for_as_long(sources: list[Source], tmp_
 
     with tiny_run(tmp_path / "suite", sources) as desk, pytest.MonkeyPatch.context() as patched:
 
-        def shown(part: ProtectedRegion | None, asked: list[Variant] = variants) -> list[bytes]:
+        def shown(part: ProtectedRegion | None, asked: Variant = variant) -> list[bytes]:
             patched.setattr(stage, "keep_regions", lambda run, of, pictures: [part] * len(of))
-            return [one.pixels.tobytes() for one in edited(desk, asked, PAINT, INVERT)]
+            return [one.pixels.tobytes() for one in edited(desk, [asked], PAINT, INVERT)]
 
-        free, (source,) = shown(None), shown(None, [control])
+        free, (source,) = shown(None), shown(None, control)
         assert shown(kept(0.0, 1.0)) == free
-        assert shown(kept(1.0, 1.0)) == [source] * 4
+        assert shown(kept(1.0, 1.0)) == [source] * 2
         for other in (kept(0.5, 1.0), kept(1.0, 0.5)):
             assert not {*shown(other)} & {source, *free}
 
@@ -280,6 +278,7 @@ def test_shares_part_where_the_first_of_them_ends() -> None:
 
 
 def test_the_best_pictures_are_kept_once_with_their_masks(sources: list[Source], tmp_path: Path) -> None:
+    sources = sources[:3]
     variants = variants_of(sources)
     with tiny_run(tmp_path / "suite", sources, variants=len(variants)) as first:
         found = edit_variants(first.of(paint=PAINT, invert=INVERT), variants, {}, first.pictures)
@@ -307,9 +306,9 @@ def test_the_best_pictures_are_kept_once_with_their_masks(sources: list[Source],
         assert second.done("paint") == (len(variants), len(variants))
     sources[2].path.unlink()
     with tiny_run(tmp_path / "other", sources) as third:
-        left = edit_variants(third.of(paint=PAINT, invert=INVERT), variants, {}, third.pictures)
-        assert list(left) == [v for v in variants if v.source is not sources[2]]
-        assert {v: row.image.sha256 for v, row in left.items()} == {v: found[v].image.sha256 for v in left}
+        controls = [v for v in variants if v.kind == "control"]
+        left = edit_variants(third.of(paint=PAINT, invert=INVERT), controls, {}, third.pictures)
+        assert {v: row.image.sha256 for v, row in left.items()} == {v: found[v].image.sha256 for v in controls[:2]}
 
 
 def test_what_the_autoencoder_loses_is_given_back_where_nothing_moved() -> None:
@@ -361,48 +360,3 @@ def test_words_are_where_they_or_their_neighbours_are_looked_at() -> None:
     wanted[:2, :2] = wanted[2:, 4:] = True  # 0.4 is not more than 0.4 of the greatest
     np.testing.assert_array_equal(found, wanted.repeat(2, 0).repeat(2, 1))
     assert not words_mask(0 * attention, (8, 12), 0.4).any()
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"start": -0.1}, "start is a share of the steps, 0 or more and less than 1, got -0.1"),
-        ({"start": 1.0}, "0 or more and less than 1, got 1.0"),
-        ({"rounds": -1}, "rounds is 0 or more, got -1"),
-        ({"fractions": ()}, r"in ascending order, got \(\)"),
-        ({"fractions": (0.6, 0.4)}, r"in ascending order, got \(0.6, 0.4\)"),
-        ({"fractions": (0.4, 0.4)}, "different shares of the steps"),
-        ({"fractions": (0.4, 1.1)}, r"fractions and cross_fraction are 0 to 1, got \(0.4, 1.1\) and 0.8"),
-        ({"cross_fraction": -0.1}, "0 to 1"),
-        ({"word_weight": 0.0}, "word_weight is more than 0, got 0.0"),
-        ({"local_threshold": 0.0}, "local_threshold is between 0 and 1, got 0.0"),
-        ({"local_threshold": 1.0}, "local_threshold is between 0 and 1, got 1.0"),
-        ({"detail_levels": -1.0}, "detail_levels are 0 to 255, got -1.0"),
-        ({"detail_levels": 256.0}, "detail_levels are 0 to 255, got 256.0"),
-    ],
-)
-def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], message: str) -> None:
-    assert replace(INVERT, fractions=(0.0, 1.0), cross_fraction=0.0, rounds=0).rounds == 0
-    with pytest.raises(ValueError, match=message):
-        replace(INVERT, **changed)
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        (
-            {"sampler": SamplerSettings("unipc", 8, "v_prediction", "trailing", True)},
-            r'goes with kind = "ddim" in \[paint.sampler\], got "unipc": only its steps go back',
-        ),
-        ({"streams": 2}, r"goes with streams = 1 in \[paint\], got 2: rows share batches"),
-        (
-            {"negative_prompt": "blurred"},
-            r'guides away from .* negative_prompt = "" in \[paint\], got "blurred"',
-        ),
-        ({"batch": 2}, "tries 2 fractions beside the source in one batch: .* batch of at least 3, got 2"),
-    ],
-)
-def test_painting_that_cannot_be_inverted_is_refused(changed: dict[str, Any], message: str) -> None:
-    require_invertible(replace(PAINT, batch=3, control_scale=1.5), INVERT)
-    with pytest.raises(ValueError, match=message):
-        require_invertible(replace(PAINT, **changed), INVERT)

@@ -8,13 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.stages.check.quality import (
-    distance,
-    distinctness,
-    look_at_source,
-    quality_scores,
-    thumbnail,
-)
+from counterfactory.engine.stages.check.quality import distance, look_at_source, quality_scores, thumbnail
 
 Pixels = NDArray[np.uint8]
 
@@ -76,7 +70,6 @@ def test_distances_are_shares_of_the_whole_range() -> None:
     assert black.shape == (32, 48, 3)
     assert distance(black, white) == 1.0
     assert distance(black, thumbnail(flat(51))) == 0.2
-    assert distinctness(black, [white, thumbnail(flat(51))]) == 0.2
     assert thumbnail(np.zeros((20, 400, 3), np.uint8)).shape == (20, 400, 3), "small pictures stay as they are"
 
 

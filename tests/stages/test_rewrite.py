@@ -331,15 +331,6 @@ def test_the_pocket_model_rewrites_street_captions() -> None:
         assert {e.type for v in result.variants for e in v.edits} == {"weather", "time", "colour", "background"}
 
 
-@pytest.mark.parametrize(
-    ("types", "found"), [((), ""), (("weather", "weather"), "weather, weather"), (("mood", "time"), "mood, time")]
-)
-def test_types_that_there_are_not_are_refused(types: tuple[str, ...], found: str) -> None:
-    known = "weather, time, colour, background, object, other, subject, adjective, domain, light, camera"
-    with pytest.raises(ValueError, match=f"^types are some of {known}, each once; found {found}$"):
-        RewriteSettings(types, 2, 2, 2, 120, verbatim=False)
-
-
 def test_the_profile_s_types_are_those_that_are_asked_about() -> None:
     asked: list[str] = []
 

@@ -4,7 +4,6 @@ made again, and a picture that is missing costs no other anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from tiny_desk import numbers, tiny_run, tiny_sources, tiny_variants
 from tiny_networks import TinyPainter, tiny_painter
 
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.pocket.tasks import street_task
 from counterfactory.engine.profile.maps import DetectorSettings, HedSettings
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, SamplerSettings
@@ -28,7 +26,6 @@ from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.stages.original import keep_originals
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint, paint_variants, unpainted_sources
 from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
-from counterfactory.engine.suite import NewPicture, PaintedRow, Suite
 from counterfactory.engine.variant import Variant
 from counterfactory.kernels.edges import EdgeSettings
 
@@ -89,22 +86,6 @@ def test_originals_are_kept_as_the_painter_sees_them_with_their_masks(sources: l
         assert (first.networks.opened, first.networks.entered) == ([], [])
     with tiny_run(tmp_path / "suite", sources) as second:
         assert keep_originals(second.of(), asked, second.pictures) == found
-
-
-def test_originals_are_written_once_and_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sources, written = tiny_sources(tmp_path / "sources", 9), list[int]()
-    really = Suite.write_images
-
-    def write(suite: Suite, stage: str, batch: Sequence[NewPicture]) -> dict[str, PaintedRow]:
-        written.append(len(batch))
-        return really(suite, stage, batch)
-
-    monkeypatch.setattr(Suite, "write_images", write)
-    with tiny_run(tmp_path / "suite", sources) as run:
-        found = keep_originals(run.of(), sources, run.pictures)
-        assert written == [8, 1]
-        assert keep_originals(run.of(), sources, run.pictures) == found
-        assert written == [8, 1]
 
 
 def test_an_original_that_is_gone_is_written_again_and_one_that_cannot_be_read_is_left_out(
@@ -184,15 +165,6 @@ def test_captions_lose_what_the_text_encoder_does_not_read(sources: list[Source]
         assert [v.dropped for v in found.dropped] == [reason]
 
 
-def test_rewriting_bounds_of_zero_are_refused() -> None:
-    for place in range(4):
-        bounds = [1, 1, 1, 1]
-        RewriteSettings(("time",), *bounds, verbatim=True)
-        bounds[place] = 0
-        with pytest.raises(ValueError, match=r"^max_\w+ must be at least 1, found 0$"):
-            RewriteSettings(("time",), *bounds, verbatim=True)
-
-
 # Edges.
 
 
@@ -214,18 +186,6 @@ def test_each_source_has_its_own_edges(settings: DetectorSettings, sources: list
         if settings.hed:
             assert [len(call) for call in run.networks.calls["hed"]] == [2, 1, 1, 1]
             assert run.networks.opened == ["hed 32 32", "hed 32 48", "hed 48 32"]
-
-
-def test_a_network_of_edges_may_take_one_picture_at_a_time() -> None:
-    assert HedSettings(1).batch == 1
-    with pytest.raises(ValueError, match="batch must be at least 1, got 0"):
-        HedSettings(0)
-
-
-def test_a_network_of_edges_that_is_not_open_is_missed() -> None:
-    message = r'^\[edges\] detector = "hed" finds edges with the network hed, which is not open here$'
-    with pytest.raises(CounterfactoryError, match=message):
-        edge_maps(np.zeros((1, 32, 32, 3), np.uint8), HED)
 
 
 def test_edges_that_nobody_needs_are_not_looked_for(sources: list[Source], tmp_path: Path) -> None:

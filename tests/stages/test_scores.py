@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from counterfactory.engine.stages.check.clip_scores import class_share, edit_scores, label_score, score
+from counterfactory.engine.stages.check.clip_scores import edit_scores, label_score, score
 
 # Unit vectors of the plane: source image, source text, variant image, variant text; then the scores.
 BY_HAND = {
@@ -48,9 +48,7 @@ def test_scores_have_six_digits() -> None:
     units = np.stack([np.cos(angles), np.sin(angles)], -1).astype(np.float32)
     values = [value for row in units for value in score(*row).values()]
     values += [edit_scores(row[0], [(row[1], row[2])], 3.0)[0] for row in units]
-    values += [
-        label_score(class_share(row[0], row[2:], 0, 3.0), [class_share(row[1], row[2:], 0, 3.0)]) for row in units
-    ]
+    values += [label_score(row[:2], row[2:], 0, 3.0) for row in units]
     assert all(value == round(value, 6) for value in values)
     assert sum(value != round(value, 5) for value in values) >= 200
     assert all(type(value) is float for value in values)
@@ -79,12 +77,8 @@ def test_a_label_s_score_is_its_probability_less_the_least_of_the_others() -> No
         powers = [math.exp(2 * math.cos(math.radians(angle - at))) for at in (0, 90, 180)]
         return powers[0] / sum(powers)
 
-    def compared(picture: np.ndarray, others: list[np.ndarray], index: int = 0) -> float:
-        own, *rest = (class_share(one, classes, index, 2.0) for one in (picture, *others))
-        return label_score(own, rest)
-
-    assert compared(picture, [original]) == pytest.approx(share(90) - share(0), abs=1e-6)
-    assert compared(picture, [original, control]) == pytest.approx(share(90) - share(60), abs=1e-6)
-    assert compared(picture, [control, original]) == pytest.approx(share(90) - share(60), abs=1e-6)
-    assert compared(original, [original]) == 0.0
-    assert compared(original, [picture], 1) < -0.4, "another class has another share"
+    assert label_score([picture, original], classes, 0, 2.0) == pytest.approx(share(90) - share(0), abs=1e-6)
+    for others in ([original, control], [control, original]):
+        assert label_score([picture, *others], classes, 0, 2.0) == pytest.approx(share(90) - share(60), abs=1e-6)
+    assert label_score([original, original], classes, 0, 2.0) == 0.0
+    assert label_score([original, picture], classes, 1, 2.0) < -0.4, "another class has another share"

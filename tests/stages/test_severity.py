@@ -20,7 +20,7 @@ from counterfactory.engine.edit import Edit
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.paint.paint_variants import PaintJob, paint, paint_variants
-from counterfactory.engine.stages.paint.severity import between, text_share
+from counterfactory.engine.stages.paint.text_states import text_of
 from counterfactory.engine.stages.rewrite.rewrite_captions import at_levels
 from counterfactory.engine.variant import Variant
 
@@ -49,16 +49,13 @@ def painter() -> TinyPainter:
 
 @given(levels=st.integers(1, 9), seed=st.integers(0, 99))
 def test_every_level_is_nearer_to_the_edit_by_the_same_step(levels: int, seed: int) -> None:
-    shares = [text_share(level, levels) for level in range(1, levels + 1)]
-    assert shares[-1] == 1
-    assert shares[0] == pytest.approx(0.4 + 0.6 / levels)
-    assert np.diff(shares) == pytest.approx([0.6 / levels] * (levels - 1))
     plain, edited = np.random.default_rng(seed).standard_normal((2, 5, 3)).astype(np.float32)
-    states = [between(plain, edited, share) for share in shares]
-    assert all(one.dtype == np.float32 for one in states)
-    away = [float(np.linalg.norm(edited - one)) for one in states]
-    assert away == pytest.approx([float(np.linalg.norm(edited - plain)) * (1 - share) for share in shares], abs=1e-4)
-    np.testing.assert_array_equal(between(plain, edited, 0.0), plain)
+    base = Variant("k", Source("s", "s", Path("s"), (8, 8), None, None, "d", "k"), 0, "a", EDITS, "b", 0, None)
+    for level in range(1, levels + 1):
+        found = text_of(replace(base, level=level, levels=levels), plain, edited)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, plain + (0.4 + 0.6 * level / levels) * (edited - plain), atol=1e-6)
+    np.testing.assert_array_equal(found, edited)
 
 
 def test_a_set_of_edits_is_one_series_of_levels(sources: list[Source]) -> None:

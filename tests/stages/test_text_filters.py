@@ -138,30 +138,6 @@ def test_without_thresholds_nothing_fails_and_of_several_the_first_is_named() ->
     assert found.score.name == "text_label"
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"max_text_label": 1.1}, r"\[check\] max_text_label is a cosine, -1 to 1, got 1.1"),
-        ({"min_text_caption": -1.1}, "min_text_caption is a cosine"),
-        ({"max_perplexity": 0.9}, r"\[check\] max_perplexity is at least 1, got 0.9"),
-        ({"max_perplexity_ratio": 0.0}, r"\[check\] max_perplexity_ratio is above 0, got 0"),
-        (
-            {"min_text_caption": 0.9, "max_text_caption": 0.8},
-            r"\[check\] min_text_caption is at most max_text_caption, got 0.9 and 0.8",
-        ),
-    ],
-)
-def test_impossible_thresholds_are_refused(given: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        CHECK.having(**given)
-
-
-def test_thresholds_may_be_at_the_ends_of_their_ranges() -> None:
-    ends = dict.fromkeys(("max_text_label", "max_text_replaced", "max_text_caption", "min_text_caption"), 1.0)
-    CHECK.having(**ends, max_perplexity=1.0, max_perplexity_ratio=0.001)
-    CHECK.having(**dict.fromkeys(ends, -1.0))
-
-
 def drafted(*choices: Choice, label: str | None = "dog") -> CaptionEdits:
     draft = draft_of(replace(SOURCE, label=label), CAPTION, builtin_task("classification", ["dog", "bus"]), None)
     draft.choices = list(choices)

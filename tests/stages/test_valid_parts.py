@@ -12,8 +12,8 @@ from picture_rows import picture_row
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.profile.check import CheckSettings, ValidPart, evidence
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.stages.check.validity import by_type, part_probabilities, valid_score
-from counterfactory.engine.stages.check.verdict import verdict, with_valid
+from counterfactory.engine.stages.check.clip_scores import by_type
+from counterfactory.engine.stages.check.verdict import part_probabilities, valid_score, verdict, with_valid
 
 COLOUR = ValidPart("colour", ("said_colour", "edit_colour"), (1.0, 0.5), 1.0)
 LABEL = ValidPart("label", ("said_label", "label"), (2.0, 3.0), -1.0)
@@ -69,28 +69,6 @@ def test_what_a_picture_does_not_have_says_nothing() -> None:
 def test_the_worst_edit_of_a_type_is_the_type_s() -> None:
     types, scores = ["colour", "weather", "colour"], [0.3, 0.9, 0.6]
     assert by_type("edit", types, scores) == {"edit_colour": 0.3, "edit_weather": 0.9}
-
-
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ((1.0,), r"'colour' has a weight for each of its scores, found 2 scores and 1 weights"),
-        ((1.0, -0.1), "0 or more"),
-    ],
-)
-def test_weights_fit_their_scores(weights: tuple[float, ...], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(COLOUR, weights=weights)
-    with pytest.raises(ValueError, match="found 0 scores"):
-        ValidPart("colour", (), (), 1.0)
-
-
-def test_a_threshold_needs_parts_and_each_part_is_there_once() -> None:
-    with pytest.raises(ValueError, match=r"min_valid needs \[\[check.valid\]\]"):
-        settings(valid=None)
-    assert settings(valid=None, least={}).valid is None
-    with pytest.raises(ValueError, match=r"names each part once, found colour, label, colour"):
-        settings(valid=(COLOUR, LABEL, COLOUR))
 
 
 def test_the_least_probable_part_is_the_reason() -> None:

@@ -2,13 +2,11 @@
 
 No class is known: whatever two values meet in a mask, an outline should run between them. Outlines are gradients
 against their surroundings (kernels/edges.py), whatever the painter's own hint is: absolute thresholds lose outlines in
-fog and at night, and would reject the weather. A `Layout` that knows classes, such as a segmenter's agreement with the
-mask, takes this one's place.
+fog and at night, and would reject the weather.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,9 +14,6 @@ from numpy.typing import NDArray
 
 from counterfactory.kernels.edges import EdgeSettings, canny_edges
 from counterfactory.kernels.opencv import cv2
-
-# Of a picture, uint8 RGB [H, W, 3], and its mask [H, W] or [H, W, channels]: how far they agree, 0 to 1.
-Layout = Callable[[NDArray[np.uint8], NDArray[Any]], float]
 
 # Pictures are looked at this high or wide, which the detector's own settings suit, so that a score means the same at
 # any size.

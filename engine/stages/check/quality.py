@@ -11,7 +11,6 @@ All are 0 to 1. Distances are root mean squares of pixels over areas, so that no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -75,11 +74,6 @@ def thumbnail(picture: Pixels) -> Thumbnail:
 def distance(own: Thumbnail, other: Thumbnail) -> float:
     """How far two thumbnails of one shape are from each other: 0 alike, 1 black and white."""
     return round(float(np.sqrt(np.mean((own - other) ** 2))) / 255, 6)
-
-
-def distinctness(own: Thumbnail, others: Sequence[Thumbnail]) -> float:
-    """The distance to the nearest of the others."""
-    return min(distance(own, other) for other in others)
 
 
 def _grey(picture: Pixels) -> Pixels:

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
 from counterfactory.kernels.opencv import cv2
 
-from ...models.clip import ClipImage, ClipText
 from ...models.editor import EditorPlans, RowHint
 from ...models.sampler import Sampler
 from ...profile.profile import Profile
@@ -37,7 +36,7 @@ from ...variant import Variant
 from ..check.clip_scores import score
 from ..maps.draw_maps import Maps
 from ..run import Run
-from .edit_search import EditJob, Editor, ShareLatents, SourceEdits, edit_source, is_control
+from .edit_search import EditJob, Editor, SourceEdits, edit_source, is_control
 from .paint_variants import VariantPicture, control_scale, embed_maps, record_pictures
 from .protect import keep_regions
 from .text_states import TextStates
@@ -107,12 +106,9 @@ def edit_candidates(
                 texts = {caption: states.take(caption) for caption in _captions(group)}
                 yield edit_source(editor, SourceEdits(clean, group, texts, region, hint))
 
-    def swept() -> Iterator[ShareLatents]:
-        for _, edits in run_jobs(jobs(), plans.evaluate, profile.paint.batch):
-            yield from edits
-
+    swept = chain.from_iterable(edits for _, edits in run_jobs(jobs(), plans.evaluate, profile.paint.batch))
     current: str | None = None
-    for batch in in_chunks(swept(), plans.decoder.batch):
+    for batch in in_chunks(swept, plans.decoder.batch):
         shown = plans.decode(np.stack([latents for _, _, latents in batch]))
         for (variant, fraction, _), pixels in zip(batch, shown, strict=True):
             key = variant.source.key
@@ -149,15 +145,15 @@ def _captions(variants: Sequence[Variant]) -> list[str]:
 
 def choose(run: Run, candidates: Iterable[Candidate], images: Mapping[str, Pixels]) -> Iterator[Candidate]:
     """Of each variant's candidates the one that moved most in its captions' direction."""
-    looked = _score_directions(candidates, images, run.models.clip_image(), run.models.clip_text())
-    for variant, group in groupby(looked, key=lambda pair: pair[0].variant):
+    for variant, group in groupby(_score_directions(run, candidates, images), key=lambda pair: pair[0].variant):
         yield best(list(group), images[variant.source.key])
 
 
 def _score_directions(
-    candidates: Iterable[Candidate], images: Mapping[str, Pixels], image: ClipImage, text: ClipText
+    run: Run, candidates: Iterable[Candidate], images: Mapping[str, Pixels]
 ) -> Iterator[tuple[Candidate, float]]:
     """Candidates with how far they moved in their captions' direction, a batch at a time."""
+    image, text = run.models.clip_image(), run.models.clip_text()
     for batch in in_chunks(candidates, image.plan.batch):
         keys, captions = list(dict.fromkeys(c.variant.source.key for c in batch)), _captions([c.variant for c in batch])
         sources = dict(zip(keys, image.encode([images[key] for key in keys]), strict=True))
