@@ -13,7 +13,6 @@ from tiny_desk import EDIT_BATCH, tiny_run, tiny_sources
 from tiny_networks import tiny_editor
 
 from counterfactory.engine.edit import Edit
-from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.models.editor import EditorOutput, EditorPlans, EditorRow
 from counterfactory.engine.profile.invert import InvertSettings, rows_per_source, rows_per_variant
 from counterfactory.engine.profile.maps import HintSettings
@@ -97,10 +96,3 @@ def test_every_row_follows_its_source_s_hints_by_their_weights(controls: int, tm
     turned = edited(plans, sources, (2.0, 0.5), tmp_path / "other", others)
     differences = [np.abs(a.pixels.astype(int) - b.pixels).max() for a, b in zip(found, turned, strict=True)]
     assert min(differences) > 2, "weights decide what is drawn"
-
-
-def test_as_many_hints_as_the_editor_has_controlnets() -> None:
-    maps = [np.ones((1, 32, 32), np.uint8)] * 2
-    with pytest.raises(CounterfactoryError, match="the denoiser has 2 ControlNets, and the profile names 3 hints"):
-        plans_of(2).embed_several([*maps, None], [1.0, 1.0, 0.0])
-    assert (plans_of(1).hints_apart, plans_of(2).hints_apart) == (False, True)

@@ -163,12 +163,6 @@ def test_no_alternative_has_a_word_to_avoid() -> None:
     assert {v.edits for v in found.variants} == {(Edit("colour", "red", "ugly"),)}
 
 
-def test_where_there_is_nothing_to_ask_nothing_is_asked() -> None:
-    ask = Scripted()
-    rewrite([source("bus/1")], [""], SETTINGS, wanted_of(1, (1, 1)), ask)
-    assert ask.asked == {}
-
-
 UNSAID = '["time","none"],["object","none"],["domain","none"],["time","none"],["none","none"]'
 ADDED_KEYWORDS = f'[["colour","red"],{UNSAID}]'
 

@@ -81,10 +81,3 @@ def test_boundaries_lie_behind_the_change() -> None:
     mask = np.array([[0, 0, 1], [0, 0, 1], [2, 2, 2]])
     found = _boundaries(mask)
     np.testing.assert_array_equal(found, [[False, False, True], [False, False, True], [True, True, True]])
-
-
-def test_scores_have_six_digits() -> None:
-    image, mask = scene(31, 80)
-    found = outlined_share(np.roll(image, 1, axis=0), mask)
-    assert type(found) is float
-    assert found == round(found, 6)

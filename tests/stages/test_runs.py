@@ -188,13 +188,6 @@ def test_each_source_has_its_own_edges(settings: DetectorSettings, sources: list
             assert run.networks.opened == ["hed 32 32", "hed 32 48", "hed 48 32"]
 
 
-def test_edges_that_nobody_needs_are_not_looked_for(sources: list[Source], tmp_path: Path) -> None:
-    with tiny_run(tmp_path / "suite", sources) as run:
-        assert draw_maps(run.of(edges=HED), sources, [], run.pictures) == {}
-        assert (run.networks.entered, run.networks.opened) == ([], [])
-        assert run.done("edges") == (7, 7)
-
-
 def test_an_error_of_the_detector_is_raised(
     sources: list[Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,19 +300,3 @@ def _opened(path: Path) -> NDArray[np.uint8]:
     from PIL import Image
 
     return np.asarray(Image.open(path))
-
-
-def test_sources_without_masks_have_variants_without(
-    painter: TinyPainter, sources: list[Source], tmp_path: Path
-) -> None:
-    bare = [Source(s.name, s.file, s.path, s.size, None, None, s.digest, s.key) for s in sources[:1]]
-    with tiny_run(tmp_path / "suite", bare, variants=1, painter=painter) as run:
-        (row,) = paint_variants(run.of(paint=PAINT), tiny_variants(bare, 1), hints(bare), run.pictures).values()
-        assert row.mask is None
-
-
-def test_nothing_to_paint_opens_nothing(sources: list[Source], tmp_path: Path) -> None:
-    with tiny_run(tmp_path / "suite", sources, variants=7) as run:
-        assert paint_variants(run.of(paint=PAINT), tiny_variants(sources, 1), {}, run.pictures) == {}
-        assert run.networks.opened == []
-        assert paint_variants(run.of(paint=PAINT), [], {}, run.pictures) == {}

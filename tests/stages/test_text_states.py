@@ -25,14 +25,6 @@ def test_each_caption_is_encoded_once_when_it_is_asked_for() -> None:
     assert TEXT_BATCH == 3
 
 
-def test_asked_for_out_of_line_all_before_are_encoded_too() -> None:
-    networks = Networks()
-    states = TextStates(networks.clip_text(), LINE)
-    np.testing.assert_array_equal(states.take("e"), numbers("e", TOKENS, WIDTH))
-    np.testing.assert_array_equal(states.take("a"), numbers("a", TOKENS, WIDTH))
-    assert networks.calls["clip_text"] == [["a", "b", "c"], ["d", "e"]]
-
-
 def test_states_go_after_their_last_use() -> None:
     class Kept(np.ndarray):  # an array that can be watched
         pass
