@@ -19,7 +19,8 @@ from counterfactory.engine.profile.maps import HintSettings
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, SamplerSettings
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.maps.draw_maps import Maps
-from counterfactory.engine.stages.paint.edit_variants import Candidate, edit_candidates
+from counterfactory.engine.stages.paint.edit_variants import edit_candidates
+from counterfactory.engine.stages.paint.paint_variants import VariantPicture
 from counterfactory.engine.variant import Variant
 
 PAINT = PaintSettings(
@@ -51,7 +52,7 @@ def maps_of(source: Source) -> Maps:
 
 def edited(
     plans: EditorPlans, sources: list[Source], weights: tuple[float, float], suite: Path, noted: list[EditorRow]
-) -> list[Candidate]:
+) -> list[VariantPicture]:
     """All candidates of one edit of each source; `noted` are the rows that were evaluated."""
     variants = [
         Variant(f"{i:064x}", one, i, "caption 1", (Edit("weather", "1", "2"),), "caption 2", 0, None, "variant")

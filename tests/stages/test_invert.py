@@ -29,13 +29,8 @@ from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.check.clip_scores import score
 from counterfactory.engine.stages.paint import edit_variants as stage
 from counterfactory.engine.stages.paint.edit_search import words_mask
-from counterfactory.engine.stages.paint.edit_variants import (
-    Candidate,
-    best,
-    edit_candidates,
-    edit_variants,
-    restore_detail,
-)
+from counterfactory.engine.stages.paint.edit_variants import best, edit_candidates, edit_variants, restore_detail
+from counterfactory.engine.stages.paint.paint_variants import VariantPicture
 from counterfactory.engine.stages.paint.protect import ProtectedRegion
 from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs.editing import EditingDenoiser
@@ -165,7 +160,9 @@ class Slow:
         return plans.decode(edited[None].numpy())[0]
 
 
-def edited(desk: TinyRun, variants: list[Variant], paint: PaintSettings, invert: InvertSettings) -> list[Candidate]:
+def edited(
+    desk: TinyRun, variants: list[Variant], paint: PaintSettings, invert: InvertSettings
+) -> list[VariantPicture]:
     return list(edit_candidates(desk.of(paint=paint, invert=invert), variants, {}, desk.pictures))
 
 
@@ -184,10 +181,10 @@ def test_pictures_are_edited_as_one_by_one(sources: list[Source], tmp_path: Path
         if one.variant.kind == "control":
             wanted = plans.decode(plans.encoder.encode(picture[None]))[0]
         else:
-            wanted = slow.edit(plans, picture, one.variant, one.fraction)
+            wanted = slow.edit(plans, picture, one.variant, one.self_attention or 0.0)
             moved.add(one.pixels.tobytes())
         difference = np.abs(one.pixels.astype(int) - wanted)
-        assert difference.max() <= 2, (one.variant.edited_caption, one.fraction)
+        assert difference.max() <= 2, (one.variant.edited_caption, one.self_attention)
         assert wanted.std() > 20
     assert len(moved) == 4, "shares and captions make different pictures"
 
@@ -295,7 +292,7 @@ def test_the_best_pictures_are_kept_once_with_their_masks(sources: list[Source],
             kept = first.run.suite.load_image(found[variant])
             chosen = best(told, pictures[sources[1].key])
             np.testing.assert_array_equal(kept, chosen.pixels)
-            assert found[variant].self_attention == (chosen.fraction if variant.edits else None)
+            assert found[variant].self_attention == chosen.self_attention
             assert found[variant].mask is not None
         assert len({row.self_attention for row in found.values()}) > 2, "both shares win somewhere"
         sizes = {name for name in first.networks.opened if name.startswith("edit")}
@@ -341,8 +338,8 @@ def test_a_control_with_its_detail_is_the_source(sources: list[Source], tmp_path
 
 
 def test_the_direction_decides_and_among_equals_the_source() -> None:
-    def candidate(level: int) -> Candidate:
-        return Candidate(None, 0.5, np.full((2, 2, 3), level, np.uint8))  # type: ignore[arg-type]
+    def candidate(level: int) -> VariantPicture:
+        return VariantPicture(None, np.full((2, 2, 3), level, np.uint8))  # type: ignore[arg-type]
 
     source = np.full((2, 2, 3), 100, np.uint8)
     far, near, other = candidate(200), candidate(90), candidate(100)

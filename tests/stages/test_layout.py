@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from counterfactory.engine.stages.check import layout
-from counterfactory.engine.stages.check.layout import _boundaries, outlined_share
+from counterfactory.engine.stages.check.layout import outlined_share
 
 
 def scene(left: int, right: int, size: int = 128) -> tuple[np.ndarray, np.ndarray]:
@@ -69,15 +69,7 @@ def test_fog_and_night_keep_their_outlines() -> None:
 def test_any_mask_is_compared_by_where_it_changes() -> None:
     image, mask = scene(30, 80)
     share = outlined_share(image, mask)
-    colours = np.zeros((3, 4), np.uint8).repeat(64, axis=0)[:4, :3]
     coloured = np.where(mask[..., None] == 3, np.array([0, 7, 9], np.uint8), np.array([0, 7, 8], np.uint8))
     assert outlined_share(image, coloured) == share
     assert outlined_share(image, mask.astype(np.uint16) * 300) == share
     assert outlined_share(image, np.zeros_like(mask)) == 1.0
-    assert not _boundaries(colours).any()
-
-
-def test_boundaries_lie_behind_the_change() -> None:
-    mask = np.array([[0, 0, 1], [0, 0, 1], [2, 2, 2]])
-    found = _boundaries(mask)
-    np.testing.assert_array_equal(found, [[False, False, True], [False, False, True], [True, True, True]])

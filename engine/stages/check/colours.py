@@ -2,13 +2,12 @@
 had the old one? No network is asked.
 
 Colours are those that have basic terms in English (Berlin & Kay 1969). A pixel's colour is the term whose focal colour
-is likeliest, by distance in CIELAB. Light and air change every colour of a scene, and edits change light and air; so
-each picture is first seen by its own: what haze adds to all of it is taken away (as the dark channel shows it, He et
-al. 2009), and its mean is brought to grey (Buchsbaum 1980).
+is likeliest, by distance in CIELAB. Edits change light and air, which change every colour of a scene; so first what
+haze adds to all of a picture is taken away (as the dark channel shows it, He et al. 2009), and its mean is brought to
+grey (Buchsbaum 1980).
 
-Of a source it is asked where the old colour is: connected pixels within outlines, large enough to be a thing. Of a
-picture, how likely these have the new colour; of several things that had the old colour the one that has most of the
-new, since an edit speaks of one of them, and small ones count less than large ones.
+In the source, things of the old colour are connected pixels within outlines, large enough. Of these the one that has
+most of the new colour in the picture counts, since an edit speaks of one of them, and small ones less than large ones.
 """
 
 from __future__ import annotations

@@ -30,19 +30,14 @@ def outlined_share(image: NDArray[np.uint8], mask: NDArray[Any]) -> float:
     size = (round(width * scale), round(height * scale))
     small = np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
     # OpenCV's plain INTER_NEAREST takes the first pixel of each block, not the middle one.
-    boundaries = _boundaries(cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST_EXACT))
+    values = cv2.resize(mask, size, interpolation=cv2.INTER_NEAREST_EXACT).reshape(*size[::-1], -1)
+    # Where a pixel's value differs from the one before it in its row or column.
+    boundaries = np.zeros(size[::-1], bool)
+    boundaries[:, 1:] = (values[:, 1:] != values[:, :-1]).any(axis=2)
+    boundaries[1:] |= (values[1:] != values[:-1]).any(axis=2)
     if not boundaries.any():
         return 1.0
     side = 2 * _REACH + 1
     cross = cv2.getStructuringElement(cv2.MORPH_CROSS, (side, side))
     near = cv2.dilate(canny_edges(small[None], _OUTLINES)[0], cross) > 0
     return round(float((boundaries & near).sum() / boundaries.sum()), 6)
-
-
-def _boundaries(mask: NDArray[Any]) -> NDArray[np.bool_]:
-    """Where a pixel's value differs from the one before it in its row or column, bool [H, W]."""
-    values = mask.reshape(*mask.shape[:2], -1)
-    boundaries = np.zeros(values.shape[:2], bool)
-    boundaries[:, 1:] = (values[:, 1:] != values[:, :-1]).any(axis=2)
-    boundaries[1:] |= (values[1:] != values[:-1]).any(axis=2)
-    return boundaries

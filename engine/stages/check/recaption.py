@@ -9,9 +9,8 @@ A probability is the geometric mean of those of the words' tokens, each after th
 not the less likely for being long. A share is that of the edited caption's words in the sum with the probability of the
 words that they replace, in the same caption with this edit undone: a captioner that would rather begin another way
 doubts both alike. Words that were only added have their own probability, those that were only taken away one less
-theirs. The captioner has no part in painting: what it reads is no echo of the caption. Reading a given text costs less
-than writing one, since it ends with the last word that is asked for. [check] recaption asks for it, and recaption_of
-says for which types of edits, and whether for the label.
+theirs. The captioner has no part in painting: what it reads is no echo of the caption. [check] recaption asks for it,
+and recaption_of says for which types of edits, and whether for the label.
 """
 
 from __future__ import annotations

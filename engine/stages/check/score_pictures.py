@@ -10,17 +10,14 @@
     label          how much of the probability of its label's class it keeps, zero-shot, of the classes of the set
     layout         how far outlines lie where the mask changes its class (layout.py)       pictures with masks
 
-Its pixels say whether it is a sound picture, and one of its own (quality.py), and whether edits of colours show
-(colours.py). Edited captions have scores as texts (rewrite/text_filters.py), which rewriting measured.
-
-A score that makes no sense for a picture is left out, and no verdict asks for it: "edit" of a control, "label" where
-the set has fewer than two classes, "layout" without a mask, "distinct" of a source's first variant, "recoloured" of
-edits of other things than colours that the source has.
+Others are of its pixels: quality.py, colours.py. A score that makes no sense for a picture is left out, and no verdict
+asks for it: "edit" of a control, "label" where the set has fewer than two classes, "layout" without a mask, "distinct"
+of a source's first variant, "recoloured" of edits of other things than colours that the source has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -172,21 +169,20 @@ class _Comparison:
 
     def scores(self, look: Callable[[Variant], _Look]) -> Iterator[dict[Variant, PictureScores]]:
         """The scores of all pictures, a batch at a time."""
-        with closing(load_ahead(self._in_turn(), look, self._at_once, _LOOKERS)) as looking:
-            # The first pictures are looked at while texts and sources are embedded.
-            looked = chain([next(looking)], looking)
-            self._embed_questions()
-            # Scores are computed while the network runs, which happens outside of the interpreter.
-            for batch in write_behind(self._embed_pictures(looked), self._measure, depth=1):
-                if batch:
-                    yield batch
-
-    def _in_turn(self) -> list[Variant]:
-        """All pictures that are needed: the first control before the variants of its number."""
         controls = [question.control for question in self._questions.values() if question.control is not None]
         earlier = [variant for question in self._questions.values() for variant in question.earlier]
         needed = dict.fromkeys((*controls, *earlier, *self._questions))
-        return sorted(needed, key=lambda variant: (self._places[variant.source.key], variant.index))
+        # The first control before the variants of its number.
+        in_turn = sorted(needed, key=lambda variant: (self._places[variant.source.key], variant.index))
+        with closing(load_ahead(in_turn, look, self._at_once, _LOOKERS)) as looking:
+            # The first pictures are looked at while texts and sources are embedded.
+            chunks = in_chunks(chain([next(looking)], looking), self._at_once)
+            self._embed_questions()
+            embedded = ((dict(part), self._image.encode([look.pixels for _, look in part])) for part in chunks)
+            # Scores are computed while the network runs, which happens outside of the interpreter.
+            for batch in write_behind(embedded, self._measure, depth=1):
+                if batch:
+                    yield batch
 
     def _embed_questions(self) -> None:
         """Embed texts, sources and classes."""
@@ -199,10 +195,6 @@ class _Comparison:
             self._originals |= zip(keys, self._image.encode([self._images[key] for key in keys]), strict=True)
         if any(question.place is not None for question in self._questions.values()):
             self._classes = self._label_classes.embed(self._text, self._settings.label_prompt)
-
-    def _embed_pictures(self, looked: Iterable[tuple[Variant, _Look]]) -> Iterator[tuple[dict[Variant, _Look], Floats]]:
-        for part in in_chunks(looked, self._at_once):
-            yield dict(part), self._image.encode([look.pixels for _, look in part])
 
     def _measure(self, part: tuple[dict[Variant, _Look], Floats]) -> dict[Variant, PictureScores]:
         looks, embedded = part

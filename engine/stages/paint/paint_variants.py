@@ -1,10 +1,9 @@
 """Paints variants: the edited caption over the source's edges, or what else keeps its layout (maps/draw_maps.py).
 
-Every variant starts from noise of its own key and goes through the sampler's steps; steps that add noise draw it from
-that key too. A guided step asks the denoiser for two rows, with and without the text, and combines them by
-classifier-free guidance (Ho & Salimans 2022, arXiv 2207.12598, eq. 6); guidance counts most on part of the way only
-(Kynkäänniemi et al. 2024, arXiv 2404.07724), and a step without it asks for one. Rows of many variants share a batch;
-nothing of one enters another.
+Every variant starts from noise of its own key, and steps that add noise draw it from that key too. A guided step asks
+the denoiser for two rows, with and without the text, and combines them by classifier-free guidance (Ho & Salimans 2022,
+arXiv 2207.12598, eq. 6); a step without guidance, which counts most on part of the way only (Kynkäänniemi et al. 2024,
+arXiv 2404.07724), asks for one. Rows of many variants share a batch; nothing of one enters another.
 """
 
 from __future__ import annotations

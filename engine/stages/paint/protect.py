@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,15 +50,12 @@ def without_masks(settings: ProtectSettings | None, sources: Sequence[Source]) -
         )
     mask_names = [None if s.mask is None else s.mask.names for s in sources if s.mask_path is not None]
     for name in settings.classes:
-        if not any(_is_shown(name, names) for names in mask_names):
+        number = name.isascii() and name.isdigit()
+        if not any(number if names is None else name in names.values() for names in mask_names):
             classes = sorted({shown for names in mask_names for shown in (names or {}).values()})
             listed = f"there are {', '.join(classes)}" if classes else "its masks have numbers alone (see --class-map)"
             raise CounterfactoryError(f"[protect] names the class {name!r}, which the data set does not have; {listed}")
     return dict.fromkeys(missing, "it has no mask (masks/ beside images/, or --masks DIR), which [protect] needs")
-
-
-def _is_shown(name: str, names: Any) -> bool:
-    return name.isascii() and name.isdigit() if names is None else name in names.values()
 
 
 def keep_regions(run: Run, sources: Sequence[Source], pictures: Pictures) -> list[ProtectedRegion | None]:

@@ -1,13 +1,11 @@
 """Rewrites captions: which edits each variant gets, and its edited caption.
 
-From a shard's captions, a task and the settings of a run it makes the variants of each source. The language model
-answers questions (language/questions.py) within grammars (language/grammar.py): which words may change and what else
-they could be, or type by type what could change or be added (proposals.py). The engine chooses the edits
-(tasks/choose.py); where different ones run out, the same are painted again from other noise. The last question is the
-caption with the words that are replaced; a rule adds and removes words (english/additions.py). Words that may not
-change are checked at the end, whatever the model says (english/words.py): a variant that breaks this rule is dropped
-with the reason. The caller decides where answers come from and where they are stored: `ask` is given all the requests
-of a question at once, none of them twice.
+The language model answers questions (language/questions.py) within grammars (language/grammar.py): which words may
+change and what else they could be (keywords.py), or type by type what could change or be added (proposals.py). The
+engine chooses the edits (tasks/choose.py); where different ones run out, the same are painted again from other noise.
+The last question is the caption with the words that are replaced; a rule adds and removes words
+(english/additions.py). Words that may not change are checked at the end, whatever the model says (english/words.py): a
+variant that breaks this rule is dropped with the reason.
 """
 
 from __future__ import annotations
