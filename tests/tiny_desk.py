@@ -32,7 +32,7 @@ from counterfactory.engine.sources.pictures import Pictures
 from counterfactory.engine.sources.source import ImageSettings, Source
 from counterfactory.engine.stages.classes import Classes
 from counterfactory.engine.stages.run import Run
-from counterfactory.engine.suite import Suite
+from counterfactory.engine.suite import NewPicture, PaintedRow, Suite
 from counterfactory.engine.variant import Variant
 
 Floats = NDArray[np.float32]
@@ -227,6 +227,13 @@ class TinyRun:
         """The run with another request, and other tables of the profile."""
         profile = replace(self.run.profile, **tables)
         return replace(self.run, profile=profile, request=request or self.run.request)
+
+    def paint(self, variants: Sequence[Variant], pixels_of: Callable[[Variant], Pixels]) -> dict[Variant, PaintedRow]:
+        """Rows of pictures that stand for painted ones."""
+        keys = {variant: hashlib.sha256(variant.key.encode()).hexdigest() for variant in variants}
+        pictures = [NewPicture(key, v.source.name, pixels_of(v), None) for v, key in keys.items()]
+        rows = self.run.suite.write_images("paint", pictures)
+        return {variant: rows[key] for variant, key in keys.items()}
 
     def done(self, stage: str) -> tuple[int, int]:
         """How far the stage is, and of how much."""

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from PIL import Image
 from profiles import profile_with
 
-from counterfactory.engine.cli import doctor
 from counterfactory.engine.cli.arguments import main
 from counterfactory.engine.errors import CounterfactoryError
 from counterfactory.engine.estimate.estimate import estimate
@@ -188,19 +187,6 @@ def test_the_tokens_that_end_captions_are_part_of_what_captioned(quick: Profile,
     assert len({*found, before[0]}) == 3
     (models / "opt_tokens.json").unlink()
     assert library_of(quick).digest("caption") == before[0]
-
-
-def test_the_doctor_looks_for_hed(quick: Profile, models: Path) -> None:
-    profile = replace(quick, edges=HED)
-
-    def states() -> dict[str, str]:
-        return {plan.name: plan.state for plan in doctor.examine(profile).plans}
-
-    assert states()["hed"] == "found"
-    (models / "hed.xml").unlink()
-    assert states()["hed"] == "missing"
-    assert not doctor.examine(profile).ready
-    assert "hed" not in {plan.name for plan in doctor.examine(quick).plans}
 
 
 def test_hed_is_projected_once_a_source(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,18 @@ from tiny_networks import TOKENS, tiny_denoiser, tiny_editor, tiny_tokenizer
 
 from counterfactory.engine.edit import Edit
 from counterfactory.engine.models.alignment import align, read_tokens
-from counterfactory.engine.models.editor import EditorPlans, RowHint
+from counterfactory.engine.models.editor import EditorOutput, EditorPlans, EditorRow, RowHint
 from counterfactory.engine.profile.invert import (
     InvertSettings,
     end_of,
     rows_per_source,
     rows_per_variant,
 )
+from counterfactory.engine.profile.maps import HintSettings
 from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings, ProtectSettings, SamplerSettings
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.check.clip_scores import score
+from counterfactory.engine.stages.maps.draw_maps import Maps
 from counterfactory.engine.stages.paint import edit_variants as stage
 from counterfactory.engine.stages.paint.edit_search import words_mask
 from counterfactory.engine.stages.paint.edit_variants import best, edit_candidates, edit_variants, restore_detail
@@ -357,3 +359,73 @@ def test_words_are_where_they_or_their_neighbours_are_looked_at() -> None:
     wanted[:2, :2] = wanted[2:, 4:] = True  # 0.4 is not more than 0.4 of the greatest
     np.testing.assert_array_equal(found, wanted.repeat(2, 0).repeat(2, 1))
     assert not words_mask(0 * attention, (8, 12), 0.4).any()
+
+
+# An editor that follows several hints.
+
+
+HINTED = replace(PAINT, control_scale=1.5, sampler=replace(PAINT.sampler, steps=4))
+HALVES = replace(INVERT, start=0.0, fractions=(0.5, 1.0))
+
+
+def plans_of(controls: int) -> EditorPlans:
+    """Two encoders of hints before one ControlNet, or before two."""
+    both, editor = tiny_editor(32, 32, batch=EDIT_BATCH, picture_batch=2, controls=2), None
+    if controls == 1:
+        editor = tiny_editor(32, 32, batch=EDIT_BATCH, picture_batch=2, controls=1).editor
+    return both if editor is None else replace(both, editor=editor)
+
+
+def maps_of(source: Source) -> Maps:
+    """Edges in 8 bits and depth in 16."""
+    rng = np.random.default_rng(int(source.name))
+    return rng.integers(0, 256, (32, 32), np.uint8), rng.integers(0, 65536, (32, 32), np.uint16)
+
+
+def hinted_edits(
+    plans: EditorPlans, sources: list[Source], weights: tuple[float, float], suite: Path, noted: list[EditorRow]
+) -> list[VariantPicture]:
+    """All candidates of one edit of each source; `noted` are the rows that were evaluated."""
+    variants = [
+        Variant(f"{i:064x}", one, i, "caption 1", (Edit("weather", "1", "2"),), "caption 2", 0, None, "variant")
+        for i, one in enumerate(sources)
+    ]
+    maps: Mapping[Source, Maps] = {source: maps_of(source) for source in sources}
+    evaluate = EditorPlans.evaluate
+
+    def note(self: EditorPlans, rows: Any) -> list[EditorOutput]:
+        noted.extend(rows)
+        return evaluate(self, rows)
+
+    with tiny_run(suite, sources) as run, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(EditorPlans, "evaluate", note)
+        patched.setattr(run.networks, "editor_plans", lambda height, width: plans)
+        hints = (HintSettings("edges", "hint", weights[0]), HintSettings("depth", "hint_1", weights[1]))
+        of = run.of(paint=HINTED, invert=HALVES, hints=hints)
+        return list(edit_candidates(of, variants, maps, run.pictures))
+
+
+@pytest.mark.parametrize("controls", [1, 2], ids=["one ControlNet", "one each"])
+def test_every_row_follows_its_source_s_hints_by_their_weights(controls: int, tmp_path: Path) -> None:
+    sources = [one for one in tiny_sources(tmp_path / "sources", 4) if one.size == (32, 32)]
+    assert len(sources) == 2
+    plans, noted, others = plans_of(controls), list[EditorRow](), list[EditorRow]()
+    assert plans.hint is not None
+    found = hinted_edits(plans, sources, (0.5, 2.0), tmp_path / "one", noted)
+    wanted = []
+    for edges, depth in map(maps_of, sources):
+        assert edges is not None
+        assert depth is not None
+        encoders = (plans.hint, edges / 255), (*plans.other_hints, depth / 65535)
+        each = [plan.run({"hint": np.float32(one)[None, None]})["hint_embedding"][0] for plan, one in encoders]
+        wanted.append(np.stack(each) if controls == 2 else 0.5 * each[0] + 2.0 * each[1])
+    scales = {row.hint.scale for row in noted if row.hint is not None}
+    assert scales == {(0.75, 3.0) if controls == 2 else 1.5}
+    of_each = rows_per_source(HINTED, HALVES) + rows_per_variant(HINTED, HALVES)
+    for one in wanted:
+        alike = [row for row in noted if row.hint and np.allclose(row.hint.embedding, one, rtol=1e-4, atol=1e-5)]
+        assert len(alike) == of_each
+    assert len(noted) == 2 * of_each
+    turned = hinted_edits(plans, sources, (2.0, 0.5), tmp_path / "other", others)
+    differences = [np.abs(a.pixels.astype(int) - b.pixels).max() for a, b in zip(found, turned, strict=True)]
+    assert min(differences) > 2, "weights decide what is drawn"

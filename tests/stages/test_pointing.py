@@ -18,12 +18,11 @@ from counterfactory.engine.language.llm_request import LlmRequest
 from counterfactory.engine.models.network import Rows
 from counterfactory.engine.models.networks import networks_of
 from counterfactory.engine.profile.profile import load_profile
-from counterfactory.engine.profile.rewrite import GroundingSettings, RewriteSettings
+from counterfactory.engine.profile.rewrite import GroundingSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import Source
 from counterfactory.engine.stages.rewrite.caption_edits import Questions
 from counterfactory.engine.stages.rewrite.label_grounding import point_at_labels
-from counterfactory.engine.stages.rewrite.rewrite_captions import rewrite_captions
 from counterfactory.engine.tasks.task import Task, builtin_task
 
 SETTINGS = GroundingSettings(batch=8, min_similarity=0.5)
@@ -107,28 +106,6 @@ def test_nothing_is_asked_where_words_ground_the_label_or_nothing_could(sources:
         free = Task("mine", "look", (), protect_label=False)
         assert point(run, captions, Model(), task=free) == {}
         assert run.networks.entered == []
-
-
-def test_what_is_pointed_at_is_protected_and_grounds_the_source(sources: list[Source], tmp_path: Path) -> None:
-    asked_for = SuiteRequest(TASK, 1, 0, (1, 1), 0)
-    bounds = RewriteSettings(("background",), 2, 2, 2, 100, verbatim=True)
-    captions = {sources[0]: CAPTION}
-    with tiny_run(tmp_path / "suite", sources) as run:
-        run.networks.meanings, run.networks.unknown = MEANINGS, angle(0.5)
-        run.networks.answers = {
-            "Thing:": '"puppy"',
-            "Changes:": '"a puppy on snow"',
-            "Keep:": '[["grass","snow"]]',
-        }
-        found = rewrite_captions(
-            run.of(asked_for, llm=CHAT, rewrite=bounds, grounding=SETTINGS, check=NO_LIMITS), captions
-        )
-        assert found.shortfalls == ()
-        (variant,) = found.variants
-        assert (variant.protected, variant.edited_caption) == (("puppy",), "a puppy on snow")
-        without = rewrite_captions(run.of(asked_for, llm=CHAT, rewrite=bounds, check=NO_LIMITS), captions)
-        assert without.variants == ()
-        assert "names nothing that it is labelled with" in without.shortfalls[0].reason
 
 
 def test_the_question_says_label_meaning_and_caption() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from counterfactory.engine.stages.check.recaption import (
     recaption,
     recaption_scores,
 )
-from counterfactory.engine.suite import NewPicture
 from counterfactory.engine.variant import Variant
 
 DECODING = DecodingSettings("greedy", 1, 1.0, 1.0, 0, 20, 1.0, 1.0)
@@ -128,13 +126,10 @@ def test_pictures_are_read_once_and_no_prefix_names_the_label(prefix: str, befor
     texts = {"caption": "a dry road", "edited_caption": "a wet road", "edits": (edit,)}
     variants = [replace(v, **texts) for v in tiny_variants(sources, 1)]
     variants[1] = replace(variants[1], caption="a road", edited_caption="a road", edits=())
-    keys = {variant: hashlib.sha256(variant.key.encode()).hexdigest() for variant in variants}
     with tiny_run(tmp_path / "suite", sources, variants=5) as run:
         run.networks.likely |= {f"{before}wet": 0.1, f"{before}dry": 0.3}
         pixels = {v: 255 - load_pixels(v.source, IMAGE) for v in variants}
-        made = [NewPicture(keys[v], v.source.name, pixels[v], None) for v in variants]
-        rows = run.run.suite.write_images("paint", made)
-        painted = {v: rows[keys[v]] for v in variants}
+        painted = run.paint(variants, pixels.__getitem__)
         found = recaption(run.of(caption=settings, check=LOOKS), painted)
         scores = {"said_edits": 0.25, "said_other": 0.25}
         assert found == {v: scores if v.edits else {} for v in variants}

@@ -20,7 +20,6 @@ from counterfactory.engine.profile.paint import GuidanceSettings, PaintSettings,
 from counterfactory.engine.profile.rewrite import RewriteSettings
 from counterfactory.engine.request import SuiteRequest
 from counterfactory.engine.sources.source import ImageSettings, Source, load_mask, load_pixels
-from counterfactory.engine.stages.maps import edges
 from counterfactory.engine.stages.maps.draw_maps import Maps, draw_maps
 from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.stages.original import keep_originals
@@ -186,17 +185,6 @@ def test_each_source_has_its_own_edges(settings: DetectorSettings, sources: list
         if settings.hed:
             assert [len(call) for call in run.networks.calls["hed"]] == [2, 1, 1, 1]
             assert run.networks.opened == ["hed 32 32", "hed 32 48", "hed 48 32"]
-
-
-def test_an_error_of_the_detector_is_raised(
-    sources: list[Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(images: Pixels, settings: DetectorSettings) -> Pixels:
-        raise ValueError("no edges today")
-
-    monkeypatch.setattr(edges, "edge_maps", broken)
-    with tiny_run(tmp_path / "suite", sources) as run, pytest.raises(ValueError, match="no edges today"):
-        draw_maps(run.of(edges=RELATIVE), sources, sources, run.pictures)
 
 
 # Painting.
