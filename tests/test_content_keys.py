@@ -20,8 +20,13 @@ from counterfactory.engine.profile.profile import load_profile
 from counterfactory.engine.runtime.releases import releases
 from counterfactory.engine.stages.check.clip_scores import edit_scores, label_score, score
 from counterfactory.engine.stages.check.colours import find_colour, recolouring, source_colours
-from counterfactory.engine.stages.check.layout import outlined_share
-from counterfactory.engine.stages.check.quality import distance, look_at_source, quality_scores, thumbnail
+from counterfactory.engine.stages.check.quality import (
+    distance,
+    look_at_source,
+    outlined_share,
+    quality_scores,
+    thumbnail,
+)
 from counterfactory.engine.stages.maps.edges import edge_maps
 from counterfactory.engine.tasks.choose import Choice, choose_edits
 from counterfactory.kernels.guided_step import guide

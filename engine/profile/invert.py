@@ -13,12 +13,11 @@ from .paint import PaintSettings
 class InvertSettings:
     """How sources are inverted and edited.
 
-    The first steps, a share `start` of them, are the source's: it is taken back no further, and what is laid down there
-    stays where it is. `rounds` of the inversion follow its first. `fractions` are the shares of the steps, each of them
-    tried, on which the source's self-attention is taken over, `cross_fraction` that of its cross-attention. What an
-    edit brought is looked at `word_weight` times as much. Edits of `local_types` alone stay where the attention to
-    their words is more than `local_threshold` of its greatest. What the autoencoder loses is given back where a picture
-    moved by less than `detail_levels` grey levels, 0: nowhere.
+    The first steps, a share `start` of them, are the source's: it is taken back no further. `rounds` of the inversion
+    follow its first. `fractions` are the shares of the steps, each of them tried, on which the source's self-attention
+    is taken over, `cross_fraction` that of its cross-attention. What an edit brought is looked at `word_weight` times
+    as much. Edits of `local_types` alone stay where the attention to their words is more than `local_threshold` of its
+    greatest. What the autoencoder loses is given back where a picture moved by less than `detail_levels` grey levels.
     """
 
     start: float

@@ -38,14 +38,13 @@ PROFILES = Path(__file__).parent / "profiles"
 class Profile:
     """Everything that a run takes from its box. `shard_sources` is how many sources travel together.
 
-    `device` is the GPU that the profile is for, as far as estimates need it; None for CPUs. `weights` are what its
-    networks are exported from, None where that is left to the exporter's command line. With `grounding` the language
-    model points at what names a label where words alone do not. `teacher` is the profile, by its name or file, whose
-    painting the denoiser was distilled from, None where it was not: what such a profile is compared with, and nothing
-    that a suite is made of. `hints` are what keeps a picture's layout, in the denoiser's order, None for the edges
-    alone; with `depth` a network finds depth. With `random_words` a masked language model edits captions in place of
-    the language model (LANCE-R). `protect` is what variants keep of their sources, None for nothing. With `invert`
-    sources are inverted and edited, without it their captions are painted anew.
+    `device` is the GPU that the profile is for, None for CPUs. `weights` are what its networks are exported from, None
+    where the exporter's command line says it. With `grounding` the language model points at what names a label where
+    words alone do not. `teacher` is the profile, by its name or file, whose painting the denoiser was distilled from:
+    what such a profile is compared with, and nothing that a suite is made of. `hints` keep a picture's layout, in
+    the denoiser's order, None for the edges alone; with `depth` a network finds depth. With `random_words` a masked
+    language model edits captions (LANCE-R). `protect` is what variants keep of their sources. With `invert` sources are
+    inverted and edited, without it their captions are painted anew.
     """
 
     name: str

@@ -21,8 +21,13 @@ from counterfactory.engine.sources.source import Source, load_mask, load_pixels
 from counterfactory.engine.stages.check import score_pictures as stage
 from counterfactory.engine.stages.check.clip_scores import edit_scores, label_score, score
 from counterfactory.engine.stages.check.colours import Region, recolouring
-from counterfactory.engine.stages.check.layout import outlined_share
-from counterfactory.engine.stages.check.quality import distance, look_at_source, quality_scores, thumbnail
+from counterfactory.engine.stages.check.quality import (
+    distance,
+    look_at_source,
+    outlined_share,
+    quality_scores,
+    thumbnail,
+)
 from counterfactory.engine.stages.check.score_pictures import PictureScores, score_pictures
 from counterfactory.engine.suite import PaintedRow
 from counterfactory.engine.variant import Variant

@@ -11,10 +11,15 @@ import pytest
 from numpy.typing import NDArray
 
 from counterfactory.engine.pocket.worlds import EMBEDDED
-from counterfactory.engine.stages.check import layout
+from counterfactory.engine.stages.check import quality
 from counterfactory.engine.stages.check.clip_scores import edit_scores, label_score, score
-from counterfactory.engine.stages.check.layout import outlined_share
-from counterfactory.engine.stages.check.quality import distance, look_at_source, quality_scores, thumbnail
+from counterfactory.engine.stages.check.quality import (
+    distance,
+    look_at_source,
+    outlined_share,
+    quality_scores,
+    thumbnail,
+)
 from counterfactory.engine.stages.classes import Classes
 
 # Unit vectors of the plane: source image, source text, variant image, variant text; then the scores.
@@ -190,9 +195,9 @@ def test_small_pictures_are_not_enlarged(monkeypatch: pytest.MonkeyPatch) -> Non
     image, mask = (array[::2, ::2] for array in scene(31, 80))
     noisy = np.roll(image, 1, axis=1) + np.random.default_rng(0).integers(0, 40, image.shape, np.uint8)
     found = outlined_share(noisy, mask)
-    monkeypatch.setattr(layout, "_SHORT_SIDE", 64)
+    monkeypatch.setattr(quality, "_SHORT_SIDE", 64)
     assert outlined_share(noisy, mask) == found
-    monkeypatch.setattr(layout, "_SHORT_SIDE", 32)
+    monkeypatch.setattr(quality, "_SHORT_SIDE", 32)
     assert outlined_share(noisy, mask) != found
 
 

@@ -8,7 +8,7 @@
     nearer         how much better the picture fits its caption than the source's          LANCE
     edit           that the picture shows its caption rather than the same with an edit undone, of the worst edit
     label          how much of the probability of its label's class it keeps, zero-shot, of the classes of the set
-    layout         how far outlines lie where the mask changes its class (layout.py)       pictures with masks
+    layout         how far outlines lie where the mask changes its class (quality.py)      pictures with masks
 
 Others are of its pixels: quality.py, colours.py. A score that makes no sense for a picture is left out, and no verdict
 asks for it: "edit" of a control, "label" where the set has fewer than two classes, "layout" without a mask, "distinct"
@@ -36,8 +36,7 @@ from ...variant import Variant
 from ..run import Run, load_ahead
 from .clip_scores import Floats, edit_scores, label_score, score
 from .colours import find_colour, recolouring, source_colours
-from .layout import outlined_share
-from .quality import Thumbnail, distance, look_at_source, quality_scores, thumbnail
+from .quality import Thumbnail, distance, look_at_source, outlined_share, quality_scores, thumbnail
 
 Pixels = NDArray[np.uint8]
 
@@ -128,7 +127,7 @@ def _questions(run: Run, painted: Mapping[Variant, PaintedRow]) -> dict[Variant,
 def _looker(
     run: Run, painted: Mapping[Variant, PaintedRow], images: Mapping[str, Pixels]
 ) -> Callable[[Variant], _Look]:
-    """Scores the pixels of painted pictures against those of their sources (quality.py, colours.py, layout.py).
+    """Scores the pixels of painted pictures against those of their sources (quality.py, colours.py).
 
     What the pictures of a source share is computed once.
     """

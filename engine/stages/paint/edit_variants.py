@@ -8,8 +8,7 @@ control scale ControlNets follow the source's edges, or the profile's hints, in 
 
 How long self-attention is taken over decides between likeness and edit: of several pictures (edit_search.py) the one
 that moved most in the captions' direction is kept, of about equals the one nearest to the source. What encoding and
-decoding lose of the source is given back where an edit moved nothing. A control goes the same way: it shows what the
-editor does to a picture whose caption stays the same.
+decoding lose of the source is given back where an edit moved nothing. A control goes the same way.
 """
 
 from __future__ import annotations
