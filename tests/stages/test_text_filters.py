@@ -81,12 +81,6 @@ def test_the_worst_edit_counts_and_each_pair_is_asked_for_once() -> None:
     assert asked == [*label, ("red", "blue"), (CAPTION, "whatever"), (CAPTION, "other"), ("dog", "in snow")]
 
 
-def test_of_a_source_without_a_label_nothing_is_compared_with_it() -> None:
-    bare = variant((BLUE,), source=replace(SOURCE, label=None))
-    found = TextFilter(NO_LIMITS, Cosines(blue=0.4), None).scores([bare])
-    assert found == {bare: {"text_replaced": 0.4, "text_caption": 0.0}}
-
-
 def test_perplexity_is_the_edited_caption_s_and_its_ratio_to_the_caption_s() -> None:
     asked = list[Sequence[str]]()
 
