@@ -257,7 +257,7 @@ def test_a_protected_class_keeps_its_pixels(commands: Commands) -> None:
 
 def test_weather_is_planned_from_faint_to_full(commands: Commands) -> None:
     levels = ("--levels", "3", "--variants", "3")
-    found, plain = (commands.plan(feature, *levels) for feature in ("severity", None))
+    found, plain = commands.plan("severity", *levels), commands.plan(None)
     for one in found.values():
         first, *others = one["variants"]
         assert [edit["type"] for edit in first["edits"]] == ["weather"]

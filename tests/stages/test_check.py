@@ -23,26 +23,8 @@ from counterfactory.engine.stages.check.verdict import (
     with_valid,
 )
 
-SETTINGS = CheckSettings(
-    batch=4,
-    label_prompt="a photo of a {label}",
-    logit_scale=100.0,
-).having(
-    min_image_text=0.25,
-    min_directional=-0.5,
-    min_image_image=0.5,
-    min_edit=0.6,
-    min_label=-0.25,
-    min_layout=0.75,
-)
-GOOD = {
-    "image_text": 0.25,
-    "directional": -0.5,
-    "image_image": 0.5,
-    "edit": 0.6,
-    "label": -0.25,
-    "layout": 0.75,
-}
+GOOD = {"image_text": 0.25, "directional": -0.5, "image_image": 0.5, "edit": 0.6, "label": -0.25, "layout": 0.75}
+SETTINGS = CheckSettings(4, "a photo of a {label}", 100.0).having(**{f"min_{name}": GOOD[name] for name in GOOD})
 
 
 def row(**scores: float) -> Any:

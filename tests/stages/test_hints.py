@@ -168,10 +168,7 @@ def test_sources_without_what_hints_show_are_left_out_with_advice(sources: list[
     reasons = without_maps(following(EDGES, DEPTH, classes), some)
     assert [(source.name, reason) for source, reason in reasons.items()] == [
         ("1", 'it has no depth map (--depth DIR, or a network: [depth]), which [[hints]] kind = "depth" needs'),
-        (
-            "2",
-            'it has no mask (masks/ beside images/, or --masks DIR), which [[hints]] kind = "segmentation" needs',
-        ),
+        ("2", 'it has no mask (masks/ beside images/, or --masks DIR), which [[hints]] kind = "segmentation" needs'),
     ]
     assert without_maps(following(EDGES, replace(DEPTH, weight=0.0)), some) == {}
     assert without_maps(following(EDGES, DEPTH, network=True), some) == {}, "a network finds it"

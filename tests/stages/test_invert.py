@@ -38,26 +38,9 @@ from counterfactory.engine.variant import Variant
 from counterfactory.export.graphs.editing import EditingDenoiser
 
 # Ten steps, lest a share end where another does; guided on some of them.
-PAINT = PaintSettings(
-    SamplerSettings("ddim", 10, "v_prediction", "trailing", True),
-    GuidanceSettings(2.5, 0.2, 0.6),
-    denoiser="editor",
-    control_scale=0.0,
-    negative_prompt="",
-    batch=EDIT_BATCH,
-    streams=1,
-    decode_batch=2,
-)
-INVERT = InvertSettings(
-    start=0.1,
-    rounds=0,
-    fractions=(0.3, 0.75),
-    cross_fraction=0.8,
-    word_weight=2.0,
-    local_types=("colour",),
-    local_threshold=0.4,
-    detail_levels=0.0,
-)
+DDIM, MIDDLE = SamplerSettings("ddim", 10, "v_prediction", "trailing", True), GuidanceSettings(2.5, 0.2, 0.6)
+PAINT = PaintSettings(DDIM, MIDDLE, "editor", 0.0, "", batch=EDIT_BATCH, streams=1, decode_batch=2)
+INVERT = InvertSettings(0.1, 0, (0.3, 0.75), 0.8, 2.0, ("colour",), local_threshold=0.4, detail_levels=0.0)
 
 
 def variant_of(source: Source, number: int, edited: str, type_: str = "weather") -> Variant:

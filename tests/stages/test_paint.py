@@ -89,16 +89,8 @@ def orders() -> list[Order]:
 
 
 def settings_of(case: Case, **changed: Any) -> PaintSettings:
-    settings = PaintSettings(
-        sampler=case.sampler,
-        guidance=case.guidance,
-        denoiser="denoiser",
-        control_scale=CONTROL_SCALE,
-        negative_prompt="",
-        batch=BATCH,
-        streams=STREAMS,
-        decode_batch=DECODE_BATCH,
-    )
+    batches = (BATCH, STREAMS, DECODE_BATCH)
+    settings = PaintSettings(case.sampler, case.guidance, "denoiser", CONTROL_SCALE, "", *batches)
     return replace(settings, **changed)
 
 

@@ -32,16 +32,8 @@ Pixels = NDArray[np.uint8]
 
 RELATIVE = DetectorSettings("relative", relative=EdgeSettings())
 HED = DetectorSettings("hed", hed=HedSettings(batch=2))
-PAINT = PaintSettings(
-    SamplerSettings("unipc", 2, "v_prediction", "trailing", True),
-    GuidanceSettings(3.0, 0.0, 0.5),
-    denoiser="denoiser",
-    control_scale=1.2,
-    negative_prompt="nothing",
-    batch=3,
-    streams=1,
-    decode_batch=2,
-)
+UNIPC, EARLY = SamplerSettings("unipc", 2, "v_prediction", "trailing", True), GuidanceSettings(3.0, 0.0, 0.5)
+PAINT = PaintSettings(UNIPC, EARLY, "denoiser", 1.2, "nothing", batch=3, streams=1, decode_batch=2)
 
 
 @pytest.fixture(scope="module")
