@@ -13,10 +13,8 @@ LABEL_BYTES = 32
 
 @dataclass(frozen=True)
 class CaptionSettings:
-    """`batch` is the plan's. `texts` captions of an image are joined to one; each goes on after `prefix`.
-
-    "{label}" in it stands for the source's label. A caption that does not name the label is written again after
-    `label_prefix`, which names it, if there is one.
+    """`batch` is the plan's. `texts` captions of an image are joined to one; each goes on after `prefix`, in which
+    "{label}" stands for the source's label. A caption that does not name it is written again after `label_prefix`.
     """
 
     batch: int

@@ -88,9 +88,8 @@ class CheckSettings:
     maximum in `most`, where it has one: in a profile `min_NAME` and `max_NAME` (see `SCORES`).
 
     `label_prompt` is what a class is compared by, its name in place of "{label}"; `logit_scale` what CLIP multiplies
-    likenesses by before its softmax. With `recaption` the captioner looks at painted pictures too (stages/check), for
-    edits of the types, and for the label, that `recaption_of` names; None for all of it. `valid` are the parts of the
-    score "valid", None for no such score.
+    likenesses by before its softmax. With `recaption` the captioner looks at painted pictures too, for edits of the
+    types, and for the label, that `recaption_of` names; None for all. `valid` are the parts of the score "valid".
     """
 
     batch: int

@@ -1,7 +1,7 @@
 """A profile: models, precisions, steps and thresholds for one kind of box.
 
-A TOML file fills frozen dataclasses, one for each table. Nothing has a default: with what it extends (extend.py), a
-profile states completely what made a suite.
+A TOML file, with what it extends (extend.py), fills frozen dataclasses, one for each table. It states completely what
+made a suite.
 """
 
 from __future__ import annotations

@@ -10,14 +10,12 @@ from .bounds import require
 
 @dataclass(frozen=True)
 class RewriteSettings:
-    """The types of edits, and bounds: keywords of a caption, alternatives and words of a keyword, characters of a
-    caption.
+    """The types of edits, and bounds: keywords of a caption, alternatives and words of a keyword, its characters.
 
     `verbatim` holds the model to the caption's own words wherever no edit touches them, by grammar; without it the
-    model writes the whole caption anew. With `menus` it proposes nothing in its own words: it chooses among phrases of
-    ours, which a rule puts into the caption (english/menus.py). `perplexity` has the model read edited captions, as a
-    score (stages/rewrite/text_filters.py). `edits` are the least and the most of a variant where nobody asks for
-    others.
+    model writes the whole caption anew. With `menus` it chooses among phrases of ours, which a rule puts into the
+    caption (english/menus.py). `perplexity` has the model read edited captions, as a score
+    (stages/rewrite/text_filters.py). `edits` are the least and the most of a variant where nobody asks for others.
     """
 
     types: tuple[str, ...]

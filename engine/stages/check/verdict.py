@@ -3,11 +3,10 @@
 Verdicts are derived from scores whenever they are asked for: a new threshold generates nothing. `[check] min_NAME` is
 the least that the score NAME may be, `max_NAME` the most (profile/scores.py).
 
-"valid" is what the other scores, each on a scale of its own, come to. A variant is valid if each of its parts is: every
-edit shows, the label is kept, the layout is kept. One lost part is enough to lose it, and the least probable one is the
-reason. Edits of each type are a part of their own, since a new colour is harder to see than a new weather. Weights are
-fitted to variants that people have judged (judging/fit_valid.py), and are never negative: no better score makes a
-variant less valid.
+"valid" is what the other scores, each on a scale of its own, come to. A variant is valid if each of its parts is: edits
+of each type show, the label is kept, the layout is kept. One lost part is enough to lose it, and the least probable one
+is the reason. Weights are fitted to variants that people have judged (judging/fit_valid.py), and are never negative: no
+better score makes a variant less valid.
 
     valid = product over parts of 1 / (1 + exp(-(bias + sum of weight x score)))
 

@@ -2,9 +2,8 @@
 
 After each step the variant's latents are blended with the source's own, noised to the same level with the variant's
 noise (blended latent diffusion, Avrahami et al. 2023, arXiv 2206.02779, algorithm 1). Held through all steps the region
-is the source's, as far as the autoencoder knows it; held through some three quarters of them it keeps the source's
-structure and takes on the edit's light and weather. Beyond the mask the blend falls off over a few pixels, so that
-there is no seam.
+is the source's, as far as the autoencoder knows it; held through some three quarters of them it takes on the edit's
+light and weather. Beyond the mask the blend falls off over a few pixels, so that there is no seam.
 """
 
 from __future__ import annotations

@@ -87,9 +87,8 @@ def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> ShardVariants:
     """The variants that captioned sources are to have; questions that are on record are not put again.
 
     With [grounding] the model is asked which words name a label that no known word names, and what it writes freely has
-    to keep the caption's meaning. Edited captions are scored as texts, as far as there is an encoder or [rewrite] wants
-    perplexity, and those that fail are dropped. With [random_words] edits are a masked language model's, and the
-    language model is not asked for any.
+    to keep the caption's meaning. Edited captions are scored as texts, and those that fail are dropped. With
+    [random_words] edits are a masked language model's, and the language model is not asked for any.
     """
 
     def ask(question: str, requests: Sequence[LlmRequest]) -> list[str]:
@@ -99,12 +98,8 @@ def rewrite_captions(run: Run, captions: Mapping[Source, str]) -> ShardVariants:
     questions = Questions(run.profile.rewrite, run.request, ask, prompts_of(run.profile.llm.style))
     with run.meter.stage("rewrite"):
         filters = _filters(run)
-        limits = Limits(
-            label_grounding.point_at_labels(run, captions, questions),
-            run.models.caption_room(),
-            filters,
-            _random_finder(run, questions),
-        )
+        pointed = label_grounding.point_at_labels(run, captions, questions)
+        limits = Limits(pointed, run.models.caption_room(), filters, _random_finder(run, questions))
         results = rewrite(list(captions), list(captions.values()), questions, limits)
         scores = filters.scores(variant for result in results for variant in result.variants)
         run.advance("rewrite", len(captions), computed=len(captions))

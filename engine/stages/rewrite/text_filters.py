@@ -10,10 +10,8 @@
 The first three are cosines of the sentence encoder, the first two of a variant's worst edit. A score that makes no
 sense is left out: "text_label" of a source without a label, "text_replaced" where nothing is replaced. Scores go into
 the suite's table whatever the thresholds, and verdicts follow from both there (check/verdict.py), so that stricter
-thresholds need no new suite. That the words that name the label stay is no score: rules see to it (english/words.py).
-
-The encoder also tells whether a caption that the language model rewrote freely says the same apart from its edits: its
-small words may change with an edit, and only their sense tells whether they did more.
+thresholds need no new suite. The encoder also tells whether a caption that the language model rewrote freely says the
+same apart from its edits: small words may change with an edit, and only their sense tells whether they did more.
 """
 
 from __future__ import annotations
